@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from evaluators.templatetags.ui import spelled
+from evaluators.templatetags.ui import as_text
 from runs.models.results import ResultOutput
 from runs.models.suites import Case
 
@@ -56,7 +56,7 @@ def cut_step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cut(value: Any) -> Any:
     is_plain = value is None or isinstance(value, int | float)
-    text = value if is_plain or isinstance(value, str) else spelled(value)
+    text = value if is_plain or isinstance(value, str) else as_text(value)
     if isinstance(text, str) and len(text) > MAX_SHOWN_LENGTH:
         return f"{text[:MAX_SHOWN_LENGTH]}\n… {len(text) - MAX_SHOWN_LENGTH} characters more"
     return value

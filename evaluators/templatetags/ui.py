@@ -1,108 +1,79 @@
-"""The template library every page loads: figures, marks and components."""
+"""The template library that every page loads with `{% load ui %}`: figures, marks and components."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, Protocol
 
 from django import template
+from django.conf import settings
+from django.contrib.staticfiles.storage import staticfiles_storage
+from django.template.base import NodeList, Parser, TextNode, Token
 from django.template.context import Context
+from django.template.loader import render_to_string
 from django.utils import timezone
-from django.utils.html import escape, format_html
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
-from evaluators.templatetags import components, figures, marks
-from evaluators.templatetags import marks as templatetags_marks
+from evaluators.templatetags import figures, marks
 from evaluators.templatetags.figures import MISSING, AnyNumber
 from evaluators.templatetags.markdown import markdown
 
 MAX_GIST_LENGTH = 120
+# About twenty lines of a phone.
+MAX_OPEN_LENGTH = 1_000
+
+register = template.Library()
+
+for figure in (
+    *(figures.score, figures.strip, figures.pct, figures.interval, figures.threshold),
+    *(figures.plain, figures.bound, figures.points, figures.tenth, figures.raw, figures.delta),
+    *(figures.metric_label, figures.metric_tone, figures.money, figures.execution_money),
+    *(figures.at_least, figures.duration, figures.rough, figures.thousands, figures.counted),
+    *(figures.sentence, markdown),
+):
+    register.filter(figure.__name__, figure)
+
+for mark in (
+    *(marks.icon, marks.shape, marks.verdict, marks.status, marks.gate_verdict, marks.flip),
+    *(marks.pips, marks.reps, marks.rep_links, marks.flaky, marks.mosaic, marks.delta),
+    *(marks.reviewed, marks.dist, marks.tally, marks.bar, marks.gate_row, marks.spark),
+    *(marks.meter, marks.metric),
+):
+    register.simple_tag(mark, name=mark.__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
-    """One step as a trace shows it; `left` and `width` are percent of the whole time."""
-
-    name: str
-    icon: str
-    gist: str
-    tone: str
-    left: str
-    width: str
-    duration_ms: float | None
-    input: str
-    output: str
-    error: str
-
-
-def spelled(value: Any) -> str:
+@register.filter
+def as_text(value: Any) -> str:
     """Return a text as it is and everything else as indented JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
+@register.filter
 def one_line(value: Any) -> str:
-    """Return what fits beside a name: the values of an object, or the beginning of a text."""
+    """Return a summary that fits on one line: the values of an object, or the start of a text."""
     if isinstance(value, Mapping):
         value = ", ".join(
             part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, default=str)
             for part in value.values()
         )
-    text = " ".join(spelled(value).split())
+    text = " ".join(as_text(value).split())
     return text if len(text) <= MAX_GIST_LENGTH else f"{text[: MAX_GIST_LENGTH - 1]}…"
 
 
-def lay_out(steps: Sequence[Mapping[str, Any]]) -> list[StepRow]:
-    """Return the rows of a trace; a step without a start follows the one before it."""
-    spans: list[tuple[float, float | None]] = []
-    clock = 0.0
-    for step in steps:
-        start, length = step.get("started_ms"), step.get("duration_ms")
-        begin = float(start) if start is not None else clock
-        spans.append((begin, None if length is None else float(length)))
-        clock = max(clock, begin + (length or 0))
-    return [_row(step, span, clock) for step, span in zip(steps, spans, strict=True)]
-
-
-def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float) -> StepRow:
-    begin, length = span
-    is_tool = step.get("type") == "tool"
-    error = str(step.get("error") or "")
-    tokens = [
-        f"{figures.thousands(step[key])} {word}"
-        for key, word in (("input_tokens", "in"), ("output_tokens", "out"))
-        if step.get(key) is not None
-    ]
-    known = length is not None and total > 0
-    return StepRow(
-        name=str(step.get("name") or step.get("type") or "step"),
-        icon="e-tool" if is_tool else "e-chat",
-        gist=one_line(step.get("input")) if is_tool else ", ".join(tokens),
-        tone="bad" if error else "tool" if is_tool else "",
-        left=f"{begin * 100 / total:.2f}" if known else "",
-        width=f"{max((length or 0) * 100 / total, 0.4):.2f}" if known else "",
-        duration_ms=length,
-        input=spelled(step.get("input")),
-        output=spelled(step.get("output")),
-        error=error,
-    )
-
-
-# About twenty lines of a phone.
-MAX_OPEN_LENGTH = 1_000
-
-
+@register.filter
 def whole(text: object, name: str = "Whole text") -> SafeString:
-    """Return a text; one of more than a thousand characters in a region that scrolls, by keyboard too.
+    """Return the whole text; a long one goes into a region that scrolls, also by keyboard.
 
-    Nothing of it is left out. `name` is what the region is called when it is read aloud.
+    Screen readers announce the region by `name`.
     """
     shown = str(text)
     if len(shown) <= MAX_OPEN_LENGTH:
@@ -112,43 +83,62 @@ def whole(text: object, name: str = "Whole text") -> SafeString:
     )
 
 
-register = template.Library()
-register.tags.update(components.register.tags)
+@register.filter
+def age(then: datetime | None) -> str:
+    """Show how long ago a time is; hovering shows the exact time."""
+    if then is None:
+        return MISSING
+    local = timezone.localtime(then)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        then.isoformat(timespec="seconds"),
+        f"{local.day} {local:%b %Y, %H:%M:%S %Z}",
+        figures.age(local, timezone.now()),
+    )
 
-for figure in (
-    *(
-        figures.score,
-        figures.strip,
-        figures.pct,
-        figures.interval,
-        figures.threshold,
-        figures.plain,
-        figures.bound,
-        figures.points,
-        figures.tenth,
-    ),
-    *(figures.metric_label, figures.metric_tone, figures.raw, figures.delta, figures.money),
-    *(figures.execution_money, figures.at_least, figures.duration, figures.rough),
-    *(figures.thousands, figures.counted, figures.sentence, markdown, one_line, spelled, whole),
-):
-    register.filter(figure.__name__, figure)
 
-for tag in (
-    *(marks.icon, marks.shape, marks.verdict, marks.status, marks.gate_verdict, marks.flip),
-    *(marks.pips, marks.reps, marks.rep_links, marks.flaky, marks.mosaic, marks.delta),
-    marks.reviewed,
-    *(
-        templatetags_marks.dist,
-        templatetags_marks.tally,
-        templatetags_marks.bar,
-        templatetags_marks.gate_row,
-        templatetags_marks.spark,
-    ),
-    *(templatetags_marks.meter, templatetags_marks.metric),
-):
-    register.simple_tag(tag, name=tag.__name__)
+# Marks the punctuation of a template while a `prose` block is rendered.
+_JOIN = "\0"
+_STARTS_WITH_PUNCTUATION = re.compile(r"\s*(?=[,;:.)])")
+# Without the no-break space.
+_WHITE_SPACE = re.compile(r"[ \t\r\n]+")
+_BEFORE_JOIN = re.compile(rf"\s*{_JOIN}")
 
-# Which entry of the rail a page belongs to, by the start of its view's name; the first that fits.
+
+class ProseNode(template.Node):
+    """A sentence in pieces that stand on separate lines of the template."""
+
+    def __init__(self, nodelist: NodeList) -> None:
+        """Mark the places where a piece begins with punctuation."""
+        self.nodelist = nodelist
+        for node in nodelist.get_nodes_by_type(TextNode):
+            if isinstance(node, TextNode) and node.s.strip():
+                node.s = _STARTS_WITH_PUNCTUATION.sub(_JOIN, node.s, count=1)
+
+    def render(self, context: Context) -> SafeString:
+        """Join the pieces on one line, with no white space before punctuation of the template."""
+        text = _BEFORE_JOIN.sub("", self.nodelist.render(context))
+        return SafeString(_WHITE_SPACE.sub(" ", text).strip(" "))
+
+
+@register.tag
+def prose(parser: Parser, token: Token) -> ProseNode:
+    """Write a sentence whose parts depend on conditions: `{% if a %}, with {{ a }}{% endif %}` joins what precedes it."""
+    nodelist = parser.parse(("endprose",))
+    parser.delete_first_token()
+    return ProseNode(nodelist)
+
+
+@register.simple_tag
+def style_sheets() -> SafeString:
+    """Link the site's style sheets: one file where they were collected, else each from its source."""
+    bundle = getattr(staticfiles_storage, "bundle", "")
+    paths = [bundle] if bundle else [f"css/{name}.css" for name in settings.STYLE_SHEETS]
+    links = ((staticfiles_storage.url(path),) for path in paths)
+    return format_html_join("\n", '<link rel="stylesheet" href="{}">', links)
+
+
+# The section of the sidebar a page belongs to, by the start of its view's name; the first match counts.
 SECTIONS = (
     ("compare", ("runs:compare",)),
     ("runs", ("runs:run", "runs:result", "runs:campaign")),
@@ -168,33 +158,20 @@ SECTIONS = (
 )
 
 
-@register.filter
-def age(then: datetime | None) -> str:
-    """Say how long ago a time is, with the exact time one hover away."""
-    if then is None:
-        return MISSING
-    local = timezone.localtime(then)
-    return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
-        then.isoformat(timespec="seconds"),
-        f"{local.day} {local:%b %Y, %H:%M:%S %Z}",
-        figures.age(local, timezone.now()),
-    )
-
-
 @register.simple_tag(takes_context=True)
 def current(context: Context, section: str) -> SafeString:
-    """Mark the entry of the rail whose section this page is in."""
+    """Mark the section of the sidebar that this page belongs to."""
     request = context.get("request")
     match = getattr(request, "resolver_match", None)
     name = match.view_name if match else ""
-    found = next((key for key, starts in SECTIONS if name.startswith(starts)), "")
-    return format_html(' aria-current="{}"', "page") if name and found == section else SafeString()
+    open_section = next((key for key, starts in SECTIONS if name.startswith(starts)), "")
+    is_current = name and open_section == section
+    return format_html(' aria-current="{}"', "page") if is_current else SafeString()
 
 
 @register.simple_tag(takes_context=True)
 def cookie(context: Context, name: str, default: str) -> str:
-    """Return a choice the reader made on this browser."""
+    """Return a setting that the reader chose in this browser."""
     request = context.get("request")
     return str(request.COOKIES.get(name, default)) if request else default
 
@@ -215,11 +192,49 @@ def panel(
     )
 
 
+@register.simple_block_tag
+def banner(
+    content: str, tone: str, icon: str, title: str, url: str = "", action: str = ""
+) -> SafeString:
+    """Show what happened and what it means; `tone` is good, warn, bad, error or live."""
+    context = {"tone": tone, "icon": icon, "title": title, "url": url, "action": action}
+    return _draw("banner", content, context)
+
+
+@register.simple_block_tag
+def empty_state(
+    content: str,
+    icon: str,
+    title: str,
+    url: str = "",
+    action: str = "",
+    second_url: str = "",
+    second_action: str = "",
+) -> SafeString:
+    """Show why there is nothing here, with one or two next steps."""
+    steps = [step for step in ((url, action), (second_url, second_action)) if step[0]]
+    return _draw("empty_state", content, {"icon": icon, "title": title, "steps": steps})
+
+
+@register.simple_block_tag(takes_context=True)
+def confirm(
+    context: Context, content: str, name: str, title: str, url: str, action: str, keep: str
+) -> SafeString:
+    """Ask for confirmation in a dialog that a button with this name in `commandfor` opens."""
+    own = {"name": name, "title": title, "url": url, "action": action, "keep": keep}
+    return _draw("confirm", content, {**own, "csrf_token": context.get("csrf_token", "")})
+
+
+def _draw(component: str, content: str, context: dict[str, Any]) -> SafeString:
+    content = SafeString(content.strip())
+    return render_to_string(f"components/{component}.html", {**context, "content": content})
+
+
 @register.inclusion_tag("components/gate.html")
 def gate(
     name: str, share: AnyNumber | None, limit: AnyNumber, state: str, note: str = ""
 ) -> dict[str, Any]:
-    """Draw one gate in full: its share of 0 to 1, its threshold and what is left to do."""
+    """Draw one gate in full: its share from 0 to 1, its threshold and what is still needed."""
     live = state in ("on_course", "at_risk", "out_of_reach")
     return {
         "name": name,
@@ -243,22 +258,74 @@ def field(bound: Any, help_text: str = "") -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step as a trace shows it; `left` and `width` are percent of the whole time."""
+
+    name: str
+    icon: str
+    gist: str
+    tone: str
+    left: str
+    width: str
+    duration_ms: float | None
+    input: str
+    output: str
+    error: str
+
+
 @register.inclusion_tag("components/trace.html")
 def trace(steps: Sequence[Mapping[str, Any]]) -> dict[str, list[StepRow]]:
-    """Draw the steps a target took, each with its place in time."""
-    return {"rows": lay_out(steps)}
+    """Draw the steps a target took on a time line."""
+    return {"rows": step_rows(steps)}
+
+
+def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[StepRow]:
+    """Return the rows of a trace; a step without a start follows the one before it."""
+    spans: list[tuple[float, float | None]] = []
+    clock = 0.0
+    for step in steps:
+        start, length = step.get("started_ms"), step.get("duration_ms")
+        begin = float(start) if start is not None else clock
+        spans.append((begin, None if length is None else float(length)))
+        clock = max(clock, begin + (length or 0))
+    return [_row(step, span, clock) for step, span in zip(steps, spans, strict=True)]
+
+
+def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float) -> StepRow:
+    begin, length = span
+    is_tool = step.get("type") == "tool"
+    error = str(step.get("error") or "")
+    tokens = [
+        f"{figures.thousands(step[key])} {word}"
+        for key, word in (("input_tokens", "in"), ("output_tokens", "out"))
+        if step.get(key) is not None
+    ]
+    is_timed = length is not None and total > 0
+    return StepRow(
+        name=str(step.get("name") or step.get("type") or "step"),
+        icon="e-tool" if is_tool else "e-chat",
+        gist=one_line(step.get("input")) if is_tool else ", ".join(tokens),
+        tone="bad" if error else "tool" if is_tool else "",
+        left=f"{begin * 100 / total:.2f}" if is_timed else "",
+        width=f"{max((length or 0) * 100 / total, 0.4):.2f}" if is_timed else "",
+        duration_ms=length,
+        input=as_text(step.get("input")),
+        output=as_text(step.get("output")),
+        error=error,
+    )
 
 
 @register.inclusion_tag("components/turns.html")
 def turns(
     messages: Sequence[Mapping[str, Any]], agent: str = "", marker: str = ""
 ) -> dict[str, Any]:
-    """Draw a conversation; what the agent wrote is read as Markdown, with its raw text one click away."""
+    """Draw a conversation; the agent's messages are shown as Markdown, with the raw text one click away."""
     rows = [
         {
             "role": "agent" if message["role"] == "assistant" else "customer",
-            "who": _who(str(message["role"]), agent),
-            "text": spelled(message["content"]),
+            "speaker": _speaker(str(message["role"]), agent),
+            "text": as_text(message["content"]),
             "is_text": isinstance(message["content"], str),
         }
         for message in messages
@@ -266,10 +333,42 @@ def turns(
     return {"rows": rows, "marker": marker}
 
 
-def _who(role: str, agent: str) -> str:
-    words = {"user": "Input", "assistant": "Output", "system": "System prompt", "tool": "Tool"}
-    word = words.get(role, role.capitalize())
-    return f"{word}, {agent}" if role == "assistant" and agent else word
+def _speaker(role: str, agent: str) -> str:
+    names = {"user": "Input", "assistant": "Output", "system": "System prompt", "tool": "Tool"}
+    name = names.get(role, role.capitalize())
+    return f"{name}, {agent}" if role == "assistant" and agent else name
+
+
+class DiffPiece(Protocol):
+    """A run of words of a text that is compared with another."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def is_changed(self) -> bool: ...
+
+
+@register.simple_tag
+def diff_line(tone: str, pieces: Iterable[DiffPiece], label: str = "") -> SafeString:
+    """Draw a line of a diff: "bad" was removed, "good" was added, "same" is in both.
+
+    The style sheet preserves white space, so the markup adds none.
+    """
+    if tone == "same":
+        return format_html("<p>{}</p>", "".join(piece.text for piece in pieces))
+    element, name = ("del", "before") if tone == "bad" else ("ins", "after")
+    text = SafeString(
+        "".join(
+            format_html("<{0}>{1}</{0}>", SafeString(element), piece.text)
+            if piece.is_changed
+            else escape(piece.text)
+            for piece in pieces
+        )
+    )
+    return format_html(
+        '<p data-tone="{}"><span class="unseen">{}: </span>{}</p>', tone, label or name, text
+    )
 
 
 WORD = re.compile(r"\s+|\w+|[^\w\s]")
@@ -277,7 +376,7 @@ WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A part of a text, and whether the other text lacks it."""
+    """A part of a text; it is changed if the other text lacks it."""
 
     text: str
     is_changed: bool
@@ -285,7 +384,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class TextDifference:
-    """Two texts, each split into the parts it shares with the other and those it does not."""
+    """Two texts, each split into shared and changed parts."""
 
     expected: tuple[TextPart, ...]
     output: tuple[TextPart, ...]
@@ -293,7 +392,7 @@ class TextDifference:
 
 @register.simple_tag
 def difference(details: Mapping[str, Any]) -> TextDifference:
-    """Return where the expected text and the answer of a score differ, word by word."""
+    """Compare the expected text and the answer of a score word by word."""
     expected, output = details["expected"], details["output"]
     first, second = WORD.findall(expected), WORD.findall(output)
     matcher = SequenceMatcher(None, first, second, autojunk=False)

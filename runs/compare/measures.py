@@ -20,7 +20,7 @@ from evaluators.templatetags.figures import (
     points,
     sign,
 )
-from evaluators.templatetags.ui import spelled
+from evaluators.templatetags.ui import as_text
 from runs.compare.comparison import Compared, ComparisonSide
 from runs.compare.conclusion import p_words
 from runs.compare.evidence import DIMENSION, EVALUATOR, METRIC, MeasuredChange, Paired
@@ -365,7 +365,7 @@ def _pairs(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
         if isinstance(value, Mapping):
             yield from _pairs(value, f"{words}, ")
         elif value not in (None, ""):
-            yield words, spelled(value)[:LONGEST]
+            yield words, as_text(value)[:LONGEST]
 
 
 def _rows(before: Mapping[str, str], after: Mapping[str, str]) -> list[ChangedValueRow]:

@@ -24,7 +24,7 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS
-from evaluators.templatetags.ui import spelled
+from evaluators.templatetags.ui import as_text
 from runs.documents import DetailLevel
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
@@ -97,7 +97,7 @@ def question(messages: Sequence[Mapping[str, Any]], allowance: Allowance) -> dic
         "question": [
             {
                 "role": str(one.get("role", "user"))[:MAX_NAME_LENGTH],
-                "content": allowance.cut(spelled(one.get("content")), one.get("size")),
+                "content": allowance.cut(as_text(one.get("content")), one.get("size")),
             }
             for one in messages[:MAX_TURNS]
         ],
@@ -156,7 +156,7 @@ def _step(step: Mapping[str, Any], allowance: Allowance) -> dict[str, Any]:
         "type": str(step.get("type") or "")[:MAX_NAME_LENGTH],
         "name": str(step.get("name") or "")[:MAX_NAME_LENGTH],
         **{name: step.get(name) for name in plain_values},
-        **{name: allowance.cut(spelled(value)) for name, value in texts.items()},
+        **{name: allowance.cut(as_text(value)) for name, value in texts.items()},
     }
 
 

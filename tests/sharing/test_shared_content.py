@@ -212,7 +212,7 @@ def test_half_characters_that_an_agent_wrote_do_not_break_what_is_shared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As SQLite gives them back: PostgreSQL keeps none.
-    monkeypatch.setattr("runs.sharing.parts.spelled", lambda value: f"half \ud800 {value}")
+    monkeypatch.setattr("runs.sharing.parts.as_text", lambda value: f"half \ud800 {value}")
     path = share(editor_client, subject(runs, kind), "traces")
     for address in (path, f"{path}download"):
         assert "half \N{REPLACEMENT CHARACTER}" in client.get(address).text

@@ -12,6 +12,7 @@ from django.test import RequestFactory
 from django.utils import timezone
 
 from evaluators.templatetags import figures
+from evaluators.templatetags.ui import TextPart, diff_line
 from tests.support.white_space import collapse_white_space
 
 NOW = datetime(2026, 5, 12, 9, 11, tzinfo=UTC)
@@ -23,7 +24,7 @@ def render(source: str, **context: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("spell", "value", "text"),
+    ("format_figure", "value", "text"),
     [
         (figures.score, None, "–"),
         (figures.score, 0, "0.00"),
@@ -116,8 +117,8 @@ def render(source: str, **context: Any) -> str:
         (figures.thousands, None, "–"),
     ],
 )
-def test_a_figure_has_one_spelling(spell: Any, value: Any, text: str) -> None:
-    assert spell(value) == text
+def test_a_figure_has_one_form(format_figure: Any, value: Any, text: str) -> None:
+    assert format_figure(value) == text
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_change_in_an_unknown_unit_is_refused() -> None:
     ("value", "scale", "text"),
     [(7, 10, "raw 7.0 of 10"), (75, 100, "raw 75.0 of 100"), (0.7, 1, ""), (None, 10, "")],
 )
-def test_a_raw_score_is_said_in_words(value: float | None, scale: float, text: str) -> None:
+def test_a_raw_score_names_its_scale(value: float | None, scale: float, text: str) -> None:
     assert figures.raw(value, scale) == text
 
 
@@ -164,11 +165,11 @@ def test_a_raw_score_is_said_in_words(value: float | None, scale: float, text: s
         (-timedelta(seconds=3), "just now"),
     ],
 )
-def test_an_age_is_told_in_its_largest_unit(passed: timedelta, text: str) -> None:
+def test_an_age_uses_its_largest_unit(passed: timedelta, text: str) -> None:
     assert figures.age(NOW - passed, NOW) == text
 
 
-def test_the_exact_time_stands_behind_an_age() -> None:
+def test_an_age_carries_the_exact_time() -> None:
     with timezone.override(UTC):
         html = render("{{ then|age }}", then=NOW)
     assert html.startswith(
@@ -181,7 +182,7 @@ def test_the_exact_time_stands_behind_an_age() -> None:
     ("count", "noun", "text"),
     [(1, "case", "1 case"), (0, "case", "0 cases"), (2, "child,children", "2 children")],
 )
-def test_a_count_stands_before_its_noun(count: int, noun: str, text: str) -> None:
+def test_a_count_precedes_its_noun(count: int, noun: str, text: str) -> None:
     assert figures.counted(count, noun) == text
 
 
@@ -189,7 +190,7 @@ def test_a_count_stands_before_its_noun(count: int, noun: str, text: str) -> Non
     "source",
     ['{% icon "v-perhaps" %}', '{% verdict "perhaps" %}', "{% dist counts %}", '{% shape "x" %}'],
 )
-def test_what_has_no_mark_is_refused(source: str) -> None:
+def test_an_unknown_mark_is_refused(source: str) -> None:
     with pytest.raises(ValueError, match=r"sprite has|has no mark"):
         render(source, counts={"perhaps": 1})
 
@@ -204,7 +205,7 @@ def test_a_verdict_is_a_shape_and_a_word() -> None:
     assert ">Waiting</span>" in render('{% verdict "pending" %}')
 
 
-def test_a_distribution_says_its_counts_in_order_and_leaves_out_what_is_zero() -> None:
+def test_a_distribution_lists_its_counts_in_order_without_zeros() -> None:
     counts = {"fail": 8, "pass": 90, "borderline": 21, "error": 0}
     html = render("{% dist counts %}{% tally counts %}", counts=counts)
     assert 'aria-label="90 pass, 21 borderline, 8 fail"' in html
@@ -221,7 +222,7 @@ def test_a_bar_never_reaches_a_limit_its_share_missed() -> None:
     assert "<line" not in render("{% bar none %}", none=None)
 
 
-def test_a_gate_says_share_threshold_and_state() -> None:
+def test_a_gate_shows_share_threshold_and_state() -> None:
     html = render('{% gate "Cases" 0.813 0.85 "at_risk" "106 of the last 114 must pass" %}')
     assert "81.3% <small>so far, needs 85%</small>" in html
     assert "At risk" in html
@@ -239,7 +240,7 @@ def test_a_gate_says_share_threshold_and_state() -> None:
         ([1.0, 0.67, 0.0], 3, "1 of 3 outcomes met in every repetition, 1 in some"),
     ],
 )
-def test_pips_say_how_many_outcomes_were_met(outcomes: Any, repetitions: int, label: str) -> None:
+def test_pips_count_how_many_outcomes_were_met(outcomes: Any, repetitions: int, label: str) -> None:
     html = render("{% pips outcomes n %}", outcomes=outcomes, n=repetitions)
     assert f'aria-label="{label}"' in html
 
@@ -317,7 +318,7 @@ def test_user_text_is_escaped_everywhere() -> None:
         ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>"),
     ],
 )
-def test_markdown_of_a_model_is_shown_without_what_could_harm(text: str, html: str) -> None:
+def test_markdown_of_a_model_is_shown_without_harmful_parts(text: str, html: str) -> None:
     assert render("{{ text|markdown }}", text=text) == html
 
 
@@ -393,7 +394,7 @@ def test_a_trace_places_its_steps_on_one_line_of_time() -> None:
         ("runs:search", "search"),
     ],
 )
-def test_the_rail_marks_the_section_of_the_page(view: str, section: str) -> None:
+def test_the_sidebar_marks_the_section_of_the_page(view: str, section: str) -> None:
     request = RequestFactory().get("/")
     request.resolver_match = SimpleNamespace(view_name=view)
     names = ("suites", "runs", "targets", "models", "evaluators", "members", "account", "search")
@@ -413,7 +414,7 @@ def test_choices_of_the_browser_are_rendered_from_its_cookies() -> None:
 
 
 class Sample(forms.Form):
-    name = forms.CharField(help_text="Shown in the rail")
+    name = forms.CharField(help_text="Shown in the sidebar")
     note = forms.CharField(required=False)
     on = forms.BooleanField(required=False, label="Send trace headers")
     kind = forms.ChoiceField(choices=[("a", "One")], widget=forms.RadioSelect)
@@ -427,7 +428,7 @@ def test_a_field_ties_label_help_and_errors_to_its_input() -> None:
     assert '<label for="id_name">Name</label>' in name
     assert 'aria-invalid="true"' in name
     assert 'aria-describedby="id_name_helptext id_name_error"' in name
-    assert 'id="id_name_helptext">Shown in the rail' in name
+    assert 'id="id_name_helptext">Shown in the sidebar' in name
     assert 'id="id_name_error"><li>This field is required.' in name
     assert 'data-tone="bad"' in name
     note = render("{% field form.note %}", form=form)
@@ -447,7 +448,7 @@ def test_the_errors_of_a_form_lead_to_their_fields() -> None:
     assert render('{% include "components/form_errors.html" %}', form=Sample()) == ""
 
 
-def test_the_includes_show_what_they_are_given() -> None:
+def test_the_includes_show_their_values() -> None:
     html = render(
         """
         {% empty_state "i-suites" "None" "/a" "Go" %}T{% endempty_state %}
@@ -485,10 +486,45 @@ def test_the_includes_show_what_they_are_given() -> None:
         assert part in html, part
 
 
-def test_a_long_text_scrolls_within_its_place_and_a_short_one_stands_open() -> None:
+def test_a_long_text_scrolls_and_a_short_one_does_not() -> None:
     assert render("{{ text|whole:'Reasoning' }}", text="a < b") == "a &lt; b"
     assert render("{{ text|whole:'Reasoning' }}", text="<b>" + "x" * 1_000) == (
         '<span class="long-text" tabindex="0" role="region" aria-label="Reasoning">&lt;b&gt;'
         + "x" * 1_000
         + "</span>"
     )
+
+
+PROSE = """
+<p>
+  {% prose %}
+    Rule <code>{{ rule }}</code>
+    {% if case %}
+      , any case
+    {% endif %}
+    {% if length %}
+      ; {{ length }} characters
+    {% endif %}
+    .
+  {% endprose %}
+</p>
+"""
+
+
+def test_prose_joins_punctuation_to_what_precedes_it() -> None:
+    text = render(PROSE, rule="equals", case=True, length=7)
+    assert text == "<p>Rule <code>equals</code>, any case; 7 characters.</p>"
+    text = render(PROSE, rule="equals", case=False, length=0)
+    assert text == "<p>Rule <code>equals</code>.</p>"
+
+
+def test_prose_leaves_the_punctuation_of_values_alone() -> None:
+    assert render("{% prose %}from {{ name }}{% endprose %}", name=".net , :)") == "from .net , :)"
+
+
+def test_a_line_of_a_diff_adds_no_white_space() -> None:
+    pieces = [TextPart("keep ", is_changed=False), TextPart("<new>", is_changed=True)]
+    assert diff_line("good", pieces) == (
+        '<p data-tone="good"><span class="unseen">after: </span>keep <ins>&lt;new&gt;</ins></p>'
+    )
+    assert diff_line("same", [TextPart(" a  b", is_changed=True)]) == "<p> a  b</p>"
