@@ -12,7 +12,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import WorkerProcess
 
 

@@ -15,7 +15,7 @@ from evaluators.sandbox.probe import MAX_WORD_LENGTH, sandbox_offered
 from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
 from runs.execution.run_worker import freeze_loaded_objects, release
-from runs.models.clock import database_now, discard_connection
+from runs.models.database import database_now, discard_connection
 from runs.queue import WORK_ON_RUN, queue
 
 logger = logging.getLogger(__name__)

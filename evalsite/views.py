@@ -19,7 +19,7 @@ from evalsite.access.roles import role_of
 from evalsite.health import OK, PARTS, health, outage_of
 from evalsite.middleware import FOR_ANONYMOUS
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
-from runs.models.clock import discard_connection
+from runs.models.database import discard_connection
 from runs.sharing.views import gone
 
 logger = logging.getLogger(__name__)

@@ -25,8 +25,7 @@ from runs.engine.review_rules import (
     sort_reasons,
     verdict_like,
 )
-from runs.models.bulk import insert_rows
-from runs.models.clock import database_now
+from runs.models.database import database_now, insert_rows
 from runs.models.results import (
     CHUNK,
     OPEN_RESULT_STATUSES,

@@ -13,7 +13,7 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 
 from evaluators.scoring.types import DomainError
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from runs.models.trials import Trial
 

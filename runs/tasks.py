@@ -9,7 +9,7 @@ from celery import shared_task
 from runs import finishing
 from runs.execution import evaluator_trials, run_worker, target_trials
 from runs.execution.reaper import runs_needing_workers
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.what_if.rescoring import carry_out
 
 # A task that was meant for another process is passed on so often; the reaper asks again anyway.

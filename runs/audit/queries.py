@@ -17,8 +17,7 @@ from runs import lists
 from runs.lists import NEWEST_FIRST, Control, ListQuery, read_integer
 from runs.models.results import Result
 from runs.models.runs import Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 
 # What stands in a row before it is unfolded.
 SHOWN_CHANGES, SHOWN_SIGNS = 2, 40

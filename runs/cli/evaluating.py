@@ -20,8 +20,7 @@ from runs.files.importing import Imported, import_recorded_outputs, import_suite
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
 from runs.models.runs import Run, RunStatus
-from runs.models.suites import Case, Suite
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.results.documents import RunFileDoc, run_file_document
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.summary.figures import Summary

@@ -23,7 +23,7 @@ from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import write_results
 from runs.formats.table_mapping import CaseMapping, CasePart, part_named, suggest
 from runs.formats.tables import Table, read_table
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.results.files import result_lines

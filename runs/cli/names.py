@@ -16,8 +16,7 @@ from django.urls import reverse
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 
 MAX_NAMES = 40
 MAX_RUNS = 5

@@ -19,7 +19,7 @@ from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, recorded_outputs
-from runs.models.clock import LEASE, database_now
+from runs.models.database import LEASE, database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus, RunWorker

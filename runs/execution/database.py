@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from evaluators.sandbox.processes import process_name
-from runs.models.clock import database_now, discard_connection
+from runs.models.database import database_now, discard_connection
 from runs.models.runs import Run, RunEvent, WorkerProcess
 
 logger = logging.getLogger(__name__)

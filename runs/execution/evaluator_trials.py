@@ -40,11 +40,10 @@ from runs.execution.loading import FrozenTarget, RunWork, case_facts
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
 from runs.execution.target_secrets import TargetSecrets, run_secrets
-from runs.models.clock import clock_offset
+from runs.models.database import clock_offset
 from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
-from runs.models.suites import SuiteFile
-from runs.models.targets import Target
+from runs.models.suites import SuiteFile, Target
 from runs.models.trials import MAX_TRY_LENGTH, EvaluatorTrial
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetContext

@@ -15,7 +15,7 @@ from evaluators.models import ZERO_USD
 from runs.execution.claims import Claim, Leases
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
-from runs.models.bulk import add_to_rows, insert_rows
+from runs.models.database import add_to_rows, insert_rows
 from runs.models.results import CallPurpose, ModelCall, Result
 from runs.models.runs import Run
 

@@ -18,11 +18,10 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan, read_plan, tree_of_case
 from runs.execution.target_secrets import TargetSecrets, run_secrets
-from runs.models.clock import clock_offset
+from runs.models.database import clock_offset
 from runs.models.results import ModelCall
 from runs.models.runs import Run
-from runs.models.suites import Case, FileContent
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import Case, FileContent, RecordedOutput, Target
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetConfig, TargetKind
 

@@ -26,7 +26,7 @@ from evaluators.model_calls.rate_limits import UnsharedLimits
 from evaluators.models import LanguageModel, SlotLease, StartGrant
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
-from runs.models.clock import LEASE, database_now
+from runs.models.database import LEASE, database_now
 from runs.models.runs import RunEvent, RunWorker
 
 COUNTS = timedelta(seconds=COUNTS_S)

@@ -34,8 +34,7 @@ from runs.execution.ledger import (
     write_calls,
 )
 from runs.execution.loading import RunWork
-from runs.models.bulk import insert_rows, update_rows
-from runs.models.clock import database_now
+from runs.models.database import database_now, insert_rows, update_rows
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.run_cases import RunCase

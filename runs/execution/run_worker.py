@@ -47,7 +47,7 @@ from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
 from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
 from runs.finishing import complete_run, finish_run, summarise_run
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus, RunWorker
 from runs.target_kinds._base import TargetContext
 

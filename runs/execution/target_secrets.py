@@ -16,7 +16,7 @@ from evaluators.model_calls.calls import CallOutcome
 from evaluators.model_calls.models import KeyUnreadableError, decrypt
 from evaluators.model_calls.redaction import redact, redact_bytes, redact_json
 from runs.engine.ports import Cause
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.target_kinds._base import Header, TargetConfig
 from runs.target_kinds.http import (
     is_allowed_variable,

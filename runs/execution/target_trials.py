@@ -25,7 +25,7 @@ from runs.execution.ledger import admit_always, count_nothing
 from runs.execution.loading import RunWork
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.target_secrets import open_secrets
-from runs.models.clock import clock_offset
+from runs.models.database import clock_offset
 from runs.models.suites import SuiteFile
 from runs.models.trials import MAX_TRY_LENGTH, TargetTrial
 from runs.target_kinds import target_kind_named

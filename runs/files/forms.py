@@ -20,8 +20,7 @@ from runs.form_fields import ManyFilesField, named_parts
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
 from runs.formats.recorded_outputs import read_outputs
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import all_profiles
 

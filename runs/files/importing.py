@@ -17,8 +17,7 @@ from runs.engine.plan import content_hash, tree_of_case
 from runs.formats.finding import FoundSuite
 from runs.formats.recorded_outputs import read_outputs
 from runs.formats.suite_files import slug_of
-from runs.models.suites import Case, FileContent, Suite, SuiteFile
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile, Target
 from runs.specs.problems import Problem
 from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.references import (

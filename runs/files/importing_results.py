@@ -56,8 +56,7 @@ from runs.formats.results_reading import ReadResult, read_results
 from runs.formats.results_writing import EvaluatorLine, ResultLine, walk_lines
 from runs.formats.suite_evaluators import default_children, root_of
 from runs.formats.suite_files import slug_of
-from runs.models.bulk import insert_rows
-from runs.models.clock import database_now
+from runs.models.database import database_now, insert_rows
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus

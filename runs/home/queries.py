@@ -18,8 +18,7 @@ from runs.home.suite_rows import has_failed_gate
 from runs.models.results import CallPurpose, ModelCall
 from runs.models.reviews import QueueQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
-from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Case, Suite, Target
 from runs.results.run_figures import cases_gate, metrics_gate
 from runs.results.run_list import RunRow, listed, run_row
 

@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import runs.models.clock
+import runs.models.database
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -322,7 +322,7 @@ class Migration(migrations.Migration):
                 ("sampling_rate", models.FloatField(blank=True, null=True)),
                 ("wanted", models.PositiveSmallIntegerField(default=1)),
                 ("reserved_until", models.DateTimeField(blank=True, null=True)),
-                ("created_at", models.DateTimeField(default=runs.models.clock.database_now)),
+                ("created_at", models.DateTimeField(default=runs.models.database.database_now)),
                 ("closed_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "added_by",
@@ -376,7 +376,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("skipped_at", models.DateTimeField(default=runs.models.clock.database_now)),
+                ("skipped_at", models.DateTimeField(default=runs.models.database.database_now)),
                 (
                     "item",
                     models.ForeignKey(
@@ -474,7 +474,7 @@ class Migration(migrations.Migration):
                 ),
                 ("owner_id", models.CharField(blank=True, default="", max_length=200)),
                 ("heartbeat_at", models.DateTimeField(blank=True, null=True)),
-                ("created_at", models.DateTimeField(default=runs.models.clock.database_now)),
+                ("created_at", models.DateTimeField(default=runs.models.database.database_now)),
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
                 ("worked_before_ms", models.PositiveBigIntegerField(default=0)),
@@ -710,7 +710,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("at", models.DateTimeField(default=runs.models.clock.database_now)),
+                ("at", models.DateTimeField(default=runs.models.database.database_now)),
                 ("kind", models.CharField(max_length=40)),
                 ("text", models.CharField(max_length=500)),
                 (
@@ -1378,7 +1378,7 @@ class Migration(migrations.Migration):
                 ("machine_verdict", models.CharField(blank=True, default="", max_length=10)),
                 ("machine_score", models.FloatField(blank=True, null=True)),
                 ("generation", models.PositiveIntegerField(default=1)),
-                ("created_at", models.DateTimeField(default=runs.models.clock.database_now)),
+                ("created_at", models.DateTimeField(default=runs.models.database.database_now)),
                 ("withdrawn_at", models.DateTimeField(blank=True, null=True)),
                 ("stale_at", models.DateTimeField(blank=True, null=True)),
                 (

@@ -39,12 +39,13 @@ from runs.models.suites import (
     FileContent,
     FinalScore,
     OnUnscored,
+    RecordedOutput,
     Suite,
     SuiteDraft,
     SuiteFile,
     SuiteVersion,
+    Target,
 )
-from runs.models.targets import RecordedOutput, Target
 from runs.models.trials import EvaluatorTrial, TargetTrial, TrialState
 from runs.models.uploads import CaseUpload, ReviewUpload
 

@@ -13,7 +13,7 @@ from django.db.models import Q
 from runs import lists
 from runs.engine.review_rules import ReviewReason, read_reasons
 from runs.lists import ListQuery, with_tag
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.results import Result, ResultStatus, VerdictChoice
 
 # How long an item is kept for who has it open; every sign of life begins it anew.

@@ -13,7 +13,7 @@ from evaluators.models import money_field
 from evaluators.scoring.numbers import mean, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import DomainError, Verdict
-from runs.models.bulk import insert_rows, update_rows
+from runs.models.database import insert_rows, update_rows
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case

@@ -10,9 +10,8 @@ from django.db import models
 
 from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
-from runs.models.clock import LEASE, database_now
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.database import LEASE, database_now
+from runs.models.suites import Suite, Target
 
 
 class RunStatus(models.TextChoices):

@@ -15,8 +15,7 @@ from evaluators.models import LanguageModel, money_field
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH, EvaluatorSpec
 from runs.models.results import Result
-from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Case, Suite, Target
 
 KEPT = timedelta(days=1)
 MAX_TRY_LENGTH = timedelta(minutes=5)

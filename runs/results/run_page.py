@@ -20,7 +20,7 @@ from runs.case_groups import count_states
 from runs.costs import RunCosts, budget_words, counted_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
-from runs.models.clock import LEASE
+from runs.models.database import LEASE
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
 from runs.models.runs import ALL_ALIKE, RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
 from runs.results.run_figures import (

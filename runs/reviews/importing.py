@@ -18,7 +18,7 @@ from runs.engine.review_rules import ReviewReason, combine_decisions, read_reaso
 from runs.finishing import renew_figures
 from runs.formats.reviews import ReadReviews, ReviewLine, read_reviews
 from runs.formats.table_cases import Rejected
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.results import Result
 from runs.models.reviews import ENDED, Review, ReviewItem
 from runs.models.runs import Run

@@ -14,7 +14,7 @@ from django.db.models import Count, F, Q
 from evaluators.templatetags.figures import MINUS, down
 from runs.engine.review_rules import VERDICTS, ReviewReason
 from runs.lists import Control
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.requests import MAY_REVIEW
 from runs.results.case_rows import result_url

@@ -15,7 +15,7 @@ from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
 from runs.engine.plan import read_plan
 from runs.engine.review_rules import LABELS, Consensus, ReviewReason, combine_decisions
 from runs.finishing import renew_figures
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.results import Result
 from runs.models.reviews import (
     ENDED,

@@ -18,10 +18,9 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import agent_paths, judge_models, read_plan, script_paths, tree_of_case
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
-from runs.models.suites import Case, Suite
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.target_kinds import target_kind_named, target_kinds
 from runs.target_kinds._base import Header, TargetKind
 

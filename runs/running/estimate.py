@@ -26,8 +26,7 @@ from evaluators.templatetags.figures import counted, money
 from runs.engine.plan import agent_paths, judge_calls, planned_calls_by_judge, tree_of_case
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run, RunStatus
-from runs.models.suites import Case, Suite
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.target_kinds import target_kinds
 
 

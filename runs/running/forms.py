@@ -31,8 +31,7 @@ from runs.form_fields import MoneyField
 from runs.lists import read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
-from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Case, Suite, Target
 from runs.running.checks import suite_scripts_problem
 from runs.running.estimate import ENDED, Estimate, EstimateRequest, estimate, recorded_counts
 from runs.running.retry_forms import RunRetryForm

@@ -20,8 +20,7 @@ from evaluators.templatetags.figures import counted
 from runs.costs import counted_usd
 from runs.engine.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
 from runs.finishing import finish_run
-from runs.models.bulk import insert_rows
-from runs.models.clock import database_now
+from runs.models.database import database_now, insert_rows
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     Attempt,

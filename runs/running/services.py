@@ -17,13 +17,11 @@ from evaluators.model_calls.models import model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, content_hash, judge_name
-from runs.models.bulk import insert_rows
-from runs.models.clock import database_now
+from runs.models.database import database_now, insert_rows
 from runs.models.results import Result
 from runs.models.run_cases import RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunOwner
-from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Case, Suite, Target
 from runs.queue import queue_workers
 from runs.running.checks import (
     CannotStartError,

@@ -16,8 +16,7 @@ from evaluators.kinds.composite import OPTIONS, AggregatorOptions
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import COMPOSITE
 from evaluators.scoring.types import DomainError
-from runs.models.suites import Suite, SuiteDraft
-from runs.models.targets import Target
+from runs.models.suites import Suite, SuiteDraft, Target
 from runs.suites.drafts import DraftChangedError, DraftProblem, change_draft
 from runs.suites.edits import (
     ChangeRefusedError,

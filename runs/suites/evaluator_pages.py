@@ -10,8 +10,7 @@ from typing import Any
 from evaluators.kinds import all_kinds
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec
 from evaluators.templatetags import figures
-from runs.models.suites import Suite, SuiteDraft
-from runs.models.targets import Target
+from runs.models.suites import Suite, SuiteDraft, Target
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import facts_of
 from runs.suites.drafts import DraftProblem

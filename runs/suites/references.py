@@ -10,7 +10,7 @@ from evaluators.kinds._judging import models_named
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import agent_paths
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.specs.problems import Problem
 from runs.specs.suites import ModelPlace, SuiteWithCases
 from runs.target_kinds import target_kinds

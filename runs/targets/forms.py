@@ -16,7 +16,7 @@ from evaluators.model_calls.models import encrypt
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.files.importing import import_recorded_outputs
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.models.trials import TargetTrial
 from runs.target_kinds import target_kind_named, target_kinds
 from runs.target_kinds._base import TargetKind

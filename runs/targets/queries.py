@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Count
 
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.results.run_list import RunRow, listed, run_row
 from runs.target_kinds import UnknownTargetKindError, target_kind_named, target_kinds
 

@@ -14,8 +14,7 @@ from django.db.models import Q
 from django.urls import reverse_lazy
 
 from evaluators.models import LanguageModel
-from runs.models.suites import Case, Suite
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.models.trials import TargetTrial
 from runs.queue import TRY_TARGET, queue_trial
 from runs.running.checks import TargetNotReadyError, check_scripts

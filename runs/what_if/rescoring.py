@@ -26,8 +26,7 @@ from evaluators.scoring.types import (
 )
 from runs.engine.plan import OUTCOMES_PATH, read_plan
 from runs.finishing import finish_run
-from runs.models.bulk import insert_rows, update_rows
-from runs.models.clock import database_now
+from runs.models.database import database_now, insert_rows, update_rows
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.reviews import Review

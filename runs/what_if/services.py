@@ -14,7 +14,7 @@ from django.db.models import Max
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import CHANGED, content_hash, read_plan
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.queue import RESCORE_RUN, queue

@@ -11,7 +11,7 @@ from typing import TypeVar
 from django.conf import settings
 
 from evaluators.templatetags.figures import counted, rough
-from runs.models.clock import LEASE, database_now
+from runs.models.database import LEASE, database_now
 from runs.models.runs import Run, RunOwner, RunWorker
 from runs.queue import BrokerState, ask_broker
 from runs.workers.models import ModelLine, Models, SlotHolder, read_models

@@ -15,7 +15,7 @@ from django.db.models import Count, Min, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
-from runs.models.clock import LEASE
+from runs.models.database import LEASE
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,

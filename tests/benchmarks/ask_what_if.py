@@ -40,8 +40,7 @@ def store(count: int) -> int:
     from runs.execution.run_worker import work_on_run
     from runs.models.runs import Run
     from runs.models.stored import pack_leaf_scores
-    from runs.models.suites import Case, Suite
-    from runs.models.targets import Target
+    from runs.models.suites import Case, Suite, Target
     from runs.running.services import start_run
     from runs.specs.suites import SuiteSpec
     from tests.benchmarks.suites import CONTAINS, LEAF
@@ -74,7 +73,7 @@ def scatter(run_id: int) -> None:
     from evaluators.scoring.score_tree import Rules
     from evaluators.scoring.types import Score as Said
     from runs.engine.plan import read_plan
-    from runs.models.bulk import update_rows
+    from runs.models.database import update_rows
     from runs.models.results import EvaluatorScore, Result
     from runs.models.runs import Run
 

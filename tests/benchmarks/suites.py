@@ -7,8 +7,7 @@ from typing import Any
 from evaluators.models import LanguageModel
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
-from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Case, Suite, Target
 from runs.running.services import start_run
 from runs.specs.suites import SuiteSpec
 

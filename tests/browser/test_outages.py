@@ -13,7 +13,7 @@ from tests.services.site import Site, running_site
 STORE = """
 from evaluators.models import LanguageModel
 from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.specs.suites import SuiteSpec
 from runs.running import services
 suite = Suite(slug="support")

@@ -8,8 +8,7 @@ import pytest
 from django.core.management import CommandError
 
 from runs.models.runs import Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from tests.cli.command_lines import evaluate
 from tests.support.factories import make_case, make_model, make_suite, make_target
 from tests.support.model_server import ModelServer

@@ -10,8 +10,7 @@ from evaluators.models import LanguageModel
 from runs.execution.run_worker import work_on_run
 from runs.management.commands.demo import SUITES
 from runs.models.runs import Campaign, Run
-from runs.models.suites import Case, Suite
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import Case, RecordedOutput, Suite, Target
 from tests.examples.reading import EXAMPLES
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ from evaluators.models import AuditEntry
 from evaluators.sandbox.processes import process_name
 from runs.cli import watching
 from runs.execution.run_worker import work_on_run
-from runs.models.clock import LEASE, database_now
+from runs.models.database import LEASE, database_now
 from runs.models.runs import Run
 from runs.running.services import start_run
 from tests.cli.command_lines import evaluate

@@ -17,8 +17,7 @@ from runs.cli.campaigns import execute_all, worst_code
 from runs.cli.printing import ProgressLine
 from runs.files.importing import import_recorded_outputs
 from runs.models.runs import Campaign, Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from runs.running.services import start_campaign
 from tests.cli.command_lines import evaluate
 from tests.support.factories import make_case, make_suite, make_target

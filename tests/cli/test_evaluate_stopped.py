@@ -19,7 +19,7 @@ CASES = 200
 STORE = """
 from evaluators.models import LanguageModel
 from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.specs.suites import SuiteSpec
 model = LanguageModel.objects.create(
     slug="mock", name="mock", model_id="mock", base_url="http://127.0.0.1:9/v1", concurrency=4,

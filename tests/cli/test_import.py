@@ -9,8 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evaluators.models import AuditEntry
-from runs.models.suites import Suite, SuiteVersion
-from runs.models.targets import RecordedOutput, Target
+from runs.models.suites import RecordedOutput, Suite, SuiteVersion, Target
 from tests.support.factories import make_model, make_target
 
 pytestmark = pytest.mark.django_db

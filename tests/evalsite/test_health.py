@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from evalsite.health import file_health
 from evalsite.logs import is_no_probe
-from runs.models.clock import LEASE
+from runs.models.database import LEASE
 from runs.models.runs import WorkerProcess
 from tests.services.processes import free_port
 

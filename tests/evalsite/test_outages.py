@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evalsite.health import outage_of
-from runs.models.targets import Target
+from runs.models.suites import Target
 from tests.support.factories import make_model, make_run
 from tests.support.members import make_client, make_member
 

@@ -26,8 +26,7 @@ from runs.execution import evaluator_trials, rate_limits
 from runs.execution.reaper import reap
 from runs.models.results import ModelCall
 from runs.models.runs import Run
-from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Case, Suite, Target
 from runs.models.trials import EvaluatorTrial
 from runs.suites.drafts import change_draft, draft_of
 from runs.suites.tree_edits import Configure

@@ -20,7 +20,7 @@ from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
 from tests.support.agent_server import AgentServer, Asked, hangs, refuses, says

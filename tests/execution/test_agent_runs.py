@@ -21,7 +21,7 @@ from runs.execution.reaper import reap
 from runs.execution.run_worker import work_on_run
 from runs.models.results import Artifact, ModelCall, Result
 from runs.models.runs import Run, RunStatus
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.running.retrying import stop_run
 from runs.running.services import start_run, suggested_concurrency
 from tests.support.agent_server import AgentServer, Asked, echoes, refuses, says, sends

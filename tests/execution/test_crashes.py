@@ -11,7 +11,7 @@ from runs import finishing
 from runs.execution import database, run_worker
 from runs.execution.reaper import reap, register_worker
 from runs.execution.run_worker import work_on_run
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from tests.support.run_doubles import Failing
 from tests.support.run_workers import counts

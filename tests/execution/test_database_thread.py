@@ -13,7 +13,7 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, Operational
 
 from runs.execution import reaper
 from runs.execution.database import DatabaseThread, Patience, is_away
-from runs.models.clock import discard_connection
+from runs.models.database import discard_connection
 from tests.support.run_doubles import Failing
 
 pytestmark = pytest.mark.django_db(transaction=True)

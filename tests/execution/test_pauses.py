@@ -17,7 +17,7 @@ from runs.execution.loading import load_work
 from runs.execution.reaper import reap
 from runs.execution.run_worker import work_on_run
 from runs.finishing import complete_run
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run, RunWorker
 from tests.services.processes import dead_process_name, wait_until

@@ -10,7 +10,7 @@ import pytest
 from runs.execution.claims import claim_results
 from runs.execution.reaper import reap, register_worker
 from runs.execution.run_worker import work_on_run
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
 from runs.running.retrying import resume_run, retry_results, stop_run

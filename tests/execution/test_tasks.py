@@ -5,7 +5,7 @@ import pytest
 from runs import tasks
 from runs.execution.claims import register_run_worker
 from runs.execution.reaper import register_worker
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 
 pytestmark = pytest.mark.django_db(transaction=True)

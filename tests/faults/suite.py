@@ -101,8 +101,7 @@ async def _judge(request: Request) -> web.StreamResponse:
 
 def store(base_url: str) -> None:
     """Store the suite and queue a run of it; for a process of the site."""
-    from runs.models.suites import Case, Suite
-    from runs.models.targets import Target
+    from runs.models.suites import Case, Suite, Target
     from runs.specs.suites import SuiteSpec
 
     prompt = {"prompt": "Is the answer right? {{question}} {{candidate_answer}}"}
@@ -128,8 +127,7 @@ def store(base_url: str) -> None:
 
 def start() -> None:
     """Start a run, as the browser does; for a process of the site."""
-    from runs.models.suites import Suite
-    from runs.models.targets import Target
+    from runs.models.suites import Suite, Target
     from runs.running.services import start_run
 
     suite, target = Suite.objects.get(slug=SUITE), Target.objects.get(name=AGENT)

@@ -13,8 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.formats import suite_files
-from runs.models.suites import Suite, SuiteVersion
-from runs.models.targets import Target
+from runs.models.suites import Suite, SuiteVersion, Target
 from runs.specs.profiles import all_profiles, profile_named
 from tests.support.factories import make_model, make_suite, make_target, make_user
 

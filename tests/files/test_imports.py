@@ -12,8 +12,7 @@ import pytest
 from evaluators.models import AuditEntry
 from runs.files.importing import TargetKindDiffersError, import_recorded_outputs, import_suite
 from runs.formats import suite_files
-from runs.models.suites import FileContent, Suite
-from runs.models.targets import Target
+from runs.models.suites import FileContent, Suite, Target
 from runs.specs.problems import UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.references import UnknownJudgeError

@@ -15,8 +15,7 @@ from runs.costs import with_costs
 from runs.execution.claims import claim_results
 from runs.execution.loading import earlier_calls
 from runs.execution.reaper import reap
-from runs.models.bulk import insert_rows
-from runs.models.clock import database_now
+from runs.models.database import database_now, insert_rows
 from runs.models.runs import Run
 from tests.support.factories import make_call, make_case, make_result, make_run
 

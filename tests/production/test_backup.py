@@ -22,7 +22,7 @@ STORE = """
 from evaluators.model_calls.models import encrypt
 from evaluators.models import LanguageModel
 from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.specs.suites import SuiteSpec
 from runs.running import services
 model = LanguageModel(

@@ -35,7 +35,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 STORE = """
 
 from runs.models.suites import Case, Suite
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.specs.suites import SuiteSpec
 from runs.running import services
 suite = Suite(slug="support")

@@ -19,8 +19,7 @@ from runs.engine.plan import read_plan
 from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.models.runs import Run, RunStatus
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from runs.running.checks import AgentNotReadyError, ScriptsRefusedError
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.services import start_run

@@ -10,7 +10,7 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import read_plan
 from runs.models.results import Result
 from runs.models.runs import Run
-from runs.models.targets import RecordedOutput
+from runs.models.suites import RecordedOutput
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules
 from runs.running.services import start_run

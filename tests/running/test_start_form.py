@@ -12,8 +12,7 @@ from django.urls import reverse
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.runs import Campaign, Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from tests.support.factories import (
     STARTED,
     make_case,

@@ -11,8 +11,7 @@ from django.urls import reverse
 
 from evaluators.scoring.tree import walk
 from runs.models.runs import Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from tests.support.factories import (
     change_evaluator,
     make_case,

@@ -8,8 +8,7 @@ from typing import Any
 
 from evaluators.scoring.types import Verdict
 from runs.models.runs import Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from runs.summary.figures import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import make_case, make_run, make_target

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from runs.models.clock import database_now
+from runs.models.database import database_now
 
 
 class Clock:

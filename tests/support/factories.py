@@ -19,8 +19,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Campaign, Run
-from runs.models.suites import Case, FileContent, Suite, SuiteVersion
-from runs.models.targets import Target
+from runs.models.suites import Case, FileContent, Suite, SuiteVersion, Target
 from runs.models.trials import TargetTrial
 from runs.specs.suites import SuiteSpec
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from evaluators.model_calls.models import decrypt, encrypt
 from evaluators.models import AuditEntry
-from runs.models.targets import Target
+from runs.models.suites import Target
 from tests.support.factories import make_target
 
 pytestmark = pytest.mark.django_db

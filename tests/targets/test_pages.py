@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.targets.forms import TargetForm
 from tests.support.factories import make_model, make_scored_run, make_target
 

@@ -17,7 +17,7 @@ from kombu.exceptions import OperationalError
 from evaluators.model_calls.models import encrypt
 from runs import tasks
 from runs.execution.reaper import reap
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.models.trials import TargetTrial
 from runs.target_kinds import target_kinds
 from tests.support.agent_server import AgentServer, echoes, refuses, says

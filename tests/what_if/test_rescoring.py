@@ -14,7 +14,7 @@ from runs.charts.queries import ChartsQuery, left_out
 from runs.execution import reaper
 from runs.execution.reaper import reap
 from runs.finishing import summarise_run
-from runs.models.clock import LEASE, database_now
+from runs.models.database import LEASE, database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.reviews import Review
 from runs.models.runs import Run, RunStatus

@@ -20,8 +20,7 @@ from runs.files.importing import import_recorded_outputs, import_suite
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
 from runs.models.runs import Run
-from runs.models.suites import Suite
-from runs.models.targets import Target
+from runs.models.suites import Suite, Target
 from runs.running.services import start_campaign
 
 EXAMPLES = Path(settings.BASE_DIR) / "examples"

@@ -41,7 +41,7 @@ from runs.cli.printing import ProgressLine, summary_table, tell, worst_cases
 from runs.cli.watching import carry_out, stop_wanted
 from runs.execution.reaper import reap
 from runs.form_fields import MoneyField
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.models.runs import Run
 from runs.running.rules import RunRules
 from runs.running.services import start_campaign

@@ -17,7 +17,7 @@ from runs.cli.printing import written_for
 from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
-from runs.models.targets import Target
+from runs.models.suites import Target
 from runs.specs.problems import Problem
 
 EPILOG = """\

@@ -6,7 +6,7 @@ from typing import Any
 
 from runs.cli.answering import AnsweringCommand
 from runs.execution.reaper import reap
-from runs.models.clock import database_now
+from runs.models.database import database_now
 from runs.queue import WORK_ON_RUN, queue
 
 EPILOG = """\

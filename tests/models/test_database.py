@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from runs.models.bulk import add_to_rows, insert_rows, update_rows
+from runs.models.database import add_to_rows, insert_rows, update_rows
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from tests.support.factories import make_case, make_result, make_run
 
