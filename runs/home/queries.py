@@ -56,7 +56,7 @@ class Dashboard:
         return self.run_usd + self.evaluation_usd
 
 
-def today(latest: Sequence[RunRow], *, now: datetime) -> Dashboard:
+def dashboard(latest: Sequence[RunRow], *, now: datetime) -> Dashboard:
     """Return the cells, from the latest completed run of each suite.
 
     `now` is in the time zone whose month is meant.

@@ -10,7 +10,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from runs.home import queries
-from runs.home.queries import recent_suites
 from runs.home.queries import search as find
 from runs.home.suite_page import suite_page
 from runs.home.suite_rows import SuiteTableQuery, latest_rows, suite_table
@@ -24,8 +23,8 @@ def suite_list(request: HttpRequest) -> HttpResponse:
     """Show every suite with its latest completed run."""
     table = suite_table(SuiteTableQuery.read(request.GET))
     latest = [row.latest for row in table.every if row.latest]
-    today = queries.today(latest, now=timezone.localtime())
-    return render(request, "home/home.html", {"table": table, "today": today})
+    dashboard = queries.dashboard(latest, now=timezone.localtime())
+    return render(request, "home/home.html", {"table": table, "dashboard": dashboard})
 
 
 @may_view
@@ -40,10 +39,10 @@ def suite_rows(request: HttpRequest) -> HttpResponse:
 
 @may_view
 @require_safe
-def today(request: HttpRequest) -> HttpResponse:
+def dashboard(request: HttpRequest) -> HttpResponse:
     """Show the cells above the table alone."""
-    cells = queries.today(latest_rows(), now=timezone.localtime())
-    return render(request, "home/_dashboard.html", {"today": cells})
+    cells = queries.dashboard(latest_rows(), now=timezone.localtime())
+    return render(request, "home/_dashboard.html", {"dashboard": cells})
 
 
 @may_view
@@ -69,6 +68,6 @@ def search(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 @may_view
-def sidebar(request: HttpRequest) -> HttpResponse:
+def recent_suites(request: HttpRequest) -> HttpResponse:
     """Give the suites that ran last again, after the status of a run changed."""
-    return render(request, "home/_recent_suites.html", {"recent_suites": recent_suites()})
+    return render(request, "home/_recent_suites.html", {"recent_suites": queries.recent_suites()})

@@ -1,13 +1,13 @@
-// The evaluator tree: rows are dragged, or moved with Alt and an arrow key. Every move is sent as the
-// buttons of the row menus would send it, with what was entered besides; the server draws the rest.
+// The evaluator tree: rows are dragged, or moved with Alt and an arrow key. A move is sent like the button of
+// a row menu, together with all unsaved input; the server renders the result.
 const tree = () => document.getElementById("evaluators");
-const ways = { ArrowUp: "up", ArrowDown: "down", ArrowRight: "into", ArrowLeft: "out" };
+const directions = { ArrowUp: "up", ArrowDown: "down", ArrowRight: "into", ArrowLeft: "out" };
 let busy = false, isLeaving = false, isSent = false, isEdited = false, dragged = null;
 
 async function send(action, after) {
   if (busy) return;
   busy = true;
-  hush();
+  ignorePendingAnswers();
   const body = new FormData(tree());
   body.set("do", action);
   let answer, text;
@@ -15,7 +15,7 @@ async function send(action, after) {
     answer = await fetch(tree().getAttribute("action"), { method: "POST", body });
     text = await answer.text();
   } catch {
-    say("The server did not answer. Nothing was moved.");
+    announce("The server did not answer. Nothing was moved.");
     return;
   } finally { busy = false; }
   const page = new DOMParser().parseFromString(text, "text/html");
@@ -29,22 +29,22 @@ async function send(action, after) {
     document.getElementById(id)?.replaceWith(part);
     window.htmx?.process(part);
   }
-  const told = page.querySelector("#toasts p")?.firstChild, refused = tree().querySelector('[role="alert"]');
-  say((refused ?? told)?.textContent ?? "");
+  const toast = page.querySelector("#toasts p")?.firstChild, error = tree().querySelector('[role="alert"]');
+  announce((error ?? toast)?.textContent ?? "");
   after?.();
   tree().dispatchEvent(new Event("input", { bubbles: true }));
   isEdited = !answer.ok;
 }
-// While the form is sent, a question about it as it was comes too late: its answer is left aside. Cutting the
-// question off instead would be told as an error.
-const asked = new Set(), late = new WeakSet();
-function hush() {
-  for (const question of asked) late.add(question);
+// While the form is sent, answers to earlier requests are out of date and are ignored. Aborting those requests
+// instead would be reported as an error.
+const pending = new Set(), outdated = new WeakSet();
+function ignorePendingAnswers() {
+  for (const request of pending) outdated.add(request);
 }
 document.addEventListener("htmx:beforeRequest", (event) => { if (busy || isLeaving) event.preventDefault(); });
-document.addEventListener("htmx:beforeSend", (event) => asked.add(event.detail.xhr));
-document.addEventListener("htmx:afterRequest", (event) => asked.delete(event.detail.xhr));
-document.addEventListener("htmx:beforeSwap", (event) => { if (late.has(event.detail.xhr)) event.detail.shouldSwap = false; });
+document.addEventListener("htmx:beforeSend", (event) => pending.add(event.detail.xhr));
+document.addEventListener("htmx:afterRequest", (event) => pending.delete(event.detail.xhr));
+document.addEventListener("htmx:beforeSwap", (event) => { if (outdated.has(event.detail.xhr)) event.detail.shouldSwap = false; });
 document.addEventListener("submit", (event) => {
   if (event.target === tree() || event.target.id === "discard-form") isSent = true;
 });
@@ -54,11 +54,11 @@ document.addEventListener("submit", (event) => setTimeout(() => {
     return;
   }
   isLeaving = true;
-  hush();
+  ignorePendingAnswers();
 }));
-addEventListener("pageshow", () => { isLeaving = isSent = false; tell(); });
-function say(words) {
-  document.getElementById("tree-said").textContent = words.replace(/\s+/g, " ").trim();
+addEventListener("pageshow", () => { isLeaving = isSent = false; showUnsaved(); });
+function announce(text) {
+  document.getElementById("tree-message").textContent = text.replace(/\s+/g, " ").trim();
 }
 const row = (id) => document.querySelector(`#${id} > .node`);
 const toRow = (id) => () => row(id)?.querySelector("a")?.focus();
@@ -66,10 +66,10 @@ const toRow = (id) => () => row(id)?.querySelector("a")?.focus();
 document.addEventListener("input", ({ target }) => {
   if (!target.closest("#evaluators")) return;
   isEdited = true;
-  tell();
+  showUnsaved();
 });
 
-// What stands in the form otherwise than the server drew it, or as it refused it, is in no draft yet.
+// A field that differs from what the server rendered, or that it rejected, is in no draft yet.
 function differs(field) {
   if (!field.name || field.name === "note" || field.type === "hidden") return false;
   if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
@@ -79,36 +79,36 @@ function differs(field) {
   }
   return "defaultValue" in field && field.value !== field.defaultValue;
 }
-const isUnkept = () => Boolean(tree()?.querySelector('[role="alert"]')) || [...(tree()?.elements ?? [])].some(differs);
-function tell() {
-  const told = document.getElementById("not-kept"), unchanged = document.querySelector("#draft [data-unchanged]");
-  const unkept = isUnkept();
-  if (told && told.hidden === unkept) told.hidden = !unkept;
-  if (unchanged) unchanged.hidden = unkept;
+const hasUnsaved = () => Boolean(tree()?.querySelector('[role="alert"]')) || [...(tree()?.elements ?? [])].some(differs);
+function showUnsaved() {
+  const banner = document.getElementById("unsaved-changes"), unchanged = document.querySelector("#draft [data-unchanged]");
+  const unsaved = hasUnsaved();
+  if (banner && banner.hidden === unsaved) banner.hidden = !unsaved;
+  if (unchanged) unchanged.hidden = unsaved;
 }
 addEventListener("beforeunload", (event) => {
-  if (isSent || !isUnkept()) return;
+  if (isSent || !hasUnsaved()) return;
   isLeaving = false;
   event.preventDefault();
 });
 
 document.addEventListener("keydown", (event) => {
   const node = event.altKey && event.target.closest?.("#evaluators .node[data-node]");
-  if (!node || !ways[event.key] || event.target.matches("select")) return;
+  if (!node || !directions[event.key] || event.target.matches("select")) return;
   event.preventDefault();
-  const way = ways[event.key], name = node.querySelector(".name code").textContent;
-  if (node.dataset.ways.split(" ").includes(way)) send(`${node.dataset.node} ${way}`, toRow(node.dataset.node));
-  else say(`${name} cannot move ${way === "into" ? "into anything beside it" : way} from here.`);
+  const direction = directions[event.key], name = node.querySelector(".name code").textContent;
+  if (node.dataset.ways.split(" ").includes(direction)) send(`${node.dataset.node} ${direction}`, toRow(node.dataset.node));
+  else announce(`${name} cannot move ${direction === "into" ? "into a neighbour" : direction} from here.`);
 });
 
-// Enter in the note saves, as its button does.
+// Enter in the note saves.
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !event.target.matches?.('[name="note"][form="evaluators"]')) return;
   event.preventDefault();
   tree().requestSubmit(document.querySelector('[form="evaluators"][value="save"]'));
 });
 
-// A link to another page takes along what was entered here.
+// A link to another page sends the unsaved input first.
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("#evaluators a[data-do]");
   if (!link || !isEdited || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -116,7 +116,7 @@ document.addEventListener("click", (event) => {
   send(link.dataset.do);
 });
 
-// What a menu asks for is done without leaving the page.
+// The actions of a menu run without leaving the page.
 document.addEventListener("submit", (event) => {
   if (event.target !== tree() || event.submitter?.name !== "do" || event.submitter.value === "save") return;
   event.preventDefault();
@@ -124,14 +124,14 @@ document.addEventListener("submit", (event) => {
   send(action, toRow(action.split(" ")[0]));
 });
 
-function goal(node, y) {
+function dropPosition(node, y) {
   const { top, height } = node.getBoundingClientRect();
   const part = (y - top) / height;
   if ("root" in node.dataset) return "inside";
   if ("holds" in node.dataset) return part < 0.3 ? "before" : "inside";
   return part < 0.5 ? "before" : "after";
 }
-function clear() {
+function clearDropMarks() {
   for (const node of document.querySelectorAll("[data-drop]")) delete node.dataset.drop;
 }
 document.addEventListener("dragstart", (event) => {
@@ -144,19 +144,19 @@ document.addEventListener("dragstart", (event) => {
 });
 document.addEventListener("dragover", (event) => {
   const node = dragged && event.target.closest?.("#evaluators .node[data-node]");
-  clear();
+  clearDropMarks();
   if (!node || dragged.contains(node)) return;
   event.preventDefault();
-  node.dataset.drop = goal(node, event.clientY);
+  node.dataset.drop = dropPosition(node, event.clientY);
 });
 document.addEventListener("drop", (event) => {
   const node = dragged && event.target.closest?.("#evaluators .node[data-node]");
   if (!node || dragged.contains(node)) return;
   event.preventDefault();
-  const where = goal(node, event.clientY), item = node.parentElement, id = dragged.id;
+  const where = dropPosition(node, event.clientY), item = node.parentElement, id = dragged.id;
   const holder = where === "inside" ? item : item.parentElement.closest("li");
   const others = [...holder.querySelectorAll(":scope > ul > li[id]")].filter((one) => one !== dragged);
   const position = where === "inside" ? 0 : others.indexOf(item) + (where === "after" ? 1 : 0);
   send(`${id} move ${holder.id} ${position}`, toRow(id));
 });
-document.addEventListener("dragend", () => { clear(); dragged = null; });
+document.addEventListener("dragend", () => { clearDropMarks(); dragged = null; });

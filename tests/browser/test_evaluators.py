@@ -35,15 +35,15 @@ def expect_order(page: Page, *names: str) -> None:
 
 
 def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) -> None:
-    said = editor.locator("#tree-said")
+    message = editor.locator("#tree-message")
     editor.get_by_role("link", name="length").focus()
     editor.keyboard.press("Alt+ArrowDown")
-    expect(said).to_have_text("length cannot move down from here.")
+    expect(message).to_have_text("length cannot move down from here.")
     editor.keyboard.press("Alt+ArrowRight")
-    expect(said).to_have_text("length is 3 of 3 in quality now.")
+    expect(message).to_have_text("length is 3 of 3 in quality now.")
     expect(editor.get_by_role("link", name="length")).to_be_focused()
     editor.keyboard.press("Alt+ArrowUp")
-    expect(said).to_have_text("length is 2 of 3 in quality now.")
+    expect(message).to_have_text("length is 2 of 3 in quality now.")
     expect_order(editor, "safety", "no_pii", "no_harm", "quality", "facts", "length", "tone")
     weigh_by_keyboard(editor)
     menu = editor.get_by_label("What to do with length")
@@ -54,9 +54,9 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     assert Axe().run(editor).response["violations"] == []
     action.focus()
     editor.keyboard.press("Enter")
-    expect(said).to_have_text("length has a copy after it.")
+    expect(message).to_have_text("length has a copy after it.")
     editor.get_by_label("Borderline from", exact=True).fill("0.5")
-    expect(editor.locator("#not-kept")).to_be_visible()
+    expect(editor.locator("#unsaved-changes")).to_be_visible()
     questions: list[str] = []
     editor.on("dialog", lambda dialog: (questions.append(dialog.type), dialog.accept()))
     editor.get_by_role("button", name="Save as v2").focus()
@@ -86,7 +86,7 @@ def weigh_by_keyboard(editor: Page) -> None:
     asked.value.dismiss()
     editor.keyboard.press("Enter")
     expect(editor.locator("#draft")).to_contain_text("required")
-    expect(editor.locator("#not-kept")).to_be_hidden()
+    expect(editor.locator("#unsaved-changes")).to_be_hidden()
     expect(editor.get_by_label("Minimum of length")).to_have_value("0.5")
 
 

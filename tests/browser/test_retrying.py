@@ -138,7 +138,7 @@ def test_title_age_and_rail_follow_a_live_run(run_page: Page, run: Run) -> None:
     run_page.reload()
     expect(run_page).to_have_title(re.compile(r"^Run #1, 50\.0%"))
     expect(run_page.locator("#run-age")).not_to_contain_text("just now", timeout=POLL_MS)
-    running = run_page.locator("#pinned [data-verdict=running]")
+    running = run_page.locator("#recent-suites [data-verdict=running]")
     expect(running).to_have_count(1)
     Run.objects.update(done_count=45)
     expect(run_page).to_have_title(re.compile(r"^Run #1, 75\.0%"), timeout=POLL_MS)

@@ -56,7 +56,7 @@ def test_twenty_items_are_reviewed_by_keyboard_alone(
     page.goto(live_server.url)
     type_keys(page, "g", "v")
     title(page, "C-001")
-    expect(page.locator(".rail .count")).to_have_text("21 waiting")
+    expect(page.locator(".sidebar .count")).to_have_text("21 waiting")
     assert barriers(page, EVERY_RULE) == []
     type_keys(page, "e")
     page.keyboard.type("The reason is invented.")
@@ -104,7 +104,7 @@ def test_the_judge_is_hidden_by_a_switch_that_keeps_the_note_and_filters_stay_in
     page.keyboard.press("p")
     page.keyboard.press("Enter")
     title(page, "C-002")
-    expect(page.locator("#told")).to_contain_text("the judge said")
+    expect(page.locator("#decision-message")).to_contain_text("the judge said")
     assert Review.objects.get().outcome_marks == "1"
     assert f"suite={run.suite.slug}" in page.url
     policy = run.snapshot["policy"] | {"review_blind": True}

@@ -86,11 +86,11 @@ def test_the_theme_is_kept_on_this_browser(home: Page) -> None:
 
 
 def test_a_live_part_without_an_answer_says_so_and_recovers(home: Page, console: Console) -> None:
-    console.allow("today")
+    console.allow("dashboard")
     console.allow("suite-rows")
     banner = home.locator("#lost-contact")
     expect(banner).to_be_hidden()
-    home.route("**/today/", lambda route: route.abort())
+    home.route("**/dashboard/", lambda route: route.abort())
     home.route("**/suite-rows/**", lambda route: route.abort())
     expect(banner).to_contain_text("Live updates paused.", timeout=POLL_MS)
     home.unroute_all()

@@ -261,7 +261,7 @@ def test_the_pages_of_an_imported_run_open(viewer_client: Client):
     shown = viewer_client.get(reverse("runs:result", args=place)).text
     assert "release_gate" in shown
     assert "Imported from results.jsonl" in shown
-    for name in ("runs:run-list", "home", "runs:today"):
+    for name in ("runs:run-list", "home", "runs:dashboard"):
         assert viewer_client.get(reverse(name)).status_code == 200
     assert viewer_client.get(reverse("runs:suite", args=[run.suite.slug])).status_code == 200
     assert viewer_client.get(reverse("runs:run-evaluators", args=place[:2])).status_code == 200

@@ -190,7 +190,7 @@ class TestToday:
             status="running",
             started_at=timezone.now() - timedelta(minutes=4),
         )
-        html = page(editor, "runs:today")
+        html = page(editor, "runs:dashboard")
         assert "1 <small>run · 50.0% · about 4\u00a0min left</small>" in html
         assert "1 <small>of 1 suite with a completed run</small>" in html
         assert "1 <small>execution of the latest runs, in 1 suite</small>" in html
@@ -203,11 +203,11 @@ class TestToday:
         make_call(result=result, created_at=now, cost_usd=Decimal("0.50"), purpose="target")
         make_call(result=result, created_at=now, cost_usd=None)
         make_call(result=result, created_at=now - timedelta(days=40), cost_usd=Decimal(9))
-        html = page(editor, "runs:today")
+        html = page(editor, "runs:dashboard")
         assert "$1.75 <small>run $0.50 + evaluation $1.25 · 1 call without a price</small>" in html
 
     def test_quiet_times_are_polled_seldom(self, editor: Client) -> None:
-        assert 'hx-trigger="every 30s"' in page(editor, "runs:today")
+        assert 'hx-trigger="every 30s"' in page(editor, "runs:dashboard")
 
 
 class TestSuiteRows:

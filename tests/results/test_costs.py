@@ -16,7 +16,7 @@ from django.utils import timezone
 from evaluators.templatetags.figures import execution_money, money
 from runs.costs import result_costs, run_costs
 from runs.execution.run_worker import work_on_run
-from runs.home.queries import today
+from runs.home.queries import dashboard
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
 from runs.results.result_page import result_attempts
@@ -92,7 +92,7 @@ def test_every_page_says_what_the_ledger_sums_to(
     row = run_row(listed(Run.objects.filter(pk=run.pk)).get())
     assert (row.costs.run.usd, row.costs.evaluation.usd) == (found.run.usd, found.evaluation.usd)
     assert not row.costs.is_partial
-    cells = today([], now=timezone.localtime())
+    cells = dashboard([], now=timezone.localtime())
     assert (cells.run_usd, cells.evaluation_usd, cells.unpriced) == (*spent.values(), 0)
     assert money(sum(spent.values(), Decimal(0))) in run_page(viewer_client, run)
     for result in run.results.select_related("output"):
@@ -122,7 +122,7 @@ def test_calls_that_were_refused_leave_no_price_unknown(viewer_client: Client) -
     assert "price" not in cell
     assert "–" not in cell
     assert "≥" not in viewer_client.get(reverse("runs:run-list")).content.decode()
-    assert today([], now=timezone.localtime()).unpriced == 0
+    assert dashboard([], now=timezone.localtime()).unpriced == 0
     first = run.results.select_related("output").first()
     assert first is not None
     assert result_costs(run, first).total_usd == 0
@@ -141,7 +141,7 @@ def test_a_model_without_prices_shows_its_tokens(viewer_client: Client) -> None:
     assert "Run: no price known, 3 000 tokens in, 300 out" in cell
     rows = viewer_client.get(reverse("runs:run-list")).content.decode()
     assert "≥ $0.01" in rows
-    assert today([], now=timezone.localtime()).unpriced == 3
+    assert dashboard([], now=timezone.localtime()).unpriced == 3
 
 
 @pytest.mark.django_db

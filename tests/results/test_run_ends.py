@@ -248,10 +248,10 @@ def test_a_poll_brings_the_title_and_the_age_again(viewer_client: Client) -> Non
     assert whole.count('id="run-age"') == 1
 
 
-def test_the_rail_asks_again_when_a_run_changed(viewer_client: Client) -> None:
+def test_the_sidebar_reloads_when_a_run_changes(viewer_client: Client) -> None:
     run = make_scored_run(verdicts=["running"], status="running", finished_at=None)
     page = viewer_client.get(at(run)).content.decode()
-    assert 'hx-trigger="run-changed from:body"' in page.partition('id="pinned"')[2][:300]
+    assert 'hx-trigger="run-changed from:body"' in page.partition('id="recent-suites"')[2][:300]
     Run.objects.update(status="stopped")
-    rail = viewer_client.get(reverse("runs:pinned")).content.decode()
-    assert 'data-verdict="cancelled"' in rail
+    sidebar = viewer_client.get(reverse("runs:recent-suites")).content.decode()
+    assert 'data-verdict="cancelled"' in sidebar
