@@ -100,12 +100,14 @@ def cost(site: Installation, purpose: str) -> tuple[Decimal | None, ...]:
     """Return what ledger, results, cases, run and summary say was paid for a purpose."""
     _, column = COSTS[purpose]
     summary = site.database.value("SELECT CAST(summary AS text) FROM runs_run")
+    # Null where the run ended before any answer was written.
+    in_summary = json.loads(summary)["means"][column] or 0 if summary else None
     return (
         ledger_usd(site, purpose),
         site.database.money(f"SELECT {column} FROM runs_result"),
         site.database.money(f"SELECT {column} FROM runs_runcase"),
         site.database.money(f"SELECT {column} FROM runs_run"),
-        Decimal(json.loads(summary)["means"][column]) if summary else None,
+        None if in_summary is None else Decimal(in_summary),
     )
 
 
