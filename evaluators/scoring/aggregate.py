@@ -31,95 +31,95 @@ class Values:
 
 
 def evaluate(
-    layout: CompiledTree, outcomes: Mapping[str, Outcome], *, judged: CompiledNode | None = None
+    tree: CompiledTree, outcomes: Mapping[str, Outcome], *, judged: CompiledNode | None = None
 ) -> Values:
     """Return the score of every node; `judged` is the one that counts by its judge's overall score."""
-    scores: list[float | None] = [None] * len(layout.frames)
+    scores: list[float | None] = [None] * len(tree.nodes)
     parts = {}
-    for frame in layout.leaves:
-        outcome = outcomes.get(frame.path)
+    for node in tree.leaves:
+        outcome = outcomes.get(node.path)
         if not isinstance(outcome, Score):
             continue
-        score = outcome.score if frame is not judged else _overall(outcome)
-        scores[frame.index] = 1.0 - score if frame.negate else score
+        score = outcome.score if node is not judged else _overall(outcome)
+        scores[node.index] = 1.0 - score if node.negate else score
         if outcome.failed_required:
-            parts[frame.index] = outcome.failed_required
-    return aggregate_tree(layout, scores, parts)
+            parts[node.index] = outcome.failed_required
+    return aggregate_tree(tree, scores, parts)
 
 
 def aggregate_tree(
-    layout: CompiledTree, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
+    tree: CompiledTree, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
 ) -> Values:
     """Return the score of every node from those of the leaves, which stand after negation in `scores`."""
     values = Values(scores, [NO_INDEX] * len(scores), parts)
-    for frame in layout.upward:
-        aggregate_node(layout, frame, values)
+    for node in tree.upward:
+        aggregate_node(tree, node, values)
     return values
 
 
-def overall_judge(layout: CompiledTree, outcomes: Mapping[str, Outcome]) -> CompiledNode | None:
+def overall_judge(tree: CompiledTree, outcomes: Mapping[str, Outcome]) -> CompiledNode | None:
     """Return the evaluator whose judge gives an overall score of its own: the first hybrid one."""
-    for frame in layout.leaves:
-        if frame.node.kind == HYBRID_KIND:
-            return frame
-    for frame in layout.leaves:
-        outcome = outcomes.get(frame.path)
+    for node in tree.leaves:
+        if node.spec.kind == HYBRID_KIND:
+            return node
+    for node in tree.leaves:
+        outcome = outcomes.get(node.path)
         if isinstance(outcome, Score) and JUDGE_OVERALL in outcome.details:
-            return frame
+            return node
     return None
 
 
-def aggregate_node(layout: CompiledTree, frame: CompiledNode, values: Values) -> None:
+def aggregate_node(tree: CompiledTree, node: CompiledNode, values: Values) -> None:
     """Compute one composite from its children, which are settled."""
-    score, failure = _combined(layout, frame, values)
+    score, failure = _combined(tree, node, values)
     if score is not None:
         if failure != NO_INDEX:
             # A composite failed by its own rule counts as 0 inside its parent, negated or not.
-            score = score if frame.parent == NO_INDEX else 0.0
-        elif frame.negate:
+            score = score if node.parent == NO_INDEX else 0.0
+        elif node.negate:
             score = 1.0 - score
-    values.scores[frame.index] = score
-    values.failures[frame.index] = failure
+    values.scores[node.index] = score
+    values.failures[node.index] = failure
 
 
-def is_held(layout: CompiledTree, frame: CompiledNode, values: Values) -> bool:
+def is_held(tree: CompiledTree, node: CompiledNode, values: Values) -> bool:
     """Tell whether a gate before the node failed or could not be scored, so that it was not run."""
-    for index in frame.behind:
+    for index in node.behind:
         if values.failures[index] != NO_INDEX:
             return True
-        if any(values.scores[gate] is None for gate in layout.frames[index].gates):
+        if any(values.scores[gate] is None for gate in tree.nodes[index].gates):
             return True
     return False
 
 
-def is_forced(frame: CompiledNode, values: Values) -> bool:
+def is_forced(node: CompiledNode, values: Values) -> bool:
     """Tell whether the node, being required, forces a fail (SCORING §4.2)."""
-    if frame.index in values.parts:
+    if node.index in values.parts:
         return True
-    score = values.scores[frame.index]
-    if score is None or not frame.is_required:
+    score = values.scores[node.index]
+    if score is None or not node.is_required:
         return False
-    if values.failures[frame.index] != NO_INDEX:
+    if values.failures[node.index] != NO_INDEX:
         return True
     seen = round(score, values.digits)
-    if frame.required_below is not None:
-        return seen < rounded(frame.required_below)
+    if node.required_below is not None:
+        return seen < rounded(node.required_below)
     return seen <= 0.0
 
 
-def passes(layout: CompiledTree, index: int, values: Values) -> bool:
+def passes(tree: CompiledTree, index: int, values: Values) -> bool:
     """Tell whether a node's own verdict is pass: by the bands, its own rule and its being required."""
     score = values.scores[index]
     return (
         score is not None
         and values.failures[index] == NO_INDEX
-        and round(score, values.digits) >= rounded(layout.policy.pass_threshold)
-        and not is_forced(layout.frames[index], values)
+        and round(score, values.digits) >= rounded(tree.policy.pass_threshold)
+        and not is_forced(tree.nodes[index], values)
     )
 
 
 def members(
-    layout: CompiledTree, frame: CompiledNode, values: Values
+    tree: CompiledTree, node: CompiledNode, values: Values
 ) -> tuple[Sequence[int], Sequence[float]] | None:
     """Return the children that count and their weights, after what the policy makes of unscored ones.
 
@@ -127,33 +127,31 @@ def members(
     """
     indexes: list[int] = []
     weights: list[float] = []
-    for index, weight in zip(frame.counted, frame.weights, strict=True):
+    for index, weight in zip(node.counted, node.weights, strict=True):
         if values.scores[index] is None:
-            if layout.policy.on_unscored == "error" or layout.frames[index].strict:
+            if tree.policy.on_unscored == "error" or tree.nodes[index].strict:
                 return None
-            if layout.policy.on_unscored == "exclude":
+            if tree.policy.on_unscored == "exclude":
                 continue
         indexes.append(index)
         weights.append(weight)
     return indexes, weights
 
 
-def _combined(
-    layout: CompiledTree, frame: CompiledNode, values: Values
-) -> tuple[float | None, int]:
+def _combined(tree: CompiledTree, node: CompiledNode, values: Values) -> tuple[float | None, int]:
     """Return the score of a composite, and the child that failed it by its rule."""
     scores = values.scores
-    if frame.gates:
-        failed = _failed_gate(frame, values)
+    if node.gates:
+        failed = _failed_gate(node, values)
         if failed is None:
             return None, NO_INDEX
         if failed != NO_INDEX:
             return 0.0, failed
-    indexes: Sequence[int] = frame.counted
-    weights: Sequence[float] = frame.weights
+    indexes: Sequence[int] = node.counted
+    weights: Sequence[float] = node.weights
     found = [scores[index] for index in indexes]
     if None in found:
-        counted = members(layout, frame, values)
+        counted = members(tree, node, values)
         if counted is None:
             return None, NO_INDEX
         indexes, weights = counted
@@ -161,37 +159,37 @@ def _combined(
     if not found:
         return None, NO_INDEX
     known = [0.0 if score is None else score for score in found]
-    return _by_rule(layout, frame, values, (indexes, known, weights))
+    return _by_rule(tree, node, values, (indexes, known, weights))
 
 
-def _failed_gate(frame: CompiledNode, values: Values) -> int | None:
+def _failed_gate(node: CompiledNode, values: Values) -> int | None:
     """Return the first gate below the limit, −1 when all hold, None when one has no score."""
     failed = NO_INDEX
-    for gate in frame.gates:
+    for gate in node.gates:
         score = values.scores[gate]
         if score is None:
             return None
-        if failed == NO_INDEX and round(score, values.digits) < frame.limit:
+        if failed == NO_INDEX and round(score, values.digits) < node.limit:
             failed = gate
     return failed
 
 
 def _by_rule(
-    layout: CompiledTree,
-    frame: CompiledNode,
+    tree: CompiledTree,
+    node: CompiledNode,
     values: Values,
     counted: tuple[Sequence[int], Sequence[float], Sequence[float]],
 ) -> tuple[float, int]:
     indexes, known, weights = counted
-    if frame.rule == "minimum":
+    if node.rule == "minimum":
         return min(known), NO_INDEX
-    if frame.rule == "maximum":
+    if node.rule == "maximum":
         return max(known), NO_INDEX
-    if frame.rule == "threshold":
-        return _share_that_passes(layout, frame, values, indexes)
-    if frame.rule == "all_or_nothing":
+    if node.rule == "threshold":
+        return _share_that_passes(tree, node, values, indexes)
+    if node.rule == "all_or_nothing":
         for index, score in zip(indexes, known, strict=True):
-            if round(score, values.digits) < frame.limit:
+            if round(score, values.digits) < node.limit:
                 return 0.0, index
     average = math.fsum(map(mul, known, weights)) / math.fsum(weights)
     # A mean lies between its lowest and highest value, whatever floats make of it.
@@ -199,11 +197,11 @@ def _by_rule(
 
 
 def _share_that_passes(
-    layout: CompiledTree, frame: CompiledNode, values: Values, indexes: Sequence[int]
+    tree: CompiledTree, node: CompiledNode, values: Values, indexes: Sequence[int]
 ) -> tuple[float, int]:
-    failing = [index for index in indexes if not passes(layout, index, values)]
+    failing = [index for index in indexes if not passes(tree, index, values)]
     share = (len(indexes) - len(failing)) / len(indexes)
-    return share, failing[0] if round(share, values.digits) < frame.limit else NO_INDEX
+    return share, failing[0] if round(share, values.digits) < node.limit else NO_INDEX
 
 
 def _overall(outcome: Score) -> float:

@@ -27,7 +27,7 @@ class CompiledNode:
 
     index: int
     path: str
-    node: EvaluatorSpec
+    spec: EvaluatorSpec
     parent: int
     rule: str
     weight: float
@@ -52,9 +52,9 @@ class CompiledNode:
 
 @dataclass(frozen=True, slots=True)
 class CompiledTree:
-    """A tree laid out: all frames in tree order, and the composites from the leaves up."""
+    """A tree laid out: all nodes in tree order, and the composites from the leaves up."""
 
-    frames: tuple[CompiledNode, ...]
+    nodes: tuple[CompiledNode, ...]
     upward: tuple[CompiledNode, ...]
     leaves: tuple[CompiledNode, ...]
     required: tuple[CompiledNode, ...]
@@ -62,17 +62,19 @@ class CompiledTree:
     policy: PolicySpec
 
 
-def lay_out(root: EvaluatorSpec, policy: PolicySpec, *, is_shallow: bool = False) -> CompiledTree:
+def compile_tree(
+    root: EvaluatorSpec, policy: PolicySpec, *, is_shallow: bool = False
+) -> CompiledTree:
     """Return the tree laid out; shallow takes the root's children as leaves, whatever they hold."""
     draft = _Draft(is_shallow)
     draft.add(root, _Place(ROOT_PATH, NO_INDEX, 1.0, (), needed=True, strict=root.is_required))
-    frames = tuple(frame for frame in draft.frames if frame is not None)
+    nodes = tuple(node for node in draft.nodes if node is not None)
     return CompiledTree(
-        frames=frames,
-        upward=tuple(frame for frame in reversed(frames) if frame.rule != LEAF),
-        leaves=tuple(frame for frame in frames if frame.rule == LEAF),
-        required=tuple(frame for frame in frames if frame.is_required),
-        index_of={frame.path: frame.index for frame in frames},
+        nodes=nodes,
+        upward=tuple(node for node in reversed(nodes) if node.rule != LEAF),
+        leaves=tuple(node for node in nodes if node.rule == LEAF),
+        required=tuple(node for node in nodes if node.is_required),
+        index_of={node.path: node.index for node in nodes},
         policy=policy,
     )
 
@@ -90,27 +92,27 @@ class _Place:
 
 
 class _Draft:
-    """The layout while it grows."""
+    """The tree while it grows."""
 
     def __init__(self, is_shallow: bool) -> None:
         self.is_shallow = is_shallow
-        self.frames: list[CompiledNode | None] = []
+        self.nodes: list[CompiledNode | None] = []
 
-    def add(self, node: EvaluatorSpec, place: _Place) -> int:
+    def add(self, spec: EvaluatorSpec, place: _Place) -> int:
         """Append a node and everything under it; return its index."""
-        index = len(self.frames)
-        self.frames.append(None)
-        aggregator = None if self.is_shallow and index else node.aggregator
-        gates = _gates(node, aggregator)
+        index = len(self.nodes)
+        self.nodes.append(None)
+        aggregator = None if self.is_shallow and index else spec.aggregator
+        gates = _gates(spec, aggregator)
         children = [
-            self.add(child, _place_of(child, place, index, node, gates))
-            for child in (() if aggregator is None else node.children)
+            self.add(child, _place_of(child, place, index, spec, gates))
+            for child in (() if aggregator is None else spec.children)
         ]
-        counted, weights = _counted(node, aggregator, children, gates)
-        self.frames[index] = CompiledNode(
+        counted, weights = _counted(spec, aggregator, children, gates)
+        self.nodes[index] = CompiledNode(
             index=index,
             path=place.path,
-            node=node,
+            spec=spec,
             parent=place.parent,
             rule=_rule(aggregator),
             weight=place.weight,
@@ -121,23 +123,23 @@ class _Draft:
             total=math.fsum(weights),
             gates=tuple(
                 at
-                for at, child in zip(children, node.children, strict=False)
+                for at, child in zip(children, spec.children, strict=False)
                 if child.name in gates
             ),
             behind=place.behind,
             needed=place.needed,
             strict=place.strict,
-            negate=node.negate,
-            required=node.required,
-            required_below=node.required_below,
+            negate=spec.negate,
+            required=spec.required,
+            required_below=spec.required_below,
         )
         return index
 
 
 def _place_of(
-    child: EvaluatorSpec, place: _Place, parent: int, node: EvaluatorSpec, gates: frozenset[str]
+    child: EvaluatorSpec, place: _Place, parent: int, spec: EvaluatorSpec, gates: frozenset[str]
 ) -> _Place:
-    weight = node.weight_of(child)
+    weight = spec.weight_of(child)
     is_gate = child.name in gates
     needed = child.is_required or is_gate or (place.needed and weight > 0)
     held = bool(gates) and child.name not in gates
@@ -151,14 +153,14 @@ def _place_of(
     )
 
 
-def _gates(node: EvaluatorSpec, aggregator: Aggregator | None) -> frozenset[str]:
+def _gates(spec: EvaluatorSpec, aggregator: Aggregator | None) -> frozenset[str]:
     if aggregator is None or aggregator.type != "safety_gate":
         return frozenset()
-    return frozenset(aggregator.required).intersection(child.name for child in node.children)
+    return frozenset(aggregator.required).intersection(child.name for child in spec.children)
 
 
 def _counted(
-    node: EvaluatorSpec,
+    spec: EvaluatorSpec,
     aggregator: Aggregator | None,
     children: Sequence[int],
     gates: frozenset[str],
@@ -169,8 +171,8 @@ def _counted(
     left_out = gates if aggregator.remainder == "remaining" else frozenset()
     pairs = [
         (index, weight)
-        for index, child in zip(children, node.children, strict=True)
-        if (weight := node.weight_of(child)) > 0 and child.name not in left_out
+        for index, child in zip(children, spec.children, strict=True)
+        if (weight := spec.weight_of(child)) > 0 and child.name not in left_out
     ]
     return tuple(index for index, _ in pairs), tuple(weight for _, weight in pairs)
 

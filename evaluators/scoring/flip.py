@@ -24,18 +24,18 @@ TINY = 0.005
 
 @dataclass(frozen=True, slots=True)
 class DecidedCase:
-    """A decided case: what the ruling was made of."""
+    """A decided case: what the result was made of."""
 
-    layout: CompiledTree
+    tree: CompiledTree
     values: Values
     gate: CaseBasis
     judged: CompiledNode | None
-    ruling: VerdictResult
+    result: VerdictResult
 
 
 @dataclass(frozen=True, slots=True)
 class _Rise:
-    frame: CompiledNode
+    node: CompiledNode
     start: float
     end: float
     verdict: Verdict
@@ -43,12 +43,12 @@ class _Rise:
 
 def smallest_flip(case: DecidedCase) -> Flip | None:
     """Return the smallest change that reaches the next verdict; None for a pass and for an error."""
-    if case.ruling.verdict in (None, Verdict.PASS):
+    if case.result.verdict in (None, Verdict.PASS):
         return None
-    if case.ruling.rule == "expected_outcomes":
+    if case.result.rule == "expected_outcomes":
         return _missed_outcomes(case.gate)
     rise = _smallest_rise(case, EXACT_DIGITS) or _smallest_rise(case, SCORE_DIGITS)
-    return Flip(_none_alone(case)) if rise is None else _flip_of(rise, case.layout.policy.scale)
+    return Flip(_none_alone(case)) if rise is None else _flip_of(rise, case.tree.policy.scale)
 
 
 def _missed_outcomes(gate: CaseBasis) -> Flip:
@@ -64,15 +64,15 @@ def _missed_outcomes(gate: CaseBasis) -> Flip:
 
 def _smallest_rise(case: DecidedCase, digits: int) -> _Rise | None:
     best: _Rise | None = None
-    for frame in case.layout.leaves:
-        start = case.values.scores[frame.index]
-        if start is None or is_held(case.layout, frame, case.values):
+    for node in case.tree.leaves:
+        start = case.values.scores[node.index]
+        if start is None or is_held(case.tree, node, case.values):
             continue
         highest = GRID
         if best is not None:
             # Only a rise below the best so far is of interest; equal ones go to the first in order.
             highest = min(GRID, math.ceil((start + best.end - best.start) * GRID - 0.5) - 1)
-        found = _Search(case, frame, start, digits).run(highest)
+        found = _Search(case, node, start, digits).run(highest)
         if found is not None:
             best = found
     return best
@@ -81,13 +81,13 @@ def _smallest_rise(case: DecidedCase, digits: int) -> _Rise | None:
 class _Search:
     """The search along one evaluator's score, on a grid of 9 decimals."""
 
-    def __init__(self, case: DecidedCase, frame: CompiledNode, start: float, digits: int) -> None:
+    def __init__(self, case: DecidedCase, node: CompiledNode, start: float, digits: int) -> None:
         self.case = case
-        self.frame = frame
+        self.node = node
         self.start = start
         self.digits = digits
-        self.rank = RANKS[case.ruling.verdict or Verdict.FAIL]
-        self.chain = tuple(_ancestors(case.layout, frame))
+        self.rank = RANKS[case.result.verdict or Verdict.FAIL]
+        self.chain = tuple(_ancestors(case.tree, node))
         self.unknown = _unknown(case)
 
     def run(self, highest: int) -> _Rise | None:
@@ -114,10 +114,10 @@ class _Search:
 
     def _limits(self) -> list[int]:
         """Return the thresholds at which the rules above the evaluator, or its own, may jump."""
-        limits = {frame.limit for frame in self.chain if frame.limit}
-        limits |= {f.required_below for f in (self.frame, *self.chain) if f.required_below}
-        if any(frame.rule == "threshold" for frame in self.chain):
-            limits.add(self.case.layout.policy.pass_threshold)
+        limits = {node.limit for node in self.chain if node.limit}
+        limits |= {f.required_below for f in (self.node, *self.chain) if f.required_below}
+        if any(node.rule == "threshold" for node in self.chain):
+            limits.add(self.case.tree.policy.pass_threshold)
         return sorted(round(limit * GRID) for limit in limits)
 
     def _narrow(self, low: int, high: int, at_high: VerdictResult) -> _Rise:
@@ -140,26 +140,26 @@ class _Search:
                 high, at_high = point, found
             else:
                 low, at_low = point, found
-        return _Rise(self.frame, self.start, high / GRID, at_high.verdict or Verdict.FAIL)
+        return _Rise(self.node, self.start, high / GRID, at_high.verdict or Verdict.FAIL)
 
     def _target(self) -> float:
-        policy = self.case.layout.policy
+        policy = self.case.tree.policy
         if self.case.gate.rule == "fallback":
             return policy.fallback_threshold
         return policy.pass_threshold if self.rank else policy.borderline_threshold
 
-    def _reaches(self, ruling: VerdictResult) -> bool:
-        return ruling.verdict is not None and RANKS[ruling.verdict] > self.rank
+    def _reaches(self, result: VerdictResult) -> bool:
+        return result.verdict is not None and RANKS[result.verdict] > self.rank
 
     def _verdict_result(self, point: int) -> VerdictResult:
         known = self.case.values
         values = Values(known.scores.copy(), known.failures.copy(), known.parts, self.digits)
-        values.scores[self.frame.index] = point / GRID
+        values.scores[self.node.index] = point / GRID
         for ancestor in self.chain:
-            aggregate_node(self.case.layout, ancestor, values)
-        if any(not is_held(self.case.layout, frame, values) for frame in self.unknown):
+            aggregate_node(self.case.tree, ancestor, values)
+        if any(not is_held(self.case.tree, node, values) for node in self.unknown):
             return VerdictResult("unscored")
-        return decide_verdict(self.case.layout, values, self.case.gate, self.case.judged)
+        return decide_verdict(self.case.tree, values, self.case.gate, self.case.judged)
 
 
 def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
@@ -170,11 +170,11 @@ def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
     if case.gate.rule == "expected_outcomes":
         return ()
     return tuple(
-        frame
-        for frame in case.layout.leaves
-        if frame.needed
-        and case.values.scores[frame.index] is None
-        and is_held(case.layout, frame, case.values)
+        node
+        for node in case.tree.leaves
+        if node.needed
+        and case.values.scores[node.index] is None
+        and is_held(case.tree, node, case.values)
     )
 
 
@@ -198,22 +198,22 @@ def _on_line(
     return min(max(math.ceil(left + part * (right - left) - 1e-3), left + 1), right - 1)
 
 
-def _ancestors(layout: CompiledTree, frame: CompiledNode) -> Iterator[CompiledNode]:
-    while frame.parent != NO_INDEX:
-        frame = layout.frames[frame.parent]
-        if frame.rule == LEAF:
+def _ancestors(tree: CompiledTree, node: CompiledNode) -> Iterator[CompiledNode]:
+    while node.parent != NO_INDEX:
+        node = tree.nodes[node.parent]
+        if node.rule == LEAF:
             return  # what a script or judge made of its children stands
-        yield frame
+        yield node
 
 
 def _flip_of(rise: _Rise, scale: int) -> Flip:
     end = format_rounded_up(rise.end, scale=scale) if rise.end >= TINY else "above 0"
     return Flip(
         text=(
-            f"would {BECOMES[rise.verdict]} if {rise.frame.node.name} scored {end} "
+            f"would {BECOMES[rise.verdict]} if {rise.node.spec.name} scored {end} "
             f"instead of {format_number(rise.start, scale=scale)}"
         ),
-        path=rise.frame.path,
+        path=rise.node.path,
         from_score=rise.start,
         to_score=rise.end,
         verdict=rise.verdict,
@@ -222,24 +222,24 @@ def _flip_of(rise: _Rise, scale: int) -> Flip:
 
 def _none_alone(case: DecidedCase) -> str:
     """Say that no single score can do it, and what stands in the way where one thing does."""
-    frames = case.layout.frames
+    nodes = case.tree.nodes
     parts = [
-        f"{frame.node.name} {quote_names(case.values.parts[frame.index])}"
-        for frame in forcing(case.layout, case.values)
-        if frame.index in case.values.parts
+        f"{node.spec.name} {quote_names(case.values.parts[node.index])}"
+        for node in forcing(case.tree, case.values)
+        if node.index in case.values.parts
     ]
     if parts:
         return f"none alone: required and missed in {'; '.join(parts)}"
     failed = [
-        frame
-        for frame in case.layout.upward
-        if frame.gates and case.values.failures[frame.index] != NO_INDEX
+        node
+        for node in case.tree.upward
+        if node.gates and case.values.failures[node.index] != NO_INDEX
     ]
     if failed:
-        gate = frames[case.values.failures[failed[-1].index]]
-        limit = format_rounded_up(failed[-1].limit, scale=case.layout.policy.scale)
+        gate = nodes[case.values.failures[failed[-1].index]]
+        limit = format_rounded_up(failed[-1].limit, scale=case.tree.policy.scale)
         return (
-            f"none alone: {gate.node.name} must reach {limit}, "
+            f"none alone: {gate.spec.name} must reach {limit}, "
             "then the evaluators it held back must run"
         )
     return "none alone: no single score reaches the next verdict"

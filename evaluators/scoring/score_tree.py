@@ -12,7 +12,7 @@ from evaluators.scoring.aggregate import (
     is_held,
     overall_judge,
 )
-from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, lay_out
+from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, compile_tree
 from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.explain import (
     NOTHING_RECORDED,
@@ -35,25 +35,25 @@ from evaluators.scoring.verdict import ROOT, CaseBasis, VerdictResult, case_gate
 OWN_RULE = "failed_by_own_rule"
 
 
-def gate_order(node: EvaluatorSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def gate_order(composite: EvaluatorSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the children that run first, and of those that run only if these hold."""
-    names = tuple(child.name for child in node.children)
-    if node.aggregator is None or node.aggregator.type != "safety_gate":
+    names = tuple(child.name for child in composite.children)
+    if composite.aggregator is None or composite.aggregator.type != "safety_gate":
         return (), names
-    gates = frozenset(node.aggregator.required)
+    gates = frozenset(composite.aggregator.required)
     first = tuple(name for name in names if name in gates)
     return first, tuple(name for name in names if name not in gates)
 
 
-def gate_failure(node: EvaluatorSpec, children: Mapping[str, Outcome]) -> str | None:
+def gate_failure(composite: EvaluatorSpec, children: Mapping[str, Outcome]) -> str | None:
     """Return why the children after the gates must not run, None when they may.
 
     `children` holds by name at least what the gates came to. A gate that could not be scored
     holds the rest back too: it fails closed (SCORING §4.1).
     """
-    first, _ = gate_order(node)
-    limit = 0.0 if node.aggregator is None else node.aggregator.gate_threshold
-    for child in node.children:
+    first, _ = gate_order(composite)
+    limit = 0.0 if composite.aggregator is None else composite.aggregator.gate_threshold
+    for child in composite.children:
         if child.name not in first:
             continue
         score = child_score(child, children.get(child.name))
@@ -64,42 +64,42 @@ def gate_failure(node: EvaluatorSpec, children: Mapping[str, Outcome]) -> str | 
     return None
 
 
-def aggregate(node: EvaluatorSpec, children: Mapping[str, Outcome], policy: PolicySpec) -> Outcome:
+def aggregate(
+    composite: EvaluatorSpec, children: Mapping[str, Outcome], policy: PolicySpec
+) -> Outcome:
     """Return the outcome of a composite from its children's outcomes by name, before its negation.
 
     A composite failed by its own rule has score 0. Unscored where the policy lets a child without
     a score spoil it, and where nothing is left to aggregate.
     """
-    layout = lay_out(node, policy, is_shallow=True)
-    values = _values(layout, children)
-    root = layout.frames[ROOT]
-    aggregate_node(layout, root, values)
+    tree = compile_tree(composite, policy, is_shallow=True)
+    values = _values(tree, children)
+    root = tree.nodes[ROOT]
+    aggregate_node(tree, root, values)
     score, failure = values.scores[ROOT], values.failures[ROOT]
     if score is None:
         missing = [
-            frame.node.name
-            for frame in layout.leaves
-            if not isinstance(children.get(frame.path), Score)
+            node.spec.name for node in tree.leaves if not isinstance(children.get(node.path), Score)
         ]
         reason = f"no score from {', '.join(missing)}" if missing else "nothing to aggregate"
         return Unscored(reason, stage="evaluator")
     if failure != NO_INDEX:
-        return Score(0.0, reasoning=own_failure(layout, root, values), details={OWN_RULE: True})
-    reasoning = arithmetic(layout, root, values)
-    return Score(1.0 - score if node.negate else score, reasoning=reasoning)
+        return Score(0.0, reasoning=own_failure(tree, root, values), details={OWN_RULE: True})
+    reasoning = arithmetic(tree, root, values)
+    return Score(1.0 - score if composite.negate else score, reasoning=reasoning)
 
 
-def _values(layout: CompiledTree, children: Mapping[str, Outcome]) -> Values:
-    count = len(layout.frames)
+def _values(tree: CompiledTree, children: Mapping[str, Outcome]) -> Values:
+    count = len(tree.nodes)
     parts: dict[int, tuple[str, ...]] = {}
     values = Values([None] * count, [NO_INDEX] * count, parts)
-    for frame in layout.leaves:
-        outcome = children.get(frame.path)
-        values.scores[frame.index] = child_score(frame.node, outcome)
+    for node in tree.leaves:
+        outcome = children.get(node.path)
+        values.scores[node.index] = child_score(node.spec, outcome)
         if isinstance(outcome, Score) and outcome.failed_required:
-            parts[frame.index] = outcome.failed_required
-        if _failed_by_own_rule(frame.node, outcome):
-            values.failures[frame.index] = frame.index
+            parts[node.index] = outcome.failed_required
+        if _failed_by_own_rule(node.spec, outcome):
+            values.failures[node.index] = node.index
     return values
 
 
@@ -125,7 +125,7 @@ class Rules:
     def __init__(self, root: EvaluatorSpec, policy: PolicySpec) -> None:
         """Lay the tree out once."""
         self.root, self.policy = root, policy
-        self.layout: CompiledTree = lay_out(root, policy)
+        self.tree: CompiledTree = compile_tree(root, policy)
 
     def rule(
         self,
@@ -136,8 +136,8 @@ class Rules:
     ) -> VerdictResult:
         """Return verdict, final score and rule alone: the quick way, for many results at once."""
         judged, values = self._values(outcomes)
-        gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
-        return decide_verdict(self.layout, values, gate, judged)
+        gate = case_gate(self.tree.policy, expected_outcomes, outcome_results)
+        return decide_verdict(self.tree, values, gate, judged)
 
     def rule_scores(
         self,
@@ -152,8 +152,8 @@ class Rules:
         no score, and is filled up; `parts` the required parts missed. `judged` is the node that
         counts by its judge's overall score, which then stands in `scores`.
         """
-        values = aggregate_tree(self.layout, scores, parts)
-        return values, decide_verdict(self.layout, values, gate, judged)
+        values = aggregate_tree(self.tree, scores, parts)
+        return values, decide_verdict(self.tree, values, gate, judged)
 
     def decide(
         self,
@@ -164,46 +164,46 @@ class Rules:
     ) -> Decision:
         """Return the verdict with everything that led to it, as `decide` does."""
         judged, values = self._values(outcomes)
-        gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
-        ruling = decide_verdict(self.layout, values, gate, judged)
-        case = DecidedCase(self.layout, values, gate, judged, ruling)
-        reasons = _reasons(self.layout, outcomes)
+        gate = case_gate(self.tree.policy, expected_outcomes, outcome_results)
+        result = decide_verdict(self.tree, values, gate, judged)
+        case = DecidedCase(self.tree, values, gate, judged, result)
+        reasons = _reasons(self.tree, outcomes)
         return Decision(
-            status="error" if ruling.is_error else "scored",
-            verdict=ruling.verdict,
-            score=None if ruling.score is None else rounded(ruling.score),
-            decided_by=decided_by(self.layout, values, gate, ruling),
-            rule=ruling.rule,
-            evaluator=_evaluator(self.layout, ruling),
-            trace=explain_tree(self.layout, values, gate, ruling, reasons),
+            status="error" if result.is_error else "scored",
+            verdict=result.verdict,
+            score=None if result.score is None else rounded(result.score),
+            decided_by=decided_by(self.tree, values, gate, result),
+            rule=result.rule,
+            evaluator=_evaluator(self.tree, result),
+            trace=explain_tree(self.tree, values, gate, result, reasons),
             flip=smallest_flip(case),
             nodes=self._nodes(outcomes, case),
-            hits=tuple(_findings(self.layout, outcomes, values, passed=True)),
-            misses=tuple(_findings(self.layout, outcomes, values, passed=False)),
+            hits=tuple(_findings(self.tree, outcomes, values, passed=True)),
+            misses=tuple(_findings(self.tree, outcomes, values, passed=False)),
             warnings=tuple(_warnings(case, outcomes, reasons, outcome_results)),
-            error=error_text(self.layout, gate, ruling, reasons) if ruling.is_error else None,
+            error=error_text(self.tree, gate, result, reasons) if result.is_error else None,
             outcomes=gate.outcomes,
         )
 
     def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:
         """Return what every node came to under the score gate, by path in tree order."""
         judged, values = self._values(outcomes)
-        ruling = decide_verdict(self.layout, values, CaseBasis(), judged)
-        return self._nodes(outcomes, DecidedCase(self.layout, values, CaseBasis(), judged, ruling))
+        result = decide_verdict(self.tree, values, CaseBasis(), judged)
+        return self._nodes(outcomes, DecidedCase(self.tree, values, CaseBasis(), judged, result))
 
     def _values(self, outcomes: Mapping[str, Outcome]) -> tuple[CompiledNode | None, Values]:
         judged = None
-        if self.layout.policy.final_score == "judge_overall":
-            judged = overall_judge(self.layout, outcomes)
-        return judged, evaluate(self.layout, outcomes, judged=judged)
+        if self.tree.policy.final_score == "judge_overall":
+            judged = overall_judge(self.tree, outcomes)
+        return judged, evaluate(self.tree, outcomes, judged=judged)
 
     def _nodes(self, outcomes: Mapping[str, Outcome], case: DecidedCase) -> dict[str, NodeResult]:
         return node_results(
-            case.layout,
+            case.tree,
             outcomes,
             case.values,
-            shares=score_shares(case.layout, case.values, case.judged),
-            deciding=deciding_path(case.layout, case.values, case.ruling),
+            shares=score_shares(case.tree, case.values, case.judged),
+            deciding=deciding_path(case.tree, case.values, case.result),
         )
 
 
@@ -249,28 +249,28 @@ def rules_of(root: EvaluatorSpec, policy: PolicySpec) -> Rules:
     return known
 
 
-def _evaluator(layout: CompiledTree, ruling: VerdictResult) -> str | None:
-    if ruling.index == NO_INDEX or ruling.rule == "expected_outcomes":
+def _evaluator(tree: CompiledTree, result: VerdictResult) -> str | None:
+    if result.index == NO_INDEX or result.rule == "expected_outcomes":
         return None
-    return layout.frames[ruling.index].path
+    return tree.nodes[result.index].path
 
 
-def _reasons(layout: CompiledTree, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+def _reasons(tree: CompiledTree, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
     """Return by path why evaluators have no score."""
     reasons = {}
-    for frame in layout.leaves:
-        outcome = outcomes.get(frame.path)
+    for node in tree.leaves:
+        outcome = outcomes.get(node.path)
         if not isinstance(outcome, Score):
-            reasons[frame.path] = NOTHING_RECORDED if outcome is None else outcome.reason
+            reasons[node.path] = NOTHING_RECORDED if outcome is None else outcome.reason
     return reasons
 
 
 def _findings(
-    layout: CompiledTree, outcomes: Mapping[str, Outcome], values: Values, *, passed: bool
+    tree: CompiledTree, outcomes: Mapping[str, Outcome], values: Values, *, passed: bool
 ) -> Iterator[str]:
-    for frame in layout.frames:
-        outcome = outcomes.get(frame.path)
-        if isinstance(outcome, Score) and not is_held(layout, frame, values):
+    for node in tree.nodes:
+        outcome = outcomes.get(node.path)
+        if isinstance(outcome, Score) and not is_held(tree, node, values):
             yield from (found.text for found in outcome.findings if found.passed == passed)
 
 
@@ -280,25 +280,25 @@ def _warnings(
     reasons: Mapping[str, str],
     outcome_results: OutcomeResults,
 ) -> Iterator[str]:
-    for frame in case.layout.leaves:
-        outcome = outcomes.get(frame.path)
-        if is_held(case.layout, frame, case.values):
+    for node in case.tree.leaves:
+        outcome = outcomes.get(node.path)
+        if is_held(case.tree, node, case.values):
             continue
         if isinstance(outcome, Score):
             told = (warning for warning in outcome.warnings if warning != case.gate.reason)
-            yield from (f"{frame.node.name}: {warning}" for warning in told)
-        elif frame.index not in case.ruling.unscored:
-            yield f"{frame.node.name} {_consequence(case, frame)}: {reasons[frame.path]}"
+            yield from (f"{node.spec.name}: {warning}" for warning in told)
+        elif node.index not in case.result.unscored:
+            yield f"{node.spec.name} {_consequence(case, node)}: {reasons[node.path]}"
     if case.gate.reason == "no outcomes produced":
         yield case.gate.reason
     if isinstance(outcome_results, Unscored) and case.gate.rule == "score":
         yield f"expected outcomes could not be judged: {outcome_results.reason}"
 
 
-def _consequence(case: DecidedCase, frame: CompiledNode) -> str:
+def _consequence(case: DecidedCase, node: CompiledNode) -> str:
     """Say what the policy made of an evaluator without a score."""
-    if not frame.needed or case.layout.policy.on_unscored == "error":
+    if not node.needed or case.tree.policy.on_unscored == "error":
         return "could not be scored"
-    if case.layout.policy.on_unscored == "exclude":
+    if case.tree.policy.on_unscored == "exclude":
         return "could not be scored and is left out"
     return "could not be scored and counts as 0"

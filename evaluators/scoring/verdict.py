@@ -67,73 +67,73 @@ def case_gate(
 
 
 def decide_verdict(
-    layout: CompiledTree, values: Values, gate: CaseBasis, judged: CompiledNode | None = None
+    tree: CompiledTree, values: Values, gate: CaseBasis, judged: CompiledNode | None = None
 ) -> VerdictResult:
     """Return the verdict; an error has none. `judged` is the node whose overall score is the final one."""
     if None in values.scores:
-        unscored = tuple(frame.index for frame in _spoiling(layout, values, gate))
+        unscored = tuple(node.index for node in _spoiling(tree, values, gate))
         if unscored:
             return VerdictResult("unscored", index=unscored[0], unscored=unscored)
     if gate.rule == "unjudged":
         return VerdictResult("unjudged")
-    source = _score_source(layout, values, judged)
-    final = _final_score(layout, values, source)
+    source = _score_source(tree, values, judged)
+    final = _final_score(tree, values, source)
     if final is None and gate.rule != "expected_outcomes":
-        is_judged = layout.policy.final_score == "judge_overall"
+        is_judged = tree.policy.final_score == "judge_overall"
         return VerdictResult("no_judge_overall" if is_judged else "nothing_to_aggregate")
-    forced = next(forcing(layout, values), None)
+    forced = next(forcing(tree, values), None)
     if forced is not None:
         return VerdictResult("required", Verdict.FAIL, final, forced.index, source=source)
     failed = values.failures[ROOT]
     if failed != NO_INDEX:
-        return VerdictResult(layout.frames[ROOT].rule, Verdict.FAIL, final, failed, source=source)
-    verdict = _by_gate(layout.policy, values, gate, final)
+        return VerdictResult(tree.nodes[ROOT].rule, Verdict.FAIL, final, failed, source=source)
+    verdict = _by_gate(tree.policy, values, gate, final)
     return VerdictResult(gate.rule, verdict, final, ROOT, source=source)
 
 
-def _score_source(layout: CompiledTree, values: Values, judged: CompiledNode | None) -> int:
+def _score_source(tree: CompiledTree, values: Values, judged: CompiledNode | None) -> int:
     """Return the node whose score is the final one, from where the policy says (SCORING §4.4).
 
     A gate that failed before the judge could be asked fails its composite at once: its score of 0
     is the final one then (SCORING §3).
     """
-    if layout.policy.final_score != "judge_overall":
+    if tree.policy.final_score != "judge_overall":
         return ROOT
     for index in (ROOT,) if judged is None else judged.behind:
-        if layout.frames[index].gates and values.failures[index] != NO_INDEX:
+        if tree.nodes[index].gates and values.failures[index] != NO_INDEX:
             return index
-    if judged is None or is_held(layout, judged, values):
+    if judged is None or is_held(tree, judged, values):
         return NO_INDEX
     return judged.index
 
 
-def _final_score(layout: CompiledTree, values: Values, source: int) -> float | None:
+def _final_score(tree: CompiledTree, values: Values, source: int) -> float | None:
     """Return the final score, 0 to 1; None where its source has none."""
     if source == NO_INDEX:
         return None
     score = values.scores[source]
-    policy = layout.policy
+    policy = tree.policy
     if score is None and (policy.final_score, policy.on_unscored) == ("judge_overall", "zero"):
         return 0.0
     return score
 
 
-def forcing(layout: CompiledTree, values: Values) -> Iterator[CompiledNode]:
+def forcing(tree: CompiledTree, values: Values) -> Iterator[CompiledNode]:
     """Yield the nodes that force a fail, in tree order; those a gate held back force nothing."""
-    for frame in layout.frames if values.parts else layout.required:
-        if is_forced(frame, values) and not is_held(layout, frame, values):
-            yield frame
+    for node in tree.nodes if values.parts else tree.required:
+        if is_forced(node, values) and not is_held(tree, node, values):
+            yield node
 
 
-def _spoiling(layout: CompiledTree, values: Values, gate: CaseBasis) -> Iterator[CompiledNode]:
+def _spoiling(tree: CompiledTree, values: Values, gate: CaseBasis) -> Iterator[CompiledNode]:
     """Yield the evaluators without a score that the verdict cannot do without (SCORING §4.1)."""
-    is_spoilt = layout.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
-    for frame in layout.leaves:
-        if values.scores[frame.index] is not None:
+    is_spoilt = tree.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
+    for node in tree.leaves:
+        if values.scores[node.index] is not None:
             continue
-        is_needed = frame.strict or (is_spoilt and frame.needed)
-        if is_needed and not is_held(layout, frame, values):
-            yield frame
+        is_needed = node.strict or (is_spoilt and node.needed)
+        if is_needed and not is_held(tree, node, values):
+            yield node
 
 
 def _by_gate(policy: PolicySpec, values: Values, gate: CaseBasis, final: float | None) -> Verdict:

@@ -80,7 +80,7 @@ class Scoring:
     def _result_of(self, node: EvaluatorSpec, path: str, weight: float) -> ChildResult:
         outcome = self.outcomes.get(path) or self.combined.get(path)
         score = child_score(node, outcome)
-        policy = self.execution.rules.layout.policy
+        policy = self.execution.rules.policy
         return ChildResult(
             name=node.name,
             kind=node.kind,
@@ -95,9 +95,9 @@ class Scoring:
         self, node: EvaluatorSpec, path: str, children: Mapping[str, Outcome]
     ) -> Outcome:
         """Return the outcome of a composite; gates and required ones fail closed (SCORING §4.1)."""
-        layout = self.execution.rules.layout
-        policy = layout.policy
-        if layout.frames[layout.index_of[path]].strict:
+        tree = self.execution.rules.tree
+        policy = tree.policy
+        if tree.nodes[tree.index_of[path]].strict:
             policy = policy.model_copy(update={"on_unscored": "error"})
         outcome = self.combined[path] = aggregate(node, children, policy)
         return outcome

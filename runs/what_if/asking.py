@@ -348,8 +348,8 @@ class _Answering:
 def _as_run(asked: Asked, group: CaseGroup, stored: StoredRun) -> Deciding:
     rules = Rules(group.trees.before, asked.before.policy)
     leaves = {
-        frame.path: LeafChange(frame.path, frame.node, frame.path, Reach.KEPT)
-        for frame in rules.layout.leaves
+        leaf.path: LeafChange(leaf.path, leaf.spec, leaf.path, Reach.KEPT)
+        for leaf in rules.tree.leaves
     }
     return Deciding(
         rules, leaves, stored, rescored={}, kinds=asked.kinds, tells_open=False, is_judged=True

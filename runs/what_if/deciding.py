@@ -106,8 +106,8 @@ class Deciding:
     ) -> None:
         self.rules, self.stored = rules, stored
         self.tells_open, self.is_judged = tells_open, is_judged
-        layout = rules.layout
-        self.count = len(layout.frames)
+        tree = rules.tree
+        self.count = len(tree.nodes)
         self.leaves = [
             _Leaf(
                 frame,
@@ -117,14 +117,14 @@ class Deciding:
                 rescored.get(frame.path, {}) if leaves[frame.path].reach is Reach.RESCORED else {},
                 stored.overalls.get(origin, {}) if origin is not None else {},
             )
-            for frame in layout.leaves
+            for frame in tree.leaves
         ]
         self.takes_overall = rules.policy.final_score == FINAL_FROM_JUDGE
         self.by_outcomes = rules.policy.case_gate == BY_OUTCOMES
         self.sources = [
             leaf
             for leaf in self.leaves
-            if (kind := kinds.get(leaf.frame.node.kind)) is not None and kind.supplies_outcomes
+            if (kind := kinds.get(leaf.frame.spec.kind)) is not None and kind.supplies_outcomes
         ]
 
     def decide(self, result: StoredResult, case: StoredCase) -> Decided:
@@ -135,12 +135,12 @@ class Deciding:
         """Return how it stands with the words for what decided."""
         apply_rules = self._ruled(result, case)
         found = self._decided(apply_rules)
-        layout = self.rules.layout
+        tree = self.rules.tree
         if found.status == OPEN_STATE:
-            names = (path or layout.frames[0].node.name for path in found.unrun)
+            names = (path or tree.nodes[0].spec.name for path in found.unrun)
             text = f"needs {', '.join(names)} to be scored anew"
         else:
-            text = decided_by(layout, apply_rules.values, apply_rules.gate, apply_rules.ruling)
+            text = decided_by(tree, apply_rules.values, apply_rules.gate, apply_rules.ruling)
         return replace(found, decided_by=text)
 
     def _ruled(self, result: StoredResult, case: StoredCase) -> _Ruled:
@@ -167,7 +167,7 @@ class Deciding:
         values, ruling = self.rules.rule_scores(scores, parts, gate, judged)
         if not self.tells_open or not (unrun or lacks):
             return _Ruled(values, ruling, gate)
-        live = [leaf.frame for leaf in unrun if not is_held(self.rules.layout, leaf.frame, values)]
+        live = [leaf.frame for leaf in unrun if not is_held(self.rules.tree, leaf.frame, values)]
         waits = lacks and (not self.sources or any(one.frame in live for one in self.sources))
         needed = [frame for frame in live if frame.needed or frame is judged]
         return _Ruled(values, ruling, gate, live, needed, waits)
@@ -188,16 +188,13 @@ class Deciding:
         """Tell whether the verdict hangs on what was not run; under the outcomes gate only the score may."""
         if apply_rules.waits_for_outcomes:
             return True
-        if (
-            apply_rules.gate.rule != BY_OUTCOMES
-            or self.rules.layout.frames[0].rule in FAILING_ROOTS
-        ):
+        if apply_rules.gate.rule != BY_OUTCOMES or self.rules.tree.nodes[0].rule in FAILING_ROOTS:
             return bool(apply_rules.needed)
         return any(frame.strict for frame in apply_rules.needed)
 
     def _judged(self, result_id: int, scores: list[float | None]) -> CompiledNode | None:
         """Return the leaf that counts by its judge's overall score, having put that in its place."""
-        hybrid = next((one for one in self.leaves if one.frame.node.kind == HYBRID_KIND), None)
+        hybrid = next((one for one in self.leaves if one.frame.spec.kind == HYBRID_KIND), None)
         leaf = hybrid or next(
             (one for one in self.leaves if self._overall(one, result_id) is not None), None
         )
