@@ -18,7 +18,6 @@ from runs.results import views as results
 from runs.reviews import views as reviews
 from runs.running import views as running
 from runs.sharing import views as sharing
-from runs.suites import evaluator_views as evaluator_editor
 from runs.suites import views as suites
 from runs.targets import views as targets
 from runs.what_if import views as what_if
@@ -70,27 +69,23 @@ urlpatterns = [
     path("suites/<slug:slug>/settings/", suites.suite_settings, name="suite-settings"),
     path("suites/<slug:slug>/archive/", suites.suite_archive, name="suite-archive"),
     path("suites/<slug:slug>/delete/", suites.suite_delete, name="suite-delete"),
-    path(
-        "suites/<slug:slug>/evaluators/", evaluator_editor.suite_evaluators, name="suite-evaluators"
-    ),
+    path("suites/<slug:slug>/evaluators/", suites.suite_evaluators, name="suite-evaluators"),
     path(
         "suites/<slug:slug>/evaluators/keep/",
-        evaluator_editor.evaluators_keep,
+        suites.evaluators_keep,
         name="evaluators-keep",
     ),
     path(
         "suites/<slug:slug>/evaluators/add/",
-        evaluator_editor.evaluator_kinds,
+        suites.evaluator_kinds,
         name="evaluator-kinds",
     ),
     path(
         "suites/<slug:slug>/evaluators/add/<slug:kind>/",
-        evaluator_editor.evaluator_add,
+        suites.evaluator_add,
         name="evaluator-add",
     ),
-    path(
-        "suites/<slug:slug>/evaluators/<slug:node>/", evaluator_editor.evaluator, name="evaluator"
-    ),
+    path("suites/<slug:slug>/evaluators/<slug:node>/", suites.evaluator, name="evaluator"),
     path(
         "suites/<slug:slug>/evaluators/<slug:node>/try/",
         evaluator_trials.evaluator_try,

@@ -15,8 +15,8 @@ from runs.cases.checks import mapping_text, own_text, recorded_text
 from runs.cases.services import CaseChangedError, add_case, change_case
 from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
+from runs.suites.differences import Who
 from runs.suites.forms import WORDS
-from runs.suites.merging import Who
 from runs.texts import DiffLine, text_diff
 
 MAX_SHOWN_LENGTH = 4_000

@@ -47,7 +47,7 @@ from runs.models.suites import Case, Suite
 from runs.specs.problems import UnreadableFileError
 from runs.specs.suites import CaseSpec
 from runs.suites.forms import TagsField
-from runs.suites.versions import SuiteArchivedError, suite_files
+from runs.suites.services import SuiteArchivedError, suite_files
 
 ACTION = "row"
 MAX_ROWS = 3_000

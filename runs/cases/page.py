@@ -26,7 +26,7 @@ from runs.results.case_rows import (
     result_address,
 )
 from runs.results.overrides import Override, override_of_case
-from runs.suites.evaluator_pages import Branch, branches
+from runs.suites.queries import Branch, branches
 from runs.summary.cases import summarise_case
 from runs.target_kinds._outputs import messages_as_json, output_from_json, trace_as_json
 from runs.texts import cut_step, cut_turns

@@ -22,7 +22,7 @@ from runs.lists import PAGE_SIZE, Control, Key, Keyset, ListQuery, with_tag
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
-from runs.suites.versions import suite_with_cases
+from runs.suites.services import suite_with_cases
 
 SUITE_ORDER = Keyset(Key("position", int), Key("pk", int))
 SORTS: Mapping[str, Keyset] = {

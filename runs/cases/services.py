@@ -17,7 +17,7 @@ from runs.formats.suite_cases import MAX_KEY_LENGTH
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
-from runs.suites.versions import editable, record_version
+from runs.suites.services import editable, record_version
 
 BATCH = 500
 T = TypeVar("T")

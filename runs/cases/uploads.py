@@ -23,8 +23,7 @@ from runs.models.suites import Suite
 from runs.models.uploads import CaseUpload
 from runs.specs.profiles import profile_named
 from runs.specs.suites import CaseSpec
-from runs.suites.services import create_suite
-from runs.suites.versions import written_titles
+from runs.suites.services import create_suite, written_titles
 
 MAX_NAME_LENGTH = 200
 

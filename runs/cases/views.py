@@ -50,7 +50,7 @@ from runs.requests import (
     uploaded,
 )
 from runs.suites.queries import suite_head
-from runs.suites.versions import UnknownVersionError
+from runs.suites.services import UnknownVersionError
 
 CONFLICT = 409
 CHANGE = "runs.change_suite"

@@ -30,8 +30,7 @@ from runs.results.files import result_lines
 from runs.results.run_figures import cases_gate, metrics_gate, repetitions_of_run
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import profile_named
-from runs.suites.services import create_suite
-from runs.suites.versions import written_titles
+from runs.suites.services import create_suite, written_titles
 
 OUT, SUMMARY, JUNIT = "--out", "--summary", "--junit"
 CAMEL_CASE = "--camel-case"

@@ -27,7 +27,7 @@ from runs.suites.references import (
     missing_models,
     unfit_agents,
 )
-from runs.suites.versions import current_version, next_version, version_spec, write_down
+from runs.suites.services import current_version, next_version, version_spec, write_down
 
 
 def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from runs.requests import (
     suite_of,
     uploaded,
 )
-from runs.suites.versions import UnknownVersionError, suite_with_cases
+from runs.suites.services import UnknownVersionError, suite_with_cases
 
 ANSWER = "import_answer"
 

@@ -11,8 +11,7 @@ from evaluators.scoring.policy import PolicySpec
 from runs.models.runs import RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import RunRow, listed, run_row
-from runs.suites.evaluator_pages import Branch
-from runs.suites.queries import GateRule, SuiteHead, suite_rules
+from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
 
 RUNS_SHOWN = 12
 VERSIONS_SHOWN = 20

@@ -30,7 +30,7 @@ from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
 from runs.suites.drafts import change_draft, draft_of
 from runs.suites.edits import SetPolicy
-from runs.suites.versions import SuiteArchivedError
+from runs.suites.services import SuiteArchivedError
 
 FREE = {"reserved_by": None, "reserved_until": None}
 

@@ -17,12 +17,14 @@ from runs.suites.edits import (
     Content,
     Editing,
     Operation,
+    Require,
     SetPolicy,
+    SetWeight,
     begin_draft,
     change,
     nodes_with_paths,
+    options_of,
 )
-from runs.suites.tree_edits import Require, SetWeight, options_of
 
 MAX_SHOWN_LENGTH = 60
 SAMPLES = "samples"

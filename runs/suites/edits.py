@@ -12,8 +12,12 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
+from evaluators.kinds import get_kind, read_config
+from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.kinds.composite import ALWAYS, OPTIONS
+from evaluators.scoring.numbers import require_share
 from evaluators.scoring.policy import FLAGS, WORDS, PolicySpec
-from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, below, validate
+from evaluators.scoring.tree import AGGREGATOR_TYPES, COMPOSITE, ROOT_PATH, below, validate
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
 from runs.specs.suites import LISTS, SuiteSpec
 
@@ -313,3 +317,476 @@ def _check_length(field: str, text: str, most: int) -> None:
         raise ChangeRefusedError(
             f"{field}: the text has {len(text)} characters, and {most} is the most. Shorten it."
         )
+
+
+def options_of(composite: dict[str, Any]) -> dict[str, Any]:
+    """Return the aggregator of a composite, to be changed in place."""
+    options: dict[str, Any] = composite["config"].setdefault("aggregator", {})
+    return options
+
+
+def weight_in_force(composite: dict[str, Any], child: dict[str, Any]) -> float:
+    """Return what a child weighs: the aggregator's word, else its own (SCORING §3)."""
+    weights = options_of(composite).get("weights") or {}
+    weight: float = weights.get(child["name"], child["weight"])
+    return weight
+
+
+def weigh(composite: dict[str, Any], child: dict[str, Any], weight: float) -> None:
+    """Set the weight where it is in force: with the aggregator if that names the child."""
+    weights = options_of(composite).get("weights") or {}
+    if child["name"] in weights:
+        options_of(composite)["weights"] = {**weights, child["name"]: weight}
+    else:
+        child["weight"] = weight
+
+
+def is_gate(composite: dict[str, Any], child: dict[str, Any]) -> bool:
+    """Tell whether the composite names the child as a gate."""
+    return child["name"] in (options_of(composite).get("required") or ())
+
+
+def guard(composite: dict[str, Any], child: dict[str, Any], *, gate: bool) -> None:
+    """Name the child as a gate, or no longer."""
+    names = [*(options_of(composite).get("required") or ())]
+    if gate and child["name"] not in names:
+        names.append(child["name"])
+    elif not gate:
+        names = [name for name in names if name != child["name"]]
+    _put(options_of(composite), "required", names)
+
+
+def follow(composite: dict[str, Any], old: str, new: str) -> None:
+    """Have the aggregator mean by another name the child it meant before."""
+    options = options_of(composite)
+    weights = options.get("weights") or {}
+    _put(options, "weights", {new if name == old else name: w for name, w in weights.items()})
+    names = options.get("required") or ()
+    _put(options, "required", [new if name == old else name for name in names])
+
+
+def forget(composite: dict[str, Any], child: dict[str, Any]) -> None:
+    """Have the aggregator say nothing more of a child; the child takes its weight along."""
+    child["weight"] = weight_in_force(composite, child)
+    options = options_of(composite)
+    weights = options.get("weights") or {}
+    _put(options, "weights", {name: w for name, w in weights.items() if name != child["name"]})
+    guard(composite, child, gate=False)
+
+
+def _put(options: dict[str, Any], key: str, value: Any) -> None:
+    """Set an option, or take it away where it would say nothing."""
+    if value:
+        options[key] = value
+    else:
+        options.pop(key, None)
+
+
+FIRST_OF_A_GROUP = "llm_judge"
+GROUP = "group"
+WAYS = ("up", "down", "into", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Add an evaluator of a kind to a composite; at its end without a position.
+
+    Without a name it is called like its kind, numbered where that is taken. Without settings it has
+    those of its kind; what such a kind needs besides is said by `unfinished`. A composite comes with
+    one judge in it, as none is empty.
+    """
+
+    kind: str
+    parent: str
+    position: int | None = None
+    name: str = ""
+    config: Mapping[str, Any] | None = None
+
+    def apply(self, editing: Editing) -> None:
+        """Add it; raises UnknownKindError or ChangeRefusedError."""
+        parent = composite_at(editing, self.parent)
+        children = parent.node["children"]
+        taken = {child["name"] for child in children}
+        name = name_for(self.name) if self.name.strip() else free_name(self.kind, taken)
+        if name in taken:
+            raise _name_taken(name, parent)
+        node = _made(editing, name, self.kind, self.config)
+        if self.kind == COMPOSITE:
+            node["children"] = [_made(editing, FIRST_OF_A_GROUP, FIRST_OF_A_GROUP, None)]
+        children.insert(_within(self.position, children), node)
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove an evaluator with everything under it."""
+
+    node: str
+
+    def apply(self, editing: Editing) -> None:
+        """Remove it; raises ChangeRefusedError where the composite could not do without."""
+        place = _movable(editing, self.node, "removed")
+        _leave(place, "Remove")
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Put a copy of an evaluator, with everything under it, after it.
+
+    The copy weighs what the original does and is no gate; its evaluators count as new.
+    """
+
+    node: str
+
+    def apply(self, editing: Editing) -> None:
+        """Copy it."""
+        place = _movable(editing, self.node, "duplicated")
+        assert place.parent is not None  # noqa: S101 - what is movable stands in something
+        copy = deepcopy(place.node)
+        copy["weight"] = weight_in_force(place.parent.node, place.node)
+        copy["name"] = free_name(copy["name"], {child["name"] for child in place.siblings})
+        for _, node in nodes_with_paths(copy):
+            node |= {"id": editing.new_id(), "origin": None}
+        place.siblings.insert(place.position + 1, copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Put an evaluator into a new composite that takes its place, weight and gate."""
+
+    node: str
+    name: str = ""
+
+    def apply(self, editing: Editing) -> None:
+        """Put it in."""
+        place = _movable(editing, self.node, "put into a group")
+        assert place.parent is not None  # noqa: S101 - what is movable stands in something
+        taken = {child["name"] for child in place.siblings}
+        name = name_for(self.name) if self.name.strip() else free_name(GROUP, taken)
+        if name in taken:
+            raise _name_taken(name, place.parent)
+        made = _made(editing, name, COMPOSITE, None)
+        made |= {"children": [place.node], "weight": place.node["weight"]}
+        follow(place.parent.node, place.node["name"], name)
+        place.node["weight"] = 1.0
+        place.siblings[place.position] = made
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Move an evaluator into a composite, to a position among the others there; else to its end.
+
+    Its weight goes along; it is a gate no longer where it leaves the composite that named it one.
+    """
+
+    node: str
+    parent: str
+    position: int | None = None
+
+    def apply(self, editing: Editing) -> None:
+        """Move it; raises ChangeRefusedError."""
+        place = _movable(editing, self.node, "moved")
+        parent = composite_at(editing, self.parent)
+        if any(inner["id"] == self.parent for _, inner in nodes_with_paths(place.node)):
+            raise ChangeRefusedError(
+                f"{place.name} cannot be moved into itself or into what it holds. "
+                "Choose a composite outside of it."
+            )
+        children = parent.node["children"]
+        if parent.node is not (place.parent and place.parent.node):
+            if place.node["name"] in {child["name"] for child in children}:
+                raise _name_taken(place.node["name"], parent)
+            _leave(place, "Move")
+        else:
+            children.remove(place.node)
+        children.insert(_within(self.position, children), place.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Move an evaluator one step: up or down, into the composite beside it, or out of its own."""
+
+    node: str
+    way: str
+
+    def apply(self, editing: Editing) -> None:
+        """Move it; raises ChangeRefusedError where there is no such step."""
+        if self.way not in WAYS:
+            raise ChangeRefusedError(f"{self.way!r} is none of {', '.join(WAYS)}.")
+        place = _movable(editing, self.node, "moved")
+        assert place.parent is not None  # noqa: S101 - what is movable stands in something
+        goal: tuple[str, int | None]
+        match self.way:
+            case "out":
+                above = place.parent.parent
+                if above is None:
+                    raise ChangeRefusedError(f"{place.name} is at the outermost level already.")
+                goal = (above.node["id"], place.parent.position + 1)
+            case "into":
+                goal = (_beside(place)["id"], None)
+            case _:
+                goal = (place.parent.node["id"], _next(place, self.way))
+        Move(self.node, *goal).apply(editing)
+
+
+def _next(place: TreePosition, way: str) -> int:
+    position = place.position + (1 if way == "down" else -1)
+    if not 0 <= position < len(place.siblings):
+        end = "last" if way == "down" else "first"
+        raise ChangeRefusedError(f"{place.name} is the {end} already.")
+    return position
+
+
+def _beside(place: TreePosition) -> dict[str, Any]:
+    """Return the composite next to an evaluator, the one above it first."""
+    before = place.siblings[place.position - 1 : place.position] if place.position else []
+    after = place.siblings[place.position + 1 : place.position + 2]
+    found = next((node for node in (*before, *after) if node["kind"] == COMPOSITE), None)
+    if found is None:
+        raise ChangeRefusedError(
+            f"No composite stands next to {place.name}. Put it into a new group, or move it next to one."
+        )
+    return found
+
+
+def composite_at(editing: Editing, node_id: str) -> TreePosition:
+    """Return a composite of the tree; raises ChangeRefusedError for an evaluator that holds none."""
+    place = editing.place(node_id)
+    if not place.is_composite:
+        raise ChangeRefusedError(
+            f"{place.name} is a {get_kind(place.node['kind']).label} and cannot hold evaluators. "
+            "Choose a composite, or put it into a new group first."
+        )
+    return place
+
+
+def _movable(editing: Editing, node_id: str, done: str) -> TreePosition:
+    place = editing.place(node_id)
+    if place.parent is None:
+        raise ChangeRefusedError(
+            f"The suite's outermost composite cannot be {done}; it holds all the others."
+        )
+    return place
+
+
+def _leave(place: TreePosition, action: str) -> None:
+    """Take an evaluator out of the composite that holds it."""
+    parent = place.parent
+    assert parent is not None  # noqa: S101 - what is movable stands in something
+    options = parent.node["config"].get("aggregator") or {}
+    if len(place.siblings) == 1:
+        outer = "" if parent.parent is None else f", or {action.lower()} {parent.name} itself"
+        raise ChangeRefusedError(
+            f"{place.name} is the only evaluator in {parent.name}, and a composite is never empty. "
+            f"Put another one in first{outer}."
+        )
+    gates = options.get("required") or ()
+    if (
+        options.get("type") == "safety_gate"
+        and is_gate(parent.node, place.node)
+        and len(gates) == 1
+    ):
+        raise ChangeRefusedError(
+            f"{place.name} is the only gate of {parent.name}. Name another gate there first, or "
+            "choose another way to combine."
+        )
+    forget(parent.node, place.node)
+    parent.node["children"].remove(place.node)
+
+
+def _made(
+    editing: Editing, name: str, kind: str, config: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    if config is None:
+        settings = usual_config(kind)
+    else:
+        settings = read_config(kind, config, evaluator=name).model_dump(mode="json")
+    if kind == COMPOSITE and config is None:
+        settings = {"aggregator": {"type": "weighted_average"}}
+    return {
+        "name": name,
+        "kind": kind,
+        "weight": 1.0,
+        "required": False,
+        "required_below": None,
+        "negate": False,
+        "config": settings,
+        "children": [],
+        "id": editing.new_id(),
+        "origin": None,
+    }
+
+
+def usual_config(kind: str) -> dict[str, Any]:
+    """Return the settings a kind has of itself; those it cannot do without are left for the user."""
+    try:
+        return read_config(kind, {}).model_dump(mode="json")
+    except InvalidConfigError:
+        fields = get_kind(kind).config.model_fields
+        given = {
+            name: setting.get_default(call_default_factory=True)
+            for name, setting in fields.items()
+            if not setting.is_required()
+        }
+        return (
+            get_kind(kind).config.model_construct(**given).model_dump(mode="json", warnings=False)
+        )
+
+
+def _within(position: int | None, children: list[Any]) -> int:
+    return len(children) if position is None else max(0, min(position, len(children)))
+
+
+def _name_taken(name: str, parent: TreePosition) -> ChangeRefusedError:
+    node = {"name": name}
+    return ChangeRefusedError(
+        f"There is a {shown(node)} in {parent.name} already. Rename one of the two first."
+    )
+
+
+# Weights count by their ratio; much larger ones could not be added up, nor read.
+MAX_WEIGHT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Call an evaluator otherwise; what its composite says of it follows."""
+
+    node: str
+    name: str
+
+    def apply(self, editing: Editing) -> None:
+        """Rename it; raises ChangeRefusedError for a name that is none, or that a sibling has."""
+        place = editing.place(self.node)
+        old, new = place.node["name"], name_for(self.name, place.name)
+        if place.parent is not None and new != old:
+            if new in {child["name"] for child in place.siblings}:
+                raise ChangeRefusedError(
+                    f"{place.name} cannot be called “{new}”: another evaluator beside it is. "
+                    "Choose another name."
+                )
+            follow(place.parent.node, old, new)
+        place.node["name"] = new
+
+
+@dataclass(frozen=True, slots=True)
+class SetWeight:
+    """Set the weight in force: the aggregator's where that names the evaluator, else its own (SCORING §3)."""
+
+    node: str
+    weight: float
+
+    def apply(self, editing: Editing) -> None:
+        """Set it; raises ScoreOutOfRangeError for what is no number of 0 or more."""
+        place = editing.place(self.node)
+        if not (is_number(self.weight) and self.weight >= 0):
+            raise ScoreOutOfRangeError(
+                f"{place.name}: the weight {self.weight!r} is not a number of 0 or more."
+            )
+        if self.weight > MAX_WEIGHT:
+            raise ScoreOutOfRangeError(
+                f"{place.name}: the weight {self.weight:g} is above {MAX_WEIGHT:g}, which is the most. "
+                "Only its ratio to the other weights counts."
+            )
+        if place.parent is None:
+            place.node["weight"] = float(self.weight)
+        else:
+            weigh(place.parent.node, place.node, float(self.weight))
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Let an evaluator force a fail (SCORING §4.2): at score 0, below a number of 0 to 1, or never."""
+
+    node: str
+    required: bool | float
+
+    def apply(self, editing: Editing) -> None:
+        """Set it; raises ScoreOutOfRangeError outside 0 to 1."""
+        place = editing.place(self.node)
+        if isinstance(self.required, bool):
+            place.node |= {"required": self.required, "required_below": None}
+            return
+        if not is_number(self.required):
+            raise ScoreOutOfRangeError(
+                f"{place.name}: required {self.required!r} is not a number from 0 to 1"
+            )
+        below = require_share(float(self.required), f"{place.name}: required")
+        place.node |= {"required": False, "required_below": below}
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """Turn the evaluator's score s into 1 − s, or leave it."""
+
+    node: str
+    negate: bool
+
+    def apply(self, editing: Editing) -> None:
+        """Set it."""
+        editing.place(self.node).node["negate"] = bool(self.negate)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Make an evaluator a gate of the safety gate it stands in, or no longer (SCORING §3)."""
+
+    node: str
+    gate: bool
+
+    def apply(self, editing: Editing) -> None:
+        """Set it; raises ChangeRefusedError outside a safety gate."""
+        place = editing.place(self.node)
+        if place.parent is None or options_of(place.parent.node).get("type") != "safety_gate":
+            raise ChangeRefusedError(
+                f"{place.name} does not stand in a safety gate. Let its composite combine by one first."
+            )
+        guard(place.parent.node, place.node, gate=self.gate)
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Choose how a composite makes one score of many, and the options of that rule.
+
+    An option that is not given stays as it is where the rule has it; those of other rules are dropped.
+    `required` of a safety gate names children; weights are set with the children.
+    """
+
+    node: str
+    type: str
+    options: Mapping[str, Any] | None = None
+
+    def apply(self, editing: Editing) -> None:
+        """Choose it; raises ChangeRefusedError or InvalidConfigError naming the option."""
+        place = composite_at(editing, self.node)
+        if self.type not in AGGREGATOR_TYPES:
+            raise ChangeRefusedError(
+                f"{place.name}: {self.type!r} is none of {', '.join(AGGREGATOR_TYPES)}."
+            )
+        takes = ALWAYS | OPTIONS.get(self.type, set())
+        given = {name: value for name, value in (self.options or {}).items() if value is not None}
+        if foreign := sorted(given.keys() - takes):
+            raise ChangeRefusedError(f"{place.name}: {self.type} takes no {', '.join(foreign)}.")
+        before = {name: value for name, value in options_of(place.node).items() if name in takes}
+        options = {**before, **given, "type": self.type}
+        evaluator = place.path or place.node["name"]
+        settings = read_config(COMPOSITE, {"aggregator": options}, evaluator=evaluator)
+        found = settings.model_dump(mode="json", exclude_defaults=True).get("aggregator", {})
+        place.node["config"] = {**place.node["config"], "aggregator": {"type": self.type, **found}}
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Give an evaluator other settings of its kind, all of them."""
+
+    node: str
+    config: Mapping[str, Any]
+
+    def apply(self, editing: Editing) -> None:
+        """Set them; raises InvalidConfigError naming each setting, or ChangeRefusedError for a composite."""
+        place = editing.place(self.node)
+        if place.is_composite:
+            raise ChangeRefusedError(
+                f"{place.name} is a composite: its settings are how it combines what it holds."
+            )
+        settings = read_config(place.node["kind"], self.config, evaluator=place.path)
+        place.node["config"] = settings.model_dump(mode="json")

@@ -19,24 +19,22 @@ from evaluators.scoring.types import DomainError
 from runs.models.suites import Suite, SuiteDraft, Target
 from runs.suites.drafts import DraftChangedError, DraftProblem, change_draft
 from runs.suites.edits import (
-    ChangeRefusedError,
-    Content,
-    Operation,
-    free_name,
-    name_for,
-    nodes_with_paths,
-)
-from runs.suites.evaluator_pages import composites, files_of, rules_offered
-from runs.suites.tree_edits import (
     Add,
+    ChangeRefusedError,
     Combine,
     Configure,
+    Content,
     Negate,
+    Operation,
     Rename,
     Require,
     SetWeight,
+    free_name,
+    name_for,
+    nodes_with_paths,
     weight_in_force,
 )
+from runs.suites.queries import composites, files_of, rules_offered
 from runs.suites.tree_forms import (
     PERCENT,
     WrongNumberError,

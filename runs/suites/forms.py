@@ -19,7 +19,7 @@ from runs.form_fields import as_share, percent_field, plain, shown_percent
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, SuiteVersion
 from runs.specs.profiles import all_profiles, profile_named
 from runs.specs.suites import LISTS, TEXTS
-from runs.suites.differences import AGGREGATOR, CONFIG
+from runs.suites.differences import AGGREGATOR, ARRANGEMENT, CONFIG, MergeSide, Value, Who
 from runs.suites.drafts import Conflict, change_draft, rebase_draft
 from runs.suites.edits import (
     MAX_DESCRIPTION_LENGTH,
@@ -27,10 +27,8 @@ from runs.suites.edits import (
     Describe,
     SetPolicy,
 )
-from runs.suites.merging import ARRANGEMENT, MergeSide, Value, Who
 from runs.suites.queries import Entered
-from runs.suites.services import create_suite
-from runs.suites.versions import restore_version
+from runs.suites.services import create_suite, restore_version
 
 REVIEW_SHARES = ("review_distance", "review_pass_sample", "review_fail_sample")
 # Rules that are alike stand together.

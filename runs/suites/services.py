@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from evaluators.kinds import all_kinds
+from evaluators.kinds._judging import models_named
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
+from runs.engine.plan import content_hash
+from runs.formats.table_cases import beginning_of
 from runs.models.runs import Run, RunStatus
-from runs.models.suites import Suite
+from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
 from runs.specs.profiles import Profile
-from runs.specs.suites import SuiteSpec
-from runs.suites.versions import locked, next_version, version_spec, write_down
+from runs.specs.suites import CaseRevision, CaseSpec, SuiteSpec, SuiteWithCases, VersionSpec
+from runs.suites.differences import compare_specs, facts_of_change
 
 EMPTY_ROOT = EvaluatorSpec(name="suite", kind=COMPOSITE)
 
@@ -163,3 +169,388 @@ def _set(suite_id: int, run: Run | None, by: User, only_from: Run | None = None)
             after={"baseline": str(run) if run else None},
         )
     return True
+
+
+def written_titles(suite: Suite | None) -> Mapping[str, str]:
+    """Return by key the titles of a suite's current cases that are not the beginning of what they ask."""
+    if suite is None:
+        return {}
+    cases = suite.cases.filter(is_current=True).exclude(title="")
+    rows = cases.values_list("key", "title", "input").iterator()
+    return {key: title for key, title, asked in rows if title != beginning_of(asked)}
+
+
+MAX_NOTE_LENGTH = 300
+# How long the edits of cases by one person gather in one version.
+GATHERS_FOR = timedelta(hours=1)
+
+
+class SuiteArchivedError(DomainError):
+    """An archived suite stays as it is: its cases, and what drafts and old versions would make of it."""
+
+    code = "suite_archived"
+
+
+def version_spec(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> VersionSpec:
+    """Return what a version would store of a suite as it is now.
+
+    `metadata` is what the suite's file said and nothing uses; without it the current version's stays.
+    """
+    if metadata is None:
+        current = current_version(suite)
+        metadata = current.spec.metadata if current else {}
+    return VersionSpec(
+        **dict(suite.spec),
+        metadata=metadata,
+        files=dict(suite.files.order_by("path").values_list("path", "content_id")),
+        cases=_case_revisions(suite),
+    )
+
+
+def locked(suite: Suite) -> Suite:
+    """Return the suite as it is stored now, its row locked until the transaction ends."""
+    rows = Suite.objects.select_for_update(of=("self",)).select_related("judge")
+    return rows.get(pk=suite.pk)
+
+
+def editable(suite: Suite) -> Suite:
+    """Return the suite with its row locked until the transaction ends; raises SuiteArchivedError."""
+    held = locked(suite)
+    if held.archived_at is not None:
+        raise SuiteArchivedError(
+            f"{held.title} is archived, and stays as it is. Take it out of the archive first."
+        )
+    return held
+
+
+def _case_revisions(suite: Suite) -> list[CaseRevision]:
+    rows = suite.cases.filter(is_current=True).order_by("position", "id")
+    columns = rows.values_list("key", "revision", "content_hash")
+    return [{"key": key, "revision": revision, "hash": digest} for key, revision, digest in columns]
+
+
+def current_version(suite: Suite) -> SuiteVersion | None:
+    """Return the version the suite is at; None for one that keeps none."""
+    return suite.versions.filter(number=suite.version).select_related("author").first()
+
+
+def next_version(
+    suite: Suite,
+    spec: VersionSpec,
+    *,
+    author: User | None,
+    note: str = "",
+    gathers: bool = False,
+) -> SuiteVersion:
+    """Store what a suite is now as its next version and return it; the caller holds the suite's row.
+
+    Its number is one more than the current one's, or 1 where none was kept. Without a note it says
+    what changed, in counts.
+    """
+    before = current_version(suite)
+    suite.version = suite.version + 1 if before else 1
+    suite.save(update_fields=["version", "updated_at"])
+    content = spec.as_json()
+    return SuiteVersion.objects.create(
+        suite=suite,
+        number=suite.version,
+        note=(note or change_note(before.spec if before else None, spec))[:MAX_NOTE_LENGTH],
+        author=author,
+        content_hash=content_hash(content),
+        content=content,
+        gathers=gathers,
+    )
+
+
+def takes_more_edits(version: SuiteVersion, author: User | None, *, now: datetime) -> bool:
+    """Tell whether an edit of cases by the author may join the version instead of making the next one.
+
+    It may when the same author made it by such edits, less than an hour ago, and no run has used it.
+    """
+    return (
+        version.gathers
+        and version.author_id == (author.pk if author else None)
+        and now - version.created_at < GATHERS_FOR
+        and not version.suite.runs.filter(suite_version=version.number).exists()
+    )
+
+
+def write_down(
+    suite: Suite,
+    action: str,
+    *,
+    actor: User | None,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+) -> None:
+    """Write a change of a suite into the audit."""
+    AuditEntry.objects.create(
+        actor=actor,
+        actor_name=actor.get_username() if actor else "",
+        action=action,
+        object_type="suite",
+        object_id=str(suite.pk),
+        object_name=suite.slug,
+        before=None if before is None else dict(before),
+        after=dict(after),
+    )
+
+
+def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
+    """Say in one line what a new version changes."""
+    if before is None:
+        return f"Imported with {_counted(len(after.cases))}"
+    old = {case["key"]: case.get("hash") for case in before.cases}
+    new = {case["key"]: case["hash"] for case in after.cases}
+    counts = {
+        "added": len(new.keys() - old.keys()),
+        "changed": sum(old[key] != new[key] for key in new.keys() & old.keys()),
+        "removed": len(old.keys() - new.keys()),
+    }
+    notes = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
+    notes += [
+        f"{name} changed"
+        for name in ("evaluators", "policy", "files")
+        if getattr(before, name) != getattr(after, name)
+    ]
+    if before.judge != after.judge:
+        notes.append(f"judge: {before.judge or 'none'} → {after.judge or 'none'}")
+    return ", ".join(notes) or "Description, tags or order of the cases changed"
+
+
+def _counted(count: int) -> str:
+    return f"{count} {'case' if count == 1 else 'cases'}"
+
+
+BATCH = 500
+MAX_NAMED = 5
+
+
+class UnknownVersionError(DomainError):
+    """A suite has no such version, or none that was kept."""
+
+    code = "unknown_version"
+
+
+class CannotRestoreError(DomainError):
+    """A version cannot be brought back: it names what is no longer there, or it is what the suite is."""
+
+    code = "cannot_restore"
+
+
+def record_version(
+    suite: Suite, *, author: User | None, note: str = "", gathers: bool = False
+) -> SuiteVersion:
+    """Keep the suite as it is stored now as a version and return it; without a change, the current one.
+
+    With `gathers`, for edits of cases: they join the current version when the same author made that
+    by edits of cases alone, less than an hour ago, and no run has used it. Call it in the transaction
+    that made the change, after taking the suite's row with `runs.suites.services.locked`.
+    """
+    with transaction.atomic():
+        held = locked(suite)
+        spec, current = version_spec(held), current_version(held)
+        if current is not None and current.spec == spec:
+            version = current
+        elif current is None:
+            version = next_version(held, spec, author=author, note=note)
+        else:
+            version = _change_version(held, current, spec, author, note, gathers=gathers)
+    suite.version = version.number
+    return version
+
+
+def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "") -> SuiteVersion:
+    """Make a new version that says what an old one said, and return it.
+
+    Cases come back in the revisions they had, which then are current again, so results keep pointing at
+    what they ran. Raises UnknownVersionError, SuiteArchivedError, or CannotRestoreError naming what is gone.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        row = held.versions.filter(number=number).first()
+        if row is None:
+            raise UnknownVersionError(f"{held.slug} has no version {number}.")
+        old, before = row.spec, version_spec(held)
+        if compare_specs(before, old).is_empty:
+            raise CannotRestoreError(
+                f"{held.title} is what version {number} says already; there is nothing to restore."
+            )
+        cases = _stored_cases(held, number, old)
+        _check_models(number, old, cases)
+        held.write(old)
+        _put_files(held, old.files)
+        _put_cases(held, cases)
+        more = f": {' '.join(note.split())}" if note.strip() else ""
+        spec = version_spec(held, metadata=old.metadata)
+        version = next_version(held, spec, author=by, note=f"Restored version {number}{more}")
+        _record_change(held, "restore", by, (version.number - 1, before), version)
+    suite.version = version.number
+    return version
+
+
+def _change_version(
+    suite: Suite,
+    current: SuiteVersion,
+    spec: VersionSpec,
+    author: User | None,
+    note: str,
+    *,
+    gathers: bool,
+) -> SuiteVersion:
+    number, before = current.number, current.spec
+    gathers = gathers and _differ_in_cases_alone(before, spec)
+    if gathers and takes_more_edits(current, author, now=timezone.now()):
+        past = suite.versions.filter(number=current.number - 1).first()
+        current.content = spec.as_json()
+        current.content_hash = content_hash(current.content)
+        current.note = (note or change_note(past.spec if past else before, spec))[:MAX_NOTE_LENGTH]
+        current.save(update_fields=["content", "content_hash", "note"])
+        version = current
+    else:
+        version = next_version(suite, spec, author=author, note=note, gathers=gathers)
+    _record_change(suite, "change", author, (number, before), version)
+    return version
+
+
+def _differ_in_cases_alone(before: VersionSpec, after: VersionSpec) -> bool:
+    difference = compare_specs(before, after)
+    return not (difference.scoring or difference.files)
+
+
+def _stored_cases(suite: Suite, number: int, spec: VersionSpec) -> list[Case]:
+    """Return the revisions a version names, in its order; raises CannotRestoreError for lost ones."""
+    wanted = [(case["key"], case["revision"]) for case in spec.cases]
+    stored: dict[tuple[str, int], Case] = {}
+    for start in range(0, len(wanted), BATCH):
+        keys = {key for key, _ in wanted[start : start + BATCH]}
+        rows = suite.cases.filter(key__in=keys).defer("input", "recorded_output", "metadata")
+        stored |= {(row.key, row.revision): row for row in rows}
+    if gone := [f"{key} (revision {n})" for key, n in wanted if (key, n) not in stored]:
+        raise CannotRestoreError(
+            f"Version {number} cannot be restored: its cases {_some(gone)} are no longer stored."
+        )
+    return [stored[part] for part in wanted]
+
+
+def _check_models(number: int, spec: VersionSpec, cases: Iterable[Case]) -> None:
+    """Raise CannotRestoreError when the version names language models that are gone."""
+    trees = [("", spec.evaluators)]
+    trees += [
+        (case.key, EvaluatorSpec.model_validate(case.evaluators))
+        for case in cases
+        if case.evaluators
+    ]
+    named = [("the suite's judge", spec.judge)]
+    for key, tree in trees:
+        where = f"case {key}, evaluator " if key else "evaluator "
+        named += [(f"{where}{path}", slug) for path, _, slug in models_named(tree, all_kinds())]
+    known = set(LanguageModel.objects.values_list("slug", flat=True))
+    gone = [f"{slug!r} ({where})" for where, slug in named if slug and slug not in known]
+    if gone:
+        raise CannotRestoreError(
+            f"Version {number} cannot be restored: the language model {_some(gone)} is gone. "
+            "Add it again under Language models with that slug, or download the version, name another "
+            "and import it."
+        )
+
+
+def _put_files(suite: Suite, files: Mapping[str, str]) -> None:
+    known = set(FileContent.objects.filter(pk__in=set(files.values())).values_list("pk", flat=True))
+    if gone := [path for path, digest in files.items() if digest not in known]:
+        raise CannotRestoreError(f"The version's files {_some(gone)} are no longer stored.")
+    suite.files.exclude(path__in=files).delete()
+    SuiteFile.objects.bulk_create(
+        (SuiteFile(suite=suite, path=path, content_id=digest) for path, digest in files.items()),
+        update_conflicts=True,
+        unique_fields=["suite", "path"],
+        update_fields=["content"],
+    )
+
+
+def _put_cases(suite: Suite, cases: Sequence[Case]) -> None:
+    """Make these revisions the current ones, in this order, and no others."""
+    wanted = {case.pk for case in cases}
+    current = set(suite.cases.filter(is_current=True).values_list("pk", flat=True))
+    # One revision of a key is current: what goes, goes first.
+    for part in _parts(sorted(current - wanted)):
+        suite.cases.filter(pk__in=part).update(is_current=False)
+    for part in _parts(sorted(wanted - current)):
+        suite.cases.filter(pk__in=part).update(is_current=True)
+    moved = []
+    for position, case in enumerate(cases):
+        if case.position != position:
+            case.position = position
+            moved.append(case)
+    Case.objects.bulk_update(moved, ["position"], batch_size=BATCH)
+
+
+def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
+    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+
+
+def _record_change(
+    suite: Suite,
+    action: str,
+    actor: User | None,
+    before: tuple[int, VersionSpec],
+    version: SuiteVersion,
+) -> None:
+    number, spec = before
+    facts = facts_of_change(compare_specs(spec, version.spec))
+    after = {"version": version.number, "note": version.note, **facts.after}
+    write_down(suite, action, actor=actor, before={"version": number, **facts.before}, after=after)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def suite_with_cases(
+    suite: Suite, *, version: int | None = None, only: Container[str] | None = None
+) -> SuiteWithCases:
+    """Return the suite as it was at a version, the current one unless another is named.
+
+    Importing it again changes nothing. With `only`, it has no other cases than those of these keys.
+    Raises UnknownVersionError naming those there are.
+    """
+    number = suite.version if version is None else version
+    row = suite.versions.filter(number=number).first()
+    if row is None:
+        kept = [str(n) for n in suite.versions.order_by("number").values_list("number", flat=True)]
+        if not kept:
+            text = f"{suite.slug} has no version that was kept, so there is nothing to export."
+            raise UnknownVersionError(text)
+        there_are = f"there is {kept[0]}" if len(kept) == 1 else f"there are {', '.join(kept)}"
+        raise UnknownVersionError(f"{suite.slug} has no version {number}; {there_are}.")
+    spec = row.spec
+    cases, files = tuple(_version_cases(suite, spec, only)), _file_contents(spec.files)
+    return SuiteWithCases(**{**dict(spec), "slug": suite.slug, "cases": cases, "files": files})
+
+
+def _version_cases(
+    suite: Suite, spec: VersionSpec, only: Container[str] | None
+) -> Iterator[CaseSpec]:
+    """Yield the cases in the order of the version, each in the revision it had."""
+    wanted = [
+        (case["key"], case["revision"])
+        for case in spec.cases
+        if only is None or case["key"] in only
+    ]
+    for start in range(0, len(wanted), BATCH):
+        batch = wanted[start : start + BATCH]
+        rows = suite.cases.filter(key__in={key for key, _ in batch})
+        stored = {(row.key, row.revision): row for row in rows}
+        yield from (stored[part].spec for part in batch)
+
+
+def suite_files(suite: Suite) -> dict[str, bytes]:
+    """Return the files of a suite as it is now, by path."""
+    return _file_contents(dict(suite.files.values_list("path", "content_id")))
+
+
+def _file_contents(hashes: Mapping[str, str]) -> dict[str, bytes]:
+    rows: Any = FileContent.objects.filter(pk__in=set(hashes.values()))
+    contents = {row.sha256: bytes(row.content) for row in rows}
+    return {path: contents[digest] for path, digest in sorted(hashes.items())}

@@ -14,32 +14,29 @@ from evaluators.scoring.tree import COMPOSITE, REMAINDERS, Aggregator
 from evaluators.scoring.types import DomainError
 from runs.lists import read_integer
 from runs.models.suites import SuiteDraft
-from runs.suites.drafts import DraftChangedError, change_draft
+from runs.suites.drafts import DraftChangedError, change_draft, remarks
 from runs.suites.edits import (
     MAX_PERCENT,
-    ChangeRefusedError,
-    Content,
-    Operation,
-    SetPolicy,
-    applied,
-    change,
-    nodes_with_paths,
-)
-from runs.suites.tree_edits import (
     MAX_WEIGHT,
     WAYS,
+    ChangeRefusedError,
     Combine,
+    Content,
     Duplicate,
     Group,
     Move,
     Negate,
+    Operation,
     Remove,
     Require,
+    SetPolicy,
     SetWeight,
     Shift,
+    applied,
+    change,
+    nodes_with_paths,
     weight_in_force,
 )
-from runs.suites.warnings import remarks
 
 MAX_NUMBER_LENGTH = 40
 PERCENT = 100

@@ -27,8 +27,15 @@ from runs.suites.differences import (
     VersionDifference,
     compare_specs,
 )
-from runs.suites.evaluator_pages import COMBINES, Branch, branches, count_leaves
-from runs.suites.queries import GateRule, policy_gates, policy_words
+from runs.suites.queries import (
+    COMBINES,
+    Branch,
+    GateRule,
+    branches,
+    count_leaves,
+    policy_gates,
+    policy_words,
+)
 from runs.texts import DiffLine, text_diff
 
 NAMES: Mapping[str, str] = {

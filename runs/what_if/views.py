@@ -29,8 +29,7 @@ from runs.requests import (
 from runs.specs.suites import SuiteSpec
 from runs.suites.drafts import draft_of
 from runs.suites.edits import Content
-from runs.suites.evaluator_pages import base_of, tree_editor
-from runs.suites.queries import suite_head
+from runs.suites.queries import base_of, suite_head, tree_editor
 from runs.suites.tree_forms import EvaluatorTreeForm
 from runs.what_if.flips import FlipQuery, filtered, flip_table, flips_file
 from runs.what_if.page import WhatIfPage, what_if_page

@@ -21,7 +21,7 @@ from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink
 from runs.reviews.services import ReviewDecision, decide
 from runs.sharing.services import hash_token, read_subject, share_document, share_sources
-from runs.suites.versions import record_version
+from runs.suites.services import record_version
 from tests.formats.test_agentv_results import NESTED
 from tests.results.test_result_page import judged
 from tests.support.factories import (

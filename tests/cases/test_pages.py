@@ -17,8 +17,7 @@ from runs.models.results import Result, ResultOutput
 from runs.models.suites import Case, Suite
 from runs.specs.profiles import profile_named
 from runs.specs.suites import CaseSpec
-from runs.suites.services import archive_suite, create_suite
-from runs.suites.versions import suite_with_cases
+from runs.suites.services import archive_suite, create_suite, suite_with_cases
 from tests.support.factories import make_result, make_run
 from tests.support.members import make_client, make_member
 

@@ -29,7 +29,7 @@ from runs.models.runs import Run
 from runs.models.suites import Case, Suite, Target
 from runs.models.trials import EvaluatorTrial
 from runs.suites.drafts import change_draft, draft_of
-from runs.suites.tree_edits import Configure
+from runs.suites.edits import Configure
 from tests.support.agent_server import AgentServer, says
 from tests.support.factories import (
     make_case,

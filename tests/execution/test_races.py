@@ -20,7 +20,7 @@ from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.suites.drafts import change_draft, draft_of, save_draft
-from runs.suites.tree_edits import SetWeight
+from runs.suites.edits import SetWeight
 from tests.support.factories import make_scored_run, make_suite, make_user
 from tests.support.model_server import ModelServer
 

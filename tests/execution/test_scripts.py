@@ -19,7 +19,7 @@ from runs.formats.packing import packed
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.running.services import start_run
-from runs.suites.versions import suite_with_cases
+from runs.suites.services import suite_with_cases
 from tests.support.factories import make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -17,7 +17,7 @@ from runs.formats.finding import read_suites
 from runs.formats.packing import packed
 from runs.models.suites import Suite, SuiteVersion
 from runs.specs.suites import SuiteWithCases
-from runs.suites.versions import UnknownVersionError, suite_with_cases
+from runs.suites.services import UnknownVersionError, suite_with_cases
 from tests.formats.contents import suites
 from tests.support.factories import make_model
 

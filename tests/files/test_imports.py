@@ -288,7 +288,7 @@ def test_an_import_that_breaks_leaves_the_suite_as_it_was(
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("runs.suites.versions.AuditEntry.objects.create", broken)
+    monkeypatch.setattr("runs.suites.services.AuditEntry.objects.create", broken)
     with pytest.raises(OSError, match="disk full"):
         import_suite(content.replace(title="Other", cases=content.cases[:1]), imported_by=None)
 

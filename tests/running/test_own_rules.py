@@ -17,8 +17,7 @@ from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules
 from runs.running.services import start_run
 from runs.suites.drafts import draft_of
-from runs.suites.edits import change
-from runs.suites.tree_edits import Configure
+from runs.suites.edits import Configure, change
 from runs.what_if.services import NewCallsNeededError, score_again
 from tests.support.factories import (
     change_evaluator,

@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import walk
+from evaluators.scoring.types import DomainError
 from runs.specs.suites import SuiteSpec, VersionSpec
-from runs.suites.differences import VersionDifference, compare_specs
-from runs.suites.edits import Describe, SetPolicy, change
-from runs.suites.tree_edits import (
+from runs.suites.differences import (
+    UndecidedError,
+    Value,
+    VersionDifference,
+    compare_specs,
+    differing_values,
+    facts_of,
+    take,
+)
+from runs.suites.edits import (
     Add,
     Combine,
     Configure,
+    Describe,
     Group,
     Guard,
     Move,
@@ -23,11 +33,14 @@ from runs.suites.tree_edits import (
     Remove,
     Rename,
     Require,
+    SetPolicy,
     SetWeight,
     Shift,
+    change,
+    nodes_with_paths,
 )
 from tests.evaluators.scoring.trees import leaf, root
-from tests.suites.contents import draft, shop, version
+from tests.suites.contents import draft, origins, paths, shop, version, weights
 
 OPERATIONS: list[tuple[Any, list[tuple[str, str, str, dict[str, tuple[Any, Any]]]]]] = [
     (SetWeight("n2", 1), [("changed", "safety", "safety", {"weight": (5.0, 1.0)})]),
@@ -187,3 +200,144 @@ def test_versions_of_an_earlier_form_are_read() -> None:
         "cases": [{"key": "A", "revision": 1, "hash": "x"}],
     }
     assert compare(old, new).is_empty
+
+
+Operations = list[Any]
+VALUES = [
+    *(SetWeight("n2", 1), SetWeight("n5", 7), SetWeight("n5", 0.5), SetWeight("n4", 9)),
+    *(Negate("n5", True), Require("n5", 0.4), Require("n8", False), Guard("n4", True)),
+    Configure("n5", {"samples": 3}),
+    Combine("n6", "minimum"),
+    Combine("n6", "all_or_nothing", {"threshold": 0.9}),
+    *(
+        SetPolicy({"pass_threshold": 0.9}),
+        SetPolicy({"pass_threshold": 0.95}),
+        Describe(judge="strict"),
+    ),
+    *(Describe(title="Other"), Describe(tags=["a"])),
+]
+PLACES = [Remove("n7"), Move("n5", "n6"), Rename("n5", "kind"), Add("llm_judge", "n6", 0, "extra")]
+SIDES = st.lists(st.sampled_from([*VALUES, *PLACES]), max_size=4)
+
+
+def edited(operations: Operations) -> dict[str, Any]:
+    content = draft()
+    for operation in operations:
+        try:
+            content = change(content, operation)
+        except DomainError:
+            continue
+    return content
+
+
+def both(theirs: Operations, mine: Operations) -> tuple[SuiteSpec, SuiteSpec, dict[str, Any]]:
+    """Return the base, what they saved, and my draft."""
+    base, saved = (SuiteSpec.model_validate(edited(one)) for one in ([], theirs))
+    return base, saved, edited(mine)
+
+
+def values_of(base: SuiteSpec, saved: SuiteSpec, content: dict[str, Any]) -> dict[str, Value]:
+    values = differing_values(base, saved, SuiteSpec.model_validate(content))
+    return {value.key: value for value in values}
+
+
+@settings(max_examples=150)
+@given(SIDES, SIDES)
+def test_mine_or_theirs_throughout_is_what_that_side_made_of_it(
+    theirs: Operations, mine: Operations
+) -> None:
+    base, saved, content = both(theirs, mine)
+    values = values_of(base, saved, content)
+    for side in ("mine", "theirs"):
+        merged = take(base, saved, content, dict.fromkeys(values, side))
+        spec = SuiteSpec.model_validate(merged)
+        taken = {
+            key: side if value.is_open else str(value.who)
+            for key, value in values.items()
+            if value.who is not None
+        }
+        facts = facts_of(spec.evaluators)
+        for key, value in values.items():
+            wanted = value.mine if taken.get(key) == "mine" else value.theirs
+            if key == "arrangement":
+                assert [f"{p} ({n.kind})" for p, n in walk(spec.evaluators) if p] == wanted
+            elif value.evaluator is None:
+                assert {**spec.as_json(), **spec.as_json()["policy"]}[value.name] == wanted
+            elif value.who is not None:
+                assert {n: facts[value.evaluator][n] for n in wanted} == wanted
+        ids = [node["id"] for _, node in nodes_with_paths(merged["evaluators"])]
+        assert len(set(ids)) == len(ids)
+
+
+@given(SIDES)
+def test_what_only_one_side_changed_needs_no_decision(operations: Operations) -> None:
+    for sides in (([], operations), (operations, [])):
+        base, saved, content = both(*sides)
+        assert not any(value.is_open for value in values_of(base, saved, content).values())
+        merged = SuiteSpec.model_validate(take(base, saved, content, {}))
+        assert merged == SuiteSpec.model_validate(content if sides[1] else saved.as_json())
+
+
+@given(SIDES)
+def test_what_both_changed_alike_does_not_differ(operations: Operations) -> None:
+    assert not values_of(*both(operations, operations))
+
+
+@given(SIDES, SIDES)
+def test_nothing_is_lost_that_the_page_does_not_show(theirs: Operations, mine: Operations) -> None:
+    """What a side changed is kept, or a value shows it beside what was taken in its place."""
+    base, saved, content = both(theirs, mine)
+    values = values_of(base, saved, content)
+    merged = take(base, saved, content, dict.fromkeys(values, "theirs"))
+    kept, wanted = (facts_of(SuiteSpec.model_validate(one).evaluators) for one in (merged, content))
+    before = facts_of(base.evaluators)
+    for path, facts in wanted.items():
+        if facts != before.get(path) and kept.get(path) != facts:
+            assert f"evaluators.{path}" in values
+
+
+def test_changes_of_both_come_together() -> None:
+    theirs = [Combine("n6", "minimum"), SetPolicy({"pass_threshold": 0.9})]
+    mine = [SetWeight("n2", 1), Require("n5", 0.4), SetPolicy({"borderline_threshold": 0.5})]
+    merged = take(*both(theirs, mine), {})
+    assert weights(merged)["safety"] == 1.0
+    assert merged["policy"]["pass_threshold"] == 0.9
+    assert merged["policy"]["borderline_threshold"] == 0.5
+    tone, facts = merged["evaluators"]["children"][1:]
+    assert tone["required_below"] == 0.4
+    assert facts["config"]["aggregator"]["type"] == "minimum"
+
+
+def test_an_evaluator_that_both_changed_is_taken_whole() -> None:
+    base, saved, content = both([SetWeight("n5", 7)], [Require("n5", 0.4)])
+    value = values_of(base, saved, content)["evaluators.tone"]
+    assert (value.theirs, value.mine) == (
+        {"weight": 7.0, "required": False},
+        {"weight": 2.0, "required": 0.4},
+    )
+    with pytest.raises(UndecidedError, match="tone"):
+        take(base, saved, content, {})
+    merged = take(base, saved, content, {"evaluators.tone": "mine"})
+    assert weights(merged)["tone"] == 2.0
+
+
+def test_an_evaluator_one_moved_and_the_other_changed_is_asked_for_and_shown() -> None:
+    theirs = [SetWeight("n5", 7), Rename("n5", "kindness")]
+    base, saved, content = both(theirs, [Move("n5", "n6"), Remove("n7")])
+    values = values_of(base, saved, content)
+    assert values["arrangement"].is_open
+    assert values["evaluators.kindness"].theirs["weight"] == 7.0
+    assert values["evaluators.facts/tone"].mine["weight"] == 2.0
+    merged = take(base, saved, content, {"arrangement": "mine"})
+    assert paths(merged)[-2:] == ["facts/date", "facts/tone"]
+    assert origins(merged)["facts/date"] == "facts/date"
+
+
+def test_what_is_left_out_with_an_arrangement_is_shown() -> None:
+    base, saved, content = both([Remove("n7")], [Add("rubric", "n6", name="extra")])
+    values = values_of(base, saved, content)
+    alone = [value.evaluator for value in values.values() if value.who is None]
+    assert alone == ["facts/price", "facts/extra"]
+    assert [key for key, value in values.items() if value.is_open] == ["arrangement"]
+    merged = take(base, saved, content, {"arrangement": "theirs"})
+    assert paths(merged)[-2:] == ["facts", "facts/date"]

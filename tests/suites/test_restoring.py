@@ -11,9 +11,8 @@ from runs.models.suites import FileContent, Suite
 from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.differences import compare_specs
 from runs.suites.drafts import change_draft, draft_of, save_draft
-from runs.suites.edits import SetPolicy
-from runs.suites.tree_edits import Combine, SetWeight
-from runs.suites.versions import (
+from runs.suites.edits import Combine, SetPolicy, SetWeight
+from runs.suites.services import (
     CannotRestoreError,
     UnknownVersionError,
     restore_version,

@@ -8,9 +8,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from runs.models.suites import Suite, SuiteVersion
 from runs.suites.drafts import change_draft, draft_of, save_draft
-from runs.suites.edits import Describe, SetPolicy
-from runs.suites.tree_edits import Add, Configure, Move, SetWeight
-from runs.suites.versions import record_version
+from runs.suites.edits import Add, Configure, Describe, Move, SetPolicy, SetWeight
+from runs.suites.services import record_version
 from tests.support.factories import make_case, make_model, make_run, make_suite, make_user
 
 pytestmark = pytest.mark.django_db

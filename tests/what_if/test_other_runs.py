@@ -13,7 +13,7 @@ from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.suites.drafts import draft_of
-from runs.suites.versions import record_version
+from runs.suites.services import record_version
 from runs.what_if import stored
 from tests.support.factories import change_evaluator, change_suite, make_case, make_model
 from tests.support.members import make_client, make_member

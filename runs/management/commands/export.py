@@ -16,7 +16,7 @@ from runs.cli.names import COULD_NOT, suite_named
 from runs.formats import suite_files
 from runs.formats.packing import packed, suite_file_name
 from runs.specs.suites import SuiteWithCases
-from runs.suites.versions import suite_with_cases
+from runs.suites.services import suite_with_cases
 
 EPILOG = """\
 What is written is a suite file that other readers of the AgentEvals family understand too; importing

@@ -13,15 +13,10 @@ from hypothesis import strategies as st
 from evaluators.scoring.tree import validate, walk
 from evaluators.scoring.types import DomainError
 from runs.suites.edits import (
-    Describe,
-    SetPolicy,
-    change,
-    nodes_with_paths,
-)
-from runs.suites.tree_edits import (
     Add,
     Combine,
     Configure,
+    Describe,
     Duplicate,
     Group,
     Guard,
@@ -30,8 +25,11 @@ from runs.suites.tree_edits import (
     Remove,
     Rename,
     Require,
+    SetPolicy,
     SetWeight,
     Shift,
+    change,
+    nodes_with_paths,
 )
 from tests.suites.contents import draft, node, origins, paths, shop, tree_of, weights
 
