@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError
 from evaluators.scoring.types import DomainError
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
-from runs.models.trials import Trial
+from runs.models.temporary import Trial
 
 if TYPE_CHECKING:
     import redis

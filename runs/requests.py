@@ -1,9 +1,14 @@
-"""What the pages share: who asks, what may be done, and the suite or run an address names."""
+"""What pages share: the user and permissions, the suite or run of an address, and form fields."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from decimal import Decimal
 from functools import partial
+from typing import IO, Any, cast
 
+from django import forms
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import UploadedFile
@@ -15,6 +20,7 @@ from django_htmx.middleware import HtmxDetails
 from runs.models.runs import Run
 from runs.models.suites import Suite
 
+MAY_REVIEW = "runs.review_result"
 may_view = permission_required("runs.view_run", raise_exception=True)
 may_start = permission_required("runs.start_run", raise_exception=True)
 may_change_suites = permission_required("runs.change_suite", raise_exception=True)
@@ -26,19 +32,19 @@ REFUSED = 422
 
 
 class MemberRequest(HttpRequest):
-    """A request of somebody who is logged in."""
+    """A request of a member who is logged in."""
 
     user: User
     htmx: HtmxDetails
 
 
 def posted(request: HttpRequest) -> QueryDict | None:
-    """Return the fields of a form that was sent, empty ones too; None when nothing was sent."""
+    """Return the fields of a sent form, even empty ones; None when no form was sent."""
     return request.POST if request.method == "POST" else None
 
 
 def uploaded(request: HttpRequest) -> MultiValueDict[str, UploadedFile[bytes]] | None:
-    """Return the files of a form that was sent; None when nothing was sent."""
+    """Return the files of a sent form; None when no form was sent."""
     return request.FILES if request.method == "POST" else None
 
 
@@ -52,9 +58,93 @@ def run_of(slug: str, number: int) -> Run:
 
 
 def csv_answer(text: str, name: str) -> HttpResponse:
-    """Give a CSV file to be kept under a name."""
+    """Return a CSV file to be downloaded under a name."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)
 
 
-MAY_REVIEW = "runs.review_result"
+MAX_DIGITS, DECIMALS = 18, 9
+
+
+class MoneyField(forms.DecimalField):
+    """An amount in US dollars, with or without the sign."""
+
+    widget = forms.TextInput
+
+    def __init__(self, **options: Any) -> None:
+        """Allow the digits of a money column."""
+        super().__init__(max_digits=MAX_DIGITS, decimal_places=DECIMALS, **options)
+        self.widget.attrs["inputmode"] = "decimal"
+
+    def to_python(self, value: Any) -> Any:
+        """Read the amount."""
+        return super().to_python(value.strip().lstrip("$") if isinstance(value, str) else value)
+
+
+def percent_field(label: str, help_text: str, maximum: int = 100) -> forms.DecimalField:
+    """Return a field for a percentage, or for points out of 100, from 0 up."""
+    return forms.DecimalField(
+        label=label,
+        min_value=0,
+        max_value=maximum,
+        max_digits=9,
+        decimal_places=4,
+        help_text=help_text,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+
+
+def shown_percent(share: float) -> Decimal:
+    """Return a share from 0 to 1 as the percentage that a form shows."""
+    return plain(Decimal(str(share)) * 100)
+
+
+def as_share(percent: Decimal) -> float:
+    """Return a percentage as a share from 0 to 1; −0 is 0."""
+    return float(percent / 100) + 0.0
+
+
+def plain(number: float | Decimal) -> Decimal:
+    """Return a number without trailing zeros or an exponent."""
+    short = Decimal(str(number)).normalize()
+    return short.quantize(Decimal(1)) if short == short.to_integral_value() else short
+
+
+class ManyFilesInput(forms.ClearableFileInput):
+    """A file input that takes several files."""
+
+    allow_multiple_selected = True
+
+
+class ManyFilesField(forms.FileField):
+    """Several uploaded files, cleaned one by one."""
+
+    widget = ManyFilesInput
+
+    def clean(self, data: Any, initial: Any = None) -> list[UploadedFile[Any]]:
+        """Return the uploaded files; refuse an empty list where one is required."""
+        uploads = [upload for upload in data or [] if upload]
+        if not uploads:
+            upload = super().clean(None, initial)
+            return [upload] if upload else []
+        return [super(ManyFilesField, self).clean(upload, initial) for upload in uploads]
+
+
+def named_parts(
+    uploads: Sequence[UploadedFile[Any]], paths: str = ""
+) -> list[tuple[str, IO[bytes]]]:
+    """Return uploads as streams by name.
+
+    `paths` is a JSON list of their paths in the same order: Django keeps only the last part of the
+    names that browsers send. A list that does not fit is ignored.
+    """
+    try:
+        path_list = json.loads(paths) if paths else []
+    except (ValueError, RecursionError):
+        path_list = []
+    names = [str(upload.name) for upload in uploads]
+    if isinstance(path_list, list) and len(path_list) == len(names):
+        pairs = zip(path_list, names, strict=True)
+        names = [path if isinstance(path, str) and path else name for path, name in pairs]
+    # An upload reads like a file, but its type stub does not say so.
+    return [(name, cast("IO[bytes]", upload)) for name, upload in zip(names, uploads, strict=True)]

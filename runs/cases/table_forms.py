@@ -21,7 +21,7 @@ from runs.formats.table_mapping import LABELS, CaseMapping, CasePart, Split
 from runs.formats.tables import Table
 from runs.lists import ListQuery, NumberedPage, numbered_page
 from runs.models.suites import Suite
-from runs.models.uploads import CaseUpload
+from runs.models.temporary import CaseUpload
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import profile_named
 from runs.specs.suites import CaseSpec

@@ -20,7 +20,7 @@ from runs.formats.table_cases import ReadCases, read_cases
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.suites import Suite
-from runs.models.uploads import CaseUpload
+from runs.models.temporary import CaseUpload
 from runs.specs.profiles import profile_named
 from runs.specs.suites import CaseSpec
 from runs.suites.services import create_suite, written_titles

@@ -39,7 +39,7 @@ from runs.cases.table_forms import (
 )
 from runs.cases.uploads import UploadedTable
 from runs.models.suites import Case
-from runs.models.uploads import CaseUpload
+from runs.models.temporary import CaseUpload
 from runs.requests import (
     REFUSED,
     MemberRequest,

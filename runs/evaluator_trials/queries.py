@@ -28,7 +28,7 @@ from runs.models.results import (
 )
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Case, Suite
-from runs.models.trials import EvaluatorTrial
+from runs.models.temporary import EvaluatorTrial
 from runs.results.result_tree import TreeNode, result_tree, walk_rows
 
 

@@ -15,7 +15,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.models.results import Result
 from runs.models.suites import Case, SuiteDraft
-from runs.models.trials import EvaluatorTrial
+from runs.models.temporary import EvaluatorTrial
 from runs.queue import TRY_EVALUATOR, queue_trial
 from runs.running.checks import check_agents, check_scripts
 from runs.suites.edits import UnknownEvaluatorError, nodes_with_paths
@@ -114,7 +114,7 @@ def _instead(trial: EvaluatorTrial) -> EvaluatorTrial:
     trials = EvaluatorTrial.objects.select_related("suite")
     if before := trials.filter(asked_by=trial.asked_by, once=trial.once).first():
         return before
-    other = trials.open_of(trial.asked_by, is_dry=trial.is_dry)
+    other = trials.under_way(trial.asked_by, is_dry=trial.is_dry)
     named = f" of {other.path or 'the whole tree'} in {other.suite.title}" if other else ""
     word = "dry run" if trial.is_dry else "try"
     raise TryUnderWayError(

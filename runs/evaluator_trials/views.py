@@ -14,7 +14,7 @@ from runs.evaluator_trials.forms import EvaluatorTrialForm
 from runs.evaluator_trials.queries import choice_to_begin_with, read_trial, try_page
 from runs.evaluator_trials.services import node_of, try_evaluator
 from runs.models.suites import SuiteDraft
-from runs.models.trials import EvaluatorTrial
+from runs.models.temporary import EvaluatorTrial
 from runs.requests import REFUSED, MemberRequest, may_change_suites, posted, suite_of
 from runs.running.checks import RUN_SCRIPTS, ScriptsRefusedError
 from runs.suites.drafts import draft_of

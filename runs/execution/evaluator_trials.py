@@ -44,7 +44,7 @@ from runs.models.database import clock_offset
 from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
 from runs.models.suites import SuiteFile, Target
-from runs.models.trials import MAX_TRY_LENGTH, EvaluatorTrial
+from runs.models.temporary import MAX_TRY_LENGTH, EvaluatorTrial
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetContext
 from runs.target_kinds._outputs import output_from_json

@@ -27,8 +27,7 @@ from runs.models.runs import (
     RunWorker,
     WorkerProcess,
 )
-from runs.models.trials import EvaluatorTrial, TargetTrial
-from runs.models.uploads import CaseUpload, ReviewUpload
+from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
 from runs.queue import RESCORE_RUN, queue
 
 SILENCE = 2 * LEASE

@@ -27,7 +27,7 @@ from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.target_secrets import open_secrets
 from runs.models.database import clock_offset
 from runs.models.suites import SuiteFile
-from runs.models.trials import MAX_TRY_LENGTH, TargetTrial
+from runs.models.temporary import MAX_TRY_LENGTH, TargetTrial
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetConfig, TargetContext
 from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as_json

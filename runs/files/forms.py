@@ -16,11 +16,11 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.files.importing import ImportedFile, import_recorded_outputs, import_suites
 from runs.files.importing_results import ImportedResults, import_results
-from runs.form_fields import ManyFilesField, named_parts
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
 from runs.formats.recorded_outputs import read_outputs
 from runs.models.suites import Suite, Target
+from runs.requests import ManyFilesField, named_parts
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import all_profiles
 

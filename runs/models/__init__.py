@@ -46,8 +46,7 @@ from runs.models.suites import (
     SuiteVersion,
     Target,
 )
-from runs.models.trials import EvaluatorTrial, TargetTrial, TrialState
-from runs.models.uploads import CaseUpload, ReviewUpload
+from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial, TrialState
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",

@@ -34,8 +34,14 @@ from runs.models.stored import executions_of
 from runs.models.suites import Case
 from runs.results.overrides import STATUS_MARKS, Override, override_of_case, with_names
 from runs.summary.cases import BY_FORCE, summarise_case
-from runs.summary.figures import CaseSummary, total_of
-from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
+from runs.summary.figures import (
+    CaseSummary,
+    DimensionMean,
+    MetricMean,
+    dimension_means,
+    metric_means,
+    total_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,14 @@ from runs.models.results import CallPurpose, EvaluatorScore, Result, ResultStatu
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case
 from runs.summary.cases import Latencies, RepetitionFigures, rank_of
-from runs.summary.figures import Means, Summary
-from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
+from runs.summary.figures import (
+    DimensionMean,
+    Means,
+    MetricMean,
+    Summary,
+    dimension_means,
+    metric_means,
+)
 from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast
 
 

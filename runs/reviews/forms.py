@@ -16,7 +16,7 @@ from runs.engine.review_rules import Consensus
 from runs.lists import read_integer
 from runs.models.results import VerdictChoice
 from runs.models.reviews import MAX_MARKS, ReviewItem
-from runs.models.uploads import ReviewUpload
+from runs.models.temporary import ReviewUpload
 from runs.reviews import services
 from runs.reviews.importing import keep_reviews, store_reviews
 from runs.reviews.item_page import NO_MARK, Typed, metric_keys

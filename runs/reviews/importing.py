@@ -23,7 +23,7 @@ from runs.models.results import Result
 from runs.models.reviews import ENDED, Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
-from runs.models.uploads import ReviewUpload
+from runs.models.temporary import ReviewUpload
 from runs.reviews.files import output_digest
 from runs.reviews.services import ACTION, MAX_NAME_LENGTH, clean_tags, counts_reviews, reviewers_of
 

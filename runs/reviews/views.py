@@ -20,7 +20,7 @@ from evaluators.scoring.types import DomainError
 from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.reviews import QueueQuery, Review, ReviewItem
-from runs.models.uploads import ReviewUpload
+from runs.models.temporary import ReviewUpload
 from runs.requests import (
     MAY_REVIEW,
     REFUSED,

@@ -27,11 +27,11 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration, pct
 from runs.case_groups import ResultsQuery, in_state, matching_cases
 from runs.engine.plan import ASKED, CHANGED, read_plan
-from runs.form_fields import MoneyField
 from runs.lists import read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
+from runs.requests import MoneyField
 from runs.running.checks import suite_scripts_problem
 from runs.running.estimate import ENDED, Estimate, EstimateRequest, estimate, recorded_counts
 from runs.running.retry_forms import RunRetryForm

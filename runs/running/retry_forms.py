@@ -26,7 +26,6 @@ from runs.case_groups import (
 )
 from runs.costs import budget_words, counted_usd, is_replayed
 from runs.engine.plan import judge_calls, read_plan, retry_judge_calls, tree_of_case
-from runs.form_fields import MoneyField
 from runs.lists import MAX_INTEGER, read_integer
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -37,6 +36,7 @@ from runs.models.results import (
 )
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
 from runs.models.suites import Case
+from runs.requests import MoneyField
 from runs.running.checks import run_scripts_problem
 from runs.running.retrying import (
     BudgetSpentError,

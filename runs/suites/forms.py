@@ -15,8 +15,8 @@ from django.utils.text import slugify
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import MAX_REVIEWERS, REVIEW_RULES
 from evaluators.scoring.types import DomainError
-from runs.form_fields import as_share, percent_field, plain, shown_percent
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, SuiteVersion
+from runs.requests import as_share, percent_field, plain, shown_percent
 from runs.specs.profiles import all_profiles, profile_named
 from runs.specs.suites import LISTS, TEXTS
 from runs.suites.differences import AGGREGATOR, ARRANGEMENT, CONFIG, MergeSide, Value, Who
@@ -254,7 +254,7 @@ class SuiteSettingsForm(ReviewRulesForm):
         "Pass rate may drop by", "Points of 100, before a comparison calls it a regression"
     )
     max_avg_score_drop = percent_field("Mean score may drop by", "Points of 100")
-    max_latency_increase_pct = percent_field("Mean latency may grow by", "Percent", most=100_000)
+    max_latency_increase_pct = percent_field("Mean latency may grow by", "Percent", maximum=100_000)
 
     def __init__(self, draft: SuiteDraft, *args: Any, **options: Any) -> None:
         """Fill the form with the draft."""

@@ -17,7 +17,7 @@ from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.files.importing import import_recorded_outputs
 from runs.models.suites import Target
-from runs.models.trials import TargetTrial
+from runs.models.temporary import TargetTrial
 from runs.target_kinds import target_kind_named, target_kinds
 from runs.target_kinds._base import TargetKind
 from runs.target_kinds.http import url_origin

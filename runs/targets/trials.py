@@ -15,7 +15,7 @@ from django.urls import reverse_lazy
 
 from evaluators.models import LanguageModel
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.models.trials import TargetTrial
+from runs.models.temporary import TargetTrial
 from runs.queue import TRY_TARGET, queue_trial
 from runs.running.checks import TargetNotReadyError, check_scripts
 from runs.target_kinds import target_kind_named

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from evaluators.scoring.types import DomainError
 from runs.lists import read_integer
 from runs.models.suites import Target
-from runs.models.trials import TargetTrial
+from runs.models.temporary import TargetTrial
 from runs.requests import REFUSED, MemberRequest, may_change_targets, may_view, posted, uploaded
 from runs.running.checks import scripts_problem
 from runs.target_kinds import UnknownTargetKindError

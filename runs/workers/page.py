@@ -14,15 +14,18 @@ from evaluators.templatetags.figures import counted, rough
 from runs.models.database import LEASE, database_now
 from runs.models.runs import Run, RunOwner, RunWorker
 from runs.queue import BrokerState, ask_broker
-from runs.workers.models import ModelLine, Models, SlotHolder, read_models
 from runs.workers.queries import (
     Held,
+    ModelLine,
+    Models,
     Readings,
     RecentError,
     RunReference,
+    SlotHolder,
     WorkerLine,
     count_versions,
     read,
+    read_models,
     read_recent_errors,
     worker_lines,
 )

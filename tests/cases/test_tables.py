@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from runs.models.suites import Suite, SuiteVersion
-from runs.models.uploads import CaseUpload
+from runs.models.temporary import CaseUpload
 from tests.support.factories import make_case, make_run, make_suite, make_user
 
 pytestmark = pytest.mark.django_db

@@ -27,7 +27,7 @@ from runs.execution.reaper import reap
 from runs.models.results import ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite, Target
-from runs.models.trials import EvaluatorTrial
+from runs.models.temporary import EvaluatorTrial
 from runs.suites.drafts import change_draft, draft_of
 from runs.suites.edits import Configure
 from tests.support.agent_server import AgentServer, says

@@ -4,7 +4,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.forms import ValidationError
 
-from runs.form_fields import ManyFilesField, named_parts
+from runs.requests import ManyFilesField, named_parts
 
 
 def uploads(*names: str) -> list[SimpleUploadedFile]:

@@ -20,7 +20,7 @@ from evaluators.scoring.types import Verdict
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
-from runs.models.uploads import ReviewUpload
+from runs.models.temporary import ReviewUpload
 from runs.reviews.judge_agreement import suite_agreement
 from runs.reviews.services import ReviewDecision, decide, undo
 from tests.support.factories import make_user

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import case_decision, latencies_of, summarise_case
-from runs.summary.figures import ExecutionRecord, Summary
-from runs.summary.metrics import DimensionMean, SideMean, dimension_means, finals_by_key
+from runs.summary.figures import (
+    DimensionMean,
+    ExecutionRecord,
+    SideMean,
+    Summary,
+    dimension_means,
+    finals_by_key,
+)
 from runs.summary.run import summarise
 
 POLICY, OUTCOMES = PolicySpec(), PolicySpec(case_gate="expected_outcomes")

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import means_of, summarise_case
-from runs.summary.figures import ExecutionRecord, Summary, shares
-from runs.summary.metrics import MetricMean, means_by_key, metric_means
+from runs.summary.figures import (
+    ExecutionRecord,
+    MetricMean,
+    Summary,
+    means_by_key,
+    metric_means,
+    shares,
+)
 from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast, summarise
 
 POLICY = PolicySpec()

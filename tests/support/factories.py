@@ -20,7 +20,7 @@ from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, Res
 from runs.models.run_cases import RunCase
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, FileContent, Suite, SuiteVersion, Target
-from runs.models.trials import TargetTrial
+from runs.models.temporary import TargetTrial
 from runs.specs.suites import SuiteSpec
 
 NUMBERS = count(1)

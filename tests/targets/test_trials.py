@@ -18,7 +18,7 @@ from evaluators.model_calls.models import encrypt
 from runs import tasks
 from runs.execution.reaper import reap
 from runs.models.suites import Target
-from runs.models.trials import TargetTrial
+from runs.models.temporary import TargetTrial
 from runs.target_kinds import target_kinds
 from tests.support.agent_server import AgentServer, echoes, refuses, says
 from tests.support.factories import make_case, make_model, make_suite, make_target, make_trial

@@ -40,9 +40,9 @@ from runs.cli.names import model_named, run_url
 from runs.cli.printing import ProgressLine, summary_table, tell, worst_cases
 from runs.cli.watching import carry_out, stop_wanted
 from runs.execution.reaper import reap
-from runs.form_fields import MoneyField
 from runs.models.database import database_now
 from runs.models.runs import Run
+from runs.requests import MoneyField
 from runs.running.rules import RunRules
 from runs.running.services import start_campaign
 

@@ -1,7 +1,8 @@
-"""Tries of targets and of evaluators, outside of any run; both live the life of a Trial."""
+"""What is kept for a day: uploaded files, and trials of targets and evaluators outside any run."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -20,13 +21,13 @@ from runs.models.suites import Case, Suite, Target
 KEPT = timedelta(days=1)
 MAX_TRY_LENGTH = timedelta(minutes=5)
 LOST_AFTER = MAX_TRY_LENGTH + timedelta(minutes=1)
-# A live worker takes a try at once.
+# A live worker takes a trial at once.
 UNTAKEN_AFTER = timedelta(seconds=10)
 UNTAKEN = "untaken"
 
 
 class TrialState(models.TextChoices):
-    """How far a try is. A try is lost when no worker took it in time, or its worker never finished it."""
+    """How far a trial is. It is lost when no worker took it in time, or its worker never finished it."""
 
     WAITING = "waiting", "Waiting for a worker"
     RUNNING = "running", "Running"
@@ -40,21 +41,21 @@ TrialModel = TypeVar("TrialModel", bound="Trial")
 
 
 class TrialQuerySet(models.QuerySet[TrialModel]):
-    """Tries, and what becomes of old ones."""
+    """Trials, and what removes or ends old ones."""
 
     def forget_old(self, *, now: datetime) -> None:
-        """Remove tries after a day, and with them the secrets that were typed for them."""
+        """Remove trials after a day, with the secrets that were typed for them."""
         self.filter(asked_at__lt=now - KEPT).delete()
 
     def give_up(self, *, now: datetime) -> None:
-        """Mark as lost what no worker took in time, and what the worker that did never finished."""
+        """Mark trials as lost that no worker took in time, or that their worker never finished."""
         untaken = Q(state=TrialState.WAITING, asked_at__lt=now - LOST_AFTER)
         unfinished = Q(state=TrialState.RUNNING, begun_at__lt=now - LOST_AFTER)
         self.filter(untaken | unfinished).update(state=TrialState.LOST)
 
 
 class Trial(models.Model):
-    """The life of one try: a person asks for it, one worker takes it and keeps what it found."""
+    """A trial: a person asks for it, one worker takes it and stores the outcome in `found`."""
 
     asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
@@ -71,12 +72,12 @@ class Trial(models.Model):
         ordering = ("-asked_at", "-id")
 
     def begin(self) -> bool:
-        """Move a waiting try to running; False when another worker has it, or nobody waits any more."""
+        """Move a waiting trial to running; False when another worker has it or it is lost."""
         waiting = type(self)._default_manager.filter(pk=self.pk, state=TrialState.WAITING)
         return bool(waiting.update(state=TrialState.RUNNING, begun_at=timezone.now()))
 
     def finish(self, found: Mapping[str, Any], *, has_failed: bool, **columns: Any) -> None:
-        """Keep what came of it, even when it was given up meanwhile: its calls are paid."""
+        """Store the outcome, even if the trial was marked lost meanwhile: its calls are paid."""
         state = TrialState.FAILED if has_failed else TrialState.DONE
         begun = type(self)._default_manager.filter(
             pk=self.pk, state__in=(TrialState.RUNNING, TrialState.LOST)
@@ -84,7 +85,7 @@ class Trial(models.Model):
         begun.update(state=state, found=found, **columns)
 
     def stage(self) -> str:
-        """Return its state for its page, which need not wait for the reaper to call it lost."""
+        """Return the state for its page, without waiting for the reaper to mark it lost."""
         now = timezone.now()
         if self.state in OPEN_STATES and now - (self.begun_at or self.asked_at) > LOST_AFTER:
             return str(TrialState.LOST)
@@ -94,10 +95,10 @@ class Trial(models.Model):
 
 
 class TargetTrial(Trial):
-    """One try: the settings as they stood, what was asked, and what came back.
+    """One trial of a target: its settings at the time, the question and the answer.
 
-    `case` holds key, input and metadata, nothing that is expected. `encrypted_secrets` are the
-    values of secret headers by name, so that what was typed for a try need not be typed again.
+    `case` holds key, input and metadata, but nothing that is expected. `encrypted_secrets` are the
+    values of secret headers by name, so that nobody types them again for the next trial.
     """
 
     target = models.ForeignKey(
@@ -118,25 +119,25 @@ class TargetTrial(Trial):
     objects = TrialQuerySet["TargetTrial"].as_manager()
 
     def __str__(self) -> str:
-        """Return what was asked of which kind."""
+        """Return the kind of the target and the case."""
         return f"{self.kind} on {self.case.get('key') or 'a text'}"
 
 
 class EvaluatorTrialQuerySet(TrialQuerySet["EvaluatorTrial"]):
-    """Tries of evaluators."""
+    """Trials of evaluators."""
 
-    def open_of(self, member: Any, *, is_dry: bool) -> EvaluatorTrial | None:
-        """Return the try of a member that is under way, None without one."""
+    def under_way(self, member: Any, *, is_dry: bool) -> EvaluatorTrial | None:
+        """Return the member's trial that has not ended, None without one."""
         return self.filter(asked_by=member, is_dry=is_dry, state__in=OPEN_STATES).first()
 
 
 class EvaluatorTrial(Trial):
-    """One try: the evaluator as the draft had it, what it was tried on, and what came of it.
+    """One trial of an evaluator of a draft: the evaluator at the time, the output and the outcome.
 
-    `tree` is the evaluator with all below it, `policy` and `judge` are those of the draft. It scores
-    the output of `result`, else the one that was pasted for `case`. What its calls cost is booked here
-    and belongs to no run; one that `is_dry` sends nothing and only finds out what it would send. `once`
-    is the number of the form, so that one sent twice is tried once.
+    `tree` is the evaluator with everything below it; `policy` and `judge` are those of the draft. The
+    trial scores the output of `result`, else the one that was pasted for `case`. Its calls cost
+    `cost_usd` and belong to no run. A dry trial sends nothing and shows what it would send. `once` is
+    the number of the form, so that a form sent twice starts one trial.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="evaluator_trials")
@@ -157,7 +158,7 @@ class EvaluatorTrial(Trial):
     objects = EvaluatorTrialQuerySet.as_manager()
 
     class Meta(Trial.Meta):
-        """Newest first; a person has one of each sort under way at a time, and one of each form."""
+        """Newest first. A person has at most one trial and one dry trial under way, and one a form."""
 
         constraints = (
             models.UniqueConstraint(
@@ -169,22 +170,89 @@ class EvaluatorTrial(Trial):
         )
 
     def __str__(self) -> str:
-        """Return what was tried."""
+        """Return the evaluator and the suite."""
         return f"{self.path or 'all'} of {self.suite}"
 
     @property
     def root(self) -> EvaluatorSpec:
-        """Return the evaluator at its own path, alone in composites of the names above it."""
+        """Return the evaluator at its path in the suite, inside composites that hold nothing else."""
         node = EvaluatorSpec.model_validate(self.tree)
         if not self.path:
             return node
         for name in (*reversed(self.path.split("/")[:-1]), "all"):
-            # What it weighs among others says nothing while it is alone.
+            # Its weight among siblings means nothing while it is alone.
             node = EvaluatorSpec(name=name, kind=COMPOSITE, children=(node.replace(weight=1.0),))
         return node
 
     @property
     def rules(self) -> PolicySpec:
-        """Return the policy of the draft; the score alone decides, as nobody judges the outcomes."""
+        """Return the policy of the draft. The score alone decides: a trial judges no outcomes."""
         policy = PolicySpec.model_validate(self.policy)
         return policy.replace(case_gate="score", final_score="aggregate")
+
+
+MAX_UPLOADS = 10
+
+UploadModel = TypeVar("UploadModel", bound="Upload", covariant=True)
+
+
+class UploadQuerySet(models.QuerySet[UploadModel]):
+    """Uploads, and what removes old ones."""
+
+    def forget_old(self, *, now: datetime) -> None:
+        """Remove uploads after a day."""
+        self.filter(uploaded_at__lt=now - KEPT).delete()
+
+    def make_room(self, owner: Any) -> None:
+        """Remove all but a member's ten newest uploads: a file may be large."""
+        newest = (
+            self.filter(owner=owner).order_by("-uploaded_at", "-id").values_list("pk", flat=True)
+        )
+        self.filter(pk__in=list(newest[MAX_UPLOADS:])).delete()
+
+
+class Upload(models.Model):
+    """An uploaded file that only its owner sees.
+
+    Once its rows are stored, `stored` holds what became of it and `content` is emptied.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=200)
+    content = models.BinaryField()
+    uploaded_at = models.DateTimeField(default=timezone.now, db_index=True)
+    stored_at = models.DateTimeField(null=True, blank=True)
+    stored = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        """Newest first."""
+
+        abstract = True
+        ordering = ("-uploaded_at", "-id")
+
+    def __str__(self) -> str:
+        """Return the name of the file."""
+        return self.name
+
+
+class CaseUpload(Upload):
+    """A table of cases, with the last choice of how to read its columns in `reading`.
+
+    Without `suite` it starts a new one with the values of `begins`. Once its cases are stored, `stored`
+    holds the counts and the version.
+    """
+
+    suite = models.ForeignKey(
+        Suite, on_delete=models.CASCADE, null=True, blank=True, related_name="case_uploads"
+    )
+    begins = models.JSONField(null=True, blank=True)
+    reading = models.JSONField(null=True, blank=True)
+
+    objects = UploadQuerySet["CaseUpload"].as_manager()
+
+
+class ReviewUpload(Upload):
+    """A file of reviews."""
+
+    objects = UploadQuerySet["ReviewUpload"].as_manager()
