@@ -1,4 +1,4 @@
-"""The tasks of the workers: each is a name, an id and one call."""
+"""The tasks of the workers: each has a name, takes an id and makes one call."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 from celery import shared_task
 
 from runs import finishing
-from runs.execution import evaluator_trials, run_worker, target_trials
+from runs.execution import run_worker, trials
 from runs.execution.reaper import runs_needing_workers
 from runs.models.database import database_now
 from runs.what_if.rescoring import carry_out
 
-# A task that was meant for another process is passed on so often; the reaper asks again anyway.
+# How often a task is passed on to another process; the reaper queues work again anyway.
 MAX_HOPS = 8
 
 
 @shared_task(name="runs.work_on_run")
 def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
-    """Carry out results of a run until none is left to claim.
+    """Execute results of a run until none is left to claim.
 
-    A broker distributes tasks as it likes: one that reaches a process already working on this run is passed
-    on while other workers could help.
+    The broker may give the task to a process that already works on this run. Then the task is passed on
+    while other workers could help.
     """
     if run_worker.work_on_run(run_id) or hops >= MAX_HOPS:
         return
@@ -37,17 +37,17 @@ def summarise_run(run_id: int, **later: Any) -> None:
 
 @shared_task(name="runs.rescore_run")
 def rescore_run(run_id: int, **later: Any) -> None:
-    """Carry out a run that is made of another's stored scores."""
+    """Create the results of a run from another run's stored scores."""
     carry_out(run_id, in_background=False)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)
 def try_target(trial_id: int, **later: Any) -> None:
-    """Ask a target about one case and keep what it answered."""
-    target_trials.try_target(trial_id)
+    """Ask a target about one case and store the answer."""
+    trials.try_target(trial_id)
 
 
 @shared_task(name="runs.try_evaluator", ignore_result=True)
 def try_evaluator(trial_id: int, **later: Any) -> None:
-    """Score one output by one evaluator of a draft and keep what it said."""
-    evaluator_trials.try_evaluator(trial_id)
+    """Score one output by one evaluator of a draft and store the outcome."""
+    trials.try_evaluator(trial_id)

@@ -1,4 +1,4 @@
-"""The workers page: is anybody working, on what, what waits and why, which model is slowed down, what went wrong."""
+"""The workers page: live workers, waiting runs and the reason, slowed models, and recent errors."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Value = TypeVar("Value")
 class QueuedRun:
     """One active run: results waiting, held and finished.
 
-    `gone` of those held belong to workers that are gone, the last of them for `gone_left_ms`.
-    `run_workers` live ones work on it of the `useful` it could occupy; `why` says what it waits for, ""
-    when nothing holds it up.
+    `gone` of the held results belong to workers that are gone; the last of their leases ends in
+    `gone_left_ms`. `run_workers` live workers work on it, of the `useful` that it could occupy. `why`
+    says what it waits for, "" when nothing delays it.
     """
 
     run: RunReference
@@ -62,7 +62,7 @@ class QueuedRun:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What every run is measured by: live workers, whether one is free, and what belongs to which run."""
+    """What explains the state of every run: workers, the broker, and what each run holds."""
 
     readings: Readings
     workers: int
@@ -80,11 +80,11 @@ def queued_runs(
     *,
     has_broker: bool,
 ) -> tuple[QueuedRun, ...]:
-    """Return the active runs, the one that was queued first first."""
+    """Return the active runs in the order they were queued."""
     alive = [line for line in worker_lines if line.is_worker and line.is_alive]
     threads = int(settings.CELERY_WORKER_CONCURRENCY)
     has_free = any(len(line.run_workers) < threads for line in alive)
-    slots = [(one.token, (line, one)) for line in models for one in line.holders]
+    slots = [(holder.token, (line, holder)) for line in models for holder in line.holders]
     context = _Context(
         readings,
         len(alive),
@@ -160,7 +160,7 @@ def _own(run: Run, context: _Context) -> tuple[str, bool]:
 def _why(
     run: Run, run_workers: Sequence[RunWorker], left: int, context: _Context
 ) -> tuple[str, bool]:
-    """Say what holds a run of the workers up, and whether nothing moves meanwhile."""
+    """Return what delays a run of the workers, and whether it stands still."""
     if not context.workers:
         return "waits for a worker", True
     if not left:
@@ -184,7 +184,7 @@ def _untaken(context: _Context) -> tuple[str, bool]:
 
 
 def _slowed(run_workers: Sequence[RunWorker], context: _Context) -> str:
-    """Name the model that these workers wait for, with what it gives them."""
+    """Return which model these workers wait for, and what they get."""
     own = [pair for run_worker in run_workers for pair in context.slots.get(run_worker.token, ())]
     for model, holder in own:
         if model.paused_ms is not None:
@@ -193,15 +193,15 @@ def _slowed(run_workers: Sequence[RunWorker], context: _Context) -> str:
             return f"{model.name} takes {counted(model.per_minute, 'call')} a minute"
     for model, holder in own:
         if holder.slots < holder.wanted:
-            mine = [one for line, one in own if line is model]
-            slots, wanted = sum(one.slots for one in mine), sum(one.wanted for one in mine)
+            shares = [share for line, share in own if line is model]
+            slots, wanted = sum(s.slots for s in shares), sum(s.wanted for s in shares)
             return f"{model.name} gives {slots} of {counted(wanted, 'call')} at a time"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all rows, those too that the page does not list."""
+    """Sums over all rows, including those that the page does not list."""
 
     alive: int
     silent: int
@@ -255,7 +255,7 @@ SITE_COMMAND = "scripts/up"
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that needs a person; `command` starts what is missing."""
+    """Something that needs attention; `command` starts what is missing."""
 
     tone: str
     title: str
@@ -265,7 +265,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`sentence` says how things stand; "" where the first of the notices says it."""
+    """`sentence` sums up the page; "" where the first notice does."""
 
     sentence: str
     notices: tuple[Notice, ...]
@@ -274,7 +274,7 @@ class State:
 def describe_state(
     worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun], broker: BrokerState
 ) -> State:
-    """Return the state; a worker that is missing comes before a broker that is away."""
+    """Return the state; a missing worker comes before a broker that does not answer."""
     alive = [line for line in worker_lines if line.is_worker and line.is_alive]
     notices = [] if alive else [_no_worker(worker_lines, queue)]
     if not broker.answers:
@@ -353,7 +353,7 @@ MAX_WORKERS_SHOWN, MAX_RUNS, MAX_MODELS = 25, 25, 25
 
 @dataclass(frozen=True, slots=True)
 class WorkersPage:
-    """What the page shows at a moment, and how much more there is than it lists."""
+    """Everything the page shows, and how many more rows there are than it lists."""
 
     state: State
     totals: Totals
@@ -369,7 +369,7 @@ class WorkersPage:
 
 
 def workers_page() -> WorkersPage:
-    """Return the page in a fixed number of queries and one question to the broker."""
+    """Return the page in a fixed number of queries and one request to the broker."""
     readings = read(database_now())
     workers = worker_lines(readings)
     models = read_models(readings)

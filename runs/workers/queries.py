@@ -1,4 +1,4 @@
-"""What the database says at one moment of workers, what they hold, and what went wrong."""
+"""The state of workers, language models and recent errors at one moment, read from the database."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")
 
 @dataclass(frozen=True, slots=True)
 class RunReference:
-    """A run as this page names it."""
+    """A run as the page names it."""
 
     number: int
     suite_title: str
@@ -53,7 +53,7 @@ class RunReference:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Results under the leases of one run worker, and when the first of those leases ends."""
+    """The results that one run worker has leased, and when the first of those leases ends."""
 
     token: str
     run_id: int
@@ -65,7 +65,7 @@ class Held:
 class Readings:
     """Everything read at `now`; `runs` are the active ones, oldest first.
 
-    `waiting` counts the results nobody holds, by run, as `links` are.
+    `waiting` counts by run the results that no worker holds. `links` are by run too.
     """
 
     now: datetime
@@ -77,20 +77,20 @@ class Readings:
     links: Mapping[int, RunReference]
 
     def is_alive(self, heartbeat_at: datetime | None) -> bool:
-        """Tell whether a sign of life is young."""
+        """Tell whether a heartbeat is recent."""
         return heartbeat_at is not None and heartbeat_at >= self.now - LEASE
 
     def since_ms(self, then: datetime) -> float:
-        """Return how long ago a time is; 0 for the future."""
+        """Return the milliseconds since a time; 0 for the future."""
         return max(0.0, (self.now - then).total_seconds() * 1000)
 
     def until_ms(self, then: datetime) -> float:
-        """Return how far off a time is; 0 for the past."""
+        """Return the milliseconds until a time; 0 for the past."""
         return max(0.0, (then - self.now).total_seconds() * 1000)
 
 
 def read(now: datetime) -> Readings:
-    """Return the readings in five queries, however many rows there are."""
+    """Return the readings in five queries, no matter how many rows there are."""
     run_workers, runs = _run_workers(), _runs()
     named = {run.pk: run for run in (*runs, *(run_worker.run for run_worker in run_workers))}
     return Readings(
@@ -105,13 +105,13 @@ def read(now: datetime) -> Readings:
 
 
 def link_to(run: Run) -> RunReference:
-    """Return how a run is named, and where it is."""
+    """Return the name and the address of a run."""
     place = {"slug": run.suite.slug, "number": run.number}
     return RunReference(run.number, run.suite.title, reverse("runs:run", kwargs=place))
 
 
 def without_passwords(text: str) -> str:
-    """Return the text without what stands before the host in addresses."""
+    """Return the text with user names and passwords cut from its addresses."""
     return LOGIN_IN_ADDRESS.sub("…@", text)
 
 
@@ -123,12 +123,12 @@ def _run_workers() -> list[RunWorker]:
 def _held() -> list[Held]:
     running = Result.objects.filter(status=ResultStatus.RUNNING, lease_until__isnull=False)
     rows = running.order_by().values_list("lease_token", "run_id")
-    found = rows.annotate(total=Count("id"), first=Min("lease_until"))
-    return [Held(*row) for row in found]
+    leases = rows.annotate(total=Count("id"), first=Min("lease_until"))
+    return [Held(*lease) for lease in leases]
 
 
 def _waiting(run_ids: Iterable[int]) -> Mapping[int, int]:
-    # Not by the run's counters: what was cancelled before a retry waits for nobody.
+    # Not the run's counters: they include results that were cancelled before a retry.
     pending = Result.objects.filter(run_id__in=run_ids, status=ResultStatus.PENDING).order_by()
     return dict(pending.values_list("run_id").annotate(total=Count("id")))
 
@@ -162,8 +162,8 @@ class RunWorkerRow:
 class WorkerLine:
     """One process and the runs it works on.
 
-    `kind` is process or embedded for a worker, command_line for a run's own process, unlisted for
-    a process that took itself off the list and has not released its runs yet.
+    `kind` is process or embedded for a worker, and command_line for a run's own process. A process
+    that has taken itself off the list but has not released its runs yet is unlisted.
     """
 
     host: str
@@ -180,40 +180,37 @@ class WorkerLine:
 
     @property
     def is_worker(self) -> bool:
-        """Tell whether it takes on whatever run waits."""
+        """Tell whether it works on any run that waits."""
         return self.kind in ("process", "embedded")
 
     @property
     def under_way(self) -> int:
-        """Return how many executions it carries out."""
+        """Return how many executions are under way."""
         return sum(run_worker.under_way or 0 for run_worker in self.run_workers)
 
     @property
     def held(self) -> int:
-        """Return how many results it holds."""
+        """Return how many results it has leased."""
         return sum(run_worker.held for run_worker in self.run_workers)
 
 
 def worker_lines(readings: Readings) -> tuple[WorkerLine, ...]:
-    """Return those that need a look first: silent ones, then those at work, then the idle."""
+    """Return silent workers first, then those at work, then the idle."""
     by_worker: defaultdict[str, list[RunWorkerRow]] = defaultdict(list)
     owners: dict[str, str] = {}
-    held = {one.token: one for one in readings.held}
+    held = {lease.token: lease for lease in readings.held}
     for run_worker in readings.run_workers:
         by_worker[run_worker.worker].append(_row(run_worker, held.get(run_worker.token), readings))
         owners[run_worker.worker] = run_worker.run.owner
-    worker_lines = [_worker(one, by_worker.pop(one.name, ()), readings) for one in readings.workers]
-    worker_lines += [_other(name, run_workers, owners) for name, run_workers in by_worker.items()]
-    return tuple(
-        sorted(
-            worker_lines,
-            key=lambda line: (line.is_alive, not line.run_workers),
-        )
-    )
+    lines = [
+        _worker(process, by_worker.pop(process.name, ()), readings) for process in readings.workers
+    ]
+    lines += [_other(name, run_workers, owners) for name, run_workers in by_worker.items()]
+    return tuple(sorted(lines, key=lambda line: (line.is_alive, not line.run_workers)))
 
 
 def count_versions(worker_lines: Iterable[WorkerLine]) -> Mapping[str, int]:
-    """Count the live workers of each version, the most frequent first."""
+    """Count the live workers of each version, most frequent first."""
     counts: defaultdict[str, int] = defaultdict(int)
     for line in worker_lines:
         if line.is_worker and line.is_alive:
@@ -278,14 +275,14 @@ def _other(name: str, run_workers: Iterable[RunWorkerRow], owners: Mapping[str, 
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
-# Where more were made, the window is shorter: a busy hour holds more rows than a poll may count.
+# With more calls the window is shorter: a busy hour has more rows than a poll should count.
 MAX_COUNTED = 5_000
 LABELS = {str(value): str(label) for value, label in CallStatus.choices}
 
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """Calls of one model: all of the window, those of the last minute, and the failed by kind."""
+    """Calls of one model: in the window, in the last minute, and the failed ones by kind."""
 
     calls: int
     last_minute: int
@@ -295,7 +292,7 @@ class CallCounts:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was counted: since when, and what for each model by its id."""
+    """The calls that were made between two times, by the model's id."""
 
     since: datetime
     until: datetime
@@ -303,14 +300,14 @@ class Window:
 
     @property
     def in_words(self) -> str:
-        """Say how long the window is."""
+        """Return the length of the window in words."""
         length = self.until - self.since
         span = "hour" if length >= HOUR else rough(length.total_seconds() * 1000)
         return f"in the last {span}"
 
 
 def calls_of_last_hour(*, now: datetime) -> Window:
-    """Return the counts in two queries; calls answered from the ledger itself are no calls."""
+    """Return the counts in two queries; replies that were reused from the ledger do not count."""
     since = _start(now - HOUR)
     calls = ModelCall.objects.filter(created_at__gte=since, is_cached=False, model__isnull=False)
     rows = calls.order_by().values_list("model_id", "status")
@@ -348,7 +345,7 @@ NO_CALLS = CallCounts(0, 0, 0, ())
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """The slots one run worker has leased; `run` is None where it is gone."""
+    """The slots that one run worker has leased; `run` is None when the worker is gone."""
 
     run: RunReference | None
     token: str
@@ -359,7 +356,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class ModelLine:
-    """One model; `limit` of `most` calls may be in flight, none starts for `paused_ms`."""
+    """One model; `limit` of `most` calls may be in flight, and none starts for `paused_ms`."""
 
     name: str
     url: str
@@ -386,12 +383,12 @@ class ModelLine:
 
     @property
     def waits_for_minute(self) -> bool:
-        """Tell whether calls wait for the limit of a minute."""
+        """Tell whether calls wait for the limit of requests a minute."""
         return any(holder.starts_wanted for holder in self.holders)
 
     @property
     def slows_runs(self) -> bool:
-        """Tell whether workers are slower because of it than its settings allow, or wait for its minute.
+        """Tell whether workers wait for it, or are slower than its settings allow.
 
         A lowered limit without a holder slows nobody: it is lifted before the next call.
         """
@@ -400,7 +397,7 @@ class ModelLine:
 
     @property
     def is_in_use(self) -> bool:
-        """Tell whether anything is to be said of it."""
+        """Tell whether the page lists it."""
         return self.slows_runs or bool(self.holders) or bool(self.calls.calls)
 
 
@@ -446,19 +443,23 @@ def _holders(readings: Readings) -> Mapping[int, Sequence[SlotHolder]]:
     links = {
         run_worker.token: readings.links[run_worker.run_id] for run_worker in readings.run_workers
     }
-    found: defaultdict[int, list[SlotHolder]] = defaultdict(list)
+    holders: defaultdict[int, list[SlotHolder]] = defaultdict(list)
     leases = SlotLease.objects.filter(expires_at__gte=readings.now)
     for lease in leases.order_by("-slots", "holder"):
-        found[lease.model_id].append(_holder(lease, links.get(lease.holder)))
-    return found
-
-
-def _holder(lease: SlotLease, run: RunReference | None) -> SlotHolder:
-    return SlotHolder(run, lease.holder, lease.slots, lease.wanted, lease.starts_wanted)
+        holders[lease.model_id].append(
+            SlotHolder(
+                links.get(lease.holder),
+                lease.holder,
+                lease.slots,
+                lease.wanted,
+                lease.starts_wanted,
+            )
+        )
+    return holders
 
 
 def _started(now: datetime) -> Mapping[int, int]:
-    """Return how many starts count against the minute, of the models that limit it."""
+    """Return how many starts count against the limit of a minute, by model."""
     counting = StartGrant.objects.filter(granted_at__gt=now - timedelta(seconds=COUNTS_S))
     grants = counting.order_by()
     return dict(grants.values_list("model_id").annotate(total=Sum("calls")))
@@ -493,12 +494,12 @@ def _line(
 RECENT = timedelta(days=1)
 MAX_RECENT_ERRORS = 8
 LOST_WORKERS = ("worker_lost", "worker_crashed")
-LONGEST = 400
+MAX_ERROR_LENGTH = 400
 
 
 @dataclass(frozen=True, slots=True)
 class RecentError:
-    """One thing that went wrong; `where` is the worker, or "" when it is about a run."""
+    """An error; `where` is the worker, "" for an error of a run."""
 
     at: datetime
     text: str
@@ -510,11 +511,11 @@ def read_recent_errors(
     worker_lines: Iterable[WorkerLine], *, now: datetime
 ) -> tuple[RecentError, ...]:
     """Return the newest errors of the last day, in two queries."""
-    found = [*_of_workers(worker_lines, now), *_of_run_workers(now), *_of_runs(now)]
-    return tuple(sorted(found, key=lambda one: one.at, reverse=True)[:MAX_RECENT_ERRORS])
+    errors = [*_worker_errors(worker_lines, now), *_run_worker_errors(now), *_run_errors(now)]
+    return tuple(sorted(errors, key=lambda error: error.at, reverse=True)[:MAX_RECENT_ERRORS])
 
 
-def _of_workers(worker_lines: Iterable[WorkerLine], now: datetime) -> list[RecentError]:
+def _worker_errors(worker_lines: Iterable[WorkerLine], now: datetime) -> list[RecentError]:
     return [
         RecentError(
             line.last_error_at,
@@ -526,7 +527,7 @@ def _of_workers(worker_lines: Iterable[WorkerLine], now: datetime) -> list[Recen
     ]
 
 
-def _of_run_workers(now: datetime) -> list[RecentError]:
+def _run_worker_errors(now: datetime) -> list[RecentError]:
     events = RunEvent.objects.filter(kind__in=LOST_WORKERS, at__gte=now - RECENT)
     columns = ("at", "text", "run__number", "run__suite__slug", "run__suite__title")
     newest = events.select_related("run__suite").only(*columns).order_by("-id")
@@ -536,7 +537,7 @@ def _of_run_workers(now: datetime) -> list[RecentError]:
     ]
 
 
-def _of_runs(now: datetime) -> list[RecentError]:
+def _run_errors(now: datetime) -> list[RecentError]:
     failed = Run.objects.filter(status=RunStatus.FAILED, finished_at__gte=now - RECENT)
     columns = ("finished_at", "status_reason", "number", "suite__slug", "suite__title")
     newest = failed.select_related("suite").only(*columns).order_by("-finished_at")
@@ -549,4 +550,4 @@ def _of_runs(now: datetime) -> list[RecentError]:
 
 def _cut(text: str) -> str:
     text = without_passwords(text.strip())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_ERROR_LENGTH else f"{text[: MAX_ERROR_LENGTH - 1]}…"

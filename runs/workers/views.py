@@ -1,4 +1,4 @@
-"""The workers page: who works on what, what waits and why."""
+"""The addresses of the workers page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def workers(request: HttpRequest) -> HttpResponse:
 @never_cache
 @may_view
 def workers_live(request: HttpRequest) -> HttpResponse:
-    """Give all of it again; it is polled for as long as the page is open."""
+    """Show the same again; an open page polls this."""
     return render(request, "workers/_live.html", _context())
 
 

@@ -22,7 +22,7 @@ from evaluators.model_calls.rate_limits import UnsharedLimits
 from evaluators.models import LanguageModel, SlotLease
 from evaluators.templatetags.figures import thousands
 from runs import tasks
-from runs.execution import evaluator_trials, rate_limits
+from runs.execution import rate_limits, trials
 from runs.execution.reaper import reap
 from runs.models.results import ModelCall
 from runs.models.runs import Run
@@ -59,7 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         queued.append(kwargs["trial_id"])
 
     monkeypatch.setattr("runs.queue.current_app.send_task", send)
-    monkeypatch.setattr(evaluator_trials, "SlotKeeper", lambda *own: UnsharedLimits(time.monotonic))
+    monkeypatch.setattr(trials, "SlotKeeper", lambda *own: UnsharedLimits(time.monotonic))
     return queued
 
 
@@ -73,7 +73,7 @@ def shares_limits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return slots_agree(*told)
 
     slots_agree = rate_limits.agree
-    monkeypatch.setattr(evaluator_trials, "SlotKeeper", rate_limits.SlotKeeper)
+    monkeypatch.setattr(trials, "SlotKeeper", rate_limits.SlotKeeper)
     monkeypatch.setattr(rate_limits, "agree", agree)
     return asked
 
@@ -343,7 +343,7 @@ def test_a_judge_that_hangs_ends_the_try_at_its_limit(
     model_server: ModelServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evaluator_trials, "MAX_S", 2)
+    monkeypatch.setattr(trials, "MAX_S", 2)
     model_server.behave(then=hang())
     suite_with(JUDGED, judge=judge)
     ask(editor_client)
@@ -467,7 +467,7 @@ def test_an_error_of_our_own_ends_the_try_with_a_reason(
 ) -> None:
     suite_with(CHECK)
     ask(editor_client)
-    monkeypatch.setattr(evaluator_trials, "trial_work", lambda trial: 1 / 0)
+    monkeypatch.setattr(trials, "trial_work", lambda trial: 1 / 0)
     assert "ZeroDivisionError" in work()
 
 

@@ -11,7 +11,7 @@ from evaluators.models import SlotLease, StartGrant
 from runs.models.database import LEASE
 from runs.models.runs import RunEvent
 from runs.queue import BrokerState, ask_broker
-from runs.workers import models as workers_models
+from runs.workers import queries as workers_queries
 from runs.workers.page import workers_page
 from tests.services.processes import free_port
 from tests.support.factories import make_call, make_model, make_result, make_run
@@ -340,7 +340,7 @@ class TestModels:
         assert page.models.window.in_words == "in the last hour"
 
     def test_after_very_many_calls_the_window_is_shorter_and_says_so(self, monkeypatch):
-        monkeypatch.setattr(workers_models, "MAX_COUNTED", 3)
+        monkeypatch.setattr(workers_queries, "MAX_COUNTED", 3)
         result = make_result(run=make_run(), case=make_open_run(cases=1).suite.cases.get())
         model = make_model()
         for minutes in range(8):

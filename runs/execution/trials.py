@@ -1,4 +1,4 @@
-"""Score one output by one evaluator outside of any run, or find out what that would send."""
+"""Try a target on one case, or an evaluator on one output, outside any run, and keep the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from typing import Any
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._base import Output, SandboxRefusal, ScriptCall, ScriptResult
+from evaluators.kinds._base import (
+    CaseFacts,
+    Message,
+    Output,
+    SandboxRefusal,
+    ScriptCall,
+    ScriptResult,
+)
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord, Failure, storable
 from evaluators.model_calls.client import ModelClient, Try
 from evaluators.model_calls.limit_policy import ONE_TRY
@@ -31,7 +38,7 @@ from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, Skipped, Unscored
 from runs.engine.execute import execute
 from runs.engine.plan import Plan, TargetPlan, agent_paths, judge_calls, judge_models
-from runs.engine.ports import Execution
+from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.execution.agents import AgentClient, AgentTry, shown_request
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread
@@ -39,25 +46,223 @@ from runs.execution.ledger import admit_always, count_nothing
 from runs.execution.loading import FrozenTarget, RunWork, case_facts
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
-from runs.execution.target_secrets import TargetSecrets, run_secrets
+from runs.execution.target_secrets import TargetSecrets, open_secrets, run_secrets
 from runs.models.database import clock_offset
 from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
 from runs.models.suites import SuiteFile, Target
-from runs.models.temporary import MAX_TRY_LENGTH, EvaluatorTrial
+from runs.models.temporary import MAX_TRY_LENGTH, EvaluatorTrial, TargetTrial
 from runs.target_kinds import target_kind_named
-from runs.target_kinds._base import TargetContext
-from runs.target_kinds._outputs import output_from_json
+from runs.target_kinds._base import TargetConfig, TargetContext
+from runs.target_kinds._outputs import (
+    messages_as_json,
+    output_from_json,
+    trace_as_json,
+    usage_as_json,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_S = MAX_TRY_LENGTH.total_seconds()
+
+
+MAX_TARGET_TEXT = 20_000
+MAX_TURN_LENGTH = 100_000
+MAX_TURNS, MAX_ANSWER_FILES, MAX_STEPS = 50, 50, 200
+
+
+def _describe_target_failure(failure: TargetFailure) -> dict[str, Any]:
+    """Return why there is no answer, and the kind of failure."""
+    return {"cause": failure.cause.value, "label": failure.cause.label, "reason": failure.reason}
+
+
+def _describe_answer(output: Output, config: TargetConfig) -> dict[str, Any]:
+    """Return the target's answer with long parts cut."""
+    turns = messages_as_json(output)
+    if not any(turn["content"] == output.text for turn in turns):
+        turns = [*turns, {"role": "assistant", "content": output.text}]
+    return {
+        "length": len(output.text),
+        "most": MAX_TURN_LENGTH,
+        "messages": [
+            {**turn, "content": turn["content"][:MAX_TURN_LENGTH]} for turn in turns[-MAX_TURNS:]
+        ],
+        "trace": _trace(output),
+        "usage": usage_as_json(output.usage),
+        "files": [
+            _answer_file(path, content)
+            for path, content in list(output.files.items())[:MAX_ANSWER_FILES]
+        ],
+        "file_count": len(output.files),
+        "reports_nothing_of": _paths_without_value(output, config),
+    }
+
+
+def _trace(output: Output) -> list[dict[str, Any]] | None:
+    """Return the first steps, with their long inputs and outputs cut."""
+    steps = trace_as_json(output)
+    return None if steps is None else [_cut_step(step) for step in steps[:MAX_STEPS]]
+
+
+def _cut_step(step: dict[str, Any]) -> dict[str, Any]:
+    long = {name: _cut_json(step[name]) for name in ("input", "output") if name in step}
+    return step | {name: text for name, text in long.items() if len(text) >= MAX_TARGET_TEXT}
+
+
+def _paths_without_value(output: Output, config: TargetConfig) -> list[str]:
+    """Return the titles of paths that are set but found no value: mistyped, or nothing reported."""
+    values = {
+        "tool_calls_path": output.trace,
+        "files_path": output.files or None,
+        "input_tokens_path": output.usage.input_tokens,
+        "output_tokens_path": output.usage.output_tokens,
+        "cost_path": output.usage.cost_usd,
+    }
+    settings = type(config).model_fields
+    return [
+        f"{settings[name].title} ({getattr(config, name)})"
+        for name, value in values.items()
+        if value is None and name in settings and getattr(config, name)
+    ]
+
+
+def _answer_file(path: str, content: bytes) -> dict[str, Any]:
+    beginning = content[:MAX_TARGET_TEXT]
+    try:
+        text = beginning.decode()
+    except UnicodeDecodeError as error:
+        # The cut may split the last character. An error before it means that this is not text.
+        is_cut = error.start > len(beginning) - 4 and len(content) > MAX_TARGET_TEXT
+        text = beginning[: error.start].decode() if is_cut else ""
+    return {"path": path, "size": len(content), "text": text.replace("\x00", "")}
+
+
+def _describe_call(record: CallRecord) -> dict[str, Any]:
+    """Return a request and its reply; neither ever holds secrets."""
+    return {
+        "status": record.status.value,
+        "http_status": record.http_status,
+        "error": record.error,
+        "latency_ms": record.latency_ms,
+        "request": _cut_json(record.request),
+        "reply": _cut_json(record.reply),
+    }
+
+
+def _cut_json(value: Any) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)[:MAX_TARGET_TEXT]
+
+
+def try_target(trial_id: int) -> None:
+    """Run a waiting trial; do nothing when it is gone or another worker has it."""
+    trial = TargetTrial.objects.select_related("model", "target").filter(pk=trial_id).first()
+    if trial is None or not trial.begin():
+        return
+    try:
+        answer = asyncio.run(_ask_target(trial, _target_work(trial)))
+    except Exception as error:
+        logger.exception("Trial %s of a target crashed", trial_id)
+        failure = TargetFailure(f"{type(error).__name__}: {error}", Cause.FAILED)
+        answer = _describe_target_failure(failure) | {"duration_ms": None, "calls": []}
+    trial.finish(storable(answer), has_failed="cause" in answer)
+
+
+def _target_work(trial: TargetTrial) -> RunWork:
+    config = target_kind_named(trial.kind).config.model_validate(trial.config)
+    name = trial.target.name if trial.target else "the target"
+    slug = trial.model.slug if trial.model else ""
+    plan = Plan(
+        suite={},
+        policy=PolicySpec(),
+        root=EvaluatorSpec(name="all", kind="composite", config={}),
+        target=TargetPlan(name, trial.kind, trial.config, slug),
+    )
+    return _work_outside_runs(
+        plan,
+        trial.suite_id,
+        target_config=config,
+        target_id=trial.target_id,
+        models={slug: model_spec(trial.model)} if trial.model else {},
+        model_ids={},
+        kinds={},
+        secrets=open_secrets(getattr(config, "headers", ()), trial.encrypted_secrets),
+    )
+
+
+def _work_outside_runs(plan: Plan, suite_id: int | None, **facts: Any) -> RunWork:
+    """Return work without run, owner or budget, with the files of the suite."""
+    files = SuiteFile.objects.filter(suite=suite_id or 0).select_related("content")
+    return RunWork(
+        run_id=0,
+        owner_id="",
+        started_at=timezone.now(),
+        clock_offset=clock_offset(),
+        plan=plan,
+        target=target_kind_named(plan.target.kind),
+        has_uploads=False,
+        concurrency=1,
+        budget_usd=None,
+        files={file.path: bytes(file.content.content) for file in files},
+        **facts,
+    )
+
+
+async def _ask_target(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
+    records: list[CallRecord] = []
+    client, agents = ModelClient(retries=ONE_TRY), AgentClient()
+    ports = ExecutionPorts(
+        work=work,
+        context=TargetContext(
+            work.plan.target.name,
+            _trial_case(trial.case),
+            recorded=trial.recorded,
+            files=work.files,
+            sandbox=sandbox_in_force(),
+        ),
+        client=client,
+        admit=admit_always,
+        begin=count_nothing,
+        write_down=records.append,
+        agents=agents,
+    )
+    began = time.perf_counter()
+    try:
+        async with asyncio.timeout(MAX_S):
+            answer = await ports.answer()
+    except TimeoutError:
+        reason = f"no answer within {MAX_S:g} s, the longest a try may take"
+        answer = TargetFailure(reason, Cause.TIMEOUT)
+    finally:
+        await client.aclose()
+        await agents.aclose()
+    description = (
+        _describe_target_failure(answer)
+        if isinstance(answer, TargetFailure)
+        else _describe_answer(answer, work.target_config)
+    )
+    duration_ms = round((time.perf_counter() - began) * 1000)
+    return description | {
+        "duration_ms": duration_ms,
+        "calls": [_describe_call(record) for record in records],
+    }
+
+
+def _trial_case(stored: Mapping[str, Any]) -> CaseFacts:
+    turns = tuple(Message(turn["role"], turn["content"]) for turn in stored["input"])
+    return CaseFacts(key=stored["key"], input=turns, metadata=stored.get("metadata") or {})
+
 
 NOT_SENT = "nothing was sent: this is a dry run"
 
 
 @dataclass(frozen=True, slots=True)
 class UnsentRequest:
-    """One request of a judge: `body` is what would travel as JSON, `to` names the target of an agent that judges.
+    """A request that a judge would get, with its JSON in `body`.
 
-    `spec` is the language model, None where an agent at an address is asked. `digest` is the same for
-    the same question, whatever random marks stand in it.
+    `spec` is the language model. It is None for an agent, and `to` names that target. Requests that
+    differ only in their random marks have the same `digest`.
     """
 
     key: CallKey
@@ -69,17 +274,17 @@ class UnsentRequest:
 
 @dataclass(slots=True)
 class Unsent:
-    """Everything a dry run would have sent or started, in the order it came to it."""
+    """Everything a dry run would have sent or started, in order."""
 
     requests: list[UnsentRequest] = field(default_factory=list)
     scripts: list[ScriptCall] = field(default_factory=list)
 
 
 class UnsentClient(ModelClient):
-    """Prepares calls of models like any client, and writes them down instead."""
+    """Prepares calls of models like any client, but records them instead of sending them."""
 
     def __init__(self, unsent: Unsent) -> None:
-        """Ask for everything once."""
+        """Retry nothing."""
         super().__init__(retries=ONE_TRY)
         self._unsent = unsent
 
@@ -90,10 +295,10 @@ class UnsentClient(ModelClient):
 
 
 class UnsentAgents(AgentClient):
-    """Prepares requests to agents like any client, and writes them down instead, without secrets."""
+    """Prepares requests to agents like any client, but records them without secrets, unsent."""
 
     def __init__(self, unsent: Unsent) -> None:
-        """Open nothing, ever."""
+        """Open no connection."""
         super().__init__()
         self._unsent = unsent
 
@@ -105,12 +310,12 @@ class UnsentAgents(AgentClient):
 
 @dataclass(frozen=True, slots=True)
 class UnsentSandbox:
-    """Takes the runs of programs, and starts none."""
+    """Records the programs that would run, and starts none."""
 
     unsent: Unsent
 
     async def run(self, call: ScriptCall) -> ScriptResult:
-        """Write the call down; raises SandboxRefusal."""
+        """Record the call; raises SandboxRefusal."""
         self.unsent.scripts.append(call)
         raise SandboxRefusal(NOT_SENT)
 
@@ -121,11 +326,11 @@ MAX_STDIN = 1_000_000
 
 
 def describe_unsent(unsent: Unsent, root: EvaluatorSpec) -> dict[str, Any]:
-    """Return each different question once, with how often it is asked, and each program."""
-    ordered = sorted(unsent.requests, key=lambda one: (one.key.round, one.key.sample))
-    seen = Counter(one.key.evaluator_path for one in ordered)
-    times = Counter((one.key.evaluator_path, one.digest) for one in ordered)
-    first = {(one.key.evaluator_path, one.digest): one for one in reversed(ordered)}
+    """Return each distinct request once, with how often it would be sent, and each program."""
+    ordered = sorted(unsent.requests, key=lambda request: (request.key.round, request.key.sample))
+    seen = Counter(request.key.evaluator_path for request in ordered)
+    times = Counter((request.key.evaluator_path, request.digest) for request in ordered)
+    first = {(request.key.evaluator_path, request.digest): request for request in reversed(ordered)}
     most = _calls_at_most(root)
     return {
         "requests": [
@@ -137,18 +342,18 @@ def describe_unsent(unsent: Unsent, root: EvaluatorSpec) -> dict[str, Any]:
 
 
 def _calls_at_most(root: EvaluatorSpec) -> dict[str, int]:
-    """Return by path how many calls of judges each evaluator makes at most."""
+    """Return the maximum of judge calls of each evaluator by path."""
     alone = ((path, node.replace(children=())) for path, node in walk(root))
     return {path: judge_calls(node, all_kinds(), has_outcomes=False) for path, node in alone}
 
 
 def _more(path: str, seen: Mapping[str, int], most: Mapping[str, int]) -> int | None:
-    """Return how many calls an evaluator makes at most where more follow that depend on replies."""
+    """Return the maximum of calls where more depend on the replies; else None."""
     return most[path] if most.get(path, 0) > seen[path] else None
 
 
 def _request(request: UnsentRequest) -> dict[str, Any]:
-    # As text: databases keep the values of JSON and not the order of its keys.
+    # As text, because databases do not keep the order of keys in JSON.
     body, spec = json.dumps(request.body), request.spec
     tokens = len(json.dumps(request.body, ensure_ascii=False)) // CHARACTERS_A_TOKEN
     cost = _price(spec, tokens)
@@ -191,7 +396,7 @@ COLUMNS = SCORE_COLUMNS[1:]
 
 @dataclass(frozen=True, slots=True)
 class TrialScore:
-    """One output scored by a tree: what every evaluator of it said, and what the rules make of that."""
+    """One output scored by a tree: the outcome of every evaluator and the decision."""
 
     root: EvaluatorSpec
     policy: PolicySpec
@@ -200,7 +405,7 @@ class TrialScore:
 
 
 def describe_scores(score: TrialScore, records: Sequence[CallRecord]) -> dict[str, Any]:
-    """Return what a try found; money as text."""
+    """Return the outcome of a trial, with money as text."""
     return {
         "decision": score.decision.as_json(),
         "scores": [_plain(row) for row in score_columns(score)],
@@ -216,19 +421,19 @@ def score_columns(score: TrialScore) -> list[dict[str, Any]]:
 
 
 def describe_failure(reason: str, records: Sequence[CallRecord]) -> dict[str, Any]:
-    """Return why a try came to nothing, with the calls it made all the same."""
+    """Return why a trial failed, with the calls that it made."""
     return {"problem": reason, "calls": _calls(records), "call_count": len(records)}
 
 
 def spent_usd(records: Sequence[CallRecord]) -> Decimal | None:
-    """Return what the answered calls cost; None when there were some and no price is known of any."""
+    """Return the cost of the answered calls; None when none of them has a known price."""
     answered = [record for record in records if record.status.value in ANSWERED]
     known = [record.cost_usd for record in answered if record.cost_usd is not None]
     return sum(known, Decimal(0)) if known or not answered else None
 
 
 def as_text(value: Any) -> str:
-    """Return a request or a reply as it is read: text as it stands, anything else as JSON."""
+    """Return a request or a reply as text; anything but text as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
@@ -264,55 +469,46 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "cost_usd": None if cost is None else str(cost)}
 
 
-TARGET = "a try"
+TARGET = "a trial"
 RECORDED = "recorded"
 
 
 def trial_work(trial: EvaluatorTrial) -> RunWork:
-    """Return what the evaluators of a try work with.
+    """Return what the evaluators of a trial need.
 
-    A dry run takes no keys and no secrets, and knows no limits: it sends nothing.
+    A dry run sends nothing, so it gets no keys, secrets or limits.
     """
     root, kinds, is_dry = EvaluatorSpec.model_validate(trial.tree), all_kinds(), trial.is_dry
     agents = _agents(root, is_dry=is_dry)
     slugs = judge_models(root, kinds, default=trial.judge) - {""}
     slugs |= {agent.plan.model for agent in agents.values()} - {""}
     models = list(LanguageModel.objects.filter(slug__in=slugs))
-    kind = target_kind_named(RECORDED)
     name = trial.result.run.target_name if trial.result else TARGET
-    files = SuiteFile.objects.filter(suite=trial.suite).select_related("content")
-    return RunWork(
-        run_id=0,
-        owner_id="",
-        started_at=timezone.now(),
-        clock_offset=clock_offset(),
-        plan=Plan(
-            suite={},
-            policy=PolicySpec.model_validate(trial.policy),
-            root=root,
-            target=TargetPlan(name, RECORDED),
-            judge=trial.judge,
-        ),
-        target=kind,
-        target_config=kind.config(),
+    plan = Plan(
+        suite={},
+        policy=PolicySpec.model_validate(trial.policy),
+        root=root,
+        target=TargetPlan(name, RECORDED),
+        judge=trial.judge,
+    )
+    return _work_outside_runs(
+        plan,
+        trial.suite_id,
+        target_config=target_kind_named(RECORDED).config(),
         target_id=None,
-        has_uploads=False,
-        concurrency=1,
-        budget_usd=None,
         models={model.slug: _spec(model, is_dry=is_dry) for model in models},
         model_ids={model.slug: model.pk for model in models},
-        files={file.path: bytes(file.content.content) for file in files},
         kinds=kinds,
         agents=agents,
     )
 
 
 def read_output(trial: EvaluatorTrial) -> Output:
-    """Return the output that is scored: the stored one with the files the target left, or the pasted one."""
+    """Return the output to score: the stored one with the target's files, or the pasted one."""
     if trial.result is None:
         return output_from_json(trial.pasted or {})
-    left = Artifact.objects.filter(result=trial.result).select_related("content")
-    files = {one.path: bytes(one.content.content) for one in left}
+    artifacts = Artifact.objects.filter(result=trial.result).select_related("content")
+    files = {artifact.path: bytes(artifact.content.content) for artifact in artifacts}
     return kept_output(trial.result.output, files)
 
 
@@ -324,7 +520,7 @@ def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
 
 
 def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, FrozenTarget]:
-    """Return by name the targets that the evaluators ask for a judgement, as they are now."""
+    """Return the targets that the evaluators ask for a judgement by name, as they are now."""
     names = set(agent_paths(root, all_kinds()).values())
     result: dict[str, FrozenTarget] = {}
     for row in Target.objects.filter(name__in=names, archived_at=None).select_related("model"):
@@ -337,14 +533,9 @@ def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, FrozenTarget]:
     return result
 
 
-logger = logging.getLogger(__name__)
-
-MAX_S = MAX_TRY_LENGTH.total_seconds()
-
-
 @dataclass(slots=True)
 class _Clients:
-    """What an execution works with, and what it has written down of its calls."""
+    """The clients of an execution, and the calls that they recorded."""
 
     client: ModelClient
     agents: AgentClient
@@ -353,7 +544,7 @@ class _Clients:
 
 
 def try_evaluator(trial_id: int) -> None:
-    """Carry a waiting try out; one that is gone, taken or given up is left."""
+    """Run a waiting trial; do nothing when it is gone, lost, or another worker has it."""
     trials = EvaluatorTrial.objects.select_related("suite", "case", "result__run")
     trial = trials.filter(pk=trial_id).first()
     if trial is None or not trial.begin():
@@ -367,7 +558,7 @@ def try_evaluator(trial_id: int) -> None:
             f"It took longer than {MAX_S:g} s, the longest a try may take.", records
         )
     except Exception as error:
-        logger.exception("Try %s of an evaluator crashed", trial_id)
+        logger.exception("Trial %s of an evaluator crashed", trial_id)
         result = describe_failure(f"{type(error).__name__}: {error}", records)
     result["duration_ms"] = round((time.perf_counter() - began) * 1000)
     has_failed = "problem" in result
@@ -377,7 +568,7 @@ def try_evaluator(trial_id: int) -> None:
 def _result(
     trial: EvaluatorTrial, records: list[CallRecord]
 ) -> Coroutine[Any, Any, dict[str, Any]]:
-    """Return the work on a try, with all it takes from the database read."""
+    """Read what the trial needs from the database and return its coroutine."""
     work, output = trial_work(trial), read_output(trial)
     return _prepare(trial, work, output) if trial.is_dry else _try(trial, work, output, records)
 
@@ -390,7 +581,7 @@ async def _try(
 
 
 async def _prepare(trial: EvaluatorTrial, work: RunWork, output: Output) -> dict[str, Any]:
-    """Return what a try would send and start, by the steps of a real one; it costs nothing."""
+    """Go through the steps of a real trial and return what it would send and start."""
     unsent = Unsent()
     client, agents = UnsentClient(unsent), UnsentAgents(unsent)
     try:
@@ -406,7 +597,7 @@ async def _prepare(trial: EvaluatorTrial, work: RunWork, output: Output) -> dict
 
 @asynccontextmanager
 async def _sending_clients(work: RunWork, records: list[CallRecord]) -> AsyncIterator[_Clients]:
-    """Give clients that keep to the limits all workers share, as the workers of a run do."""
+    """Yield clients that keep to the limits that all workers share."""
     database = DatabaseThread()
     limiter = Limiter(SlotKeeper(work, secrets.token_hex(16), database), clock=time_since_boot)
     client, agents = ModelClient(limiter), AgentClient()
@@ -448,7 +639,7 @@ async def _score(
         rules=rules,
         files=work.files,
         output=output,
-        # Runs judge them beside the whole tree. A try does not, and shows without a cost what they ask.
+        # A run judges expected outcomes too. A trial does not, but a dry run shows the request.
         judges_outcomes=trial.is_dry and not trial.path and bool(trial.judge),
     )
     outcomes = dict((await execute(execution, ports)).outcomes)
@@ -462,7 +653,7 @@ async def _score(
 
 
 def without_gates(node: EvaluatorSpec) -> EvaluatorSpec:
-    """Return a tree in which no gate keeps an evaluator from being asked: who judges is still asked."""
+    """Return the tree without its gates, so that every evaluator runs; judging composites stay."""
     children = tuple(without_gates(child) for child in node.children)
     if node.aggregator is None or node.aggregator.is_judging:
         return node.replace(children=children)
@@ -470,5 +661,5 @@ def without_gates(node: EvaluatorSpec) -> EvaluatorSpec:
 
 
 def _was_not_started(outcome: Outcome) -> bool:
-    """Tell whether a program was not started, which is no failure to score."""
+    """Tell whether the evaluator has no score only because its program was not started."""
     return isinstance(outcome, Unscored) and NOT_SENT in outcome.reason
