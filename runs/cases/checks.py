@@ -16,10 +16,9 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import tree_of_case
 from runs.formats.reading import Fields, Reading
 from runs.formats.recorded_outputs import read_recorded
-from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
+from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, ROLES
 from runs.formats.suite_evaluators import check_composite, read_aggregator, read_evaluators, root_of
 from runs.formats.suite_files import own_values
-from runs.formats.suite_turns import ROLES
 from runs.formats.yaml import YamlDocument, named, read_document
 from runs.models.suites import Suite
 from runs.specs.problems import Problem, UnreadableFileError

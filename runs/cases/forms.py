@@ -39,8 +39,7 @@ from runs.cases.services import (
     tag_cases,
     untag_cases,
 )
-from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
-from runs.formats.suite_turns import ROLES
+from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, ROLES
 from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.suites import Case, Suite

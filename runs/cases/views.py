@@ -25,8 +25,17 @@ from runs.cases.forms import (
     retag,
     ticked_cases,
 )
-from runs.cases.page import case_page, case_place, case_revisions, done_to, runs_with, saved_by
-from runs.cases.queries import CasesQuery, case_controls, case_file
+from runs.cases.queries import (
+    CasesQuery,
+    case_controls,
+    case_file,
+    case_page,
+    case_place,
+    case_revisions,
+    done_to,
+    runs_with,
+    saved_by,
+)
 from runs.cases.queries import case_table as case_list
 from runs.cases.services import CaseChangedError, bring_back, expect_answer, make_case, remove_case
 from runs.cases.table_forms import (

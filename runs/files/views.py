@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from evaluators.templatetags.figures import counted
 from runs.files.forms import ResultsImportForm, SuiteImportForm, answer_of, kept_answer
-from runs.formats.packing import packed
+from runs.formats.suite_files import packed
 from runs.requests import (
     REFUSED,
     MemberRequest,

@@ -1,23 +1,471 @@
-"""Results in JSON Lines, of Evalsite itself and of AgentV, in snake_case or camelCase."""
+"""Read results in JSON Lines, from Evalsite and from AgentV, in snake_case or camelCase, with every evaluator."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
-from evaluators.scoring.types import OutcomeResult, Usage
+from evaluators.kinds import kind_for_spelling, shortest_spelling
+from evaluators.kinds._refusals import UnknownKindError, normal_spelling
+from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.hybrid import SCALE, SCHEMA_VERSION, check_counts
+from evaluators.scoring.metrics import HIGHEST, metric_label
+from evaluators.scoring.samples import BRACKETS
+from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH
+from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import UnreadableLineError, lines_of, read_object
-from runs.formats.results_scores import (
-    FileLine,
-    ResultFields,
-    read_evaluators,
-    with_final_evaluation,
-)
-from runs.formats.results_writing import ResultLine
+from runs.formats.results_writing import EvaluatorLine, ResultLine
 from runs.specs.problems import Problem, UnreadableFileError
+from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
+
+
+@dataclass(slots=True)
+class FileLine:
+    """A line of a file, to which problems are noted."""
+
+    file: str
+    line: int
+    problems: list[Problem]
+    case: str = ""
+
+    def refuse(self, message: str) -> None:
+        """Note what keeps the line from being used."""
+        self.problems.append(Problem(message, self.file, self.line, self.case))
+
+
+@dataclass(slots=True)
+class ResultFields:
+    """The values of one object by key; each reader takes several names and answers for the first there.
+
+    A value of a wrong kind is noted as a problem where it decides something (scores, costs), else
+    read as missing: other tools keep much in these files that nobody here needs.
+    """
+
+    values: Mapping[str, Any]
+    place: FileLine
+    _known: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look through the keys once."""
+        self._known = {normal_spelling(key): value for key, value in self.values.items()}
+
+    def value(self, *names: str) -> Any:
+        """Return the first value that is there, None where none is."""
+        found = (self._known[name] for name in names if self._known.get(name) is not None)
+        return next(found, None)
+
+    def text(self, *names: str) -> str:
+        """Return a text, "" for anything else."""
+        value = self.value(*names)
+        return value if isinstance(value, str) else ""
+
+    def key(self, names: Sequence[str], longest: int) -> str:
+        """Return the id of a case, numbers too."""
+        value = self.value(*names)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            return ""
+        if len(str(value)) > longest:
+            self.place.refuse(f"the id is longer than {longest} characters")
+        return str(value)[:longest]
+
+    def texts(self, *names: str) -> tuple[str, ...]:
+        """Return the texts of a list."""
+        value = self.value(*names)
+        return (
+            tuple(part for part in value if isinstance(part, str))
+            if isinstance(value, list)
+            else ()
+        )
+
+    def objects(self, names: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Return the objects of a list."""
+        value = self.value(*names)
+        return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+
+    def inner(self, *names: str) -> ResultFields:
+        """Return the fields of an object, of an empty one where there is none."""
+        value = self.value(*names)
+        return ResultFields(value if isinstance(value, dict) else {}, self.place)
+
+    def flag(self, *names: str) -> bool:
+        """Return whether a value is true."""
+        return self.value(*names) is True
+
+    def error(self) -> str:
+        """Return what went wrong, "" where nothing did."""
+        value = self.value("error", "execution_error")
+        if isinstance(value, dict):
+            return ResultFields(value, self.place).text("message", "reason", "error") or str(value)
+        return value if isinstance(value, str) else ""
+
+    def score(self, name: str, owner: str) -> float | None:
+        """Return a score of 0 to 1, None where there is none; note anything else."""
+        value = self.value(name)
+        if value is None:
+            return None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= 1:
+            self.place.refuse(f"{owner}: the score {value!r} is not a number from 0 to 1")
+            return None
+        return float(value)
+
+    def number(self, *names: str) -> float | None:
+        """Return a finite number of 0 or more, None for anything else."""
+        value = self.value(*names)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and math.isfinite(value) and value >= 0 else None
+
+    def count(self, *names: str) -> int | None:
+        """Return a whole number of 0 or more that columns can hold, None for anything else."""
+        value = self.number(*names)
+        return None if value is None or value > MAX_COUNT else round(value)
+
+    def dollars(self, *names: str) -> Decimal | None:
+        """Return an amount, None where there is none; note one that cannot be."""
+        value = self.value(*names)
+        if value is None or isinstance(value, bool | list | dict):
+            return None
+        try:
+            usd = Decimal(str(value))
+        except InvalidOperation:
+            usd = Decimal("NaN")
+        if not usd.is_finite() or not 0 <= usd <= MAX_USD:
+            said = f"{names[0]}: {value!r} is not an amount of 0 to {MAX_USD} dollars"
+            self.place.refuse(said)
+            return None
+        return usd
+
+    def usage(self) -> Usage:
+        """Return tokens, time and cost, each None where it is not told."""
+        tokens = self.inner("usage", "token_usage")
+        return Usage(
+            input_tokens=tokens.count("input_tokens", "input", "prompt_tokens"),
+            output_tokens=tokens.count("output_tokens", "output", "completion_tokens"),
+            cost_usd=self.dollars("cost_usd"),
+            latency_ms=self.count("latency_ms", "duration_ms"),
+        )
+
+    def turns(self, names: Sequence[str]) -> tuple[Mapping[str, str], ...]:
+        """Return a text as one question, messages as they are; only texts of them are kept."""
+        value = self.value(*names)
+        if isinstance(value, str):
+            return ({"role": "user", "content": value},) if value else ()
+        found = []
+        for part in self.objects(names):
+            turn = ResultFields(part, self.place)
+            role, content = turn.text("role"), turn.value("content", "value")
+            if isinstance(content, list):
+                blocks = (ResultFields(block, self.place) for block in turn.objects(("content",)))
+                content = "\n".join(block.text("text", "value") for block in blocks)
+            if role and isinstance(content, str):
+                found.append({"role": role, "content": content})
+        return tuple(found)
+
+
+MAX_PARTS = 100
+MAX_PART_NAME_LENGTH = 100
+HUNDRED = 100
+BRACKET_NAMES = {one.name for one in BRACKETS}
+TEXTS = ("key", "name", "tier")
+COUNTS = tuple(check_counts((), judge_successes=0, judge_failures=0))
+
+
+class _OtherFormError(Exception):
+    """The value is not what we would have written."""
+
+
+def read_metrics(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
+    """Return the metrics of an evaluator, scores 0 to 5; none where one of them is not readable."""
+    rows = fields.value("metrics")
+    if not isinstance(rows, list) or len(rows) > MAX_PARTS:
+        return ()
+    try:
+        return tuple(_metric(row) for row in rows)
+    except _OtherFormError:
+        return ()
+
+
+def read_rounds(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
+    """Return the rounds of a deliberation with every vote; none where one of them is not readable."""
+    rows = fields.value("rounds")
+    if not isinstance(rows, list) or len(rows) > MAX_PARTS:
+        return ()
+    try:
+        return tuple(_round(row, number, fields) for number, row in enumerate(rows, start=1))
+    except _OtherFormError:
+        return ()
+
+
+def with_final_evaluation(
+    evaluators: Sequence[EvaluatorLine], fields: ResultFields
+) -> tuple[EvaluatorLine, ...]:
+    """Return the evaluators, the first hybrid judge among them with the line's final evaluation."""
+    document = fields.value("final_evaluation")
+    if not isinstance(document, Mapping):
+        return tuple(evaluators)
+    try:
+        found = _evaluation(ResultFields(document, fields.place))
+    except _OtherFormError:
+        return tuple(evaluators)
+    return _given(evaluators, found)[0]
+
+
+def _given(
+    evaluators: Sequence[EvaluatorLine], found: Mapping[str, Any]
+) -> tuple[tuple[EvaluatorLine, ...], bool]:
+    done, given = False, []
+    for one in evaluators:
+        own = one
+        if not done and one.type == HYBRID_KIND and one.score is not None:
+            own, done = replace(one, final_evaluation=found), True
+        elif not done and one.children:
+            children, done = _given(one.children, found)
+            own = replace(one, children=children)
+        given.append(own)
+    return tuple(given), done
+
+
+def _metric(row: Any) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise _OtherFormError
+    texts = {name: _text(row.get(name, "")) for name in TEXTS}
+    binary, said = row.get("binary", False), row.get("justification", "")
+    if not texts["key"] or not isinstance(binary, bool) or not isinstance(said, str):
+        raise _OtherFormError
+    score = _number(row.get("score"), HIGHEST)
+    return {
+        **texts,
+        "name": texts["name"] or texts["key"],
+        "weight": _number(row.get("weight"), 1),
+        "binary": binary,
+        "score": score,
+        "label": metric_label(score, binary=binary),
+        "justification": said,
+    }
+
+
+def _round(row: Any, number: int, fields: ResultFields) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise _OtherFormError
+    held = ResultFields(row, fields.place)
+    votes = held.value("votes")
+    if not isinstance(votes, list) or not 0 < len(votes) <= MAX_PARTS:
+        raise _OtherFormError
+    return {
+        "number": number,
+        "breaks_tie": held.flag("breaks_tie"),
+        "votes": [_vote(vote, fields) for vote in votes],
+    }
+
+
+def _vote(row: Any, fields: ResultFields) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise _OtherFormError
+    said = ResultFields(row, fields.place)
+    names = {name: _text(said.text(name)) for name in ("judge", "slug", "model")}
+    stage = _text(said.text("stage"))
+    bracket, score = said.text("bracket"), said.value("score")
+    if not names["judge"] or (bracket and bracket not in BRACKET_NAMES):
+        raise _OtherFormError
+    return {
+        **names,
+        "bracket": bracket,
+        "score": None if score is None else _number(score, HUNDRED),
+        "reasons": said.text("reasons"),
+        "problem": said.text("problem"),
+        **({"stage": stage} if stage else {}),
+    }
+
+
+def _evaluation(fields: ResultFields) -> dict[str, Any]:
+    overall = fields.inner("judge_overall")
+    score = fields.value("final_score")
+    counts = fields.inner("summary")
+    names = ("deterministic_dimensions", "judge_dimensions", "final_dimensions")
+    deterministic, judged, final = (_dimensions(fields.value(name)) for name in names)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "deterministic_dimensions": deterministic,
+        "judge_dimensions": judged,
+        "judge_overall": {
+            "score": _number(overall.value("score"), SCALE),
+            "evidence": list(overall.texts("evidence")),
+        },
+        "final_dimensions": final,
+        "final_score": None if score is None else _number(score, SCALE),
+        "summary": {name: counts.count(name) or 0 for name in COUNTS},
+        "warnings": list(fields.texts("warnings")),
+    }
+
+
+def _dimensions(value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping) or len(value) > MAX_PARTS:
+        raise _OtherFormError
+    return {_text(name): _number(score, SCALE) for name, score in value.items()}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_PART_NAME_LENGTH:
+        raise _OtherFormError
+    return value
+
+
+def _number(value: Any, most: float) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= most:
+        raise _OtherFormError
+    return float(value)
+
+
+OVERALL = "overall"
+MAX_NAME_LENGTH, MAX_KIND_LENGTH = 100, 50
+MAX_WEIGHT, MAX_SCALE = 1e9, 1e9
+STATES = {"skipped": "skipped", "unscored": "unscored", "error": "unscored"}
+
+
+def read_evaluators(
+    fields: ResultFields, place: FileLine, names: Sequence[str], *, overall: float | None
+) -> tuple[EvaluatorLine, ...]:
+    """Return what each evaluator said, siblings by different names.
+
+    A result that tells of no evaluator has one, which said the result's own score. Problems are noted.
+    """
+    found = _listed(fields, place, names, depth=0)
+    if found or overall is None:
+        return found
+    said = EvaluatorLine(
+        name=OVERALL,
+        type="score",
+        status="scored",
+        score=overall,
+        findings=tuple(_findings(fields)),
+        reasoning=fields.text("reasoning"),
+    )
+    return (said,)
+
+
+def _listed(
+    fields: ResultFields, place: FileLine, names: Sequence[str], *, depth: int
+) -> tuple[EvaluatorLine, ...]:
+    given = fields.value(*names)
+    if isinstance(given, dict):
+        given = [{"name": name, "score": score} for name, score in given.items()]
+    items = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+    taken: dict[str, EvaluatorLine] = {}
+    for item in items:
+        one = _evaluator(ResultFields(item, place), place, names, depth=depth)
+        name = _free(one.name, taken)
+        taken[name] = replace(one, name=name)
+    return tuple(taken.values())
+
+
+def _evaluator(
+    fields: ResultFields, place: FileLine, names: Sequence[str], *, depth: int
+) -> EvaluatorLine:
+    spelling = fields.text("type", "kind")
+    name = _name(fields.text("name") or normal_spelling(spelling) or "evaluator")
+    if depth > MAX_PATH_LENGTH:
+        place.refuse(f"evaluator {name}: nested too deeply")
+        return EvaluatorLine(name, "score", "unscored")
+    children = _listed(fields, place, names, depth=depth + len(name) + 1)
+    aggregator = fields.value("aggregator")
+    if isinstance(aggregator, str):
+        aggregator = {"type": aggregator}
+    score = fields.score("score", f"evaluator {name}")
+    weight = fields.number("weight")
+    if weight is not None and weight > MAX_WEIGHT:
+        place.refuse(f"evaluator {name}: the weight {weight!r} is too large")
+    is_negated = fields.flag("negate")
+    is_composite = bool(children) or isinstance(aggregator, dict)
+    raw_score, scale = _on_its_scale(fields)
+    kind, said = _kind(spelling)
+    return EvaluatorLine(
+        name=name,
+        type=COMPOSITE if is_composite else kind,
+        status=_status(fields, score),
+        score=score,
+        weight=1.0 if weight is None else weight,
+        is_negated=is_negated,
+        findings=tuple(_findings(fields)),
+        reasoning=fields.text("reasoning") or fields.error(),
+        usage=fields.usage(),
+        aggregator=_normal(aggregator) if is_composite else None,
+        children=children,
+        raw_score=raw_score,
+        scale=scale,
+        metrics=() if is_composite else read_metrics(fields),
+        rounds=() if is_composite else read_rounds(fields),
+        spelling="" if is_composite else said,
+    )
+
+
+def _on_its_scale(fields: ResultFields) -> tuple[float | None, float]:
+    """Return the score as it was given and the scale of it; (None, 1) where either is not told."""
+    raw_score, scale = fields.number("raw_score"), fields.number("scale")
+    if raw_score is None or not scale or not raw_score <= scale <= MAX_SCALE:
+        return None, 1.0
+    return raw_score, scale
+
+
+def _status(fields: ResultFields, score: float | None) -> str:
+    told = STATES.get(fields.text("status").lower(), "")
+    if told == "skipped":
+        return told
+    return "unscored" if score is None or told else "scored"
+
+
+def _kind(spelling: str) -> tuple[str, str]:
+    """Return the kind a type name means, the name itself where no kind claims it, and how it is spelt.
+
+    The spelling is "" where it says no more than the kind.
+    """
+    try:
+        kind, preset = kind_for_spelling(spelling)
+    except UnknownKindError:
+        return (normal_spelling(spelling) or "score")[:MAX_KIND_LENGTH], ""
+    best, _ = shortest_spelling(kind.name, preset)
+    return kind.name, "" if best == kind.name else best
+
+
+def _normal(aggregator: Any) -> Mapping[str, Any]:
+    if not isinstance(aggregator, dict):
+        return {}
+    found = {normal_spelling(key): value for key, value in aggregator.items()}
+    if isinstance(found.get("type"), str):
+        found["type"] = normal_spelling(found["type"])
+    return found
+
+
+def _name(text: str) -> str:
+    """Return a name that can stand in a path; the outcomes' own stays what it is."""
+    if text == OUTCOMES_PATH:
+        return text
+    return text.replace("/", "-").lstrip("@").strip()[:MAX_NAME_LENGTH] or "evaluator"
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    if name not in taken:
+        return name
+    counted = (f"{name[: MAX_NAME_LENGTH - 6]} {number}" for number in range(2, len(taken) + 3))
+    return next(free for free in counted if free not in taken)
+
+
+def _findings(fields: ResultFields) -> Iterator[Finding]:
+    """Yield hits and misses, or assertions with their evidence."""
+    given = fields.objects(("assertions", "checks"))
+    for one in (ResultFields(item, fields.place) for item in given):
+        if text := one.text("text", "name", "description"):
+            yield Finding(text, one.flag("passed"), one.text("evidence", "reasoning"))
+    if not given:
+        for name, passed in (("hits", True), ("misses", False)):
+            yield from (Finding(text, passed) for text in fields.texts(name))
+
 
 LABEL = "JSON Lines of results"
 MAX_PROBLEMS = 100

@@ -1,9 +1,10 @@
-"""Cases of a suite file, in it or in a file of their own."""
+"""Cases of a suite file, in it or in a file of their own, with their turns and the files these name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -29,10 +30,250 @@ from runs.formats.suite_evaluators import (
     read_evaluators,
     root_of,
 )
-from runs.formats.suite_turns import Shared, read_expected, read_input
 from runs.formats.yaml import Path, YamlDocument, decoded, named, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec
+
+# The text of a block and its shortest form.
+Block = tuple[str, dict[str, str]]
+
+WRITE = "write a text, or blocks of type text, file or json"
+TEXT_TYPES = ("text", "input_text", "output_text")
+
+
+def read_content(
+    turn: Fields, key: str, content: Any, *, is_kept: bool
+) -> tuple[str, list[dict[str, str]]]:
+    """Return the text of a turn, and its blocks where some of them are files."""
+    if content is None:
+        return "", []
+    written = turn.written(key, content)
+    if isinstance(written, str):
+        return written, []
+    if isinstance(content, dict):
+        return as_json(content), []
+    if not isinstance(content, list):
+        turn.refuse(key, f"the content is neither a text nor blocks; {WRITE}")
+        return "", []
+    read = [_block(turn, key, n, part, is_kept=is_kept) for n, part in enumerate(content)]
+    return joined([found for found in read if found is not None])
+
+
+def joined(found: Sequence[Block]) -> tuple[str, list[dict[str, str]]]:
+    """Return the text of blocks, and the blocks where some of them are files.
+
+    A file alone is its text; beside others it stands between marks that name it.
+    """
+    blocks = [block for _, block in found]
+    if not any(block["type"] == "file" for block in blocks):
+        return "\n".join(text for text, _ in found), []
+    if len(found) == 1:
+        return found[0][0], blocks
+    return "\n".join(_marked(text, block) for text, block in found), blocks
+
+
+def text_block(text: str) -> Block:
+    """Return a block of text."""
+    return text, {"type": "text", "value": text}
+
+
+def read_file(
+    reading: Reading, path: Path, reference: str, *, case: str, is_kept: bool = True
+) -> Block | None:
+    """Return the block of a file of the suite, None with a problem for one that is no text."""
+    named = repr(reference.strip())
+    try:
+        found = reading.use(reference, is_kept=is_kept)
+        text = reading.files[found].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        said = "is not text in UTF-8, and what a case asks is text; leave it out or convert it"
+        reading.refuse(path, f"the file {named} {said}", case=case)
+        return None
+    except ValueError as error:
+        reading.refuse(path, str(error), case=case)
+        return None
+    if "\0" in text:
+        reading.refuse(path, f"the file {named} holds the character NUL; convert it", case=case)
+        return None
+    reading.weigh(text, path, case=case)
+    return text, {"type": "file", "value": f"./{found}"}
+
+
+def _block(turn: Fields, key: str, n: int, part: Any, *, is_kept: bool) -> Block | None:
+    """Return the text of a block and the block in its shortest form; None for what is no text."""
+    path = (*turn.place(key), n)
+    if isinstance(part, str):
+        return text_block(part)
+    block = Fields(turn.reading, path, value=part, case=turn.case)
+    if not isinstance(part, Mapping):
+        return None
+    kind = block.text("type") or "text"
+    named, value = block.take_as("value", "text", "path", "file")
+    block.refuse_rest("type and value")
+    if kind == "json" and named:
+        text = as_json(value)
+    elif kind == "file" and isinstance(value, str) and value.strip():
+        return read_file(block.reading, block.place(named), value, case=block.case, is_kept=is_kept)
+    elif kind in TEXT_TYPES and isinstance(value, str):
+        text = value
+    else:
+        shown = f" ({value!r})" if isinstance(value, str) and len(value) < 100 else ""
+        said = f"a block of type {kind}{shown} cannot be made text; {WRITE}"
+        block.refuse(named, said)
+        return None
+    return text_block(text)
+
+
+def _marked(text: str, block: Mapping[str, str]) -> str:
+    """Return the text of a block, that of a file between marks that name it."""
+    if block["type"] != "file":
+        return text
+    return f'<file path="{block["value"].removeprefix("./")}">\n{text.rstrip()}\n</file>'
+
+
+def as_json(value: Any) -> str:
+    """Return a value as the text a model is given."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+BLOCKS = "blocks"
+
+Turn = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a suite puts before the input of each of its cases.
+
+    `named` are the files that its turns name; a suite whose cases all skip them does not keep them.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    files: tuple[Block, ...] = ()
+    named: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def read_shared(suite: Fields) -> Shared:
+    """Return the `input` and `input_files` of a suite; problems are noted."""
+    key, value = suite.take("input")
+    used = suite.reading.used_files
+    suite.reading.used_files = {}
+    turns = read_turns(suite, key, value) if key else ()
+    named, suite.reading.used_files = suite.reading.used_files, used
+    return Shared(turns, _files(suite, is_kept=False), named)
+
+
+def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
+    """Return what a case asks: the suite's turns and its own; problems are noted.
+
+    Files listed under `input_files`, the suite's where the case lists none, go before a question
+    that is a text.
+    """
+    key, value = case.take("input")
+    files_key, _ = case.peek("input_files")
+    files = _files(case)
+    case.reading.used_files |= shared.named
+    for turn in shared.turns:
+        case.reading.weigh(turn["content"], case.path, case=case.case)
+    if value is None or value in ("", [], {}):
+        case.refuse(
+            key, f"the case has no input; write what it asks under input{case.misspelt('input')}"
+        )
+        return ()
+    text = case.written(key, value)
+    if not isinstance(text, str):
+        if files:
+            said = "goes with an input that is a text; in turns a file is a block of type file"
+            case.refuse(files_key, said)
+        return (*shared.turns, *read_turns(case, key, value))
+    if not files:
+        case.reading.keep(block["value"] for _, block in shared.files)
+        for content, _ in shared.files:
+            case.reading.weigh(content, case.path, case=case.case)
+    content, blocks = joined([*(files or shared.files), text_block(text)])
+    own = {"role": "user", "content": content}
+    return (*shared.turns, {**own, BLOCKS: blocks} if blocks else own)
+
+
+def _files(holder: Fields, *, is_kept: bool = True) -> tuple[Block, ...]:
+    """Return the files listed under `input_files`; those that cannot be used are noted."""
+    key, _ = holder.peek("input_files")
+    found = [
+        read_file(holder.reading, (*holder.place(key), n), name, case=holder.case, is_kept=is_kept)
+        for n, name in enumerate(holder.texts("input_files"))
+    ]
+    return tuple(block for block in found if block is not None)
+
+
+def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
+    """Return the turns of a key: a text or JSON is one of the user; problems are noted.
+
+    A turn has role and content, `blocks` where its content names files, and what else stood there.
+    """
+    text = holder.written(key, value)
+    if isinstance(text, str):
+        return ({"role": "user", "content": text},)
+    if isinstance(value, dict) and not _is_turn(value):
+        return ({"role": "user", "content": as_json(value)},)
+    if not isinstance(value, dict | list):
+        holder.refuse(key, "is neither a text nor a list of turns with role and content")
+        return ()
+    if isinstance(value, dict):
+        return _read(holder, key, value)
+    turns = [_read(holder, key, part, n) for n, part in enumerate(value)]
+    return tuple(turn for found in turns for turn in found)
+
+
+def read_expected(case: Fields) -> tuple[str, dict[str, Any]]:
+    """Return the expected output as text, and what is kept of it beside that; problems are noted.
+
+    Of a conversation the text is what the assistant says in it.
+    """
+    key, value = case.take("expected_output")
+    is_said = isinstance(value, list) and any(isinstance(part, dict) for part in value)
+    if isinstance(value, dict) and _is_turn(value):
+        value, is_said = [value], True
+    if value is None or not is_said or not any(_is_turn(part) for part in value):
+        written = case.written(key, value)
+        return (
+            "" if value is None else written if isinstance(written, str) else as_json(value)
+        ), {}
+    found = [_read(case, key, part, n, is_kept=False) for n, part in enumerate(value)]
+    turns = [turn for part in found for turn in part]
+    said = [turn["content"] for turn in turns if turn["role"] == "assistant"]
+    text = "\n\n".join(content for content in said if content)
+    has_more = any(turn.keys() - {"role", "content"} for turn in turns)
+    return text, {key: value} if has_more else {}
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and any(str(key).lower() == "role" for key in value)
+
+
+def _read(
+    holder: Fields, key: str, part: Any, n: int | None = None, *, is_kept: bool = True
+) -> tuple[Turn, ...]:
+    path = holder.place(key) if n is None else (*holder.place(key), n)
+    turn = Fields(holder.reading, path, value=part, case=holder.case)
+    if not isinstance(part, Mapping):
+        return ()
+    role = turn.text("role").strip().lower()
+    content_key, content = turn.take("content")
+    if not role:
+        turn.refuse("", f"the turn has no role; it is one of {', '.join(ROLES)}")
+    elif role not in ROLES:
+        turn.refuse("role", f"{role!r} is not one of {', '.join(ROLES)}")
+    if content is None and not turn.rest():
+        turn.refuse("", f"the turn has no content; {WRITE}")
+    text, blocks = read_content(turn, content_key, content, is_kept=is_kept)
+    found: dict[str, Any] = {"role": role, "content": text}
+    for name, value in turn.rest().items():
+        if name in (*found, BLOCKS):
+            turn.refuse(name, "is not known here; known are role and content")
+        turn.warn(name, "is kept; targets and judges are given role and content of a turn")
+        found[name] = value
+    return ({**found, BLOCKS: blocks} if blocks and is_kept else found,)
 
 
 def cases_file_of(document: YamlDocument) -> str:

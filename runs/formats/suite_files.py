@@ -1,13 +1,15 @@
-"""Suite files in YAML and in JSON Lines: the AgentEvals family, and the format Evalsite exports."""
+"""Suite files, read and written: YAML, JSON Lines, and a zip with the files a suite names."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from evaluators.kinds import read_config, shortest_spelling
 from evaluators.kinds._prompts import reference_path
@@ -15,6 +17,7 @@ from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, nor
 from evaluators.kinds._text import write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
+from runs.formats.bundles import comment_for
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
@@ -24,17 +27,24 @@ from runs.formats.lines import (
     read_lined,
 )
 from runs.formats.reading import Fields, Reading
-from runs.formats.suite_cases import Defaults, folder_of, read_cases, with_cases
+from runs.formats.suite_cases import (
+    BLOCKS,
+    Defaults,
+    folder_of,
+    read_cases,
+    read_shared,
+    with_cases,
+)
 from runs.formats.suite_evaluators import (
     check_composite,
     default_children,
     model_places,
     read_aggregator,
     read_evaluators,
+    read_policy,
     root_of,
+    written_policy,
 )
-from runs.formats.suite_policy import read_policy, written_policy
-from runs.formats.suite_turns import BLOCKS, read_shared
 from runs.formats.yaml import YamlDocument, decoded, named, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, UnknownProfileError, profile_named
@@ -385,3 +395,81 @@ def _within_line(problem: Problem, file: str) -> Problem:
     if problem.file != file:
         return problem
     return replace(problem, key=WITHIN_LIST.sub("", problem.key))
+
+
+# The same suite is the same zip whenever it is written.
+WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
+READABLE = 0o644 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A file on its way out: its name, what browsers are told it is, and its content part by part."""
+
+    name: str
+    media_type: str
+    parts: Iterator[bytes]
+
+
+def packed(content: SuiteWithCases, name: str, *, always_zip: bool = False) -> Packed:
+    """Return the suite as `<name>.yaml`, or as `<name>.zip` when it names files or one is wanted.
+
+    Its first part is written at once: what cannot be written at all is raised here.
+    """
+    is_zip = bool(content.files) or always_zip
+    parts = _zip_parts(content) if is_zip else write_suite_parts(content)
+    begun = chain([next(parts)], parts)
+    if is_zip:
+        return Packed(f"{name}.zip", "application/zip", begun)
+    return Packed(f"{name}.yaml", "application/yaml", begun)
+
+
+def _zip_parts(content: SuiteWithCases) -> Iterator[bytes]:
+    """Yield the parts of a zip as they are written, the suite file first."""
+    written = _Parts()
+    with ZipFile(written, "w", ZIP_DEFLATED) as zipped:
+        zipped.comment = comment_for(suite_file_name(content))
+        with zipped.open(_member(suite_file_name(content)), "w") as stream:
+            for part in write_suite_parts(content):
+                stream.write(part)
+                yield written.taken()
+        for path, part in content.files.items():
+            zipped.writestr(_member(path), part)
+            yield written.taken()
+    yield written.taken()
+
+
+def suite_file_name(content: SuiteWithCases) -> str:
+    """Return a name for the suite file that no file beside it has, and no other suite in that folder."""
+    names = (f"{content.slug}{n or ''}.yaml" for n in range(len(content.files) + 1))
+    return next(name for name in names if name not in content.files)
+
+
+def _member(path: str) -> ZipInfo:
+    member = ZipInfo(path, WRITTEN_AT)
+    member.compress_type = ZIP_DEFLATED
+    member.external_attr = READABLE
+    return member
+
+
+class _Parts:
+    """A file that is handed on while it is written; nobody can go back in it."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, part: bytes) -> int:
+        """Keep a part until it is taken."""
+        self._parts.append(bytes(part))
+        return len(part)
+
+    def flush(self) -> None:
+        """Do nothing: whoever takes the parts decides when."""
+
+    def close(self) -> None:
+        """Do nothing: what was not taken yet still can be."""
+
+    def taken(self) -> bytes:
+        """Return what was written since the last time."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)

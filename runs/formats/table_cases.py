@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from runs.formats.lines import UNSTORABLE, UnreadableLineError, read_object, with_plain_numbers
 from runs.formats.reading import Fields, Reading
-from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
-from runs.formats.suite_turns import read_turns
+from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, read_turns
 from runs.formats.table_mapping import (
     SEPARATORS,
     CaseMapping,

@@ -15,7 +15,7 @@ from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import read_suites
-from runs.formats.packing import packed
+from runs.formats.suite_files import packed
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.running.services import start_run

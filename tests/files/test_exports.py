@@ -14,7 +14,7 @@ from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import read_suites
-from runs.formats.packing import packed
+from runs.formats.suite_files import packed
 from runs.models.suites import Suite, SuiteVersion
 from runs.specs.suites import SuiteWithCases
 from runs.suites.services import UnknownVersionError, suite_with_cases

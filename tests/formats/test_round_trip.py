@@ -11,7 +11,7 @@ from evaluators.scoring.tree import COMPOSITE
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import read_suites
-from runs.formats.packing import packed
+from runs.formats.suite_files import packed
 from runs.specs.suites import SuiteWithCases
 from tests.formats.contents import VARIANTS, suites
 

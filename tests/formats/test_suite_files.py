@@ -12,7 +12,7 @@ import pytest
 
 from runs.formats.bundles import Bundle, bundles_at, bundles_of
 from runs.formats.finding import FoundSuites, read_suites
-from runs.formats.packing import packed
+from runs.formats.suite_files import packed
 from runs.specs.problems import UnreadableFileError
 from tests.formats.test_bundles import written
 

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT, suite_named
 from runs.formats import suite_files
-from runs.formats.packing import packed, suite_file_name
+from runs.formats.suite_files import packed, suite_file_name
 from runs.specs.suites import SuiteWithCases
 from runs.suites.services import suite_with_cases
 
