@@ -20,6 +20,7 @@ from django.db.models import Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, StrIndex
 
 MAX_INTEGER = 2**63 - 1
+MAX_RUN_NUMBER = 2**31 - 1
 MAX_TEXT_LENGTH = 200
 MAX_PLACE_LENGTH = 1000
 PAGE_SIZE = 50
@@ -35,6 +36,14 @@ def read_integer(text: str, *, minimum: int = 0, maximum: int = MAX_INTEGER) -> 
         return None
     number = int(text)
     return number if minimum <= number <= maximum else None
+
+
+def read_run_name(text: str) -> tuple[str, int] | None:
+    """Return the suite's slug and the run's number from `support-agent:12`; None for anything else."""
+    slug, _, digits = text.rpartition(":")
+    number = read_integer(digits, maximum=MAX_RUN_NUMBER)
+    # Text that cannot be printed is never a slug, and a database refuses the character NUL.
+    return (slug, number) if slug and slug.isprintable() and number is not None else None
 
 
 class ParamType(Protocol):

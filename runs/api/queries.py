@@ -12,8 +12,7 @@ from django.shortcuts import get_object_or_404
 from rest_framework.exceptions import NotFound
 
 from runs import lists
-from runs.compare.choice import named
-from runs.lists import ListQuery, read_integer, with_tag
+from runs.lists import ListQuery, read_integer, read_run_name, with_tag
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
@@ -62,7 +61,7 @@ def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:
 
 def run_named(word: str) -> Run:
     """Return the run of an id, or of suite and number as in `support-agent:12`; raises NotFound."""
-    place, pk = named(word), read_integer(word)
+    place, pk = read_run_name(word), read_integer(word)
     runs = listed(Run.objects.all())
     if pk is not None:
         run = runs.filter(pk=pk).first()

@@ -32,10 +32,9 @@ from runs.campaigns.documents import (
 )
 from runs.campaigns.page import CampaignsQuery
 from runs.cases.queries import SUITE_ORDER, CasesQuery
-from runs.compare.cases import Tolerances
-from runs.compare.choice import with_limits
-from runs.compare.comparison import compared
+from runs.compare.comparison import build_comparison
 from runs.compare.documents import ComparisonDoc, comparison_document
+from runs.compare.rules import Tolerances
 from runs.documents import Document
 from runs.engine.plan import read_plan
 from runs.lists import NEWEST_FIRST, Key, Keyset
@@ -195,9 +194,10 @@ def compare_runs(request: Request) -> Response:
     candidate = run_named(params["candidate_run_id"])
     if baseline.pk == candidate.pk:
         raise ValidationError({"candidate_run_id": [SAME_RUN]})
-    tolerances = with_limits(Tolerances.of(read_plan(candidate.snapshot).policy), params)
+    usual = Tolerances.from_policy(read_plan(candidate.snapshot).policy)
+    tolerances = usual.with_entered(params)
     only_shared = params["cases"] == "shared"
-    comparison = compared(baseline, candidate, tolerances, only_shared=only_shared)
+    comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)
     return Response(comparison_document(comparison).as_json())
 
 

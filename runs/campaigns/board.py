@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from evaluators.scoring.numbers import rounded
 from evaluators.templatetags.figures import counted, execution_money, pct
 from runs import lists
 from runs.charts.figures import Offer, dominators
 from runs.charts.queries import COSTS
-from runs.compare.cases import Standing, ranks
 from runs.compare.evidence import Evidence
 from runs.lists import ListQuery, Sort
 from runs.models.runs import Run, RunStatus
@@ -78,6 +78,29 @@ COMPARED: Mapping[str, bool] = {
     "cost": False,
     "passed_case": False,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A completed run: its pass rate over all executions and its mean score, 0 to 1, None without one."""
+
+    key: int
+    rate: float
+    score: float | None = None
+
+
+def ranks(standings: Sequence[Standing]) -> Mapping[int, int]:
+    """Return the rank of each run by its key, 1 for the best.
+
+    The higher pass rate stands first, of equal ones the higher mean score, both to 9 decimals; equal
+    in both share a rank, and the next one is as many places below. No score is below every score.
+    """
+    order = sorted((_place(one) for one in standings), reverse=True)
+    return {one.key: order.index(_place(one)) + 1 for one in standings}
+
+
+def _place(one: Standing) -> tuple[float, float]:
+    return rounded(one.rate), -1.0 if one.score is None else rounded(one.score)
 
 
 @dataclass(frozen=True, slots=True)

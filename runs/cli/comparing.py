@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from evaluators.templatetags.figures import delta, duration, money, pct, score, threshold
 from runs.cli.evaluating import ExitConclusion
 from runs.cli.printing import GAPS
-from runs.compare import conclusion as conclusions
-from runs.compare.cases import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
-from runs.compare.comparison import Compared, ComparisonSide
-from runs.compare.conclusion import p_words
-from runs.compare.measures import change_words, spelt
+from runs.compare import comparison as conclusions
+from runs.compare.comparison import Comparison, ComparisonSide, format_p
+from runs.compare.measures import format_mean, format_mean_change
+from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.models.runs import RunStatus
 from runs.results.run_figures import RunGate
 
@@ -42,12 +41,12 @@ def conclude_comparison(conclusion: conclusions.Conclusion) -> ExitConclusion:
     return ExitConclusion(CODES[conclusion.state], f"{sentence} {hint}".rstrip())
 
 
-def comparison_table(found: Compared) -> str:
+def comparison_table(found: Comparison) -> str:
     """Return both runs, what differs, their figures, and the cases that got worse, the worst first."""
     return "\n".join(line.translate(GAPS) for line in _lines(found))
 
 
-def _lines(found: Compared) -> Iterator[str]:
+def _lines(found: Comparison) -> Iterator[str]:
     yield f"Baseline   {_about(found.baseline)}"
     yield f"Candidate  {_about(found.candidate)}"
     for one in found.differences:
@@ -88,7 +87,7 @@ def _name(side: ComparisonSide) -> str:
     return f"{side.run.suite.slug}{side.run}"
 
 
-def _figures(found: Compared) -> Iterator[Sequence[str]]:
+def _figures(found: Comparison) -> Iterator[Sequence[str]]:
     (before, after), runs = (found.baseline, found.candidate), found.runs
     was, now = before.figures, after.figures
     yield "Pass rate", _rate(before), _rate(after), delta(runs.pass_rate_change, "pts")
@@ -128,18 +127,25 @@ def _dearer(before: ComparisonSide, after: ComparisonSide) -> str:
     return delta(now / was - 1, "pct") if was and now is not None else ""
 
 
-def _measured(found: Compared) -> Iterator[str]:
+def _measured(found: Comparison) -> Iterator[str]:
     """Yield what evaluators measured over the shared cases, on each figure's own scale."""
     rows = []
     for one in found.evidence.measured:
-        said = one.said
+        said = one.paired
         if said.mean is None or said.low is None or said.high is None:
             continue
-        interval = f"{change_words(said.low)} to {change_words(said.high)}"
-        means = spelt(one.before), spelt(one.after)
+        interval = f"{format_mean_change(said.low)} to {format_mean_change(said.high)}"
+        means = format_mean(one.before), format_mean(one.after)
         name = f"{one.name} ({one.figure.kind}, of {one.scale})"
         rows.append(
-            (name, *means, change_words(said.mean), interval, p_words(said.p), f"{said.cases}")
+            (
+                name,
+                *means,
+                format_mean_change(said.mean),
+                interval,
+                format_p(said.p),
+                f"{said.cases}",
+            )
         )
     if rows:
         yield ""

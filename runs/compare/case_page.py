@@ -1,26 +1,25 @@
-"""One case as two runs answered it: verdicts, outcomes lost and won, evaluators, and where the outputs differ."""
+"""One case in two runs: verdicts, outcomes lost and won, evaluators, and the difference of the outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runs.compare.cases import UNCHANGED, CaseChange, CaseSide, compare_case
-from runs.compare.comparison import side_of_case
+from runs.compare.comparison import case_side
 from runs.compare.page import KINDS
-from runs.engine.plan import read_plan
+from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
 from runs.results.overrides import Override, override_of, with_names
 from runs.texts import DiffLine, text_diff
 
-# A page of two answers; longer ones are read on the pages of their results.
+# Longer answers are shown on the pages of their results.
 MAX_SHOWN_LENGTH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """One expected outcome: lost, won, met in both, missed in both, or judged on one side alone."""
+    """One expected outcome: lost, won, met in both, missed in both, or judged on one side only."""
 
     text: str
     before: bool | None
@@ -29,7 +28,7 @@ class OutcomeRow:
 
     @property
     def word(self) -> str:
-        """Return what became of it."""
+        """Return the change in words."""
         if self.before is None or self.after is None:
             return "not judged on a side"
         if self.before != self.after:
@@ -49,7 +48,7 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorPair:
-    """What one evaluator gave on both sides, 0 to 1; None where it gave none."""
+    """The scores of one evaluator on both sides, 0 to 1; None where it gave none."""
 
     path: str
     before: float | None
@@ -63,7 +62,7 @@ class EvaluatorPair:
 
 @dataclass(frozen=True, slots=True)
 class OutputDiff:
-    """The two outputs: as lines with the words that differ, or both as they are where too unlike."""
+    """The two outputs: as lines with differing words, or both as they are where they differ too much."""
 
     is_same: bool
     lines: tuple[DiffLine, ...] | None
@@ -97,26 +96,29 @@ class CaseSideBySide:
 
     @property
     def is_unchanged(self) -> bool:
-        """Tell whether the case came out alike."""
+        """Tell whether the case did not change."""
         return self.change.status == UNCHANGED
 
 
 def case_side_by_side(
     baseline: Run, candidate: Run, key: str, repetition: int = 0
 ) -> CaseSideBySide | None:
-    """Return a case of both runs, of the repetition asked for or the first that got worse; None if neither has it.
+    """Return a case of both runs; None if neither has it.
 
-    Three queries, and one a side for reviewers where people decided. The outcomes of the case are held against each other by their text.
+    It shows the `repetition` if there is one, else the first that got worse. Outcomes are matched by
+    their text. Three queries, and one more a side where reviewers decided.
     """
-    found = _results(baseline, key), _results(candidate, key)
-    if not (found[0] or found[1]):
+    results = _results(baseline, key), _results(candidate, key)
+    if not (results[0] or results[1]):
         return None
-    numbers = sorted({*found[0], *found[1]})
-    worse = [one for one in numbers if _is_worse(found[0].get(one), found[1].get(one))]
+    numbers = sorted({*results[0], *results[1]})
+    worse = [
+        number for number in numbers if _is_worse(results[0].get(number), results[1].get(number))
+    ]
     shown = repetition if repetition in numbers else (worse or numbers)[0]
-    before, after = found[0].get(shown), found[1].get(shown)
-    sides = _side(baseline, found[0]), _side(candidate, found[1])
-    case = next(iter((found[1] or found[0]).values())).case
+    before, after = results[0].get(shown), results[1].get(shown)
+    sides = _side(baseline, results[0]), _side(candidate, results[1])
+    case = next(iter((results[1] or results[0]).values())).case
     return CaseSideBySide(
         key=key,
         title=case.title,
@@ -124,7 +126,7 @@ def case_side_by_side(
         candidate=candidate,
         change=compare_case(key, *sides),
         repetition=shown,
-        repetitions=[(one, one in worse) for one in numbers],
+        repetitions=[(number, number in worse) for number in numbers],
         before=before,
         after=after,
         outcomes=_outcomes(before, after),
@@ -140,15 +142,14 @@ def _results(run: Run, key: str) -> dict[int, Result]:
 
 
 def _side(run: Run, results: Mapping[int, Result]) -> CaseSide | None:
-    policy = read_plan(run.snapshot).policy
-    return side_of_case(list(results.values()), policy) if results else None
+    return case_side(list(results.values()), run.policy) if results else None
 
 
 def _reviewed(run: Run, result: Result | None) -> Override | None:
     if result is None or not result.reviewed_verdict:
         return None
-    found = override_of(result, read_plan(run.snapshot).policy)
-    return with_names({result.pk: found}, {result.pk: [result.pk]})[result.pk]
+    override = override_of(result, run.policy)
+    return with_names({result.pk: override}, {result.pk: [result.pk]})[result.pk]
 
 
 def _is_worse(before: Result | None, after: Result | None) -> bool:
@@ -176,22 +177,22 @@ def _outcomes(before: Result | None, after: Result | None) -> list[OutcomeRow]:
 def _judged(result: Result | None) -> dict[str, tuple[bool, str]]:
     output = getattr(result, "output", None) if result else None
     return {
-        str(one["text"]): (bool(one["passed"]), str(one.get("justification") or ""))
-        for one in (output.outcomes or () if output else ())
+        str(outcome["text"]): (bool(outcome["passed"]), str(outcome.get("justification") or ""))
+        for outcome in (output.outcomes or () if output else ())
     }
 
 
 def _evaluators(before: Result | None, after: Result | None) -> list[EvaluatorPair]:
-    ids = [one.pk for one in (before, after) if one]
+    ids = [result.pk for result in (before, after) if result]
     rows = EvaluatorScore.objects.filter(result__in=ids).order_by("position", "id")
     scores: dict[str, dict[int, float | None]] = {}
     for result, path, score in rows.values_list("result_id", "path", "score"):
         scores.setdefault(path, {})[result] = score
     return [
         EvaluatorPair(
-            path, found.get(before.pk if before else 0), found.get(after.pk if after else 0)
+            path, by_result.get(before.pk if before else 0), by_result.get(after.pk if after else 0)
         )
-        for path, found in scores.items()
+        for path, by_result in scores.items()
         if path
     ]
 

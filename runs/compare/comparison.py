@@ -1,4 +1,4 @@
-"""Two runs side by side: what differs beside their targets, the figures of both, every case, and the evidence."""
+"""A comparison of two runs: the figures of both, every case, the evidence, and the conclusion (SCORING §9)."""
 
 from __future__ import annotations
 
@@ -13,33 +13,37 @@ from evaluators.scoring.numbers import mean
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from evaluators.scoring.types import Verdict
-from evaluators.templatetags.figures import pct, threshold
-from runs import lists
-from runs.compare.cases import (
-    CaseChange,
-    CaseSide,
-    RunComparison,
-    RunSide,
-    Tolerances,
-    compare_cases,
-    compare_runs,
-)
-from runs.compare.comparability import Difference, RunFacts, differences
+from evaluators.templatetags.figures import counted, delta, pct, threshold
 from runs.compare.evidence import (
     DIMENSION,
     EVALUATOR,
+    IMPROVED,
     METRIC,
     MIN_CASES,
+    REGRESSED,
+    TOO_FEW_CASES,
     Measured,
     MeasuredFigure,
+    Paired,
     Significance,
     measured_pairs,
     shared_changes,
     significance,
 )
+from runs.compare.rules import (
+    CaseChange,
+    CaseSide,
+    Difference,
+    RunComparison,
+    RunFacts,
+    RunSide,
+    Tolerances,
+    compare_cases,
+    compare_runs,
+    differences,
+)
 from runs.costs import run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
-from runs.lists import ListQuery
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import unpack_leaf_scores
@@ -62,106 +66,49 @@ from runs.summary.cases import (
 )
 from runs.summary.figures import ExecutionRecord, known_of_both, total_of
 
-SHARED = "shared"
-CHANGED, EVERY, FLIPPED = "changed", "all", "flipped"
-SHOW_REGRESSED, SHOW_IMPROVED, SHOW_UNCHANGED, SHOW_ERRORED = (
-    "regressed",
-    "improved",
-    "unchanged",
-    "errored",
-)
-ADDED, REMOVED = "added", "removed"
-SHOWS = (
-    CHANGED,
-    SHOW_REGRESSED,
-    SHOW_IMPROVED,
-    SHOW_UNCHANGED,
-    SHOW_ERRORED,
-    ADDED,
-    REMOVED,
-    FLIPPED,
-    EVERY,
-)
-LIMITS = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
-BY_CASE, BY_SCORE, BY_COST, BY_LATENCY = "case", "score", "cost", "latency"
-SORTS = (BY_CASE, BY_SCORE, BY_COST, BY_LATENCY)
-MAX_LIMIT_LENGTH = 24
 
-
-@dataclass(frozen=True, slots=True)
-class ComparisonQuery(ListQuery):
-    """Two runs, whether their shared cases alone count, which rows are shown, and other tolerances.
-
-    `sort` is case, score, cost or latency, "" by harm. `cell` is one of the matrix, as `pass-fail`. Tolerances
-    stand as they were written, in the units of the command line: a share, points of 100, and percent.
-    """
-
-    baseline: str = lists.setting()
-    candidate: str = lists.setting()
-    cases: str = lists.option((SHARED,), "")
-    max_pass_rate_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
-    max_avg_score_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
-    max_latency_increase_pct: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
-    show: str = lists.option(SHOWS, CHANGED)
-    cell: str = lists.text(max_length=40)
-    text: str = lists.search()
-    sort: str = lists.option(SORTS, "")
-    page: int = lists.page_number()
-
-    @property
-    def limits(self) -> tuple[tuple[str, str], ...]:
-        """Return the tolerances that are given."""
-        return tuple((name, value) for name in LIMITS if (value := getattr(self, name)))
-
-    @property
-    def run_fields(self) -> tuple[tuple[str, str], ...]:
-        """Return the fields that every form of the page sends again: the runs and their cases."""
-        pairs = (("baseline", self.baseline), ("candidate", self.candidate), ("cases", self.cases))
-        return tuple(pair for pair in pairs if pair[1])
-
-
-def gates_of(run: Run) -> tuple[RunGate, RunGate]:
-    """Return the Metrics and the Cases gate as the run's own page shows them, over all its cases."""
+def run_gates(run: Run) -> tuple[RunGate, RunGate]:
+    """Return the Metrics gate and the Cases gate of a run, over all its cases."""
     policy = run.policy
     return metrics_gate(run, policy), cases_gate(run, policy)
 
 
 def gates_missed(run: Run) -> str:
-    """Say which gates an ended run failed or left open, each with figure and threshold.
+    """Name the gates that an ended run failed or left open, each with figure and threshold.
 
-    "" where both passed, and where the run is still on.
+    "" where both passed, and while the run is running.
     """
     if run.is_active:
         return ""
-    gates = gates_of(run)
+    gates = run_gates(run)
     if run.status != RunStatus.COMPLETED:
         return f"the gates of {run} are not judged: the run was not completed"
-    failed = [one for one in gates if one.state == "failed"]
+    failed = [gate for gate in gates if gate.state == "failed"]
     if len(failed) == len(gates):
-        told = ", ".join(f"{one.name} {_figure(one)}" for one in failed)
-        return f"both gates of {run} failed: {told}"
-    parts = [f"the {one.name} gate of {run} failed: {_figure(one)}" for one in failed]
+        figures = ", ".join(f"{gate.name} {_figure(gate)}" for gate in failed)
+        return f"both gates of {run} failed: {figures}"
+    parts = [f"the {gate.name} gate of {run} failed: {_figure(gate)}" for gate in failed]
     parts += [
-        f"the {one.name} gate of {run} is not judged: {one.note}"
-        for one in gates
-        if one.state == "open"
+        f"the {gate.name} gate of {run} is not judged: {gate.note}"
+        for gate in gates
+        if gate.state == "open"
     ]
     return "; ".join(parts)
 
 
 def gates_in_short(run: Run) -> str:
-    """Say in two or three words that gates of a completed run failed or are open, "" where both passed."""
+    """Return two or three words on gates that a completed run failed or left open, "" where both passed."""
     if run.status != RunStatus.COMPLETED:
         return ""
-    states = [gate.state for gate in gates_of(run)]
+    states = [gate.state for gate in run_gates(run)]
     if failed := states.count("failed"):
         return "gate failed" if failed == 1 else "gates failed"
     return "gate not judged" if "open" in states else ""
 
 
 def _figure(gate: RunGate) -> str:
-    told = f"{pct(gate.share)} of {threshold(gate.limit)} needed"
-    return f"{told}, {gate.with_reviews}" if gate.reviews else told
+    figure = f"{pct(gate.share)} of {threshold(gate.limit)} needed"
+    return f"{figure}, {gate.with_reviews}" if gate.reviews else figure
 
 
 COLUMNS = (
@@ -174,10 +121,11 @@ MET, SCORED = "1", "scored"
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSide:
-    """One of the two runs: its own figures over all its executions, and its cases by key.
+    """One of the two runs: its figures over all its executions, and its cases by key.
 
-    Of the executions that the figures count, `scored` have a score and `timed` a latency, the 95th
-    percentile of which is `p95_ms`; `reviews` is how many decisions of people they count. `keys` are the cases of its results by the results' ids.
+    Of the executions, `scored` have a score and `timed` a latency with the 95th percentile `p95_ms`.
+    `reviews` counts the decisions of reviewers in the figures. `keys` holds the case of each result by
+    the result's id.
     """
 
     run: Run
@@ -197,13 +145,13 @@ class ComparisonSide:
 
     @property
     def gates(self) -> tuple[RunGate, RunGate]:
-        """Return the Metrics and the Cases gate of the run, over all its cases."""
-        return gates_of(self.run)
+        """Return the Metrics gate and the Cases gate of the run, over all its cases."""
+        return run_gates(self.run)
 
 
 @dataclass(slots=True)
-class Recorded:
-    """What is stored of a run's executions, in the order of the suite."""
+class RunRecords:
+    """The stored executions of a run, in the order of the suite."""
 
     rows: list[ExecutionRecord] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
@@ -211,9 +159,9 @@ class Recorded:
     keys: dict[int, str] = field(default_factory=dict)
     marks: dict[str, list[str]] = field(default_factory=dict)
 
-    def of(self, cases: Container[str]) -> Recorded:
-        """Return the executions of these cases alone."""
-        return Recorded(
+    def only(self, cases: Container[str]) -> RunRecords:
+        """Return the executions of these cases only."""
+        return RunRecords(
             rows=[row for row in self.rows if row.case in cases],
             hashes={key: digest for key, digest in self.hashes.items() if key in cases},
             titles={key: title for key, title in self.titles.items() if key in cases},
@@ -222,16 +170,16 @@ class Recorded:
         )
 
 
-def recorded(run: Run) -> Recorded:
+def read_records(run: Run) -> RunRecords:
     """Return the executions of a run; one query."""
-    found = Recorded()
+    records = RunRecords()
     results = run.results.order_by("position", "repetition", "id").values_list(*COLUMNS)
     for result, key, digest, title, marks, *row in results:
         status, verdict, score, forced, reviewed, latency, paid, judged = row
-        found.hashes[key], found.titles[key], found.keys[result] = digest, title, key
+        records.hashes[key], records.titles[key], records.keys[result] = digest, title, key
         if marks:
-            found.marks.setdefault(key, []).append(marks)
-        found.rows.append(
+            records.marks.setdefault(key, []).append(marks)
+        records.rows.append(
             ExecutionRecord(
                 case=key,
                 status=status,
@@ -244,27 +192,27 @@ def recorded(run: Run) -> Recorded:
                 evaluation_cost_usd=judged,
             )
         )
-    return found
+    return records
 
 
-def side_of(run: Run, found: Recorded) -> ComparisonSide:
-    """Return the run by what is stored of it; its own frozen policy makes its cases' verdicts.
+def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
+    """Return one side from a run's executions; the policy frozen with the run decides its cases' verdicts.
 
-    A cost that no execution reports is free where the run's own page says so, else unknown; that takes two queries.
-    Raises UnreadableSnapshotError for a run of another version.
+    Where no execution reports a cost, two queries tell whether it is zero or unknown. Raises
+    UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy
     by_case: dict[str, list[ExecutionRecord]] = {}
-    for row in found.rows:
+    for row in records.rows:
         by_case.setdefault(row.case, []).append(row)
-    means, latencies = means_of(found.rows), latencies_of(found.rows)
-    verdicts = [verdict_of(row, policy) for row in found.rows]
-    evaluation = _or_free(means.evaluation_cost_usd, run)
+    means, latencies = means_of(records.rows), latencies_of(records.rows)
+    verdicts = [verdict_of(row, policy) for row in records.rows]
+    evaluation = _cost_or_zero(means.evaluation_cost_usd, run)
     return ComparisonSide(
         run=run,
         figures=RunSide(
             passed=sum(verdict is Verdict.PASS for verdict in verdicts),
-            total=len(found.rows),
+            total=len(records.rows),
             mean_score=means.score,
             mean_latency_ms=means.latency_ms,
         ),
@@ -272,32 +220,32 @@ def side_of(run: Run, found: Recorded) -> ComparisonSide:
         timed=latencies.timed,
         errors=sum(
             row.is_ended and verdict is None
-            for row, verdict in zip(found.rows, verdicts, strict=True)
+            for row, verdict in zip(records.rows, verdicts, strict=True)
         ),
-        reviews=count_reviews(found.rows, policy),
+        reviews=count_reviews(records.rows, policy),
         cost_usd=known_of_both(means.run_cost_usd, evaluation),
         run_cost_usd=means.run_cost_usd,
         evaluation_cost_usd=evaluation,
         p95_ms=latencies.latency_p95_ms,
         cases={
-            key: _case(group, policy, found.marks.get(key, ())) for key, group in by_case.items()
+            key: _case(group, policy, records.marks.get(key, ())) for key, group in by_case.items()
         },
-        titles=found.titles,
-        keys=found.keys,
-        facts=RunFacts(run.snapshot, run.repetitions, found.hashes),
+        titles=records.titles,
+        keys=records.keys,
+        facts=RunFacts(run.snapshot, run.repetitions, records.hashes),
     )
 
 
-def _or_free(cost: Decimal | None, run: Run) -> Decimal | None:
-    """Return the cost of evaluation; 0 where none was told because no judge was paid."""
+def _cost_or_zero(cost: Decimal | None, run: Run) -> Decimal | None:
+    """Return the cost of evaluation; 0 where no execution reports one because no judge was paid."""
     if cost is not None or run.is_active:
         return cost
     spent = run_costs(run).evaluation.usd
     return None if spent else spent
 
 
-def side_of_case(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
-    """Return one case of a run by its results, as a comparison of the whole runs has it."""
+def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
+    """Return one case of a run from its results, as the comparison of whole runs shows it."""
     group = [
         ExecutionRecord(
             case="",
@@ -319,8 +267,10 @@ def _verdict(word: str) -> Verdict | None:
     return Verdict(word) if word else None
 
 
-def _with_people(group: Sequence[ExecutionRecord], policy: PolicySpec) -> dict[str, Verdict | None]:
-    """Return a case's verdict without and with what people decided, nothing where they did not."""
+def _reviewed_verdicts(
+    group: Sequence[ExecutionRecord], policy: PolicySpec
+) -> dict[str, Verdict | None]:
+    """Return a case's verdict without and with the decisions of reviewers; nothing where there are none."""
     if not any(row.reviewed_verdict is not None and row.is_ended for row in group):
         return {}
     counting = {
@@ -331,21 +281,21 @@ def _with_people(group: Sequence[ExecutionRecord], policy: PolicySpec) -> dict[s
 
 
 def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[str]) -> CaseSide:
-    """Return a case over its repetitions (SCORING §8), without the words that ten thousand cases do not show."""
-    verdict = case_decision(group, policy, has_words=False).verdict
-    verdicts = [one for row in group if (one := verdict_of(row, policy)) is not None]
+    """Return a case over its repetitions (SCORING §8); `has_words=False` saves texts that no table shows."""
+    decided = case_decision(group, policy, has_words=False).verdict
+    verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
     paid = total_of(row.run_cost_usd for row in group)
     judged = total_of(row.evaluation_cost_usd for row in group)
     return CaseSide(
-        verdict=verdict,
+        verdict=decided,
         mean_score=mean(scores),
-        state=state_of(group, verdict),
+        state=state_of(group, decided),
         passed=verdicts.count(Verdict.PASS),
         scored=len(verdicts),
         executions=len(group),
         is_flaky=len(set(verdicts)) > 1,
-        **_with_people(group, policy),
+        **_reviewed_verdicts(group, policy),
         latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
         run_cost_usd=paid,
         evaluation_cost_usd=judged,
@@ -356,66 +306,65 @@ def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[
 
 
 CHUNK = 5000
-# By the kind of an evaluator: what its parts are, where they stand, and which number of theirs counts.
+# By the kind of an evaluator: the name of its parts, the column that holds them, and the number that counts.
 PARTS = {
     METRICS_KIND: (METRIC, "details__metrics", "score"),
     HYBRID_KIND: (DIMENSION, "details__dimensions", "final"),
 }
 
-# What stands beside the tree has no name that anybody gave it.
+# The judge of the outcomes is no evaluator of the tree and has no name of its suite.
 NAMES = {OUTCOMES_PATH: "Expected outcomes"}
 
 
-def measured_of(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
-    """Return what the evaluators of a run gave each case, in tree order; four queries at most.
+def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
+    """Return the scores that evaluators gave each case, in tree order; at most four queries.
 
-    An evaluator that could not score gives nothing, never 0; one that is negated gives what counts, more
-    being better. One that only cases of their own have
-    follows those of the tree, and is left out where fewer than ten cases have it.
+    An evaluator that could not score gives nothing, never 0. The score of a negated evaluator is the one
+    that counts. Evaluators that only some cases have come last, and only if ten cases have them.
     """
     root = read_plan(side.run.snapshot).root
-    negated, of_cases = negated_paths(root), negated_paths_of_cases(side.run, root)
-    found: dict[MeasuredFigure, Measured] = {}
+    negated, by_case = negated_paths(root), negated_paths_of_cases(side.run, root)
+    figures: dict[MeasuredFigure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
-            _take(found, side.keys.get(result, ""), (kind, path), parts)
+            _add_parts(figures, side.keys.get(result, ""), (kind, path), parts)
     for result, path, score in _top_level(side.run):
         if key := side.keys.get(result):
-            score = 1.0 - score if path in of_cases.get(key, negated) else score
-            measured = found.setdefault(
+            score = 1.0 - score if path in by_case.get(key, negated) else score
+            measured = figures.setdefault(
                 MeasuredFigure(EVALUATOR, path), Measured(NAMES.get(path, path))
             )
             measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}
     known = [
         figure
-        for figure, measured in found.items()
+        for figure, measured in figures.items()
         if figure.path in places or len(measured.scores) >= MIN_CASES
     ]
-    known.sort(key=lambda one: (one.kind == EVALUATOR, places.get(one.path, len(places))))
-    return {figure: found[figure] for figure in known}
+    known.sort(key=lambda figure: (figure.kind == EVALUATOR, places.get(figure.path, len(places))))
+    return {figure: figures[figure] for figure in known}
 
 
 def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:
-    """Return which kinds of judges with parts there are to ask for; a summary tells of those of cases too."""
-    told = run.summary or {}
+    """Return the kinds of judges with parts in a run; only its summary knows those of single cases."""
+    summary = run.summary or {}
     kinds = {node.kind for _, node in walk(root)}
-    return [kind for kind, (part, *_) in PARTS.items() if kind in kinds or told.get(f"{part}s")]
+    return [kind for kind, (part, *_) in PARTS.items() if kind in kinds or summary.get(f"{part}s")]
 
 
-def _take(
-    found: dict[MeasuredFigure, Measured],
+def _add_parts(
+    figures: dict[MeasuredFigure, Measured],
     case: str,
     judge: tuple[str, str],
     parts: list[dict[str, Any]],
 ) -> None:
-    """Add the parts that one judge gave of one execution; of a case that is not compared nothing."""
+    """Add the parts that one judge scored in one execution; `case` is "" where the case is not compared."""
     kind, path = judge
     name, _, number = PARTS[kind]
     for part in parts or () if case else ():
         if part.get(number) is not None:
             figure = MeasuredFigure(name, path, part["key"])
-            measured = found.setdefault(figure, Measured(part["name"]))
+            measured = figures.setdefault(figure, Measured(part["name"]))
             measured.scores.setdefault(case, []).append(part[number])
 
 
@@ -427,7 +376,7 @@ def _parts(run: Run, kind: str) -> Iterator[tuple[int, str, list[dict[str, Any]]
 
 
 def _top_level(run: Run) -> Iterator[tuple[int, str, float]]:
-    """Yield what the evaluators right under the root gave, from one piece where an ended run has it."""
+    """Yield the scores of the evaluators under the root; an ended run has them packed in one column."""
     packed = unpack_leaf_scores(bytes(run.leaf_scores)) if run.leaf_scores else None
     if packed is None:
         rows = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED)
@@ -440,20 +389,20 @@ def _top_level(run: Run) -> Iterator[tuple[int, str, float]]:
     places = [(path, at) for path, at in packed.columns.items() if path and "/" not in path]
     for result, scores in packed.scores.items():
         for path, place in places:
-            said = scores[place][0] if isinstance(scores[place], list) else scores[place]
-            if said is not None and said is not False:
-                yield result, path, said
+            score = scores[place][0] if isinstance(scores[place], list) else scores[place]
+            if score is not None and score is not False:
+                yield result, path, score
 
 
-# Both runs' ids make one seed; the factor is a prime, so that no two pairs of runs share theirs.
+# The ids of both runs make one seed; the factor is a prime, so that no two pairs share a seed.
 SEED_STEP = 1_000_003
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The two runs compared; `in_both` is how many cases both have, `shared` how many of them have a verdict on both sides.
+class Comparison:
+    """Two runs compared. Both have `in_both` cases; `shared` of these have a verdict on both sides.
 
-    The evidence is read and resampled when it is first asked for: filtering the cases takes none.
+    The evidence is read and resampled on first use, for a filtered list of cases does not need it.
     """
 
     baseline: ComparisonSide
@@ -468,38 +417,38 @@ class Compared:
 
     @property
     def is_comparable(self) -> bool:
-        """Tell whether verdicts that differ can only differ for the target."""
-        return not any(one.spoils for one in self.differences)
+        """Tell whether verdicts can only differ because of the targets."""
+        return not any(difference.spoils for difference in self.differences)
 
     @cached_property
     def evidence(self) -> Significance:
-        """Return what the shared cases say, seeded from both runs; eight queries at most."""
+        """Return the evidence of the shared cases, seeded by both runs; at most eight queries."""
         shared = shared_changes(self.cases)
-        sides = measured_of(self.baseline), measured_of(self.candidate)
-        pairs = measured_pairs(*sides, [one.case for one in shared])
+        sides = measured_scores(self.baseline), measured_scores(self.candidate)
+        pairs = measured_pairs(*sides, [change.case for change in shared])
         seed = self.baseline.run.pk * SEED_STEP + self.candidate.run.pk
         return significance(shared, pairs, seed=seed)
 
     def title(self, case: str) -> str:
-        """Return a case's title, the candidate's where it has the case."""
+        """Return the title of a case, from the candidate where it has the case."""
         return self.candidate.titles.get(case) or self.baseline.titles.get(case, "")
 
 
-def compared(
+def build_comparison(
     baseline: Run, candidate: Run, tolerances: Tolerances, *, only_shared: bool = False
-) -> Compared:
-    """Return the comparison; each run's own frozen policy makes its cases' verdicts. Two queries.
+) -> Comparison:
+    """Compare two runs; the policy frozen with each run decides its cases' verdicts. Two queries.
 
-    With `only_shared` the figures of both are those of the cases whose keys both have. Raises
+    With `only_shared` the figures count only the cases that both runs have. Raises
     UnreadableSnapshotError for a run of another version.
     """
-    stored = recorded(baseline), recorded(candidate)
+    stored = read_records(baseline), read_records(candidate)
     in_both = {*stored[0].hashes} & {*stored[1].hashes}
     if only_shared:
-        stored = stored[0].of(in_both), stored[1].of(in_both)
-    before, after = side_of(baseline, stored[0]), side_of(candidate, stored[1])
+        stored = stored[0].only(in_both), stored[1].only(in_both)
+    before, after = comparison_side(baseline, stored[0]), comparison_side(candidate, stored[1])
     cases = compare_cases(before.cases, after.cases)
-    return Compared(
+    return Comparison(
         baseline=before,
         candidate=after,
         tolerances=tolerances,
@@ -512,9 +461,174 @@ def compared(
     )
 
 
-def override_of_side(side: CaseSide | None, *, is_counted: bool) -> Override | None:
-    """Return what a compared case is without and with the decisions of people; None without a decision."""
+def case_override(side: CaseSide | None, *, is_counted: bool) -> Override | None:
+    """Return the verdict of a case without and with its reviews; None without a review."""
     if side is None or side.reviewed is None:
         return None
     machine = "error" if side.machine is None else side.machine.value
     return Override(machine, side.reviewed.value, is_counted=is_counted)
+
+
+REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
+STILL_ON, NOT_COMPLETED = "still on", "not completed"
+NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
+MIN_P = 0.001
+FINE_P = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """A conclusion: `state` is regression, no regression or inconclusive, `sentence` explains it.
+
+    `limits` names the exceeded tolerances, `evidence` what the shared cases show. An inconclusive
+    comparison has an `obstacle` of one `kind`; both are "" otherwise. `gates` names the gates that the
+    candidate did not pass, "" where it passed both, for a run without regression can still be too bad;
+    `gates_short` is the same in two or three words.
+    """
+
+    state: str
+    sentence: str
+    limits: str
+    evidence: str
+    kind: str = ""
+    obstacle: str = ""
+    gates: str = ""
+    gates_short: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the state as a heading."""
+        return self.state.capitalize()
+
+    @property
+    def word(self) -> str:
+        """Return the state for a chip, with the missed gates in short where there is no regression."""
+        is_marred = self.state == NO_REGRESSION and self.gates_short
+        return f"{self.title}, {self.gates_short}" if is_marred else self.title
+
+    @property
+    def headline(self) -> str:
+        """Return the state, with the missed gates where there is no regression."""
+        if self.state == NO_REGRESSION and self.gates:
+            return f"{self.title}, but {self.gates}"
+        return self.title
+
+
+def conclude(
+    comparison: Comparison, *, is_forced: bool = False, least_cases: int = 1
+) -> Conclusion:
+    """Return the conclusion; only exceeded tolerances of the whole runs make a regression.
+
+    With `is_forced` it does not matter that runs differ in more than targets or were not completed.
+    """
+    limits, (kind, obstacle) = _limits(comparison), _obstacle(comparison, is_forced, least_cases)
+    evidence, gates = _evidence(comparison), gates_missed(comparison.candidate.run)
+    if obstacle:
+        # The obstacle says already that the run was not completed.
+        unfinished = (
+            kind == NOT_COMPLETED and comparison.candidate.run.status != RunStatus.COMPLETED
+        )
+        return Conclusion(
+            INCONCLUSIVE,
+            f"{obstacle} {limits}{_as_sentence('' if unfinished else gates)}",
+            limits,
+            evidence,
+            kind,
+            obstacle,
+            gates,
+        )
+    is_breach = comparison.runs.regression_detected
+    state = REGRESSION if is_breach else NO_REGRESSION
+    sentence = (
+        f"{limits} {_meaning(comparison, is_breach)}{_as_sentence(gates) if is_breach else ''}"
+    )
+    short = gates_in_short(comparison.candidate.run) if gates else ""
+    return Conclusion(state, sentence, limits, evidence, gates=gates, gates_short=short)
+
+
+def format_p(p: float | None) -> str:
+    """Format a p: `p = 0.39`, `p = 0.034`, `p < 0.001`; "" for None."""
+    if p is None:
+        return ""
+    if p < MIN_P:
+        return "p < 0.001"
+    return f"p = {p:.3f}" if p < FINE_P else f"p = {p:.2f}"
+
+
+def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tuple[str, str]:
+    """Return kind and text of what prevents a conclusion, "" and "" where nothing does."""
+    for side in (comparison.baseline, comparison.candidate):
+        run, name = side.run, f"{side.run.suite.slug}{side.run}"
+        if run.is_active:
+            return STILL_ON, f"{name} is still running, so its figures do not cover all its cases."
+        if run.status != RunStatus.COMPLETED and not is_forced:
+            ended = RunStatus(run.status).label.lower()
+            return NOT_COMPLETED, f"{name} was not completed ({ended})."
+    if not is_forced and not comparison.is_comparable:
+        *others, last = (one.what for one in comparison.differences if one.spoils)
+        parts = f"{', '.join(others)} and {last}" if others else last
+        return NOT_COMPARABLE, (
+            f"The runs differ in {parts}, not in their targets alone, "
+            "so no change can be attributed to the target."
+        )
+    if comparison.shared < least_cases:
+        cases = counted(comparison.shared, "shared case")
+        has = "has" if comparison.shared == 1 else "have"
+        return TOO_FEW_SHARED, f"{cases} {has} a verdict on both sides, {least_cases} are needed."
+    return "", ""
+
+
+def _as_sentence(gates: str) -> str:
+    return f" {gates[:1].upper()}{gates[1:]}." if gates else ""
+
+
+def _limits(comparison: Comparison) -> str:
+    if not comparison.runs.regression_detected:
+        return "Every tolerance is kept."
+    text = "; ".join(one.text for one in comparison.runs.reasons)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _evidence(comparison: Comparison) -> str:
+    evidence = comparison.evidence
+    rate, score = evidence.pass_rate, evidence.mean_score
+    if rate.change == TOO_FEW_CASES:
+        cases = counted(rate.cases, "shared case")
+        has = "has" if rate.cases == 1 else "have"
+        return (
+            f"{cases} {has} a verdict on both sides; ten are needed to tell a change from chance."
+        )
+    sentences = [
+        f"The pass rate of {counted(rate.cases, 'shared case')} {_moved(rate)} "
+        f"({format_p(rate.p)}, {evidence.test})."
+    ]
+    if score.p is not None:
+        sentences.append(f"Their mean score {_moved(score)} ({format_p(score.p)}).")
+        sentences.append("Both p are corrected by Holm's method.")
+    return " ".join(sentences)
+
+
+def _moved(paired: Paired) -> str:
+    if paired.change == REGRESSED:
+        return f"fell by more than chance explains, {delta(paired.mean, 'pts')}"
+    if paired.change == IMPROVED:
+        return f"rose by more than chance explains, {delta(paired.mean, 'pts')}"
+    return f"changed by {delta(paired.mean, 'pts')}, which cannot be told from chance"
+
+
+def _meaning(comparison: Comparison, is_breach: bool) -> str:
+    """Say what the evidence means for a breach of tolerances, or for the lack of one."""
+    classes = {comparison.evidence.pass_rate.change, comparison.evidence.mean_score.change}
+    if {REGRESSED, IMPROVED} <= classes:
+        return "The shared cases got worse in one figure and better in the other; read them before you decide."
+    if REGRESSED in classes:
+        still = "The" if is_breach else "Still the"
+        return f"{still} shared cases got worse, by more than chance explains."
+    if IMPROVED in classes:
+        still = "Still the" if is_breach else "The"
+        return f"{still} shared cases got better, by more than chance explains."
+    if classes == {TOO_FEW_CASES}:
+        return "There are too few shared cases to tell a change from chance."
+    if is_breach:
+        return "The shared cases do not show that the candidate is worse: it may be chance."
+    return "Nothing shows that the shared cases got worse or better."

@@ -1,4 +1,4 @@
-"""A comparison as a document: what page, API, files, command line and share links say of two runs (SCORING §9)."""
+"""A comparison as a document, for the API, files, the command line and share links (SCORING §9)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evaluators.scoring.numbers import percent
-from runs.compare.cases import CaseChange, Tolerances
-from runs.compare.comparison import Compared, ComparisonSide
-from runs.compare.conclusion import Conclusion, conclude
+from runs.compare.comparison import Comparison, ComparisonSide, Conclusion, conclude
 from runs.compare.evidence import LEVEL, RESAMPLES, MeasuredChange
+from runs.compare.rules import CaseChange, Tolerances
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
 from runs.models.runs import RunStatus
 from runs.results.documents import GatesDoc
@@ -121,10 +120,10 @@ class ConclusionDoc(Document):
 
 
 class DifferenceDoc(Document):
-    """Something that differs beside the targets."""
+    """A difference between the runs other than their targets."""
 
     what: str
-    """What it is."""
+    """What differs."""
     text: str
     """How it differs."""
     spoils: bool
@@ -206,7 +205,7 @@ class PairedDoc(Document):
 
 
 class EvidenceDoc(Document):
-    """What the shared cases prove, and how it was tested."""
+    """The evidence of the shared cases, and how it was tested."""
 
     pass_rate: PairedDoc
     """Of the share of passes, 0 to 1."""
@@ -267,7 +266,7 @@ class MeasuredDoc(PairedDoc):
     def make(cls, measured: MeasuredChange) -> MeasuredDoc:
         """Describe a figure that evaluators measured."""
         return cls(
-            **dict(PairedDoc.model_validate(measured.said)),
+            **dict(PairedDoc.model_validate(measured.paired)),
             kind=measured.figure.kind,
             evaluator=measured.figure.path,
             key=measured.figure.key,
@@ -275,7 +274,7 @@ class MeasuredDoc(PairedDoc):
             scale=measured.scale,
             baseline_mean=measured.before,
             candidate_mean=measured.after,
-            interval_excludes_zero=measured.said.excludes_zero,
+            interval_excludes_zero=measured.paired.excludes_zero,
             baseline_run=measured.own[0],
             candidate_run=measured.own[1],
         )
@@ -336,7 +335,7 @@ class CaseChangeDoc(Document):
 
 
 class ComparisonDoc(Document):
-    """Two runs compared: the exceeded tolerances and the evidence are two separate facts.
+    """Two runs side by side: the exceeded tolerances and the evidence are two separate facts.
 
     `evidence` and `metrics` are of the shared cases without errors; the rest are each run's own
     figures (SCORING §9).
@@ -349,7 +348,7 @@ class ComparisonDoc(Document):
     verdict: ConclusionDoc
     """The conclusion in words."""
     differences: list[DifferenceDoc]
-    """What differs beside the targets."""
+    """What differs besides the targets."""
     is_comparable: bool
     """Whether verdicts can only differ because of the target."""
     only_shared_cases: bool
@@ -371,38 +370,40 @@ class ComparisonDoc(Document):
     shared_cases: int
     """How many of them have a verdict on both sides."""
     evidence: EvidenceDoc
-    """What those cases show."""
+    """The evidence of those cases."""
     metrics: list[MeasuredDoc]
     """What evaluators measured."""
     cases: list[CaseChangeDoc]
     """Every case, in the candidate's order."""
 
 
-def comparison_document(found: Compared, conclusion: Conclusion | None = None) -> ComparisonDoc:
-    """Describe a comparison; `conclusion` is one that was drawn by other rules than the usual ones."""
-    runs = found.runs
+def comparison_document(
+    comparison: Comparison, conclusion: Conclusion | None = None
+) -> ComparisonDoc:
+    """Describe a comparison; `conclusion` replaces the one by the usual rules."""
+    runs = comparison.runs
     return ComparisonDoc(
-        baseline=ComparisonSideDoc.make(found.baseline),
-        candidate=ComparisonSideDoc.make(found.candidate),
-        verdict=conclusion or conclude(found),
-        differences=found.differences,
-        is_comparable=found.is_comparable,
-        only_shared_cases=found.is_of_shared_cases,
-        tolerances=TolerancesDoc.make(found.tolerances),
+        baseline=ComparisonSideDoc.make(comparison.baseline),
+        candidate=ComparisonSideDoc.make(comparison.candidate),
+        verdict=conclusion or conclude(comparison),
+        differences=comparison.differences,
+        is_comparable=comparison.is_comparable,
+        only_shared_cases=comparison.is_of_shared_cases,
+        tolerances=TolerancesDoc.make(comparison.tolerances),
         regression_detected=runs.regression_detected,
         reasons=runs.reasons,
         pass_rate_change=runs.pass_rate_change,
         score_change=runs.score_change,
         latency_change_pct=runs.latency_change_pct,
-        cases_in_both=found.in_both,
-        shared_cases=found.shared,
-        evidence=found.evidence,
-        metrics=[MeasuredDoc.make(measured) for measured in found.evidence.measured],
-        cases=[case_change_document(found, change) for change in found.cases],
+        cases_in_both=comparison.in_both,
+        shared_cases=comparison.shared,
+        evidence=comparison.evidence,
+        metrics=[MeasuredDoc.make(measured) for measured in comparison.evidence.measured],
+        cases=[case_change_document(comparison, change) for change in comparison.cases],
     )
 
 
-def case_change_document(found: Compared, change: CaseChange) -> CaseChangeDoc:
+def case_change_document(comparison: Comparison, change: CaseChange) -> CaseChangeDoc:
     """Describe how one case changed."""
     document = CaseChangeDoc.model_validate(change)
-    return document.model_copy(update={"title": found.title(change.case)})
+    return document.model_copy(update={"title": comparison.title(change.case)})

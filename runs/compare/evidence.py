@@ -1,4 +1,4 @@
-"""Whether two runs can be told apart by the cases they share, and by every figure measured there (SCORING §9)."""
+"""Statistical evidence for a change between two runs, from the cases that both share (SCORING §9)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluators.scoring.numbers import mean, rounded
-from runs.compare.cases import ADDED, ERROR, REMOVED, CaseChange
+from runs.compare.rules import ADDED, ERROR, REMOVED, CaseChange
 
 RESAMPLES = 2000
-# How many resamples are drawn at once: enough to be fast, few enough for ten thousand cases.
+# How many resamples are drawn at once: enough to be fast, few enough to hold ten thousand cases.
 AT_ONCE = 100
-# Sums of the same numbers in another order may differ by what floats cannot hold.
+# Sums of the same floats in another order may differ by this much.
 NO_DISTANCE = 1e-9
-MAX_APART = 1000
+# Above this many cases, batches of cases are resampled instead of single cases.
+MAX_SINGLE_CASES = 1000
 BITS = 8
 
 Columns = NDArray[np.float64]
 
 
 def bootstrap(columns: Columns, *, level: float, seed: int) -> tuple[Columns, Columns]:
-    """Return both ends of the percentile interval of every column's mean, `level` of the resamples outside."""
-    filled, present = _run_workers(columns, seed)
+    """Return low and high ends of the mean of each column; a share of `level` of the resamples lies outside."""
+    filled, present = _resampling_units(columns, seed)
     means = []
     for drawn in _draws(len(filled), seed):
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -37,29 +38,29 @@ def bootstrap(columns: Columns, *, level: float, seed: int) -> tuple[Columns, Co
 
 
 def sign_flip(columns: Columns, *, seed: int) -> Columns:
-    """Return the two-sided p of every column's mean when each case keeps or changes its sign at random."""
-    filled, _ = _run_workers(columns, seed)
+    """Return the two-sided p of the mean of each column under random signs of the cases."""
+    filled, _ = _resampling_units(columns, seed)
     whole = filled.sum(axis=0)
     as_far = np.zeros(columns.shape[1])
     for kept in _signs(len(filled), seed):
-        # The sum with signs is twice what kept its sign, less the whole.
+        # The sum with signs is twice the sum of those that kept theirs, minus the whole sum.
         as_far += (np.abs(2 * (kept @ filled) - whole) >= np.abs(whole) - NO_DISTANCE).sum(axis=0)
     return (as_far + 1) / (RESAMPLES + 1)
 
 
-def _run_workers(columns: Columns, seed: int) -> tuple[Columns, Columns]:
-    """Return sums and counts of what is resampled: of each case, or of each batch of many cases."""
+def _resampling_units(columns: Columns, seed: int) -> tuple[Columns, Columns]:
+    """Return sums and counts of the units to resample: single cases, or batches where there are many."""
     present = ~np.isnan(columns)
     filled, counted = np.where(present, columns, 0.0), present.astype(float)
-    if len(columns) <= MAX_APART:
+    if len(columns) <= MAX_SINGLE_CASES:
         return filled, counted
-    dealt = np.random.default_rng(seed).permutation(len(columns))
-    starts = np.linspace(0, len(columns), MAX_APART, endpoint=False).astype(int)
-    return np.add.reduceat(filled[dealt], starts), np.add.reduceat(counted[dealt], starts)
+    shuffled = np.random.default_rng(seed).permutation(len(columns))
+    starts = np.linspace(0, len(columns), MAX_SINGLE_CASES, endpoint=False).astype(int)
+    return np.add.reduceat(filled[shuffled], starts), np.add.reduceat(counted[shuffled], starts)
 
 
 def _draws(cases: int, seed: int) -> Iterator[Columns]:
-    """Yield how often each case was drawn, with replacement, a row a resample."""
+    """Yield how often each case was drawn with replacement, one row a resample."""
     generator = np.random.default_rng(seed)
     rows = np.arange(AT_ONCE, dtype=np.int64)[:, None] * cases
     for _ in range(RESAMPLES // AT_ONCE):
@@ -69,7 +70,7 @@ def _draws(cases: int, seed: int) -> Iterator[Columns]:
 
 
 def _signs(cases: int, seed: int) -> Iterator[Columns]:
-    """Yield which cases keep their sign, a row a resample."""
+    """Yield which cases keep their sign, one row a resample."""
     generator = np.random.default_rng(seed)
     width = -(-cases // BITS)
     for _ in range(RESAMPLES // AT_ONCE):
@@ -83,9 +84,9 @@ MIN_CASES = 10
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the cases that two runs share say of them.
+    """Whether the pass rates of two runs differ over their shared cases.
 
-    `shared` cases have a verdict on both sides; `p` is two-sided, None where these are too few.
+    `shared` cases have a verdict on both sides; the two-sided `p` is None where they are too few.
     """
 
     shared: int
@@ -93,21 +94,21 @@ class Evidence:
 
     @property
     def is_clear(self) -> bool:
-        """Tell whether the two can be told apart."""
+        """Tell whether the difference is significant."""
         return self.p is not None and self.p < LEVEL
 
     @property
     def is_too_little(self) -> bool:
-        """Tell whether there are too few shared cases to say anything."""
+        """Tell whether there are too few shared cases for a test."""
         return self.p is None
 
 
 def evidence(differences: Mapping[float, int], *, seed: int) -> Evidence:
-    """Return what the differences of the cases' pass shares say, each given with its number of cases.
+    """Test the differences of pass shares; `differences` maps each difference to its number of cases.
 
-    A share is that of a case's repetitions that passed, so a difference is −1 to 1 and 0 counts as
-    shared. With one repetition the test is McNemar's, exact; with several the signs of the
-    differences are flipped at random, 2,000 times by `seed`.
+    The pass share of a case is the share of its repetitions that passed, so differences lie from −1 to
+    1. With one repetition the test is the exact McNemar test; with several it is a sign-flip test with
+    2,000 resamples seeded by `seed`.
     """
     counts: dict[float, int] = {}
     for difference, count in differences.items():
@@ -122,7 +123,7 @@ def evidence(differences: Mapping[float, int], *, seed: int) -> Evidence:
 
 
 def mcnemar(ours: int, theirs: int) -> float:
-    """Return the exact two-sided p of cases that only one side passed."""
+    """Return the exact two-sided p from the numbers of cases that only one side passed."""
     total, fewer = ours + theirs, min(ours, theirs)
     ways = term = 1
     for number in range(fewer):
@@ -131,31 +132,31 @@ def mcnemar(ours: int, theirs: int) -> float:
     return min(1.0, 2 * ways / (1 << total))
 
 
-def holm(found: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Return the evidence of several comparisons, each p raised by Holm's rule for their number."""
-    tested = sorted((one.p, place) for place, one in enumerate(found) if one.p is not None)
-    raised: dict[int, float] = {}
+def holm(tests: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Return the evidence of several comparisons with each p corrected by Holm's method."""
+    by_p = sorted((test.p, place) for place, test in enumerate(tests) if test.p is not None)
+    corrected: dict[int, float] = {}
     highest = 0.0
-    for rank, (p, place) in enumerate(tested):
-        highest = max(highest, min(1.0, p * (len(tested) - rank)))
-        raised[place] = highest
-    return tuple(Evidence(one.shared, raised.get(place)) for place, one in enumerate(found))
+    for rank, (p, place) in enumerate(by_p):
+        highest = max(highest, min(1.0, p * (len(by_p) - rank)))
+        corrected[place] = highest
+    return tuple(Evidence(test.shared, corrected.get(place)) for place, test in enumerate(tests))
 
 
 def _sign_flip(counts: Mapping[float, int], seed: int) -> float:
-    """Return the p of the sum of differences when each keeps or changes its sign at random."""
+    """Return the p of the sum of differences under random signs."""
     sizes: dict[float, int] = {}
     for difference, count in counts.items():
         if difference:
             sizes[abs(difference)] = sizes.get(abs(difference), 0) + count
-    seen = abs(sum(difference * count for difference, count in counts.items()))
+    observed = abs(sum(difference * count for difference, count in counts.items()))
     generator = np.random.default_rng(seed)
     sums = np.zeros(RESAMPLES)
     for size in sorted(sizes):
-        # Cases with the same difference are alike: how many keep their sign is all that counts.
+        # Of cases with the same difference only the number that keep their sign matters.
         kept = generator.binomial(sizes[size], 0.5, RESAMPLES)
         sums += size * (2 * kept - sizes[size])
-    as_far = int((np.abs(sums) >= seen - 1e-9).sum())
+    as_far = int((np.abs(sums) >= observed - NO_DISTANCE).sum())
     return (as_far + 1) / (RESAMPLES + 1)
 
 
@@ -166,11 +167,11 @@ NO_CLEAR_CHANGE, TOO_FEW_CASES = "no clear change", "too few cases"
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """A figure of the shared cases, candidate minus baseline, a case's share of it being one number.
+    """The change of one figure over the shared cases, candidate minus baseline.
 
-    `mean`, `low` and `high` are in the unit of the figure; without a case all are None. `p` is
-    two-sided, None where there are fewer than ten cases. `smallest` is the least change that so many
-    cases as spread as these show with 80 % power, None where there are too few or all changed alike.
+    `mean`, `low` and `high` are in the unit of the figure, None without a case. The two-sided `p` is
+    None for fewer than ten cases. `smallest` is the smallest change that a test of as many cases with
+    the same spread shows with 80 % power; None where there are too few or all changed alike.
     """
 
     cases: int
@@ -191,7 +192,7 @@ class Paired:
 
     @property
     def excludes_zero(self) -> bool:
-        """Tell whether ten cases or more have an interval that lies on one side of 0."""
+        """Tell whether the interval of ten cases or more lies on one side of 0."""
         if self.low is None or self.high is None or self.cases < MIN_CASES:
             return False
         return self.low > 0 or self.high < 0
@@ -200,22 +201,16 @@ class Paired:
 NOTHING = Paired(0, None, None, None, None, None)
 
 
-def paired(differences: Sequence[float], *, seed: int, tested: Evidence | None = None) -> Paired:
-    """Return what the cases' differences say; `tested` brings a p of another test than sign flips."""
-    (found,) = paired_figures([differences], seed=seed)
-    return replace(found, p=tested.p) if tested else found
-
-
 def paired_figures(figures: Sequence[Sequence[float | None]], *, seed: int) -> tuple[Paired, ...]:
-    """Return what the differences of several figures say, each given case by case in the same order.
+    """Return the change of several figures from their differences case by case, in one order of cases.
 
-    A case is None where it lacks the figure. The cases are resampled 2,000 times by `seed`, once for
-    all figures.
+    A difference is None where the case lacks the figure. The cases are resampled 2,000 times by `seed`,
+    once for all figures.
     """
     if not figures or not len(figures[0]):
         return tuple(NOTHING for _ in figures)
     columns = np.array(figures, dtype=float).T
-    # Nothing comes of a figure that no case has, whatever is resampled in its place.
+    # A figure that no case has gets zeros, for the resampling cannot handle a column of NaN.
     drawn = np.where(np.isnan(columns).all(axis=0), 0.0, columns)
     low, high = bootstrap(drawn, level=LEVEL, seed=seed)
     p = sign_flip(drawn, seed=seed)
@@ -225,10 +220,11 @@ def paired_figures(figures: Sequence[Sequence[float | None]], *, seed: int) -> t
     )
 
 
-def raised(found: Sequence[Paired]) -> tuple[Paired, ...]:
-    """Return the figures with each p raised by Holm's rule for how many of them were tested."""
-    told = holm([Evidence(one.cases, one.p) for one in found])
-    return tuple(replace(one, p=other.p) for one, other in zip(found, told, strict=True))
+def correct_by_holm(figures: Sequence[Paired]) -> tuple[Paired, ...]:
+    """Return the figures with each p corrected by Holm's method for the number of tests."""
+    corrected = holm([Evidence(figure.cases, figure.p) for figure in figures])
+    pairs = zip(figures, corrected, strict=True)
+    return tuple(replace(figure, p=test.p) for figure, test in pairs)
 
 
 def _figure(column: NDArray[np.float64], low: float, high: float, p: float) -> Paired:
@@ -247,7 +243,7 @@ def _figure(column: NDArray[np.float64], low: float, high: float, p: float) -> P
 
 
 def smallest_detectable(values: NDArray[np.float64]) -> float | None:
-    """Return the least mean change that a two-sided test at 0.05 shows with 80 % power; None without spread."""
+    """Return the smallest mean change that a two-sided test at 0.05 shows with 80 % power; None without spread."""
     spread = float(values.std(ddof=1))
     if not spread > 0:
         return None
@@ -257,15 +253,15 @@ def smallest_detectable(values: NDArray[np.float64]) -> float | None:
 
 
 METRIC, DIMENSION, EVALUATOR = "metric", "dimension", "evaluator"
-# What a figure of each kind is at most.
+# The maximum of a figure of each kind.
 SCALES = {METRIC: 5, DIMENSION: 10, EVALUATOR: 1}
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFigure:
-    """What a figure is: a metric 0 to 5, a dimension 0 to 10, or a top-level evaluator 0 to 1.
+    """A measured figure: a metric 0 to 5, a dimension 0 to 10, or a top-level evaluator 0 to 1.
 
-    `path` is its evaluator's place in the tree, `key` its own under that, "" for the evaluator itself.
+    `path` is the evaluator's place in the tree; `key` names a part of it, "" for its own score.
     """
 
     kind: str
@@ -275,7 +271,7 @@ class MeasuredFigure:
 
 @dataclass(slots=True)
 class Measured:
-    """A figure of one run by case, the scores of the case's executions that have it."""
+    """A figure of one run: by case, the scores of all executions that have it."""
 
     name: str
     scores: dict[str, list[float]] = field(default_factory=dict)
@@ -294,7 +290,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class OwnMean:
-    """A run's own mean over all `executions` of it that have the figure; None without any."""
+    """The mean of a figure over the `executions` of a run that have it; None without any."""
 
     mean: float | None = None
     executions: int = 0
@@ -304,20 +300,20 @@ class OwnMean:
 class MeasuredChange:
     """How one figure changed, on its own scale.
 
-    `before` and `after` are the means of the shared cases that have it on both sides, so that one
-    minus the other is what `said` tells; `own` are both runs' means over all that they measured.
+    `before` and `after` are the means of the shared cases that have it on both sides, so they differ by
+    the mean of `paired`; `own` holds the means of both runs over all their executions.
     """
 
     figure: MeasuredFigure
     name: str
     before: float | None
     after: float | None
-    said: Paired
+    paired: Paired
     own: tuple[OwnMean, OwnMean]
 
     @property
     def scale(self) -> int:
-        """Return what the figure is at most."""
+        """Return the maximum of the figure."""
         return SCALES[self.figure.kind]
 
 
@@ -333,21 +329,21 @@ class MeasuredPair:
 
     @property
     def differences(self) -> Sequence[float | None]:
-        """Return candidate minus baseline of every case."""
+        """Return candidate minus baseline for every case."""
         return [
             None if old is None or new is None else new - old
             for old, new in zip(self.before, self.after, strict=True)
         ]
 
-    def change(self, said: Paired) -> MeasuredChange:
-        """Return the change, with what its differences say."""
+    def change(self, paired: Paired) -> MeasuredChange:
+        """Return the change of the figure."""
         both = [
             (old, new)
             for old, new in zip(self.before, self.after, strict=True)
             if old is not None and new is not None
         ]
         before, after = (_rounded_mean([pair[side] for pair in both]) for side in (0, 1))
-        return MeasuredChange(self.figure, self.name, before, after, said, self.own)
+        return MeasuredChange(self.figure, self.name, before, after, paired, self.own)
 
 
 def measured_pairs(
@@ -357,7 +353,7 @@ def measured_pairs(
 ) -> tuple[MeasuredPair, ...]:
     """Return every figure of either run over the shared cases, in the candidate's order.
 
-    A case's share of a figure is the mean of those of its executions that have it.
+    The value of a case is the mean over those of its executions that have the figure.
     """
     nothing = Measured("")
     pairs = []
@@ -381,11 +377,10 @@ def _rounded_mean(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Significance:
-    """Pass rate, mean score and every measured figure of the shared cases, each p raised by Holm's rule.
+    """Pass rate, mean score and every measured figure of the shared cases, each p corrected by Holm's method.
 
-    SCORING §9 has Holm over the metrics. Pass rate and mean score, which answer whether a run is worse,
-    are one family; the `measured` figures, which tell where, are another: a tree with many evaluators
-    makes neither of the two harder to tell from chance.
+    Pass rate and mean score, which show whether a run is worse, are one family of tests. The `measured`
+    figures, which show where, are another, so a tree with many evaluators does not weaken the first two.
     """
 
     pass_rate: Paired
@@ -396,43 +391,45 @@ class Significance:
 
     @property
     def test(self) -> str:
-        """Return by which test the pass rates were told apart."""
+        """Return the name of the test for the pass rate."""
         return "exact McNemar test" if self.is_exact else "paired permutation test"
 
     @property
     def measured_tested(self) -> int:
-        """Return for how many measured figures Holm's rule raised each of their ps."""
-        return sum(one.said.p is not None for one in self.measured)
+        """Return the number of measured figures in their family of tests."""
+        return sum(change.paired.p is not None for change in self.measured)
 
 
 def shared_changes(changes: Sequence[CaseChange]) -> tuple[CaseChange, ...]:
-    """Return the cases that have a verdict on both sides: the ones evidence is made of."""
-    return tuple(one for one in changes if one.status not in (ERROR, ADDED, REMOVED))
+    """Return the cases that have a verdict on both sides, on which the evidence rests."""
+    return tuple(change for change in changes if change.status not in (ERROR, ADDED, REMOVED))
 
 
 def significance(
     shared: Sequence[CaseChange], pairs: Sequence[MeasuredPair], *, seed: int
 ) -> Significance:
-    """Return the evidence over shared cases; `pairs` hold their figures in the same order."""
-    shares = [_share_change(one) for one in shared]
-    scores = [one.score_change for one in shared]
+    """Return the evidence of the shared cases; `pairs` holds their figures in the same order."""
+    shares = [_share_change(change) for change in shared]
+    scores = [change.score_change for change in shared]
     rate, score, *others = paired_figures(
         [shares, scores, *(pair.differences for pair in pairs)], seed=seed
     )
     known = [share for share in shares if share is not None]
     rate = replace(rate, p=evidence(Counter(known), seed=seed).p)
-    rate, score = raised([rate, score])
+    rate, score = correct_by_holm([rate, score])
     return Significance(
         pass_rate=rate,
         mean_score=score,
-        measured=tuple(pair.change(said) for pair, said in zip(pairs, raised(others), strict=True)),
+        measured=tuple(
+            pair.change(paired) for pair, paired in zip(pairs, correct_by_holm(others), strict=True)
+        ),
         is_exact=set(known) <= {-1.0, 0.0, 1.0},
         seed=seed,
     )
 
 
-def _share_change(one: CaseChange) -> float | None:
-    before, after = one.baseline, one.candidate
+def _share_change(change: CaseChange) -> float | None:
+    before, after = change.baseline, change.candidate
     if before is None or after is None or before.pass_share is None or after.pass_share is None:
         return None
     return after.pass_share - before.pass_share

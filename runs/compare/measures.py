@@ -1,4 +1,4 @@
-"""The headline figures of a comparison, every metric with its interval, and what was configured otherwise."""
+"""The figures of a comparison as its page shows them: headlines, metrics with intervals, and changed settings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from evaluators.templatetags.figures import (
     sign,
 )
 from evaluators.templatetags.ui import as_text
-from runs.compare.comparison import Compared, ComparisonSide
-from runs.compare.conclusion import p_words
+from runs.compare.comparison import Comparison, ComparisonSide, format_p
 from runs.compare.evidence import DIMENSION, EVALUATOR, METRIC, MeasuredChange, Paired
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
@@ -30,15 +29,16 @@ from runs.suites.differences import FileChange, compare_specs
 from runs.suites.version_pages import ChangedEvaluatorRow, ChangedValueRow, setting_rows
 from runs.texts import text_diff
 
-# The ends an axis may have; the largest is the whole of the scale.
+# The ends that an axis can have; the last one is the whole scale.
 AXIS_OF_POINTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 HALF = 50
+NO_BREAK = "\u00a0"
 BAD, GOOD, SAME = "bad", "good", "same"
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """Where a bar begins and how wide it is, and both ends of its whisker, as percent of the drawing; and its tone."""
+    """A bar: where it begins, its width and both ends of its whisker, as percent of the drawing."""
 
     x: str
     width: str
@@ -46,14 +46,14 @@ class IntervalBar:
     whisker: tuple[str, str] | None = None
 
 
-def axis_of(values: Iterable[float], ends: Iterable[float]) -> float:
-    """Return the least of the ends that no value exceeds, the last one where all are exceeded."""
-    most = max((abs(value) for value in values), default=0.0)
-    known = list(ends)
-    return next((end for end in known if most <= end), known[-1])
+def axis_end(values: Iterable[float], ends: Iterable[float]) -> float:
+    """Return the smallest end that no value exceeds, or the last one."""
+    largest = max((abs(value) for value in values), default=0.0)
+    choices = list(ends)
+    return next((end for end in choices if largest <= end), choices[-1])
 
 
-def bar_of(
+def interval_bar(
     value: float,
     axis: float,
     interval: tuple[float, float] | None = None,
@@ -81,7 +81,7 @@ TONES = {"regressed": "bad", "improved": "good"}
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of both runs: its change, whether its tolerance is kept, and what the cases say."""
+    """One figure of both runs: its change, whether its tolerance is kept, and notes on the evidence."""
 
     name: str
     change: float | Decimal | None
@@ -92,17 +92,17 @@ class Measure:
     limit: str
     state: str
     tone: str
-    said: Sequence[str]
+    notes: Sequence[str]
 
 
-def headline_measures(found: Compared) -> tuple[Measure, ...]:
+def headline_measures(comparison: Comparison) -> tuple[Measure, ...]:
     """Return the four figures, each run's own over all its executions (SCORING §9)."""
-    limits, said = found.tolerances, found.evidence
-    before, after, runs = found.baseline.figures, found.candidate.figures, found.runs
+    limits, evidence = comparison.tolerances, comparison.evidence
+    before, after, runs = comparison.baseline.figures, comparison.candidate.figures, comparison.runs
     slower = runs.latency_change_pct
-    broken = {one.measure for one in runs.reasons}
+    exceeded = {reason.measure for reason in runs.reasons}
     latency = before.mean_latency_ms, after.mean_latency_ms
-    sides = found.baseline, found.candidate
+    sides = comparison.baseline, comparison.candidate
     return (
         Measure(
             "Pass rate",
@@ -113,9 +113,9 @@ def headline_measures(found: Compared) -> tuple[Measure, ...]:
             f"{before.passed} of {before.total} → {after.passed} of {after.total} executions"
             f"{_with_reviews(sides)}",
             _drop(limits.max_pass_rate_drop),
-            _kept("pass rate", broken, runs.pass_rate_change),
-            TONES.get(said.pass_rate.change, ""),
-            _said(said.pass_rate),
+            _kept("pass rate", exceeded, runs.pass_rate_change),
+            TONES.get(evidence.pass_rate.change, ""),
+            _evidence_notes(evidence.pass_rate),
         ),
         Measure(
             "Mean score",
@@ -123,11 +123,11 @@ def headline_measures(found: Compared) -> tuple[Measure, ...]:
             "pts",
             pct(before.mean_score),
             pct(after.mean_score),
-            _of("with a score", [(side.scored, side.figures.total) for side in sides]),
+            _counted("with a score", [(side.scored, side.figures.total) for side in sides]),
             _drop(limits.max_avg_score_drop),
-            _kept("mean score", broken, runs.score_change),
-            TONES.get(said.mean_score.change, ""),
-            _said(said.mean_score),
+            _kept("mean score", exceeded, runs.score_change),
+            TONES.get(evidence.mean_score.change, ""),
+            _evidence_notes(evidence.mean_score),
         ),
         Measure(
             "Latency, mean",
@@ -135,18 +135,18 @@ def headline_measures(found: Compared) -> tuple[Measure, ...]:
             "pct",
             duration(latency[0]),
             duration(latency[1]),
-            _of("with a latency", [(side.timed, side.figures.total) for side in sides]),
+            _counted("with a latency", [(side.timed, side.figures.total) for side in sides]),
             f"Limit: +{plain(limits.max_latency_increase_pct)}%",
-            _kept("mean latency", broken, slower),
+            _kept("mean latency", exceeded, slower),
             "",
             (f"p95 {duration(sides[0].p95_ms)} → {duration(sides[1].p95_ms)}",),
         ),
-        _cost(found.baseline, found.candidate),
+        _cost(comparison.baseline, comparison.candidate),
     )
 
 
 def _with_reviews(sides: Sequence[ComparisonSide]) -> str:
-    """Say how many decisions of people the figures of both runs count, "" where neither counts any."""
+    """Say how many reviews the figures of both runs count, "" where neither counts any."""
     if not any(side.reviews for side in sides):
         return ""
     return f", with {sides[0].reviews} → {counted(sides[1].reviews, 'review')}"
@@ -171,74 +171,70 @@ def _cost(before: ComparisonSide, after: ComparisonSide) -> Measure:
     )
 
 
-def _of(words: str, counts: Sequence[tuple[int, int]]) -> str:
-    """Say how many executions a figure counts on both sides; nothing where it counts all."""
+def _counted(property_: str, counts: Sequence[tuple[int, int]]) -> str:
+    """Say how many executions a figure counts on both sides, "" where it counts all."""
     if all(count == total for count, total in counts):
         return ""
     (was, before), (now, after) = counts
-    return f"{was} of {before} → {now} of {after} executions {words}"
+    return f"{was} of {before} → {now} of {after} executions {property_}"
 
 
 def _drop(limit: float) -> str:
     return f"Limit: drop of {points(limit)}" if limit else "Limit: no drop"
 
 
-def _kept(measure: str, broken: set[str], change: float | None) -> str:
+def _kept(measure: str, exceeded: set[str], change: float | None) -> str:
     if change is None:
         return ""
-    return "fail" if measure in broken else "pass"
+    return "fail" if measure in exceeded else "pass"
 
 
-def _said(one: Paired) -> Sequence[str]:
-    """Return the interval over the shared cases, the p, and the least change they can show."""
-    if one.mean is None or one.low is None or one.high is None:
+def _evidence_notes(paired: Paired) -> Sequence[str]:
+    """Return the interval over the shared cases, the p, and the smallest change they can show."""
+    if paired.mean is None or paired.low is None or paired.high is None:
         return ("No shared case has a verdict on both sides",)
-    interval = f"{_signed(one.mean)} over shared cases, 95% CI {_signed(one.low)} to {_signed(one.high)} pts"
-    tested = f", {p_words(one.p)}" if one.p is not None else ""
-    told = [f"{interval}{tested}, n = {one.cases}"]
-    if one.smallest is not None:
-        told.append(f"Smallest change that shows at 80% power: {_in_points(one.smallest)}")
-    elif one.p is None:
-        told.append("Too few cases to tell a change from chance")
-    return told
+    ends = f"{_signed(paired.low)} to {_signed(paired.high)} pts"
+    p = f", {format_p(paired.p)}" if paired.p is not None else ""
+    change = f"{_signed(paired.mean)} over shared cases"
+    notes = [f"{change}, 95% CI {ends}{p}, n = {paired.cases}"]
+    if paired.smallest is not None:
+        smallest = f"{paired.smallest * 100:.1f}{NO_BREAK}pts"
+        notes.append(f"Smallest change that shows at 80% power: {smallest}")
+    elif paired.p is None:
+        notes.append("Too few cases to tell a change from chance")
+    return notes
 
 
 def _signed(share: float) -> str:
-    return delta(share, "pts").removesuffix("\u00a0pts")
+    return delta(share, "pts").removesuffix(f"{NO_BREAK}pts")
 
 
-def _in_points(share: float) -> str:
-    """Spell a size in points with one decimal: `4.2 pts`."""
-    return f"{share * 100:.1f}\u00a0pts"
-
-
-# By kind: the heading of its group, the unit of its scale, and the ends its axis may have.
+# By kind: the heading of its group, its scale in words, and the ends that its axis can have.
 GROUPS: Mapping[str, tuple[str, str, Sequence[float]]] = {
     METRIC: ("Metrics", "0 to 5", (0.5, 1, 2, 5)),
     DIMENSION: ("Dimensions", "0 to 10", (1, 2, 5, 10)),
     EVALUATOR: ("Evaluators", "0 to 1", (0.1, 0.2, 0.5, 1)),
 }
 DIGITS = 2
-NO_BREAK = "\u00a0"
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One figure: means of the shared cases, the change with its tone, interval and p in words, and its bar."""
+    """One figure: means of the shared cases, the change with its tone, the interval with its p, and a bar."""
 
     name: str
     path: str
     means: str
     change: str
     tone: str
-    said: str
+    interval: str
     note: str
     bar: IntervalBar | None
 
 
 @dataclass(frozen=True, slots=True)
 class MetricGroup:
-    """The figures of one kind; a bar reaches as far as `axis` on their scale."""
+    """The figures of one kind; `axis` is the end of their bars."""
 
     title: str
     scale: str
@@ -246,73 +242,79 @@ class MetricGroup:
     rows: Sequence[MetricRow]
 
 
-def metric_groups(found: Compared) -> Sequence[MetricGroup]:
-    """Return the figures kind by kind, in tree order; those that one run alone has are told without a change."""
+def metric_groups(comparison: Comparison) -> Sequence[MetricGroup]:
+    """Return the figures by kind, in tree order; a figure of only one run has no change."""
     groups = []
     for kind, (title, scale, ends) in GROUPS.items():
-        listed = [one for one in found.evidence.measured if one.figure.kind == kind]
-        if listed:
-            reach = (end for one in listed for end in (one.said.low, one.said.high, one.said.mean))
-            axis = axis_of((end for end in reach if end is not None), ends)
-            names = [one.name for one in listed]
-            rows = [_metric_row(found, one, axis, names.count(one.name) > 1) for one in listed]
+        measured = [change for change in comparison.evidence.measured if change.figure.kind == kind]
+        if measured:
+            values = (
+                value
+                for change in measured
+                for value in (change.paired.low, change.paired.high, change.paired.mean)
+            )
+            axis = axis_end((value for value in values if value is not None), ends)
+            names = [change.name for change in measured]
+            rows = [
+                _metric_row(comparison, change, axis, names.count(change.name) > 1)
+                for change in measured
+            ]
             groups.append(MetricGroup(title, scale, f"{axis:g}", rows))
     return groups
 
 
 def _metric_row(
-    found: Compared, one: MeasuredChange, axis: float, is_named_twice: bool
+    comparison: Comparison, change: MeasuredChange, axis: float, is_named_twice: bool
 ) -> MetricRow:
-    said = one.said
-    path = one.figure.path if is_named_twice else ""
-    if said.mean is None or said.low is None or said.high is None:
-        return MetricRow(one.name, path, _own(one), MISSING, "", "", _only(found, one), None)
-    interval = said.low, said.high
-    bar = bar_of(said.mean, axis, interval, is_coloured=said.excludes_zero)
-    tested = f", {p_words(said.p)}" if said.p is not None else ", too few cases to test"
+    paired = change.paired
+    path = change.figure.path if is_named_twice else ""
+    if paired.mean is None or paired.low is None or paired.high is None:
+        means = " → ".join(format_mean(side.mean) for side in change.own)
+        note = _why_unpaired(comparison, change)
+        return MetricRow(change.name, path, means, MISSING, "", "", note, None)
+    ends = paired.low, paired.high
+    bar = interval_bar(paired.mean, axis, ends, is_coloured=paired.excludes_zero)
+    low, high = map(format_mean_change, ends)
+    p = format_p(paired.p) if paired.p is not None else "too few cases to test"
     return MetricRow(
-        name=one.name,
+        name=change.name,
         path=path,
-        means=f"{spelt(one.before)} → {spelt(one.after)}",
-        change=change_words(said.mean),
-        tone=bar.tone if said.excludes_zero else "",
-        said=f"95% CI {change_words(said.low)} to {change_words(said.high)}{tested}",
-        note=f"n{NO_BREAK}={NO_BREAK}{said.cases}",
+        means=f"{format_mean(change.before)} → {format_mean(change.after)}",
+        change=format_mean_change(paired.mean),
+        tone=bar.tone if paired.excludes_zero else "",
+        interval=f"95% CI {low} to {high}, {p}",
+        note=f"n{NO_BREAK}={NO_BREAK}{paired.cases}",
         bar=bar,
     )
 
 
-def _own(one: MeasuredChange) -> str:
-    return " → ".join(spelt(side.mean) for side in one.own)
-
-
-def _only(found: Compared, one: MeasuredChange) -> str:
-    sides = zip(one.own, (found.baseline, found.candidate), strict=True)
-    having = [side.run for own, side in sides if own.executions]
-    if len(having) == 1:
-        executions = max(own.executions for own in one.own)
-        return f"only in #{having[0].number}, n = {executions} executions"
+def _why_unpaired(comparison: Comparison, change: MeasuredChange) -> str:
+    sides = zip(change.own, (comparison.baseline, comparison.candidate), strict=True)
+    runs = [side.run for own, side in sides if own.executions]
+    if len(runs) == 1:
+        executions = max(own.executions for own in change.own)
+        return f"only in #{runs[0].number}, n = {executions} executions"
     return "no shared case has it on both sides"
 
 
-def spelt(value: float | None) -> str:
-    """Spell a mean with two decimals, rounded down: `4.39`."""
+def format_mean(value: float | None) -> str:
+    """Format a mean with two decimals, rounded down: `4.39`."""
     return MISSING if value is None else down(value, DIGITS)
 
 
-def change_words(value: float) -> str:
-    """Spell a change with its sign and two decimals: `−0.35`."""
+def format_mean_change(value: float) -> str:
+    """Format a change with its sign and two decimals: `−0.35`."""
     rounded = nearest(value, DIGITS)
     return sign(rounded, f"{abs(rounded):f}")
 
 
-OF_A_JUDGE = ("name", "base_url", "model_id", "reply_mode", "parameters")
-LONGEST = 20_000
+JUDGE_FIELDS = ("name", "base_url", "model_id", "reply_mode", "parameters")
+MAX_VALUE_LENGTH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationComparison:
-    """The values that differ, part by part; empty where both runs were set up alike."""
+    """The settings that differ, by part; empty where both runs have the same settings."""
 
     parts: Sequence[tuple[str, Sequence[ChangedValueRow]]]
     evaluators: Sequence[ChangedEvaluatorRow]
@@ -326,7 +328,7 @@ class ConfigurationComparison:
 
 
 def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComparison:
-    """Return what differs between the frozen settings of two runs; no query."""
+    """Compare the frozen settings of two runs; no query."""
     before, after = baseline.snapshot, candidate.snapshot
     difference = compare_specs(_frozen(before), _frozen(after))
     policy, evaluators = setting_rows(difference, (baseline.scale, candidate.scale))
@@ -344,7 +346,7 @@ def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComp
 
 
 def _frozen(snapshot: Mapping[str, Any]) -> VersionSpec:
-    """Return the settings as a version of a suite has them; cases are compared one by one elsewhere."""
+    """Return the settings in the shape of a suite version, without cases."""
     return VersionSpec.model_validate(
         {name: snapshot.get(name) for name in ("policy", "evaluators", "files")}
     )
@@ -352,7 +354,7 @@ def _frozen(snapshot: Mapping[str, Any]) -> VersionSpec:
 
 def _judge(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
     judge = snapshot.get("judge") or {}
-    return {name: judge[name] for name in OF_A_JUDGE if name in judge}
+    return {name: judge[name] for name in JUDGE_FIELDS if name in judge}
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, str]:
@@ -361,11 +363,11 @@ def _flat(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _pairs(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
     for name, value in values.items():
-        words = f"{before}{name.replace('_', ' ')}"
+        label = f"{before}{name.replace('_', ' ')}"
         if isinstance(value, Mapping):
-            yield from _pairs(value, f"{words}, ")
+            yield from _pairs(value, f"{label}, ")
         elif value not in (None, ""):
-            yield words, as_text(value)[:LONGEST]
+            yield label, as_text(value)[:MAX_VALUE_LENGTH]
 
 
 def _rows(before: Mapping[str, str], after: Mapping[str, str]) -> list[ChangedValueRow]:

@@ -1,4 +1,4 @@
-"""The page of a comparison: what differs first, then what changed, and every case by harm; as files too."""
+"""The page of a comparison and its files: the query, filters, the matrix of verdicts, and the table of cases."""
 
 from __future__ import annotations
 
@@ -10,33 +10,15 @@ from decimal import Decimal
 from typing import Any
 
 from evaluators.scoring.types import Verdict
-from runs.compare.cases import CaseChange, CaseSide, by_harm
+from runs import lists
 from runs.compare.comparison import (
-    ADDED,
-    BY_CASE,
-    BY_COST,
-    BY_LATENCY,
-    BY_SCORE,
-    CHANGED,
-    EVERY,
-    FLIPPED,
-    REMOVED,
-    SHOW_ERRORED,
-    SHOW_IMPROVED,
-    SHOW_REGRESSED,
-    SHOW_UNCHANGED,
-    Compared,
-    ComparisonQuery,
-    ComparisonSide,
-    override_of_side,
-)
-from runs.compare.comparison import SHOW_IMPROVED as IMPROVED_CASES
-from runs.compare.comparison import SHOW_REGRESSED as REGRESSED_CASES
-from runs.compare.conclusion import (
     INCONCLUSIVE,
     NO_REGRESSION,
     REGRESSION,
+    Comparison,
+    ComparisonSide,
     Conclusion,
+    case_override,
     conclude,
 )
 from runs.compare.documents import CaseSideDoc, comparison_document
@@ -47,17 +29,77 @@ from runs.compare.measures import (
     IntervalBar,
     Measure,
     MetricGroup,
-    axis_of,
-    bar_of,
+    axis_end,
     configuration_comparison,
     headline_measures,
+    interval_bar,
     metric_groups,
 )
+from runs.compare.rules import CaseChange, CaseSide, by_harm
 from runs.formats.tables import csv_parts
-from runs.lists import Chip, HeadCell, NumberedPage, numbered_page
+from runs.lists import Chip, HeadCell, ListQuery, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import RunStatus
 from runs.results.overrides import Override
+
+SHARED = "shared"
+CHANGED, EVERY, FLIPPED = "changed", "all", "flipped"
+SHOW_REGRESSED, SHOW_IMPROVED, SHOW_UNCHANGED, SHOW_ERRORED = (
+    "regressed",
+    "improved",
+    "unchanged",
+    "errored",
+)
+ADDED, REMOVED = "added", "removed"
+SHOWS = (
+    CHANGED,
+    SHOW_REGRESSED,
+    SHOW_IMPROVED,
+    SHOW_UNCHANGED,
+    SHOW_ERRORED,
+    ADDED,
+    REMOVED,
+    FLIPPED,
+    EVERY,
+)
+LIMITS = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
+BY_CASE, BY_SCORE, BY_COST, BY_LATENCY = "case", "score", "cost", "latency"
+SORTS = (BY_CASE, BY_SCORE, BY_COST, BY_LATENCY)
+MAX_LIMIT_LENGTH = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonQuery(ListQuery):
+    """Which two runs to compare, by which tolerances, and which cases to list.
+
+    `sort` is case, score, cost or latency, "" for harm. `cell` names a cell of the matrix, as in
+    `pass-fail`. Tolerances keep the text they were entered with, in the units of the command line: a
+    share, points of 100, and percent.
+    """
+
+    baseline: str = lists.setting()
+    candidate: str = lists.setting()
+    cases: str = lists.option((SHARED,), "")
+    max_pass_rate_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    max_avg_score_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    max_latency_increase_pct: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    show: str = lists.option(SHOWS, CHANGED)
+    cell: str = lists.text(max_length=40)
+    text: str = lists.search()
+    sort: str = lists.option(SORTS, "")
+    page: int = lists.page_number()
+
+    @property
+    def limits(self) -> tuple[tuple[str, str], ...]:
+        """Return the tolerances of the address."""
+        return tuple((name, value) for name in LIMITS if (value := getattr(self, name)))
+
+    @property
+    def run_fields(self) -> tuple[tuple[str, str], ...]:
+        """Return the hidden fields of every form of the page: the runs and which cases count."""
+        pairs = (("baseline", self.baseline), ("candidate", self.candidate), ("cases", self.cases))
+        return tuple(pair for pair in pairs if pair[1])
+
 
 KINDS = {
     "regression": (SHOW_REGRESSED, "Regressed", "i-drop", "bad"),
@@ -68,35 +110,35 @@ KINDS = {
     "removed": (REMOVED, "Removed", "i-minus", "same"),
 }
 VERDICTS = (Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL)
-DEPTHS = {verdict: place for place, verdict in enumerate(VERDICTS)}
+SEVERITY = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 
 @dataclass(frozen=True, slots=True)
 class TransitionCell:
-    """A cell of the matrix: how many cases, the tone of the change, and its filter."""
+    """A cell of the matrix: its number of cases, the tone of the change, and its filter."""
 
     count: int
     tone: str
     is_same: bool
     url: str
     is_on: bool
-    words: str
+    label: str
 
 
-def is_shown(one: CaseChange, query: ComparisonQuery) -> bool:
-    """Tell whether a filter leaves a case; the text that is searched for is another question."""
-    if query.cell and _cell(one) != query.cell:
+def is_shown(change: CaseChange, query: ComparisonQuery) -> bool:
+    """Tell whether the filters show a case, apart from the search."""
+    if query.cell and _cell(change) != query.cell:
         return False
-    kind = KINDS[one.status][0]
+    kind = KINDS[change.status][0]
     if query.show == CHANGED:
         return kind != SHOW_UNCHANGED
-    return query.show == EVERY or kind == query.show or (query.show == FLIPPED and _is_flip(one))
+    return query.show == EVERY or kind == query.show or (query.show == FLIPPED and _is_flip(change))
 
 
-def chips(found: Compared, query: ComparisonQuery) -> list[Chip]:
-    """Return the filters in the order of harm, with the changed ones first and all last."""
-    counts = Counter(KINDS[one.status][0] for one in found.cases)
-    total = len(found.cases)
+def chips(comparison: Comparison, query: ComparisonQuery) -> list[Chip]:
+    """Return the filters: changed cases first, then by harm, all cases last."""
+    counts = Counter(KINDS[change.status][0] for change in comparison.cases)
+    total = len(comparison.cases)
 
     def chip(label: str, show: str, count: int, icon: str = "", tone: str = "") -> Chip:
         is_on = query.show == show and not query.cell
@@ -109,16 +151,16 @@ def chips(found: Compared, query: ComparisonQuery) -> list[Chip]:
             chip(label, show, counts[show], icon, "" if tone == "same" else tone)
             for show, label, icon, tone in KINDS.values()
         ),
-        chip("Verdict flips", FLIPPED, sum(map(_is_flip, found.cases))),
+        chip("Verdict flips", FLIPPED, sum(map(_is_flip, comparison.cases))),
         chip("All", EVERY, total),
     ]
 
 
 def matrix(
-    found: Compared, query: ComparisonQuery
+    comparison: Comparison, query: ComparisonQuery
 ) -> Sequence[tuple[str, Sequence[TransitionCell]]]:
-    """Return a row a verdict of the baseline with a cell a verdict of the candidate."""
-    counts = Counter(_cell(one) for one in found.cases)
+    """Return a row for each verdict of the baseline, with a cell for each verdict of the candidate."""
+    counts = Counter(_cell(change) for change in comparison.cases)
     return [
         (before.value, [_matrix_cell(before, after, counts, query) for after in VERDICTS])
         for before in VERDICTS
@@ -128,27 +170,27 @@ def matrix(
 def _matrix_cell(
     before: Verdict, after: Verdict, counts: Mapping[str, int], query: ComparisonQuery
 ) -> TransitionCell:
-    name, moved = f"{before.value}-{after.value}", DEPTHS[after] - DEPTHS[before]
+    name, steps = f"{before.value}-{after.value}", SEVERITY[after] - SEVERITY[before]
     is_on, count = query.cell == name, counts.get(name, 0)
     return TransitionCell(
         count=count,
-        tone="" if not count or not moved else "bad" if moved > 0 else "good",
-        is_same=not moved,
+        tone="" if not count or not steps else "bad" if steps > 0 else "good",
+        is_same=not steps,
         url=query.address(cell="" if is_on else name, show=CHANGED if is_on else EVERY),
         is_on=is_on,
-        words=f"{before.value} before, {after.value} now",
+        label=f"{before.value} before, {after.value} now",
     )
 
 
-def _cell(one: CaseChange) -> str:
-    before, after = one.baseline, one.candidate
+def _cell(change: CaseChange) -> str:
+    before, after = change.baseline, change.candidate
     if before is None or after is None or before.verdict is None or after.verdict is None:
         return ""
     return f"{before.verdict.value}-{after.verdict.value}"
 
 
-def _is_flip(one: CaseChange) -> bool:
-    before, _, after = _cell(one).partition("-")
+def _is_flip(change: CaseChange) -> bool:
+    before, _, after = _cell(change).partition("-")
     return before != after
 
 
@@ -158,7 +200,7 @@ STATES = {"not_run": "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One case: how it changed, both sides, and how far latency and cost moved as shares."""
+    """One case: its change, both sides, and the changes of latency and cost as shares."""
 
     change: CaseChange
     title: str
@@ -175,18 +217,18 @@ class ChangeRow:
 
     @property
     def is_bare(self) -> bool:
-        """Tell whether one run alone has the case."""
+        """Tell whether only one run has the case."""
         return self.change.baseline is None or self.change.candidate is None
 
     @property
     def only(self) -> CaseSide | None:
-        """Return the side that there is of a case of one run alone."""
+        """Return the side of a case that only one run has."""
         return self.change.candidate or self.change.baseline
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeTable:
-    """A page of the cases with the filters; a bar reaches as far as `axis`, a share of the scale."""
+    """A page of the cases with the filters; `axis` is the end of the bars, a share of the scale."""
 
     query: ComparisonQuery
     rows: Sequence[ChangeRow]
@@ -196,82 +238,85 @@ class ChangeTable:
     hidden: tuple[tuple[str, str], ...]
 
 
-def change_table(found: Compared, query: ComparisonQuery) -> ChangeTable:
-    """Return the page of cases an address asks for; one query."""
-    pages = numbered_page(listed_changes(found, query), query, ON_A_PAGE)
-    # Every page of one comparison has the same axis, so that its bars can be held against each other.
-    axis = axis_of((one.score_change or 0.0 for one in found.cases), AXIS_OF_POINTS)
-    errors = _errors(found, pages.rows)
+def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
+    """Return the page of cases that a query names; one database query."""
+    pages = numbered_page(listed_changes(comparison, query), query, ON_A_PAGE)
+    # Every page has the same axis, so bars can be compared across pages.
+    axis = axis_end((change.score_change or 0.0 for change in comparison.cases), AXIS_OF_POINTS)
+    errors = _errors(comparison, pages.rows)
     return ChangeTable(
         query=query,
-        rows=[_change_row(found, one, errors.get(one.case, ""), axis) for one in pages.rows],
-        chips=chips(found, query),
+        rows=[
+            _change_row(comparison, change, errors.get(change.case, ""), axis)
+            for change in pages.rows
+        ],
+        chips=chips(comparison, query),
         pages=pages,
         axis=axis,
         hidden=query.hidden("q"),
     )
 
 
-def listed_changes(found: Compared, query: ComparisonQuery) -> Sequence[CaseChange]:
-    """Return the cases an address asks for, those of all its pages, in its order."""
+def listed_changes(comparison: Comparison, query: ComparisonQuery) -> Sequence[CaseChange]:
+    """Return the cases that match a query, on all pages, in its order."""
     text = query.text.casefold()
     return [
-        one
-        for one in _in_order(found.cases, query.sort)
-        if is_shown(one, query)
-        and (text in one.case.casefold() or text in found.title(one.case).casefold())
+        change
+        for change in _in_order(comparison.cases, query.sort)
+        if is_shown(change, query)
+        and (text in change.case.casefold() or text in comparison.title(change.case).casefold())
     ]
 
 
 def _in_order(cases: Sequence[CaseChange], sort: str) -> Sequence[CaseChange]:
-    """Return the cases as asked; those without the figure stand last, equal ones by harm."""
+    """Return the cases in an order; those without the figure come last, equal ones by harm."""
     figures: Mapping[str, Callable[[CaseChange], Any]] = {
-        BY_SCORE: lambda one: one.score_change,
-        BY_COST: lambda one: _negative(_dearer(one.baseline, one.candidate)),
-        BY_LATENCY: lambda one: _negative(_slower(one.baseline, one.candidate)),
+        BY_SCORE: lambda change: change.score_change,
+        BY_COST: lambda change: _negative(_cost_growth(change.baseline, change.candidate)),
+        BY_LATENCY: lambda change: _negative(_latency_growth(change.baseline, change.candidate)),
     }
     if sort == BY_CASE:
-        return sorted(cases, key=lambda one: one.case)
+        return sorted(cases, key=lambda change: change.case)
     harmful = by_harm(cases)
     if sort not in figures:
         return harmful
     figure = figures[sort]
-    known = sorted((one for one in harmful if figure(one) is not None), key=figure)
-    return [*known, *(one for one in harmful if figure(one) is None)]
+    known = sorted((change for change in harmful if figure(change) is not None), key=figure)
+    return [*known, *(change for change in harmful if figure(change) is None)]
 
 
 def _negative(figure: Any) -> Any:
     return None if figure is None else -figure
 
 
-def _errors(found: Compared, shown: Sequence[CaseChange]) -> Mapping[str, str]:
-    runs = found.baseline.run.pk, found.candidate.run.pk
-    broken = [one.case for one in shown if one.score_change is None]
-    results = Result.objects.filter(run__in=runs, case__key__in=broken).exclude(error="")
+def _errors(comparison: Comparison, shown: Sequence[CaseChange]) -> Mapping[str, str]:
+    runs = comparison.baseline.run.pk, comparison.candidate.run.pk
+    unscored = [change.case for change in shown if change.score_change is None]
+    results = Result.objects.filter(run__in=runs, case__key__in=unscored).exclude(error="")
     rows = results.order_by("repetition").values_list("run_id", "case__key", "error")
-    # The candidate's error is what is asked for, whichever of the two is the older run.
+    # The error of the candidate comes last and wins.
     return {key: error for _, key, error in sorted(rows, key=lambda row: row[0] == runs[1])}
 
 
-def _change_row(found: Compared, one: CaseChange, error: str, axis: float) -> ChangeRow:
-    _, label, icon, tone = KINDS[one.status]
-    before, after = one.baseline, one.candidate
+def _change_row(comparison: Comparison, change: CaseChange, error: str, axis: float) -> ChangeRow:
+    _, label, icon, tone = KINDS[change.status]
+    before, after = change.baseline, change.candidate
     return ChangeRow(
-        change=one,
-        title=found.title(one.case),
+        change=change,
+        title=comparison.title(change.case),
         label=label,
         icon=icon,
         tone=tone,
         states=(_state(before), _state(after)),
         reviewed=(
-            override_of_side(before, is_counted=found.baseline.reviews > 0),
-            override_of_side(after, is_counted=found.candidate.reviews > 0),
+            case_override(before, is_counted=comparison.baseline.reviews > 0),
+            case_override(after, is_counted=comparison.candidate.reviews > 0),
         ),
         met=_met(before, after),
-        latency=_slower(before, after),
-        cost=_dearer(before, after),
+        latency=_latency_growth(before, after),
+        cost=_cost_growth(before, after),
         error=error,
-        bar=None if one.score_change is None else bar_of(one.score_change, axis),
+        bar=None if change.score_change is None else interval_bar(change.score_change, axis),
     )
 
 
@@ -279,22 +324,22 @@ def _state(side: CaseSide | None) -> str:
     return STATES.get(side.state, side.state) if side else ""
 
 
-def _slower(before: CaseSide | None, after: CaseSide | None) -> float | None:
-    """Return by which share the latency grew; None without a base."""
+def _latency_growth(before: CaseSide | None, after: CaseSide | None) -> float | None:
+    """Return the growth of the latency as a share; None without a base."""
     if before is None or after is None or not before.latency_ms or after.latency_ms is None:
         return None
     return after.latency_ms / before.latency_ms - 1
 
 
-def _dearer(before: CaseSide | None, after: CaseSide | None) -> Decimal | None:
-    """Return by which share the cost grew; None without a base."""
+def _cost_growth(before: CaseSide | None, after: CaseSide | None) -> Decimal | None:
+    """Return the growth of the cost as a share; None without a base."""
     if before is None or after is None or not before.cost_usd or after.cost_usd is None:
         return None
     return after.cost_usd / before.cost_usd - 1
 
 
 def _met(before: CaseSide | None, after: CaseSide | None) -> str:
-    """Return how many outcomes every repetition met, before and now: `4/4 → 3/4`."""
+    """Return how many outcomes were met in every repetition, before and now: `4/4 → 3/4`."""
     sides = [
         f"{side.outcomes_met}/{side.outcomes}" if side and side.outcomes else ""
         for side in (before, after)
@@ -304,9 +349,9 @@ def _met(before: CaseSide | None, after: CaseSide | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The matrix, the table, and the heads of the columns that can be sorted, by name."""
+    """The matrix, the table, and by name the heads of the columns that sort."""
 
-    found: Compared
+    comparison: Comparison
     query: ComparisonQuery
     matrix: Sequence[tuple[str, Sequence[TransitionCell]]]
     table: ChangeTable
@@ -314,17 +359,17 @@ class Changes:
 
     @property
     def flips(self) -> int:
-        """Return how many shared cases have another verdict than before."""
+        """Return how many cases changed their verdict."""
         return sum(cell.count for _, row in self.matrix for cell in row if not cell.is_same)
 
     @property
     def out_of_grid(self) -> int:
-        """Return how many cases of both have no verdict on a side."""
-        return self.found.in_both - self.found.shared
+        """Return how many cases of both runs lack a verdict on a side."""
+        return self.comparison.in_both - self.comparison.shared
 
 
-def changes_of(found: Compared, query: ComparisonQuery) -> Changes:
-    """Return what the address asks for; one query."""
+def build_changes(comparison: Comparison, query: ComparisonQuery) -> Changes:
+    """Return the matrix and the table of a query; one database query."""
     labels = {
         "": ("Change", "descending"),
         BY_CASE: ("Case", "ascending"),
@@ -342,10 +387,12 @@ def changes_of(found: Compared, query: ComparisonQuery) -> Changes:
         )
         for name, (label, direction) in labels.items()
     }
-    return Changes(found, query, matrix(found, query), change_table(found, query), heads)
+    return Changes(
+        comparison, query, matrix(comparison, query), change_table(comparison, query), heads
+    )
 
 
-# The shape beside the heading: an inconclusive comparison is neither passed nor failed.
+# The mark at the heading: an inconclusive comparison has neither passed nor failed.
 SHAPES = {REGRESSION: "fail", NO_REGRESSION: "pass", INCONCLUSIVE: "borderline"}
 
 
@@ -353,7 +400,7 @@ SHAPES = {REGRESSION: "fail", NO_REGRESSION: "pass", INCONCLUSIVE: "borderline"}
 class ComparisonPage:
     """Everything the page of a comparison shows."""
 
-    found: Compared
+    comparison: Comparison
     query: ComparisonQuery
     conclusion: Conclusion
     measures: Sequence[Measure]
@@ -365,20 +412,21 @@ class ComparisonPage:
 
     @property
     def shape(self) -> str:
-        """Return the verdict whose shape the heading has; what fails a gate has not passed."""
+        """Return the verdict whose mark the heading shows; a missed gate is no pass."""
         if self.conclusion.state == NO_REGRESSION and self.conclusion.gates:
             return SHAPES[INCONCLUSIVE]
         return SHAPES[self.conclusion.state]
 
     @property
     def tone(self) -> str:
-        """Return the tone of the conclusion: good only where gates passed and nothing shows worse cases."""
+        """Return the tone of the conclusion: good only where gates passed and no evidence is bad."""
         if self.conclusion.state != NO_REGRESSION:
             return "bad" if self.conclusion.state == REGRESSION else "warn"
         if self.conclusion.gates:
             return "warn"
-        said = self.found.evidence
-        return "" if REGRESSED in (said.pass_rate.change, said.mean_score.change) else "good"
+        evidence = self.comparison.evidence
+        changes = evidence.pass_rate.change, evidence.mean_score.change
+        return "" if REGRESSED in changes else "good"
 
     @property
     def matrix(self) -> Sequence[tuple[str, Sequence[TransitionCell]]]:
@@ -387,67 +435,69 @@ class ComparisonPage:
 
     @property
     def table(self) -> ChangeTable:
-        """Return the cases as the address asks for them."""
+        """Return the page of cases."""
         return self.changes.table
 
     @property
     def worse(self) -> Chip:
         """Return the filter of the cases that got worse, with their count."""
-        return self._chip(REGRESSED_CASES)
+        return self._chip(SHOW_REGRESSED)
 
     @property
     def better(self) -> Chip:
         """Return the filter of the cases that got better, with their count."""
-        return self._chip(IMPROVED_CASES)
+        return self._chip(SHOW_IMPROVED)
 
     def _chip(self, show: str) -> Chip:
         return next(chip for chip in self.table.chips if chip.value == show)
 
     @property
     def flips(self) -> int:
-        """Return how many shared cases have another verdict than before."""
+        """Return how many cases changed their verdict."""
         return self.changes.flips
 
     @property
     def out_of_grid(self) -> int:
-        """Return how many cases of both have no verdict on a side."""
+        """Return how many cases of both runs lack a verdict on a side."""
         return self.changes.out_of_grid
 
     @property
     def is_of_one_suite(self) -> bool:
         """Tell whether both runs are of the same suite."""
-        return self.found.baseline.run.suite_id == self.found.candidate.run.suite_id
+        return self.comparison.baseline.run.suite_id == self.comparison.candidate.run.suite_id
 
     @property
     def is_shared(self) -> bool:
-        """Tell whether the figures are those of the shared cases alone."""
-        return self.found.is_of_shared_cases
+        """Tell whether the figures count only the shared cases."""
+        return self.comparison.is_of_shared_cases
 
     @property
     def is_rescoring(self) -> bool:
-        """Tell whether a run is still being made of the scores of another."""
-        runs = self.found.baseline.run, self.found.candidate.run
+        """Tell whether one of the runs is still being scored again."""
+        runs = self.comparison.baseline.run, self.comparison.candidate.run
         return any(run.is_active and run.source_run_id for run in runs)
 
     @property
     def has_other_cases(self) -> bool:
-        """Tell whether a case is in one run alone."""
-        return self.found.in_both < len(self.found.cases)
+        """Tell whether only one run has some case."""
+        return self.comparison.in_both < len(self.comparison.cases)
 
 
-def comparison_page(found: Compared, query: ComparisonQuery) -> ComparisonPage:
-    """Return the page; beside what was compared it takes one query."""
-    sides = found.baseline, found.candidate
+def comparison_page(comparison: Comparison, query: ComparisonQuery) -> ComparisonPage:
+    """Return the page of a comparison; one more query than the comparison."""
+    sides = comparison.baseline, comparison.candidate
     return ComparisonPage(
-        found=found,
+        comparison=comparison,
         query=query,
-        conclusion=conclude(found),
-        measures=headline_measures(found),
-        metrics=metric_groups(found),
-        counts=(_counts(found.baseline), _counts(found.candidate)),
-        changes=changes_of(found, query),
-        unfinished=[_unfinished(one) for one in sides if one.run.status != RunStatus.COMPLETED],
-        configuration=configuration_comparison(found.baseline.run, found.candidate.run),
+        conclusion=conclude(comparison),
+        measures=headline_measures(comparison),
+        metrics=metric_groups(comparison),
+        counts=(_counts(comparison.baseline), _counts(comparison.candidate)),
+        changes=build_changes(comparison, query),
+        unfinished=[
+            _unfinished(change) for change in sides if change.run.status != RunStatus.COMPLETED
+        ],
+        configuration=configuration_comparison(comparison.baseline.run, comparison.candidate.run),
     )
 
 
@@ -482,38 +532,40 @@ COLUMNS = (
 )
 
 
-def comparison_csv(found: Compared, query: ComparisonQuery) -> Iterator[str]:
-    """Return a table of the cases in parts: what is missing is empty, and no digit is left out.
+def comparison_csv(comparison: Comparison, query: ComparisonQuery) -> Iterator[str]:
+    """Return a table of the cases in parts, with all digits and with empty cells for missing values.
 
-    Both sides of a figure stand beside each other. Scores are 0 to 1, changes candidate minus
-    baseline, latencies milliseconds, costs US dollars, each a mean or sum over the repetitions.
+    Both sides of a figure are neighbours. Scores are 0 to 1, changes candidate minus baseline, latencies
+    milliseconds, costs US dollars, each a mean or sum over the repetitions.
     """
-    lines = (_line(one, found.title(one.case)) for one in listed_changes(found, query))
+    lines = (
+        _line(change, comparison.title(change.case)) for change in listed_changes(comparison, query)
+    )
     return csv_parts(COLUMNS, lines, digits=None)
 
 
-def comparison_jsonl(found: Compared, query: ComparisonQuery) -> Iterator[str]:
-    """Yield the comparison's document without its cases, then each case that is asked for as a line.
+def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator[str]:
+    """Yield the document of the comparison without its cases, then a line for each case that matches.
 
-    `listed` says which cases those are; every figure above them is of the whole comparison.
+    `listed` in the document describes the filter; the figures are of the whole comparison.
     """
-    document = comparison_document(found).as_json()
+    document = comparison_document(comparison).as_json()
     cases = {case["case"]: case for case in document.pop("cases")}
-    asked = listed_changes(found, query)
+    matching = listed_changes(comparison, query)
     filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": query.sort}
-    listed = {**filters, "cases": len(asked), "of": len(cases)}
+    listed = {**filters, "cases": len(matching), "of": len(cases)}
     yield _json({**document, "listed": listed})
-    yield from (_json(cases[one.case]) for one in asked)
+    yield from (_json(cases[change.case]) for change in matching)
 
 
 def _json(values: Any) -> str:
     return f"{json.dumps(values, ensure_ascii=False, allow_nan=False)}\n"
 
 
-def _line(one: CaseChange, title: str) -> Sequence[Any]:
-    sides = [_figures(side) for side in (one.baseline, one.candidate)]
+def _line(change: CaseChange, title: str) -> Sequence[Any]:
+    sides = [_figures(side) for side in (change.baseline, change.candidate)]
     return (
-        *(one.case, title, one.status, _yes(one.has_flipped), one.score_change),
+        *(change.case, title, change.status, _yes(change.has_flipped), change.score_change),
         *(side.get(figure) for figure in FIGURES for side in sides),
     )
 

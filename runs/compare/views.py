@@ -1,10 +1,14 @@
-"""Two runs side by side, the choice of them, and their comparison as files."""
+"""The pages of a comparison: the choice of two runs, both side by side, one case of both, and the files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
+from django import forms
 from django.contrib import messages
+from django.contrib.auth.models import User
+from django.db.models import Q
 from django.http import (
     Http404,
     HttpRequest,
@@ -21,77 +25,79 @@ from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
 from runs.compare.case_page import case_side_by_side
-from runs.compare.cases import Tolerances
-from runs.compare.choice import (
-    TolerancesForm,
-    in_order,
-    named,
-    rescoring_of,
-    runs_beside,
-    runs_offered,
-    usual_baseline,
+from runs.compare.comparison import Comparison, build_comparison
+from runs.compare.page import (
+    EVERY,
+    LIMITS,
+    SHARED,
+    ComparisonQuery,
+    build_changes,
+    comparison_csv,
+    comparison_jsonl,
+    comparison_page,
 )
-from runs.compare.comparison import EVERY, LIMITS, SHARED, Compared, ComparisonQuery, compared
-from runs.compare.page import changes_of, comparison_csv, comparison_jsonl, comparison_page
+from runs.compare.rules import UNITS, Tolerances
 from runs.engine.plan import read_plan
-from runs.lists import read_integer
-from runs.models.runs import Run
+from runs.lists import read_integer, read_run_name
+from runs.models.runs import Run, RunStatus
 from runs.requests import MemberRequest, may_change_suites, may_start, may_view, run_of
 from runs.results.run_list import run_word
-from runs.what_if.services import score_alike
+from runs.what_if.services import cannot_score_alike, has_rules_of, score_alike
 
-TWO = "Tick two runs to compare them."
+NOT_TWO_TICKED = "Tick two runs to compare them."
+SAME_RUN = "Both sides name the same run. Choose another one to compare it with."
 CHANGES = "changes"
-ITSELF = "That is one run twice. Choose another to hold it against."
 
 
 @require_safe
 @vary_on_headers("HX-Request", "HX-Target")
 @may_view
 def compare(request: MemberRequest) -> HttpResponse:
-    """Compare the two runs an address names; without two, let them be chosen."""
+    """Compare the two runs that the address names; offer a choice where it does not name two."""
     query = ComparisonQuery.read(request.GET)
     if ticked := request.GET.getlist("run"):
-        return _ticked(request, ticked)
+        return _compare_ticked(request, ticked)
     if "choose" in request.GET:
-        return _choice(request, query)
+        return _show_choice(request, query)
     if query.candidate and not query.baseline:
         usual = usual_baseline(_run(query.candidate))
-        return _to(query, baseline=usual) if usual else _choice(request, query)
+        return _redirect(query, baseline=usual) if usual else _show_choice(request, query)
     if not (query.baseline and query.candidate):
-        return _choice(request, query)
+        return _show_choice(request, query)
     baseline, candidate = _run(query.baseline), _run(query.candidate)
     if baseline.pk == candidate.pk:
-        return _choice(request, query, ITSELF)
+        return _show_choice(request, query, SAME_RUN)
     try:
-        return _page(request, query, baseline, candidate)
+        return _show_comparison(request, query, baseline, candidate)
     except DomainError as refusal:
-        return _choice(request, query, str(refusal))
+        return _show_choice(request, query, str(refusal))
 
 
-def _page(
+def _show_comparison(
     request: MemberRequest, query: ComparisonQuery, baseline: Run, candidate: Run
 ) -> HttpResponse:
-    form = TolerancesForm(Tolerances.of(read_plan(candidate.snapshot).policy), dict(query.limits))
-    found = compared(baseline, candidate, form.tolerances, only_shared=query.cases == SHARED)
+    form = tolerances_form(query, candidate)
+    comparison = build_comparison(
+        baseline, candidate, form.tolerances, only_shared=query.cases == SHARED
+    )
     context = {
         "query": query,
         "scale": candidate.scale,
         "query_all": query.address(show=EVERY, cell="", text=""),
     }
     if request.htmx.target == CHANGES:
-        context["changes"] = changes_of(found, query)
-        # A part has the address of its page: a browser that goes back must not show it as one.
+        context["changes"] = build_changes(comparison, query)
+        # The part has the address of its page: a browser that goes back must not show it as the page.
         headers = {"Cache-Control": "no-store"}
         return HttpResponse(
             render_to_string("compare/_swaps.html", context, request), headers=headers
         )
-    page = comparison_page(found, query)
+    page = comparison_page(comparison, query)
     context |= {
         "page": page,
         "form": form,
-        "rescoring": rescoring_of(baseline, candidate, request.user),
-        "beside": runs_beside(query, baseline, candidate),
+        "rescoring": rescoring_offer(baseline, candidate, request.user),
+        "alternatives": alternative_runs(query, baseline, candidate),
         "swap_url": query.address(baseline=query.candidate, candidate=query.baseline),
         "query_whole": query.address(cases=""),
         "query_shared": query.address(cases=SHARED),
@@ -103,31 +109,31 @@ def _page(
     return response
 
 
-def _choice(request: HttpRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:
+def _show_choice(request: HttpRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:
     context = {
         "query": query,
-        "offered": runs_offered(query.baseline, query.candidate),
+        "offered": offered_runs(query.baseline, query.candidate),
         "problem": problem,
     }
     return render(request, "compare/choice.html", context)
 
 
-def _ticked(request: HttpRequest, words: list[str]) -> HttpResponse:
-    if len(set(words)) != 2:
-        messages.error(request, TWO)
+def _compare_ticked(request: HttpRequest, names: list[str]) -> HttpResponse:
+    if len(set(names)) != 2:
+        messages.error(request, NOT_TWO_TICKED)
         return HttpResponseRedirect(reverse("runs:run-list"))
-    baseline, candidate = in_order([_run(word) for word in set(words)])
-    return _to(ComparisonQuery(), baseline=baseline, candidate=candidate)
+    baseline, candidate = baseline_first([_run(name) for name in set(names)])
+    return _redirect(ComparisonQuery(), baseline=baseline, candidate=candidate)
 
 
-def _to(query: ComparisonQuery, **changes: str) -> HttpResponse:
+def _redirect(query: ComparisonQuery, **changes: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("runs:compare") + query.address(**changes))
 
 
-def _run(word: str) -> Run:
-    place = named(word)
+def _run(name: str) -> Run:
+    place = read_run_name(name)
     if place is None:
-        raise Http404(f"{word!r} names no run")
+        raise Http404(f"{name!r} names no run")
     return run_of(*place)
 
 
@@ -135,17 +141,17 @@ def _run(word: str) -> Run:
 @may_start
 @may_change_suites
 def compare_score(request: MemberRequest) -> HttpResponse:
-    """Score whichever of both runs has other rules under those of the other, and compare what comes of it."""
+    """Score both runs under the rules of one of them, and compare the results."""
     query = ComparisonQuery.read(request.POST)
     baseline, candidate = _run(query.baseline), _run(query.candidate)
     like = baseline if request.POST.get("like") == "baseline" else candidate
     try:
-        made = [score_alike(run, like, by=request.user) for run in (baseline, candidate)]
+        rescored = [score_alike(run, like, by=request.user) for run in (baseline, candidate)]
     except DomainError as refusal:
         messages.error(request, f"Not scored again. {refusal}")
-        return _to(query)
-    words = [run_word(run) for run in made]
-    return _to(query, baseline=words[0], candidate=words[1])
+        return _redirect(query)
+    names = [run_word(run) for run in rescored]
+    return _redirect(query, baseline=names[0], candidate=names[1])
 
 
 @require_safe
@@ -161,39 +167,211 @@ def compare_case(request: HttpRequest) -> HttpResponse:
     return render(request, "compare/case.html", context)
 
 
-Written = Callable[[Compared, ComparisonQuery], Iterator[str]]
-
-
 @require_safe
 @may_view
 def comparison_table(request: HttpRequest) -> HttpResponseBase:
-    """Give the cases that the page of the same address lists, all its pages, as CSV."""
+    """Return every case that the page of the same address lists, on all its pages, as CSV."""
     return _file(request, comparison_csv, "csv", "text/csv")
 
 
 @require_safe
 @may_view
 def comparison_lines(request: HttpRequest) -> HttpResponseBase:
-    """Give every figure of the page of the same address, then its cases, as JSON Lines."""
+    """Return every figure of the page of the same address, then its cases, as JSON Lines."""
     return _file(request, comparison_jsonl, "jsonl", "application/jsonl")
 
 
-def _file(request: HttpRequest, written: Written, ending: str, kind: str) -> HttpResponseBase:
-    """Stream the file; what is no comparison of two runs leads to the page, which says why."""
+def _file(
+    request: HttpRequest,
+    write: Callable[[Comparison, ComparisonQuery], Iterator[str]],
+    ending: str,
+    kind: str,
+) -> HttpResponseBase:
+    """Stream the file; redirect to the page where there is nothing to compare, for it says why."""
     query = ComparisonQuery.read(request.GET)
     baseline, candidate = _run(query.baseline), _run(query.candidate)
     try:
-        found = _compared(query, baseline, candidate)
+        tolerances = tolerances_form(query, candidate).tolerances
+        comparison = build_comparison(
+            baseline, candidate, tolerances, only_shared=query.cases == SHARED
+        )
     except DomainError:
-        found = None
-    if found is None or baseline.pk == candidate.pk:
-        return HttpResponseRedirect(reverse("runs:compare") + query.address())
+        return _redirect(query)
+    if baseline.pk == candidate.pk:
+        return _redirect(query)
     name = f"{baseline.suite.slug}-{baseline.number}-{candidate.suite.slug}-{candidate.number}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
     content_type = f"{kind}; charset=utf-8"
-    return StreamingHttpResponse(written(found, query), content_type=content_type, headers=headers)
+    return StreamingHttpResponse(
+        write(comparison, query), content_type=content_type, headers=headers
+    )
 
 
-def _compared(query: ComparisonQuery, baseline: Run, candidate: Run) -> Compared:
-    form = TolerancesForm(Tolerances.of(read_plan(candidate.snapshot).policy), dict(query.limits))
-    return compared(baseline, candidate, form.tolerances, only_shared=query.cases == SHARED)
+MAX_OFFERED = 200
+MAX_ALTERNATIVES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunChoice:
+    """A run to choose: its name in an address, and its description for readers."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunLink:
+    """A run that can take the place of one side, with the address of that comparison."""
+
+    number: int
+    text: str
+    url: str
+    is_on: bool
+
+
+def alternative_runs(query: ComparisonQuery, *sides: Run) -> list[list[RunLink]]:
+    """Return for each side the newest runs of its suite without the run of the other side; a query a side."""
+    names = "baseline", "candidate"
+    pairs = zip(names, sides, reversed(sides), strict=True)
+    return [_alternatives(query, name, run, other) for name, run, other in pairs]
+
+
+def _alternatives(query: ComparisonQuery, name: str, run: Run, other: Run) -> list[RunLink]:
+    runs = Run.objects.filter(suite=run.suite_id, done_count__gt=0).exclude(pk=other.pk)
+    columns = ("id", "number", "target_name", "status", "note")
+    newest = runs.order_by("-number").values_list(*columns)[:MAX_ALTERNATIVES]
+    links = []
+    for pk, number, target, status, note in newest:
+        notes = [target, note] if note else [target]
+        if pk == run.suite.baseline_run_id:
+            notes.append("baseline")
+        if status != RunStatus.COMPLETED:
+            notes.append(RunStatus(status).label.lower())
+        url = query.address(**{name: f"{run.suite.slug}:{number}"})
+        links.append(RunLink(number, ", ".join(notes), url, pk == run.pk))
+    return links
+
+
+def usual_baseline(run: Run) -> str:
+    """Return the name of the suite's baseline, else of the completed run before this one, else ""."""
+    others = Run.objects.filter(suite=run.suite, status=RunStatus.COMPLETED).exclude(pk=run.pk)
+    marked = others.filter(pk=run.suite.baseline_run_id or 0)
+    before = others.filter(number__lt=run.number).order_by("-number")
+    for runs in (marked, before):
+        number = runs.values_list("number", flat=True).first()
+        if number is not None:
+            return f"{run.suite.slug}:{number}"
+    return ""
+
+
+def baseline_first(runs: Sequence[Run]) -> tuple[str, str]:
+    """Return the names of two runs, first the baseline of its suite, else the older run."""
+    first, second = sorted(runs, key=lambda run: (run.created_at, run.pk))
+    if second.pk == second.suite.baseline_run_id and first.pk != first.suite.baseline_run_id:
+        first, second = second, first
+    return run_word(first), run_word(second)
+
+
+def offered_runs(*names: str) -> list[RunChoice]:
+    """Return the newest runs, and those that are named already; two queries."""
+    light = Run.objects.select_related("suite").only(
+        *("number", "target_name", "status", "note", "suite__slug", "suite__title"),
+        "suite__baseline_run",
+    )
+    is_named = Q(pk__in=[])
+    for slug, number in filter(None, map(read_run_name, names)):
+        is_named |= Q(suite__slug=slug, number=number)
+    runs = {run.pk: run for run in light.order_by("-pk")[:MAX_OFFERED]}
+    runs |= {run.pk: run for run in light.filter(is_named)}
+    return [_run_choice(runs[key]) for key in sorted(runs, reverse=True)]
+
+
+def _run_choice(run: Run) -> RunChoice:
+    notes = [run.target_name]
+    if run.pk == run.suite.baseline_run_id:
+        notes.append("baseline")
+    if run.status != RunStatus.COMPLETED:
+        notes.append(RunStatus(run.status).label.lower())
+    return RunChoice(run_word(run), f"{run.suite.title} #{run.number}, {', '.join(notes)}")
+
+
+RESCORING_RIGHTS = ("runs.start_run", "runs.change_suite")
+NOT_ALLOWED = "Editors and admins can score both under one policy."
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """A policy under which both runs can be scored: `like` names the side that has it."""
+
+    like: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class RescoringOffer:
+    """The policies to choose from, or the reason why there are none; both empty where the rules are the same."""
+
+    choices: Sequence[PolicyChoice] = ()
+    reason: str = ""
+
+
+def rescoring_offer(baseline: Run, candidate: Run, reader: User) -> RescoringOffer:
+    """Return the policies under which a reader may score both runs; no query."""
+    if has_rules_of(baseline, candidate):
+        return RescoringOffer()
+    if reason := cannot_score_alike(baseline, candidate) or cannot_score_alike(candidate, baseline):
+        return RescoringOffer(reason=reason)
+    if not reader.has_perms(RESCORING_RIGHTS):
+        return RescoringOffer(reason=NOT_ALLOWED)
+    return RescoringOffer(
+        [
+            PolicyChoice(
+                side, f"Score both under the policy of #{run.number}, v{run.suite_version}"
+            )
+            for side, run in (("candidate", candidate), ("baseline", baseline))
+        ]
+    )
+
+
+class TolerancesForm(forms.Form):
+    """Three numbers in the units of the command line; an empty field takes the number of the suite."""
+
+    max_pass_rate_drop = forms.FloatField(
+        label="Pass rate may fall by",
+        help_text="a share from 0 to 1",
+        required=False,
+        min_value=0,
+        max_value=1,
+    )
+    max_avg_score_drop = forms.FloatField(
+        label="Mean score may fall by",
+        help_text="points of 100",
+        required=False,
+        min_value=0,
+        max_value=100,
+    )
+    max_latency_increase_pct = forms.FloatField(
+        label="Mean latency may grow by", help_text="percent", required=False, min_value=0
+    )
+
+    def __init__(self, usual: Tolerances, entered: dict[str, str]) -> None:
+        """Show the entered numbers, and the usual ones in empty fields."""
+        self.usual, self.entered = usual, entered
+        shown = {name: f"{getattr(usual, name) * unit:.10g}" for name, unit in UNITS.items()}
+        super().__init__(data=shown | entered, use_required_attribute=False)
+        for field in self.fields.values():
+            field.widget.attrs["step"] = "any"
+
+    @property
+    def tolerances(self) -> Tolerances:
+        """Return the tolerances that were entered; the suite's where a number cannot be read."""
+        self.is_valid()
+        return self.usual.with_entered(
+            {name: self.cleaned_data.get(name) for name in self.entered if name in UNITS}
+        )
+
+
+def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:
+    """Return the form with the tolerances of the address; raises UnreadableSnapshotError."""
+    usual = Tolerances.from_policy(read_plan(candidate.snapshot).policy)
+    return TolerancesForm(usual, dict(query.limits))

@@ -20,11 +20,18 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS, known
-from runs.compare.comparison import EVERY, Compared, ComparisonQuery, ComparisonSide
+from runs.compare.comparison import Comparison, ComparisonSide
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
 from runs.compare.measures import GROUPS, IntervalBar, Measure, MetricGroup
-from runs.compare.page import ChangeRow, ComparisonPage, change_table, comparison_page
+from runs.compare.page import (
+    EVERY,
+    ChangeRow,
+    ComparisonPage,
+    ComparisonQuery,
+    change_table,
+    comparison_page,
+)
 from runs.documents import DetailLevel
 from runs.engine.plan import METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus
@@ -60,11 +67,11 @@ from runs.sharing.whitelist import Allowance
 from runs.summary.figures import CaseSummary
 
 
-def changes(found: Compared, query: ComparisonQuery) -> Iterator[ChangeRow]:
+def changes(comparison: Comparison, query: ComparisonQuery) -> Iterator[ChangeRow]:
     """Yield every case, the most harmful change first, whatever the page was narrowed to."""
     whole = replace(query, show=EVERY, cell="", text="")
     for number in count(1):
-        table = change_table(found, replace(whole, page=number))
+        table = change_table(comparison, replace(whole, page=number))
         yield from table.rows
         if not table.pages.later_url:
             return
@@ -111,7 +118,7 @@ def metric_group(group: MetricGroup) -> dict[str, Any]:
                 "means": row.means,
                 "change": row.change,
                 "tone": row.tone,
-                "said": row.said,
+                "said": row.interval,
                 "note": row.note,
                 **_bar(row.bar),
             }
@@ -131,17 +138,17 @@ EVALUATORS = GROUPS[EVALUATOR][0]
 
 
 def shared_comparison(
-    found: Compared,
+    comparison: Comparison,
     query: ComparisonQuery,
     *,
     depth: DetailLevel,
     now: datetime,
 ) -> SharedComparison:
     """Describe it for a share link; `let_through` says what of it leaves at a level."""
-    page = comparison_page(found, query)
-    tolerances = found.tolerances
-    before, after = found.baseline.run, found.candidate.run
-    rows = islice(changes(found, query), MAX_CASES)
+    page = comparison_page(comparison, query)
+    tolerances = comparison.tolerances
+    before, after = comparison.baseline.run, comparison.candidate.run
+    rows = islice(changes(comparison, query), MAX_CASES)
     cases = [case_row(number, row, after.scale) for number, row in enumerate(rows, 1)]
     has_texts = depth.reaches(DetailLevel.OUTPUTS)
     texts = cases[: MAX_WITH_TEXTS if has_texts else 0]
@@ -161,15 +168,15 @@ def shared_comparison(
             "suites": list(dict.fromkeys((before.suite.title, after.suite.title))),
             "policy": [*tolerance_rows(*limits), *policy_rows(read_plan(after.snapshot).policy)],
             "sides": [
-                _side("baseline", found.baseline, page.counts[0]),
-                _side("candidate", found.candidate, page.counts[1]),
+                _side("baseline", comparison.baseline, page.counts[0]),
+                _side("candidate", comparison.candidate, page.counts[1]),
             ],
             "measures": [_measure(one) for one in page.measures],
             "differences": [
                 {"what": one.what, "text": one.text, "spoils": one.spoils}
-                for one in found.differences
+                for one in comparison.differences
             ],
-            "is_comparable": found.is_comparable,
+            "is_comparable": comparison.is_comparable,
             "only_shared": page.is_shared,
             "unfinished": [
                 f"Run #{one.number} is not completed ({RunStatus(one.status).label.lower()})"
@@ -193,10 +200,10 @@ def shared_comparison(
                 for verdict, cells in page.matrix
             ],
             "flips": page.flips,
-            "shared": found.shared,
+            "shared": comparison.shared,
             "out_of_grid": page.out_of_grid,
-            "figures": comparison_document(found),
-            "case_count": len(found.cases),
+            "figures": comparison_document(comparison),
+            "case_count": len(comparison.cases),
             "shown_count": len(cases),
             "text_count": len(texts),
             "cases": cases,
@@ -206,7 +213,7 @@ def shared_comparison(
 
 def _comparison_verdict(page: ComparisonPage) -> dict[str, str]:
     sentence = page.conclusion.sentence
-    for side in (page.found.baseline, page.found.candidate):
+    for side in (page.comparison.baseline, page.comparison.candidate):
         # What a suite is called is no figure.
         sentence = sentence.replace(f"{side.run.suite.slug}{side.run}", f"Run {side.run}")
     return {
@@ -219,7 +226,7 @@ def _comparison_verdict(page: ComparisonPage) -> dict[str, str]:
 
 
 def _comparison_facts(page: ComparisonPage) -> list[str]:
-    before, after = page.found.baseline.run, page.found.candidate.run
+    before, after = page.comparison.baseline.run, page.comparison.candidate.run
     same = before.repetitions == after.repetitions
     both = counted(after.repetitions, "repetition")
     versions = [f"v{run.suite_version}" for run in (before, after)]
@@ -228,7 +235,7 @@ def _comparison_facts(page: ComparisonPage) -> list[str]:
     else:
         suite = "two suites"
     return [
-        f"{counted(page.found.in_both, 'case')} in both",
+        f"{counted(page.comparison.in_both, 'case')} in both",
         f"{both} each" if same else f"{before.repetitions} and {both}",
         suite,
         " and ".join(dict.fromkeys((judge_text(before), judge_text(after)))),
@@ -257,7 +264,7 @@ def _measure(one: Measure) -> dict[str, Any]:
         "limit": one.limit,
         "state": one.state,
         "tone": one.tone,
-        "said": list(one.said),
+        "said": list(one.notes),
     }
 
 

@@ -18,11 +18,11 @@ from django.urls import reverse
 from evaluators.model_calls.calls import storable
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
-from runs.compare.cases import Tolerances
-from runs.compare.choice import named
-from runs.compare.comparison import SHARED, ComparisonQuery, compared
+from runs.compare.comparison import build_comparison
+from runs.compare.page import SHARED, ComparisonQuery
+from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
-from runs.lists import read_integer
+from runs.lists import read_integer, read_run_name
 from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
@@ -99,7 +99,7 @@ def share_document(subject: Subject, depth: DetailLevel, *, now: datetime) -> An
     run = subject.runs[-1]
     if subject.kind == COMPARISON:
         limits, query = subject.tolerances, subject.query
-        found = compared(subject.runs[0], run, limits, only_shared=query.cases == SHARED)
+        found = build_comparison(subject.runs[0], run, limits, only_shared=query.cases == SHARED)
         document: SharedDoc = shared_comparison(found, query, depth=depth, now=now)
     elif subject.kind == RUN:
         document = shared_run(run, depth=depth, now=now)
@@ -181,7 +181,7 @@ def read_subject(values: Mapping[str, str], tolerances_of: Any) -> Subject:
 
 
 def _run(word: str) -> Run:
-    place = named(word)
+    place = read_run_name(word)
     runs = Run.objects.select_related("suite").defer("leaf_scores")
     run = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
     if run is None:

@@ -27,11 +27,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from evaluators.scoring.types import DomainError
-from runs.compare.cases import Tolerances
-from runs.compare.choice import TolerancesForm
-from runs.compare.comparison import ComparisonQuery
+from runs.compare.page import ComparisonQuery
+from runs.compare.rules import Tolerances
+from runs.compare.views import tolerances_form
 from runs.documents import DetailLevel
-from runs.engine.plan import read_plan
 from runs.models.runs import Run
 from runs.models.sharing import ShareDetail, ShareLink
 from runs.requests import REFUSED, MemberRequest, may_share
@@ -238,8 +237,7 @@ def _shown_once(request: HttpRequest) -> str:
 
 
 def _tolerances(candidate: Run, query: ComparisonQuery) -> Tolerances:
-    usual = Tolerances.of(read_plan(candidate.snapshot).policy)
-    return TolerancesForm(usual, dict(query.limits)).tolerances
+    return tolerances_form(query, candidate).tolerances
 
 
 # Chats and search engines that fetch an address to show what it leads to. Nobody read anything.

@@ -14,9 +14,9 @@ from pytest_django import DjangoAssertNumQueries
 from runs.campaigns.board import CampaignQuery
 from runs.campaigns.documents import LeaderboardRowDoc
 from runs.campaigns.page import CampaignPage
-from runs.compare.cases import Tolerances
-from runs.compare.comparison import compared
+from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
+from runs.compare.rules import Tolerances
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
@@ -141,7 +141,7 @@ def test_a_comparison_is_that_of_the_page_and_echoes_its_units(viewer_client: Cl
     asked = {"baseline_run_id": before.pk, "candidate_run_id": after.pk}
     told = compare(viewer_client, **asked)
     before, after = (Run.objects.get(pk=run.pk) for run in (before, after))
-    usual = comparison_document(compared(before, after, Tolerances()))
+    usual = comparison_document(build_comparison(before, after, Tolerances()))
     assert "gates" in told["verdict"]
     assert told["candidate"]["gates"]["cases"]["state"] in ("passed", "failed")
     assert told == usual.as_json()
@@ -157,7 +157,9 @@ def test_a_comparison_is_that_of_the_page_and_echoes_its_units(viewer_client: Cl
     assert not lenient["regression_detected"]
     assert [one["value"] for one in lenient["tolerances"].values()] == [0.9, 90.0, 1000.0]
     limits = Tolerances(0.9, 0.9, 1000.0)
-    assert lenient["pass_rate_change"] == compared(before, after, limits).runs.pass_rate_change
+    assert (
+        lenient["pass_rate_change"] == build_comparison(before, after, limits).runs.pass_rate_change
+    )
     shared = compare(viewer_client, **asked, cases="shared")
     assert (shared["only_shared_cases"], len(shared["cases"])) == (True, 2)
     assert len(told["cases"]) == 3

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evaluators.scoring.types import Verdict
-from runs.compare.cases import Tolerances
+from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
 from runs.files.importing_results import import_results
 from runs.models.results import Attempt, Retry

@@ -7,7 +7,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.compare.cases import Standing, ranks
+from runs.campaigns.board import Standing, ranks
 from runs.compare.evidence import Evidence, evidence, holm
 
 shares = st.sampled_from([0.0, 0.1 + 0.2, 0.3, 0.5, 2 / 3, 1.0])

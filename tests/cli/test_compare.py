@@ -179,7 +179,7 @@ def test_runs_of_other_cases_are_not_compared_unless_forced(suite, capsys):
     assert (
         "Inconclusive: the runs differ in cases, not in their targets alone, so no change" in said
     )
-    assert "can be put down to the target. Pass rate fell by 33.3 points" in said
+    assert "can be attributed to the target. Pass rate fell by 33.3 points" in said
     assert "Add --force to compare" in said
     assert compare("support#1", "support#2", "--force") == 1
 
@@ -213,7 +213,7 @@ def test_another_judge_policy_or_evaluator_is_told(suite, capsys):
             ("support#2 was not completed (cancelled).", "Resume it, or add --force."),
         ),
         ("stopped", True, 0, ("No regression",)),
-        ("running", True, 2, ("support#2 is still on,", "Compare it when it is over.")),
+        ("running", True, 2, ("support#2 is still running,", "Compare it when it is over.")),
     ],
 )
 def test_a_run_that_is_not_completed_is_inconclusive(

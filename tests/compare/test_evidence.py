@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import scipy
 
 from evaluators.scoring.types import Verdict
-from runs.compare.cases import CaseSide, compare_case
 from runs.compare.evidence import (
     METRIC,
-    Evidence,
     MeasuredFigure,
     MeasuredPair,
     OwnMean,
-    paired,
+    Paired,
     paired_figures,
     significance,
 )
+from runs.compare.rules import CaseSide, compare_case
+
+
+def one_figure(values: Sequence[float], *, seed: int) -> Paired:
+    (figure,) = paired_figures([values], seed=seed)
+    return figure
 
 
 def differences(*, size: int, shift: float) -> list[float]:
@@ -28,7 +34,7 @@ def differences(*, size: int, shift: float) -> list[float]:
 @pytest.mark.parametrize(("size", "shift"), [(12, 0.0), (12, -0.1), (60, 0.02), (200, -0.01)])
 def test_the_p_and_the_interval_are_those_of_scipy(size, shift):
     values = differences(size=size, shift=shift)
-    found = paired(values, seed=5)
+    found = one_figure(values, seed=5)
     test = scipy.stats.permutation_test(
         (np.array(values),), np.mean, permutation_type="samples", n_resamples=20_000, rng=1
     )
@@ -42,7 +48,7 @@ def test_the_p_and_the_interval_are_those_of_scipy(size, shift):
 
 def test_the_smallest_change_is_found_four_times_of_five():
     values = differences(size=400, shift=0.0)
-    smallest = paired(values, seed=5).smallest
+    smallest = one_figure(values, seed=5).smallest
     spread = float(np.std(values, ddof=1)) / 20
     power = scipy.stats.norm.sf(scipy.stats.norm.isf(0.025) - smallest / spread)
     assert power == pytest.approx(0.8, abs=1e-6)
@@ -60,18 +66,18 @@ def test_the_smallest_change_is_found_four_times_of_five():
     ],
 )
 def test_a_change_has_one_of_four_classes(values, change):
-    assert paired(values, seed=1).change == change
+    assert one_figure(values, seed=1).change == change
 
 
 def test_the_same_runs_give_the_same_figures_again():
     values = differences(size=40, shift=0.01)
-    assert paired(values, seed=7) == paired(values, seed=7)
-    assert paired(values, seed=7) != paired(values, seed=8)
+    assert one_figure(values, seed=7) == one_figure(values, seed=7)
+    assert one_figure(values, seed=7) != one_figure(values, seed=8)
 
 
-def test_another_test_may_bring_its_p_and_without_spread_nothing_is_promised():
-    found = paired([1.0] * 12, seed=1, tested=Evidence(12, 0.5))
-    assert (found.p, found.low, found.high, found.smallest) == (0.5, 1.0, 1.0, None)
+def test_without_spread_no_smallest_change_is_known():
+    found = one_figure([1.0] * 12, seed=1)
+    assert (found.low, found.high, found.smallest) == (1.0, 1.0, None)
 
 
 def test_a_figure_that_no_case_has_is_told_as_nothing_beside_one_that_they_have():
@@ -103,7 +109,7 @@ def test_a_figure_without_any_case_says_nothing_and_spoils_no_other():
     whole = differences(size=30, shift=-0.1)
     alone, empty = paired_figures([whole, [None] * 30], seed=5)
     assert (empty.cases, empty.mean, empty.p, empty.change) == (0, None, None, "too few cases")
-    assert alone == paired(whole, seed=5)
+    assert alone == one_figure(whole, seed=5)
 
 
 def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_another():
@@ -125,6 +131,11 @@ def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_
     exact = float(scipy.stats.binomtest(0, 12).pvalue)
     assert among.pass_rate.p == pytest.approx(2 * exact)
     tone, tact = among.measured
-    assert (tone.before, tone.after, tone.said.p, tone.said.excludes_zero) == (4.0, 4.0, 1.0, False)
-    by_itself = significance(shared, [worse], seed=3).measured[0].said.p
-    assert tact.said.p == pytest.approx(2 * by_itself)
+    assert (tone.before, tone.after, tone.paired.p, tone.paired.excludes_zero) == (
+        4.0,
+        4.0,
+        1.0,
+        False,
+    )
+    by_itself = significance(shared, [worse], seed=3).measured[0].paired.p
+    assert tact.paired.p == pytest.approx(2 * by_itself)

@@ -12,9 +12,9 @@ import pytest
 from django.test import Client
 
 from evaluators.templatetags.figures import delta, score
-from runs.compare.cases import Tolerances
-from runs.compare.comparison import compared
+from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
+from runs.compare.rules import Tolerances
 from runs.engine.plan import read_plan
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
@@ -55,8 +55,10 @@ def rows_of(response: Any) -> list[dict[str, str]]:
 
 
 def document_of(runs: tuple[Run, Run], *, only_shared: bool = False) -> dict[str, Any]:
-    tolerances = Tolerances.of(read_plan(runs[1].snapshot).policy)
-    return comparison_document(compared(*runs, tolerances, only_shared=only_shared)).as_json()
+    tolerances = Tolerances.from_policy(read_plan(runs[1].snapshot).policy)
+    return comparison_document(
+        build_comparison(*runs, tolerances, only_shared=only_shared)
+    ).as_json()
 
 
 def test_the_table_holds_each_case_with_every_digit_of_the_document(get, runs) -> None:

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from runs.compare.comparison import ComparisonSide, measured_of
+from runs.compare.comparison import ComparisonSide, measured_scores
 from runs.engine.plan import OUTCOMES_PATH
 from tests.support.factories import (
     make_case,
@@ -29,5 +29,5 @@ def test_the_outcomes_judged_beside_a_tree_are_called_what_pages_call_them():
         result = make_result(run=run, case=make_case(suite=suite, key=f"C-{number}"))
         make_score(result=result, path=OUTCOMES_PATH, kind="outcomes", score=0.5)
         keys[result.pk] = f"C-{number}"
-    found = measured_of(cast("ComparisonSide", SimpleNamespace(run=run, keys=keys)))
+    found = measured_scores(cast("ComparisonSide", SimpleNamespace(run=run, keys=keys)))
     assert [one.name for one in found.values()] == ["Expected outcomes"]

@@ -13,8 +13,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from evaluators.templatetags.figures import NO_BREAK, delta, pct
-from runs.compare.choice import named
 from runs.engine.plan import read_plan
+from runs.lists import read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.what_if.changes import RuleSet
 from runs.what_if.services import rescore_run
@@ -215,7 +215,7 @@ def test_what_was_set_up_otherwise_is_shown_part_by_part(client, runs):
     assert (
         "Inconclusive. The runs differ in policy, not in their targets alone, so no change" in page
     )
-    assert "can be put down to the target. Pass rate fell by" in page
+    assert "can be attributed to the target. Pass rate fell by" in page
     assert "Not the same test" in page
     assert "Target" in page
     assert "config, temperature after: 0.7" in page
@@ -304,7 +304,7 @@ def test_another_run_can_be_chosen_in_place_of_either_and_both_swapped(client, r
 
 
 def test_one_run_twice_and_unknown_runs_are_answered(client, runs):
-    assert "That is one run twice" in text_of(client.get(address((runs[0], runs[0]))))
+    assert "Both sides name the same run" in text_of(client.get(address((runs[0], runs[0]))))
     assert client.get(address(runs, candidate="support:999")).status_code == 404
     assert client.get(address(runs, candidate="support")).status_code == 404
     assert client.get(address(runs).replace("/compare/", "/compare/case/")).status_code == 404
@@ -371,7 +371,7 @@ def test_a_case_of_one_run_alone_claims_nothing_of_the_other(client, runs, side,
     "word", ["", "support", ":1", "support:", "support:1x", "a\0b:1", "a:9999999999"]
 )
 def test_what_names_no_run_is_asked_of_no_database(word):
-    assert named(word) is None
+    assert read_run_name(word) is None
 
 
 def test_figures_are_said_to_be_tested_only_where_they_are(client):

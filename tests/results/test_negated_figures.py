@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from runs.compare.comparison import ComparisonSide, measured_of
+from runs.compare.comparison import ComparisonSide, measured_scores
 from runs.results.run_figures import evaluators_of
 from tests.support.factories import (
     make_case,
@@ -42,7 +42,7 @@ def test_a_leaf_is_turned_round_and_a_composite_that_was_already_is_not():
     assert means == {"no_slang": 1.0, "risky": 0.75}
 
     side = SimpleNamespace(run=run, keys={result.pk: "C-1"})
-    found = measured_of(cast("ComparisonSide", side))
+    found = measured_scores(cast("ComparisonSide", side))
     measured = {figure.path: one.scores["C-1"] for figure, one in found.items()}
     assert measured == {"no_slang": [1.0], "risky": [0.75]}
 
@@ -60,7 +60,7 @@ def test_what_cases_alone_have_is_turned_round_as_well():
         make_score(result=result, path="no_card", kind="text_check", score=0.0)
         keys[result.pk] = case.key
 
-    found = measured_of(cast("ComparisonSide", SimpleNamespace(run=run, keys=keys)))
+    found = measured_scores(cast("ComparisonSide", SimpleNamespace(run=run, keys=keys)))
 
     told = {figure.path: one.scores for figure, one in found.items()}
     assert told == {"no_card": {key: [1.0] for key in keys.values()}}

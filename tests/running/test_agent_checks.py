@@ -14,7 +14,7 @@ from django.utils import timezone
 from evaluators.model_calls.models import encrypt
 from evaluators.sandbox import probe
 from evaluators.sandbox.probe import SandboxOffer
-from runs.compare.comparability import RunFacts, differences
+from runs.compare.rules import RunFacts, differences
 from runs.engine.plan import read_plan
 from runs.files.importing import import_suite
 from runs.formats import suite_files

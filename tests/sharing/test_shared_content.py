@@ -15,9 +15,9 @@ from django.urls import reverse
 from evaluators.scoring.decision import Decision, Flip, TraceStep
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import delta, money, pct
-from runs.compare.cases import Tolerances
-from runs.compare.comparison import compared
+from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
+from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
@@ -98,7 +98,7 @@ def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digi
     editor_client: Client, client: Client, runs: tuple[Run, Run]
 ) -> None:
     page = text_of(client.get(share(editor_client, subject(runs))))
-    told = comparison_document(compared(*runs, Tolerances())).as_json()
+    told = comparison_document(build_comparison(*runs, Tolerances())).as_json()
     frozen = ShareLink.objects.get().frozen["figures"]
     for name in ("pass_rate_change", "score_change", "latency_change_pct", "regression_detected"):
         assert frozen[name] == told[name], name

@@ -15,10 +15,9 @@ from runs.cli.comparing import NO_REGRESSION, comparison_table, conclude_compari
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.names import COULD_NOT, run_named
 from runs.cli.printing import tell
-from runs.compare.cases import Tolerances
-from runs.compare.comparison import compared
-from runs.compare.conclusion import conclude
+from runs.compare.comparison import build_comparison, conclude
 from runs.compare.documents import comparison_document
+from runs.compare.rules import Tolerances
 from runs.engine.plan import read_plan
 
 JSON = "--json"
@@ -110,8 +109,10 @@ by exit code whether the candidate is worse than the baseline."""
         """Compare the runs, print the result and exit by it."""
         check_writable([(JSON, options["json"])])
         baseline, candidate = run_named(options["baseline"]), run_named(options["candidate"])
-        tolerances = _tolerances(Tolerances.of(read_plan(candidate.snapshot).policy), options)
-        found = compared(baseline, candidate, tolerances, only_shared=options["shared"])
+        tolerances = _tolerances(
+            Tolerances.from_policy(read_plan(candidate.snapshot).policy), options
+        )
+        found = build_comparison(baseline, candidate, tolerances, only_shared=options["shared"])
         came_to = conclude(found, is_forced=options["force"], least_cases=options["min_cases"])
         conclusion = conclude_comparison(came_to)
         stream = sys.stderr if options["json"] == STANDARD_OUTPUT else self.stdout

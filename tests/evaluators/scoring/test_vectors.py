@@ -31,7 +31,7 @@ from evaluators.scoring.samples import Vote, deliberation_score, find_bracket, w
 from evaluators.scoring.score_tree import decide, gate_failure
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
-from runs.compare.cases import CaseSide, RunSide, Tolerances, compare_case, compare_runs
+from runs.compare.rules import CaseSide, RunSide, Tolerances, compare_case, compare_runs
 from runs.summary.cases import distribution_of, means_of
 from runs.summary.figures import ExecutionRecord, Summary, shares, total_of
 from runs.summary.run import summarise
@@ -233,7 +233,7 @@ def run_threshold_snapshot(values: Values) -> Values:
     return summary_of(values["results"], policy).as_json()
 
 
-def side_of(values: Values) -> RunSide:
+def comparison_side(values: Values) -> RunSide:
     score = values.get("avg_overall_score")
     return RunSide(
         values["passed"],
@@ -247,10 +247,12 @@ def run_comparison(values: Values) -> Values:
     given = dict(values.get("thresholds") or {})
     if "max_avg_score_drop" in given:
         given["max_avg_score_drop"] /= 100
-    compared = compare_runs(
-        side_of(values["baseline"]), side_of(values["candidate"]), Tolerances(**given)
+    build_comparison = compare_runs(
+        comparison_side(values["baseline"]),
+        comparison_side(values["candidate"]),
+        Tolerances(**given),
     )
-    return {"regression_detected": compared.regression_detected}
+    return {"regression_detected": build_comparison.regression_detected}
 
 
 def case_comparison(values: Values) -> Values:

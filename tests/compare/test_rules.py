@@ -7,16 +7,17 @@ import pytest
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
 from evaluators.templatetags.figures import delta
-from runs.compare.cases import (
+from runs.compare.rules import (
     CaseSide,
+    RunFacts,
     RunSide,
     Tolerances,
     by_harm,
     compare_case,
     compare_cases,
     compare_runs,
+    differences,
 )
-from runs.compare.comparability import RunFacts, differences
 
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 BASELINE = RunSide(passed=9, total=10, mean_score=0.9, mean_latency_ms=1000)
@@ -120,7 +121,7 @@ def test_tolerances_may_be_given_or_come_from_the_policy() -> None:
     policy = PolicySpec(
         max_pass_rate_drop=0.2, max_avg_score_drop=0.0, max_latency_increase_pct=0.0
     )
-    assert Tolerances.of(policy) == Tolerances(0.2, 0.0, 0.0)
+    assert Tolerances.from_policy(policy) == Tolerances(0.2, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,443 @@
+"""The rules of a comparison: what makes runs comparable, how each case changed, and which tolerances are exceeded.
+
+SCORING §9 defines them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+from urllib.parse import urlsplit
+
+from evaluators.scoring.numbers import format_number, percent, quote_names, rounded
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
+from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
+
+# The settings that can change the verdict of a result; thresholds of gates and tolerances cannot.
+VERDICT_SETTINGS = (
+    *("pass_threshold", "borderline_threshold", "case_gate", "fallback_threshold", "final_score"),
+    *("on_unscored", "count_reviews"),
+)
+JUDGE_SETTINGS = ("model_id", "reply_mode", "parameters")
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The facts that decide the verdicts of a run: its snapshot, and the content hash of each case by key."""
+
+    snapshot: Mapping[str, Any]
+    repetitions: int = 1
+    cases: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between two runs; with `spoils` it can change verdicts, so the target is not the only cause."""
+
+    what: str
+    text: str
+    spoils: bool = True
+
+
+def differences(baseline: RunFacts, candidate: RunFacts) -> tuple[Difference, ...]:
+    """Return the differences between two runs, from the suite down to the judge.
+
+    The version of the suite and the number of repetitions spoil nothing: what a new version changes is
+    a difference of its own.
+    """
+    sides = (baseline.snapshot, candidate.snapshot)
+    candidates = (
+        _suite(*sides),
+        _version(*sides),
+        _cases(baseline.cases, candidate.cases),
+        _evaluators(*(EvaluatorSpec.model_validate(side["evaluators"]) for side in sides)),
+        _policy(*(side["policy"] for side in sides)),
+        *_changes(*sides),
+        _files(*(side.get("files") or {} for side in sides)),
+        *_judges(*sides),
+        _repetitions(baseline.repetitions, candidate.repetitions),
+    )
+    return tuple(difference for difference in candidates if difference is not None)
+
+
+def _suite(before: Mapping[str, Any], after: Mapping[str, Any]) -> Difference | None:
+    slugs = before["suite"]["slug"], after["suite"]["slug"]
+    return None if slugs[0] == slugs[1] else Difference("suite", f"{slugs[0]} and {slugs[1]}")
+
+
+def _version(before: Mapping[str, Any], after: Mapping[str, Any]) -> Difference | None:
+    old, new = before["suite"], after["suite"]
+    if old["slug"] != new["slug"] or old["version"] == new["version"]:
+        return None
+    text = f"version {old['version']} and version {new['version']}"
+    return Difference("suite version", text, spoils=False)
+
+
+def _cases(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | None:
+    counts = (
+        ("added", [key for key in after if key not in before]),
+        ("removed", [key for key in before if key not in after]),
+        ("changed", [key for key in after if before.get(key, after[key]) != after[key]]),
+    )
+    parts = [f"{len(keys)} {word} ({_some(keys)})" for word, keys in counts if keys]
+    return Difference("cases", ", ".join(parts)) if parts else None
+
+
+def _evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> Difference | None:
+    old, new = _nodes(before), _nodes(after)
+    counts = (
+        ("added", [path for path in new if path not in old]),
+        ("removed", [path for path in old if path not in new]),
+        ("changed", [path for path in new if old.get(path, new[path]) != new[path]]),
+    )
+    parts = [f"{_some(paths)} {word}" for word, paths in counts if paths]
+    return Difference("evaluators", ", ".join(parts)) if parts else None
+
+
+def _nodes(root: EvaluatorSpec) -> dict[str, Any]:
+    """Return the settings of each evaluator by path, without its children; the name of the root is no setting."""
+    facts = {}
+    for path, node in walk(root):
+        stored = node.as_json()
+        del stored["children"]
+        facts[path or "the whole"] = stored if path else stored["config"]
+    return facts
+
+
+def _policy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Difference | None:
+    changed = [
+        f"{name.replace('_', ' ')} {before.get(name)} and {after.get(name)}"
+        for name in VERDICT_SETTINGS
+        if before.get(name) != after.get(name)
+    ]
+    return Difference("policy", ", ".join(changed)) if changed else None
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield the settings changed for one run; those that change verdicts also count as policy or evaluators."""
+    for role, side in (("baseline", before), ("candidate", after)):
+        texts = [
+            f"{one['evaluator'] or ''} {one['name'].replace('_', ' ')} {one['old']} → {one['new']}".strip()
+            for one in side.get("changed") or ()
+        ]
+        if texts:
+            more = f" and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+            named = ", ".join(texts[:MAX_NAMED])
+            yield Difference("this run only", f"{role}: {named}{more}", spoils=False)
+
+
+def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | None:
+    changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    return Difference("files", f"{_some(changed)} changed") if changed else None
+
+
+def _judges(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield differences of the run's judge, and of models and agents that evaluators name."""
+    old, new = before.get("judge"), after.get("judge")
+    if _judge(old) != _judge(new):
+        yield Difference("judge", f"{_name(old)} and {_name(new)}")
+    targets = {side["target"].get("model") for side in (before, after)}
+    judges = {model["slug"] for model in (old, new) if model}
+    shared = {*before.get("models", {})} & {*after.get("models", {})}
+    for slug in sorted(shared - targets - judges):
+        if _judge(before["models"][slug]) != _judge(after["models"][slug]):
+            yield Difference("judge", f"the model {slug} was set up anew")
+    agents = before.get("agents") or {}, after.get("agents") or {}
+    for name in sorted({*agents[0]} & {*agents[1]}):
+        if _agent(agents[0][name]) != _agent(agents[1][name]):
+            yield Difference("judge", f"the agent {name} was set up anew")
+
+
+def _judge(model: Mapping[str, Any] | None) -> Any:
+    """Return the settings that make a judge the same: the request and the host, not the price nor the port."""
+    if model is None:
+        return None
+    host = urlsplit(model.get("base_url", "")).hostname
+    return (host, *(model.get(name) for name in JUDGE_SETTINGS))
+
+
+def _agent(agent: Mapping[str, Any]) -> Any:
+    """Return the settings that make a judging agent the same; its model is compared with the models."""
+    return [agent[name] for name in ("kind", "config", "model")]
+
+
+def _name(model: Mapping[str, Any] | None) -> str:
+    return "none" if model is None else str(model.get("name") or model["slug"])
+
+
+def _repetitions(before: int, after: int) -> Difference | None:
+    return None if before == after else Difference("repetitions", f"{before} and {after}", False)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{quote_names(names[:MAX_NAMED])}{more}"
+
+
+# No float has more digits.
+WIDE = Context(prec=400)
+
+
+def difference(before: float | None, after: float | None) -> float | None:
+    """Return after − before, to 9 decimals; None where a side has no figure."""
+    return None if before is None or after is None else rounded(after - before)
+
+
+def format_change(size: float, digits: int) -> str:
+    """Format the size of a change with so many decimals, rounded to the nearest, halves away from zero."""
+    exact = Decimal(repr(rounded(size)))
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, context=WIDE):f}"
+
+
+# What a tolerance in a form or at the command line is divided by: the mean score is entered in points of 100.
+UNITS = {"max_pass_rate_drop": 1.0, "max_avg_score_drop": 100.0, "max_latency_increase_pct": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """How much worse a run may be: drops as shares from 0 to 1, latency in percent; reaching one is allowed.
+
+    Raises ScoreOutOfRangeError naming the field and the value.
+    """
+
+    max_pass_rate_drop: float = 0.0
+    max_avg_score_drop: float = 0.05
+    max_latency_increase_pct: float = 20.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that are no tolerances."""
+        for name, maximum in (
+            ("max_pass_rate_drop", 1.0),
+            ("max_avg_score_drop", 1.0),
+            ("max_latency_increase_pct", math.inf),
+        ):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0.0 <= value <= maximum):
+                bounds = "0 or more" if math.isinf(maximum) else "a number from 0 to 1"
+                raise ScoreOutOfRangeError(f"{name} {value!r} is not {bounds}")
+
+    @classmethod
+    def from_policy(cls, policy: PolicySpec) -> Tolerances:
+        """Return the tolerances that a policy sets."""
+        return cls(
+            policy.max_pass_rate_drop, policy.max_avg_score_drop, policy.max_latency_increase_pct
+        )
+
+    def with_entered(self, values: Mapping[str, float | None]) -> Tolerances:
+        """Return the tolerances with the values entered in a form or at the command line."""
+        entered = {name: value for name in UNITS if (value := values.get(name)) is not None}
+        return replace(self, **{name: value / UNITS[name] for name, value in entered.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """The figures of one run over all its executions; scores are 0 to 1, None where there is none."""
+
+    passed: int
+    total: int
+    mean_score: float | None = None
+    mean_latency_ms: float | None = None
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Return passed ÷ total, where errors have not passed; None without executions."""
+        return self.passed / self.total if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A tolerance that was exceeded: `change` beyond `limit`, as shares, or percent for latency."""
+
+    measure: str
+    baseline: float
+    candidate: float
+    change: float
+    limit: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """The changes from baseline to candidate; a change is None where a side has no figure."""
+
+    regression_detected: bool
+    reasons: tuple[Reason, ...]
+    pass_rate_change: float | None
+    score_change: float | None
+    latency_change_pct: float | None
+
+
+def compare_runs(
+    baseline: RunSide, candidate: RunSide, tolerances: Tolerances = Tolerances()
+) -> RunComparison:
+    """Return the changes of pass rate, mean score and latency, and which tolerances they exceed."""
+    rate = difference(baseline.pass_rate, candidate.pass_rate)
+    score = difference(baseline.mean_score, candidate.mean_score)
+    latency = _increase_pct(baseline.mean_latency_ms, candidate.mean_latency_ms)
+    exceeded = (
+        _drop(
+            "pass rate", (baseline.pass_rate, candidate.pass_rate), tolerances.max_pass_rate_drop
+        ),
+        _drop(
+            "mean score", (baseline.mean_score, candidate.mean_score), tolerances.max_avg_score_drop
+        ),
+        _slower(baseline, candidate, latency, tolerances.max_latency_increase_pct),
+    )
+    reasons = tuple(reason for reason in exceeded if reason is not None)
+    return RunComparison(bool(reasons), reasons, rate, score, latency)
+
+
+def _increase_pct(before: float | None, after: float | None) -> float | None:
+    """Return the growth in percent; None where a value is missing or there is no base."""
+    if before is None or after is None or before <= 0:
+        return None
+    return rounded((after / before - 1.0) * 100)
+
+
+def _drop(measure: str, sides: tuple[float | None, float | None], limit: float) -> Reason | None:
+    before, after = sides
+    change = difference(before, after)
+    if before is None or after is None or change is None or -change <= rounded(limit):
+        return None
+    points = percent(-change)
+    digits = _digits_beyond(points, percent(limit))
+    was, now = format_number(percent(before), digits), format_number(percent(after), digits)
+    text = (
+        f"{measure} fell by {format_change(points, digits)} points, from {was}% to {now}%; "
+        f"{_tolerated(percent(limit))} are tolerated"
+    )
+    return Reason(measure, before, after, change, limit, text)
+
+
+def _slower(
+    baseline: RunSide, candidate: RunSide, change: float | None, limit: float
+) -> Reason | None:
+    before, after = baseline.mean_latency_ms, candidate.mean_latency_ms
+    if change is None or before is None or after is None or change <= rounded(limit):
+        return None
+    digits = _digits_beyond(change, limit)
+    shown = digits if digits > 1 else 0
+    text = (
+        f"mean latency grew by {format_change(change, digits)}%, "
+        f"from {before:,.{shown}f} ms to {after:,.{shown}f} ms; {limit:g}% are tolerated"
+    )
+    return Reason("mean latency", before, after, change, limit, text)
+
+
+def _digits_beyond(change: float, limit: float) -> int:
+    """Return the number of decimals at which a change, rounded down, still shows as more than its limit."""
+    return next((d for d in range(1, SCORE_DIGITS) if float(format_number(change, d)) > limit), 1)
+
+
+def _tolerated(points: float) -> str:
+    """Format a tolerance with all its decimals, at least one."""
+    whole, _, decimals = f"{points:.7f}".rstrip("0").partition(".")
+    return f"{whole}.{decimals or 0}"
+
+
+CASE_TOLERANCE = 0.05
+UNCHANGED, REGRESSION, IMPROVEMENT = "unchanged", "regression", "improvement"
+ERROR, ADDED, REMOVED = "error", "added", "removed"
+HARM = (REGRESSION, ERROR, UNCHANGED, IMPROVEMENT, ADDED, REMOVED)
+VERDICT_RANKS = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSide:
+    """A case in one run; without a verdict it is errored.
+
+    `executions`, `scored` and `passed` count its executions; costs and latency are None where none was
+    reported. `state` is its verdict, or why it has none. `outcomes_met` of its `outcomes` were met in
+    every repetition that judged them. It `is_flaky` when the verdicts of its executions differ. Where
+    reviewers decided, `reviewed` is its verdict with their decisions and `machine` the one without;
+    both are None elsewhere.
+    """
+
+    verdict: Verdict | None
+    mean_score: float | None = None
+    passed: int = 0
+    scored: int = 0
+    executions: int = 0
+    latency_ms: float | None = None
+    cost_usd: Decimal | None = None
+    state: str = ""
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    outcomes: int = 0
+    outcomes_met: int = 0
+    is_flaky: bool = False
+    machine: Verdict | None = None
+    reviewed: Verdict | None = None
+
+    @property
+    def pass_share(self) -> float | None:
+        """Return the share of its scored executions that passed; None without any."""
+        return self.passed / self.scored if self.scored else None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """How a case changed: regression, improvement, unchanged, error, added or removed.
+
+    `has_flipped` marks a change from pass to not-pass or back; `score_change` is candidate minus
+    baseline, −1 to 1.
+    """
+
+    case: str
+    status: str
+    has_flipped: bool = False
+    score_change: float | None = None
+    baseline: CaseSide | None = None
+    candidate: CaseSide | None = None
+
+
+def compare_case(case: str, baseline: CaseSide | None, candidate: CaseSide | None) -> CaseChange:
+    """Return how one case changed; a side is None where its run does not have the case."""
+    if baseline is None:
+        return CaseChange(case, ADDED, candidate=candidate)
+    if candidate is None:
+        return CaseChange(case, REMOVED, baseline=baseline)
+    change = difference(baseline.mean_score, candidate.mean_score)
+    if baseline.verdict is None or candidate.verdict is None:
+        return CaseChange(case, ERROR, False, change, baseline, candidate)
+    was, now = baseline.verdict is Verdict.PASS, candidate.verdict is Verdict.PASS
+    status = _status(was, now, change)
+    return CaseChange(case, status, was != now, change, baseline, candidate)
+
+
+def compare_cases(
+    baseline: Mapping[str, CaseSide], candidate: Mapping[str, CaseSide]
+) -> tuple[CaseChange, ...]:
+    """Return the change of every case, in the candidate's order, removed cases last."""
+    names: Iterable[str] = dict.fromkeys((*candidate, *baseline))
+    return tuple(compare_case(name, baseline.get(name), candidate.get(name)) for name in names)
+
+
+def _status(was: bool, now: bool, change: float | None) -> str:
+    if was != now:
+        return IMPROVEMENT if now else REGRESSION
+    if change is None or abs(change) <= CASE_TOLERANCE:
+        return UNCHANGED
+    return IMPROVEMENT if change > 0 else REGRESSION
+
+
+def by_harm(changes: Iterable[CaseChange]) -> tuple[CaseChange, ...]:
+    """Return the cases, the worst first: flipped regressions by the fall of their score, then the others."""
+    return tuple(sorted(changes, key=_harm))
+
+
+def _harm(change: CaseChange) -> tuple[int, bool, int, float, str]:
+    now = change.candidate.verdict if change.candidate else None
+    rank = -1 if now is None else VERDICT_RANKS[now]
+    return (
+        HARM.index(change.status),
+        not change.has_flipped,
+        rank,
+        change.score_change or 0.0,
+        change.case,
+    )
