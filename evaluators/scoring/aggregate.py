@@ -18,10 +18,10 @@ HYBRID_SCALE = 10.0
 
 @dataclass(slots=True)
 class Values:
-    """The scores of all nodes by index, after negation; None where there is none.
+    """The scores of all nodes by index, after negation; None without a score.
 
-    `failures` names for a composite failed by its own rule the child that failed it, else −1.
-    `parts` are the required parts missed inside an evaluator. Comparisons are made to `digits`.
+    If a composite failed by its own rule, `failures` holds the child that failed it, else −1.
+    `parts` are the required parts missed inside an evaluator. Comparisons round to `digits`.
     """
 
     scores: list[float | None]
@@ -33,7 +33,7 @@ class Values:
 def evaluate(
     tree: CompiledTree, outcomes: Mapping[str, Outcome], *, judged: CompiledNode | None = None
 ) -> Values:
-    """Return the score of every node; `judged` is the one that counts by its judge's overall score."""
+    """Return the score of every node; `judged` is the node whose judge's overall score counts."""
     scores: list[float | None] = [None] * len(tree.nodes)
     parts = {}
     for node in tree.leaves:
@@ -50,7 +50,7 @@ def evaluate(
 def aggregate_tree(
     tree: CompiledTree, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
 ) -> Values:
-    """Return the score of every node from those of the leaves, which stand after negation in `scores`."""
+    """Return the score of every node; `scores` holds those of the leaves, after negation."""
     values = Values(scores, [NO_INDEX] * len(scores), parts)
     for node in tree.upward:
         aggregate_node(tree, node, values)
@@ -58,7 +58,7 @@ def aggregate_tree(
 
 
 def overall_judge(tree: CompiledTree, outcomes: Mapping[str, Outcome]) -> CompiledNode | None:
-    """Return the evaluator whose judge gives an overall score of its own: the first hybrid one."""
+    """Return the evaluator whose judge gives an overall score: the first hybrid one, if any."""
     for node in tree.leaves:
         if node.spec.kind == HYBRID_KIND:
             return node
@@ -70,8 +70,8 @@ def overall_judge(tree: CompiledTree, outcomes: Mapping[str, Outcome]) -> Compil
 
 
 def aggregate_node(tree: CompiledTree, node: CompiledNode, values: Values) -> None:
-    """Compute one composite from its children, which are settled."""
-    score, failure = _combined(tree, node, values)
+    """Compute the score of one composite after those of its children."""
+    score, failure = _combine(tree, node, values)
     if score is not None:
         if failure != NO_INDEX:
             # A composite failed by its own rule counts as 0 inside its parent, negated or not.
@@ -83,7 +83,7 @@ def aggregate_node(tree: CompiledTree, node: CompiledNode, values: Values) -> No
 
 
 def is_held(tree: CompiledTree, node: CompiledNode, values: Values) -> bool:
-    """Tell whether a gate before the node failed or could not be scored, so that it was not run."""
+    """Tell whether the node was not run because a gate before it failed or had no score."""
     for index in node.behind:
         if values.failures[index] != NO_INDEX:
             return True
@@ -93,7 +93,7 @@ def is_held(tree: CompiledTree, node: CompiledNode, values: Values) -> bool:
 
 
 def is_forced(node: CompiledNode, values: Values) -> bool:
-    """Tell whether the node, being required, forces a fail (SCORING §4.2)."""
+    """Tell whether a required node forces a fail (SCORING §4.2)."""
     if node.index in values.parts:
         return True
     score = values.scores[node.index]
@@ -101,14 +101,14 @@ def is_forced(node: CompiledNode, values: Values) -> bool:
         return False
     if values.failures[node.index] != NO_INDEX:
         return True
-    seen = round(score, values.digits)
+    value = round(score, values.digits)
     if node.required_below is not None:
-        return seen < rounded(node.required_below)
-    return seen <= 0.0
+        return value < rounded(node.required_below)
+    return value <= 0.0
 
 
 def passes(tree: CompiledTree, index: int, values: Values) -> bool:
-    """Tell whether a node's own verdict is pass: by the bands, its own rule and its being required."""
+    """Tell whether a node passes: by the bands, its own rule and what it requires."""
     score = values.scores[index]
     return (
         score is not None
@@ -121,9 +121,9 @@ def passes(tree: CompiledTree, index: int, values: Values) -> bool:
 def members(
     tree: CompiledTree, node: CompiledNode, values: Values
 ) -> tuple[Sequence[int], Sequence[float]] | None:
-    """Return the children that count and their weights, after what the policy makes of unscored ones.
+    """Return the children that count under the policy for unscored ones, with their weights.
 
-    None when one of them could not be scored and the policy lets that spoil the score.
+    None if one has no score and the policy makes that an error.
     """
     indexes: list[int] = []
     weights: list[float] = []
@@ -138,8 +138,8 @@ def members(
     return indexes, weights
 
 
-def _combined(tree: CompiledTree, node: CompiledNode, values: Values) -> tuple[float | None, int]:
-    """Return the score of a composite, and the child that failed it by its rule."""
+def _combine(tree: CompiledTree, node: CompiledNode, values: Values) -> tuple[float | None, int]:
+    """Return the score of a composite, and the child that failed it by the composite's rule."""
     scores = values.scores
     if node.gates:
         failed = _failed_gate(node, values)
@@ -149,21 +149,21 @@ def _combined(tree: CompiledTree, node: CompiledNode, values: Values) -> tuple[f
             return 0.0, failed
     indexes: Sequence[int] = node.counted
     weights: Sequence[float] = node.weights
-    found = [scores[index] for index in indexes]
-    if None in found:
+    counted_scores = [scores[index] for index in indexes]
+    if None in counted_scores:
         counted = members(tree, node, values)
         if counted is None:
             return None, NO_INDEX
         indexes, weights = counted
-        found = [scores[index] for index in indexes]
-    if not found:
+        counted_scores = [scores[index] for index in indexes]
+    if not counted_scores:
         return None, NO_INDEX
-    known = [0.0 if score is None else score for score in found]
-    return _by_rule(tree, node, values, (indexes, known, weights))
+    known = [0.0 if score is None else score for score in counted_scores]
+    return _apply_rule(tree, node, values, (indexes, known, weights))
 
 
 def _failed_gate(node: CompiledNode, values: Values) -> int | None:
-    """Return the first gate below the limit, −1 when all hold, None when one has no score."""
+    """Return the first gate below the limit, −1 if all pass, None if one has no score."""
     failed = NO_INDEX
     for gate in node.gates:
         score = values.scores[gate]
@@ -174,7 +174,7 @@ def _failed_gate(node: CompiledNode, values: Values) -> int | None:
     return failed
 
 
-def _by_rule(
+def _apply_rule(
     tree: CompiledTree,
     node: CompiledNode,
     values: Values,
@@ -186,17 +186,17 @@ def _by_rule(
     if node.rule == "maximum":
         return max(known), NO_INDEX
     if node.rule == "threshold":
-        return _share_that_passes(tree, node, values, indexes)
+        return _passing_share(tree, node, values, indexes)
     if node.rule == "all_or_nothing":
         for index, score in zip(indexes, known, strict=True):
             if round(score, values.digits) < node.limit:
                 return 0.0, index
     average = math.fsum(map(mul, known, weights)) / math.fsum(weights)
-    # A mean lies between its lowest and highest value, whatever floats make of it.
+    # In spite of floating-point errors, a mean lies between its lowest and highest value.
     return min(max(average, min(known)), max(known)), NO_INDEX
 
 
-def _share_that_passes(
+def _passing_share(
     tree: CompiledTree, node: CompiledNode, values: Values, indexes: Sequence[int]
 ) -> tuple[float, int]:
     failing = [index for index in indexes if not passes(tree, index, values)]
@@ -205,7 +205,7 @@ def _share_that_passes(
 
 
 def _overall(outcome: Score) -> float:
-    """Return the judge's own overall score, 0 to 1."""
+    """Return the judge's overall score, 0 to 1."""
     overall = outcome.details.get(JUDGE_OVERALL)
     if not isinstance(overall, Mapping):
         return outcome.score

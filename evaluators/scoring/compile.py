@@ -1,4 +1,4 @@
-"""Compile a tree: lay it out flat, with everything that follows from it and the policy before any score is known."""
+"""Compile a tree into a flat list of nodes, with everything that does not depend on scores."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LEAF = "leaf"
 
 @dataclass(frozen=True, slots=True)
 class CompiledNode:
-    """One node of a tree laid out in tree order; nodes point at each other by index.
+    """One node of a compiled tree; nodes refer to each other by index.
 
-    `rule` is the aggregator's type, `leaf` where the score is a fact: leaves and composites
-    that a script or judge scores. `counted` are the children that enter the arithmetic, with
-    their `weights`; `gates` the children that must reach `limit` first. `behind` are the
-    composites whose gates hold this node back. A node is `needed` when the verdict under the
-    score gate cannot do without it, and `strict` when it never can (SCORING §4.1).
+    `rule` is the type of the aggregator, or `leaf` if the score is not computed from children:
+    for leaves and for composites that a script or judge scores. `counted` are the children that
+    count, with their `weights`; `gates` are the children that must reach `limit` first. `behind`
+    are the composites whose gates hold this node back. A node is `needed` if the verdict under
+    the score gate depends on it, and `strict` if every verdict does (SCORING §4.1).
     """
 
     index: int
@@ -52,7 +52,7 @@ class CompiledNode:
 
 @dataclass(frozen=True, slots=True)
 class CompiledTree:
-    """A tree laid out: all nodes in tree order, and the composites from the leaves up."""
+    """A tree as a list: all nodes in tree order, and the composites from the leaves up."""
 
     nodes: tuple[CompiledNode, ...]
     upward: tuple[CompiledNode, ...]
@@ -65,10 +65,12 @@ class CompiledTree:
 def compile_tree(
     root: EvaluatorSpec, policy: PolicySpec, *, is_shallow: bool = False
 ) -> CompiledTree:
-    """Return the tree laid out; shallow takes the root's children as leaves, whatever they hold."""
-    draft = _Draft(is_shallow)
-    draft.add(root, _Place(ROOT_PATH, NO_INDEX, 1.0, (), needed=True, strict=root.is_required))
-    nodes = tuple(node for node in draft.nodes if node is not None)
+    """Compile a tree; a shallow one takes all children of the root as leaves."""
+    compiler = _Compiler(is_shallow)
+    compiler.add(
+        root, _Position(ROOT_PATH, NO_INDEX, 1.0, (), needed=True, strict=root.is_required)
+    )
+    nodes = tuple(node for node in compiler.nodes if node is not None)
     return CompiledTree(
         nodes=nodes,
         upward=tuple(node for node in reversed(nodes) if node.rule != LEAF),
@@ -80,8 +82,8 @@ def compile_tree(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a node stands in the tree."""
+class _Position:
+    """The position of a node in the tree."""
 
     path: str
     parent: int
@@ -91,44 +93,44 @@ class _Place:
     strict: bool
 
 
-class _Draft:
-    """The tree while it grows."""
+class _Compiler:
+    """Build the list of nodes."""
 
     def __init__(self, is_shallow: bool) -> None:
         self.is_shallow = is_shallow
         self.nodes: list[CompiledNode | None] = []
 
-    def add(self, spec: EvaluatorSpec, place: _Place) -> int:
+    def add(self, spec: EvaluatorSpec, position: _Position) -> int:
         """Append a node and everything under it; return its index."""
         index = len(self.nodes)
         self.nodes.append(None)
         aggregator = None if self.is_shallow and index else spec.aggregator
         gates = _gates(spec, aggregator)
         children = [
-            self.add(child, _place_of(child, place, index, spec, gates))
+            self.add(child, _child_position(child, position, index, spec, gates))
             for child in (() if aggregator is None else spec.children)
         ]
         counted, weights = _counted(spec, aggregator, children, gates)
         self.nodes[index] = CompiledNode(
             index=index,
-            path=place.path,
+            path=position.path,
             spec=spec,
-            parent=place.parent,
+            parent=position.parent,
             rule=_rule(aggregator),
-            weight=place.weight,
+            weight=position.weight,
             limit=_limit(aggregator),
             children=tuple(children),
             counted=counted,
             weights=weights,
             total=math.fsum(weights),
             gates=tuple(
-                at
-                for at, child in zip(children, spec.children, strict=False)
+                child_index
+                for child_index, child in zip(children, spec.children, strict=False)
                 if child.name in gates
             ),
-            behind=place.behind,
-            needed=place.needed,
-            strict=place.strict,
+            behind=position.behind,
+            needed=position.needed,
+            strict=position.strict,
             negate=spec.negate,
             required=spec.required,
             required_below=spec.required_below,
@@ -136,20 +138,24 @@ class _Draft:
         return index
 
 
-def _place_of(
-    child: EvaluatorSpec, place: _Place, parent: int, spec: EvaluatorSpec, gates: frozenset[str]
-) -> _Place:
+def _child_position(
+    child: EvaluatorSpec,
+    position: _Position,
+    parent: int,
+    spec: EvaluatorSpec,
+    gates: frozenset[str],
+) -> _Position:
     weight = spec.weight_of(child)
     is_gate = child.name in gates
-    needed = child.is_required or is_gate or (place.needed and weight > 0)
-    held = bool(gates) and child.name not in gates
-    return _Place(
-        path=below(place.path, child.name),
+    is_needed = child.is_required or is_gate or (position.needed and weight > 0)
+    is_held_back = bool(gates) and not is_gate
+    return _Position(
+        path=below(position.path, child.name),
         parent=parent,
         weight=weight,
-        behind=(*place.behind, parent) if held else place.behind,
-        needed=needed,
-        strict=child.is_required or is_gate or (place.strict and needed),
+        behind=(*position.behind, parent) if is_held_back else position.behind,
+        needed=is_needed,
+        strict=child.is_required or is_gate or (position.strict and is_needed),
     )
 
 
@@ -165,14 +171,14 @@ def _counted(
     children: Sequence[int],
     gates: frozenset[str],
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return the children that enter the arithmetic: weight above 0, gates only if they count too."""
+    """Return the children that count: with a weight above 0, gates only if the remainder is all."""
     if aggregator is None or aggregator.is_judging:
         return (), ()
-    left_out = gates if aggregator.remainder == "remaining" else frozenset()
+    excluded = gates if aggregator.remainder == "remaining" else frozenset()
     pairs = [
         (index, weight)
         for index, child in zip(children, spec.children, strict=True)
-        if (weight := spec.weight_of(child)) > 0 and child.name not in left_out
+        if (weight := spec.weight_of(child)) > 0 and child.name not in excluded
     ]
     return tuple(index for index, _ in pairs), tuple(weight for _, weight in pairs)
 
@@ -182,7 +188,7 @@ def _rule(aggregator: Aggregator | None) -> str:
 
 
 def _limit(aggregator: Aggregator | None) -> float:
-    """Return the one threshold that the aggregator's type knows."""
+    """Return the threshold that the aggregator's type uses."""
     if aggregator is None:
         return 0.0
     limits = {

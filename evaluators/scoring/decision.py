@@ -1,24 +1,165 @@
-"""What was decided on one output, why, and what would have changed it."""
+"""Decide on one output: its verdict by the policy, and the decision with its reasons as it is stored (SCORING §4)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.scoring.types import OutcomeResult, Verdict
+from evaluators.scoring.aggregate import Values, is_forced, is_held
+from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.types import OutcomeResult, Unscored, Verdict
 
+ROOT = 0
 FORCING_RULES = ("required", "safety_gate", "all_or_nothing", "threshold")
 
 
 @dataclass(frozen=True, slots=True)
+class CaseBasis:
+    """What decides one case: its score, its outcomes, or the score because there are no outcomes.
+
+    `rule` is score, expected_outcomes, fallback, or unjudged if the outcomes could not be judged.
+    `reason` says why it is fallback or unjudged.
+    """
+
+    rule: str = "score"
+    outcomes: tuple[OutcomeResult, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictResult:
+    """A verdict and its rule; `index` is the node that decided, −1 if none did.
+
+    `source` is the node whose score is the final score, −1 if there is none.
+    """
+
+    rule: str
+    verdict: Verdict | None = None
+    score: float | None = None
+    index: int = NO_INDEX
+    unscored: tuple[int, ...] = ()
+    source: int = NO_INDEX
+
+    @property
+    def is_error(self) -> bool:
+        """Tell whether there is no verdict."""
+        return self.verdict is None
+
+
+def case_gate(
+    policy: PolicySpec,
+    expected: Sequence[str],
+    results: tuple[OutcomeResult, ...] | Unscored | None,
+) -> CaseBasis:
+    """Return what decides the case under the policy (SCORING §4.3)."""
+    judged = () if results is None or isinstance(results, Unscored) else tuple(results)
+    if policy.case_gate == "score":
+        return CaseBasis("score", judged)
+    if isinstance(results, Unscored):
+        return CaseBasis("unjudged", (), results.reason)
+    if judged and expected and len(judged) != len(expected):
+        return CaseBasis(
+            "unjudged", judged, f"{len(judged)} of {len(expected)} outcomes were judged"
+        )
+    if judged:
+        return CaseBasis("expected_outcomes", judged)
+    reason = "no outcomes produced" if expected else "no expected outcomes"
+    return CaseBasis("fallback", (), reason)
+
+
+def decide_verdict(
+    tree: CompiledTree, values: Values, gate: CaseBasis, judged: CompiledNode | None = None
+) -> VerdictResult:
+    """Return the verdict; an error has none. `judged` is the node whose judge gives the final score."""
+    if None in values.scores:
+        unscored = tuple(node.index for node in _missing_scores(tree, values, gate))
+        if unscored:
+            return VerdictResult("unscored", index=unscored[0], unscored=unscored)
+    if gate.rule == "unjudged":
+        return VerdictResult("unjudged")
+    source = _score_source(tree, values, judged)
+    final = _final_score(tree, values, source)
+    if final is None and gate.rule != "expected_outcomes":
+        is_judged = tree.policy.final_score == "judge_overall"
+        return VerdictResult("no_judge_overall" if is_judged else "nothing_to_aggregate")
+    forced = next(forcing_nodes(tree, values), None)
+    if forced is not None:
+        return VerdictResult("required", Verdict.FAIL, final, forced.index, source=source)
+    failed = values.failures[ROOT]
+    if failed != NO_INDEX:
+        return VerdictResult(tree.nodes[ROOT].rule, Verdict.FAIL, final, failed, source=source)
+    verdict = _by_gate(tree.policy, values, gate, final)
+    return VerdictResult(gate.rule, verdict, final, ROOT, source=source)
+
+
+def _score_source(tree: CompiledTree, values: Values, judged: CompiledNode | None) -> int:
+    """Return the node that the policy takes the final score from (SCORING §4.4).
+
+    If a gate failed before the judge was called, the final score is the 0 of its composite (SCORING §3).
+    """
+    if tree.policy.final_score != "judge_overall":
+        return ROOT
+    for index in (ROOT,) if judged is None else judged.behind:
+        if tree.nodes[index].gates and values.failures[index] != NO_INDEX:
+            return index
+    if judged is None or is_held(tree, judged, values):
+        return NO_INDEX
+    return judged.index
+
+
+def _final_score(tree: CompiledTree, values: Values, source: int) -> float | None:
+    """Return the final score, 0 to 1; None if its source has none."""
+    if source == NO_INDEX:
+        return None
+    score = values.scores[source]
+    policy = tree.policy
+    if score is None and (policy.final_score, policy.on_unscored) == ("judge_overall", "zero"):
+        return 0.0
+    return score
+
+
+def forcing_nodes(tree: CompiledTree, values: Values) -> Iterator[CompiledNode]:
+    """Yield the nodes that force a fail, in tree order; a node held back by a gate forces nothing."""
+    for node in tree.nodes if values.parts else tree.required:
+        if is_forced(node, values) and not is_held(tree, node, values):
+            yield node
+
+
+def _missing_scores(tree: CompiledTree, values: Values, gate: CaseBasis) -> Iterator[CompiledNode]:
+    """Yield the evaluators without a score that the verdict needs (SCORING §4.1)."""
+    is_error = tree.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
+    for node in tree.leaves:
+        if values.scores[node.index] is not None:
+            continue
+        is_needed = node.strict or (is_error and node.needed)
+        if is_needed and not is_held(tree, node, values):
+            yield node
+
+
+def _by_gate(policy: PolicySpec, values: Values, gate: CaseBasis, final: float | None) -> Verdict:
+    if gate.rule == "expected_outcomes":
+        met = all(outcome.passed for outcome in gate.outcomes)
+        return Verdict.PASS if met else Verdict.FAIL
+    score = round(0.0 if final is None else final, values.digits)
+    if gate.rule == "fallback":
+        reached = score >= rounded(policy.fallback_threshold)
+        return Verdict.PASS if reached else Verdict.FAIL
+    if score >= rounded(policy.pass_threshold):
+        return Verdict.PASS
+    return Verdict.BORDERLINE if score >= rounded(policy.borderline_threshold) else Verdict.FAIL
+
+
+@dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What one evaluator of the tree came to.
+    """The result of one evaluator in the tree.
 
     `state` is scored, unscored or skipped; `score` is after negation, 0 to 1; `verdict` is the
-    node's own, by the bands or by its own rule. `weight` is what it weighs in its parent, `share`
-    the part of the final score it decides (0 to 1). `forced_fail` says in words why its own rule
-    or its being required failed it. `note` tells why there is no score.
+    node's own, by the bands or by its own rule. `weight` is its weight in its parent, `share` the
+    part of the final score it decides (0 to 1). `forced_fail` explains how its own rule or a
+    requirement failed it. `note` explains a missing score.
     """
 
     path: str
@@ -53,13 +194,13 @@ class NodeResult:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> NodeResult:
-        """Return what as_json wrote."""
+        """Read what as_json returned."""
         return cls(**{**values, "verdict": _verdict(values["verdict"])})
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One step on the way to the verdict; `passed` is None where nothing was tested."""
+    """One step towards the verdict; `passed` is None if the step tested nothing."""
 
     text: str
     path: str | None = None
@@ -71,7 +212,7 @@ class TraceStep:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TraceStep:
-        """Return what as_json wrote."""
+        """Read what as_json returned."""
         return cls(**values)
 
 
@@ -79,9 +220,9 @@ class TraceStep:
 class Flip:
     """The smallest change that reaches the next verdict (SCORING §4.5).
 
-    With a `path`: that evaluator's score would have to rise from `from_score` to `to_score`, all
-    else kept. With `outcomes`: those expected outcomes are still missed. With neither no single
-    score can do it. `verdict` is the one reached.
+    With a `path`, the score of that evaluator would have to rise from `from_score` to `to_score`.
+    With `outcomes`, those expected outcomes would have to be met. With neither, no single score
+    reaches it. `verdict` is the verdict it would reach.
     """
 
     text: str
@@ -104,7 +245,7 @@ class Flip:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Flip:
-        """Return what as_json wrote."""
+        """Read what as_json returned."""
         changed = {
             "verdict": _verdict(values["verdict"]),
             "outcomes": tuple(values["outcomes"]),
@@ -117,9 +258,9 @@ class Decision:
     """The verdict of one result with everything that led to it (SCORING §4).
 
     `status` is scored or error; an error has neither verdict nor score. `score` is the final
-    score, 0 to 1, to 9 decimals; None beside a verdict when only the outcomes could be judged.
-    `decided_by` fits a table cell, `rule` is the machine's word for it, `evaluator` the path of
-    the node that decided. `nodes` holds every node by path in tree order.
+    score, 0 to 1, to 9 decimals; it can be None with a verdict that only the outcomes decided.
+    `decided_by` is short enough for a table cell, `rule` names the rule for machines, `evaluator`
+    is the path of the node that decided. `nodes` holds every node by path in tree order.
     """
 
     status: str
@@ -139,12 +280,12 @@ class Decision:
 
     @property
     def passed(self) -> bool:
-        """Tell whether the verdict is pass; there is no second pass."""
+        """Tell whether the verdict is pass."""
         return self.verdict is Verdict.PASS
 
     @property
     def is_forced(self) -> bool:
-        """Tell whether a rule forced the fail whatever the score was (SCORING §8)."""
+        """Tell whether a rule forced the fail regardless of the score (SCORING §8)."""
         return self.verdict is Verdict.FAIL and self.rule in FORCING_RULES
 
     def as_json(self) -> dict[str, Any]:
@@ -171,7 +312,7 @@ class Decision:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Decision:
-        """Return what as_json wrote."""
+        """Read what as_json returned."""
         nodes = (NodeResult.from_json(node) for node in values["nodes"])
         changed = {
             "verdict": _verdict(values["verdict"]),

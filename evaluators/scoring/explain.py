@@ -1,4 +1,4 @@
-"""Explain a verdict: the score and share of every node, the steps that led to it, and all of it in words."""
+"""Explain a verdict in words: the score and share of every node, and the steps that led to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from evaluators.scoring.aggregate import Values, is_forced, is_held, members, passes
 from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
-from evaluators.scoring.decision import NodeResult, TraceStep
+from evaluators.scoring.decision import ROOT, CaseBasis, NodeResult, TraceStep, VerdictResult
 from evaluators.scoring.numbers import (
     format_limit,
     format_number,
@@ -16,11 +16,10 @@ from evaluators.scoring.numbers import (
     rounded,
 )
 from evaluators.scoring.types import Outcome, Skipped, Unscored, Verdict
-from evaluators.scoring.verdict import ROOT, CaseBasis, VerdictResult
 
 
 def arithmetic(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
-    """Return how a scored node came by it: "(1.00×1 + 0.74×5) ÷ 6 = 0.78"; "" for a plain leaf."""
+    """Return how a node was scored: "(1.00×1 + 0.74×5) ÷ 6 = 0.78"; "" for a plain leaf."""
     score, scale = values.scores[node.index] or 0.0, tree.policy.scale
     failure = own_failure(tree, node, values)
     if failure:
@@ -40,7 +39,7 @@ def arithmetic(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
 
 
 def own_failure(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
-    """Return how a composite failed by its own rule, "" when it did not."""
+    """Return how a composite failed by its own rule, "" if it did not."""
     failure = values.failures[node.index]
     if failure == NO_INDEX:
         return ""
@@ -49,13 +48,13 @@ def own_failure(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
         passing = sum(passes(tree, index, values) for index, _ in counted)
         needed = f"{node.limit * 100:g}%"
         return f"{passing} of {len(counted)} pass, needs {needed}"
-    return f"{_named(tree, failure, values)} < {format_limit(node.limit, scale=tree.policy.scale)}"
+    return f"{_name_and_score(tree, failure, values)} < {format_limit(node.limit, scale=tree.policy.scale)}"
 
 
 def decided_by(tree: CompiledTree, values: Values, gate: CaseBasis, result: VerdictResult) -> str:
     """Return rule, evaluator and numbers, short enough for a table cell (SCORING §4.5).
 
-    Scores and their limits are said on the suite's own scale, as its pages show them.
+    Scores and limits are on the scale of the suite, as its pages show them.
     """
     policy = tree.policy
     if result.is_error:
@@ -73,8 +72,8 @@ def decided_by(tree: CompiledTree, values: Values, gate: CaseBasis, result: Verd
             is_fail = result.verdict is Verdict.FAIL
             limit = policy.borderline_threshold if is_fail else policy.pass_threshold
         is_pass = result.verdict is Verdict.PASS
-        compared = compare(result.score or 0.0, limit, is_pass, scale=policy.scale)
-        return compared if result.rule == "score" else f"{gate.reason}: {compared}"
+        comparison = compare(result.score or 0.0, limit, is_pass, scale=policy.scale)
+        return comparison if result.rule == "score" else f"{gate.reason}: {comparison}"
     rule = {"safety_gate": "gate", "all_or_nothing": "all or nothing"}.get(result.rule, "share")
     return f"{rule}: {own_failure(tree, tree.nodes[ROOT], values)}"
 
@@ -82,7 +81,7 @@ def decided_by(tree: CompiledTree, values: Values, gate: CaseBasis, result: Verd
 def error_text(
     tree: CompiledTree, gate: CaseBasis, result: VerdictResult, reasons: Mapping[str, str]
 ) -> str:
-    """Return why there is no verdict; `reasons` are by path of the evaluators without a score."""
+    """Return why there is no verdict; `reasons` has the paths of the evaluators without a score as keys."""
     if result.rule == "unscored":
         paths = [tree.nodes[index].path for index in result.unscored]
         names = [tree.nodes[index].spec.name for index in result.unscored]
@@ -100,7 +99,7 @@ def error_text(
 
 
 def requirement(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
-    """Return what a required node came to: "safety = 0", "tone 0.65 < 0.70", "facts, no-pii missed"."""
+    """Return how a required node stands: "safety = 0", "tone 0.65 < 0.70", "facts, no-pii missed"."""
     parts = values.parts.get(node.index)
     if parts:
         return f"{node.spec.name}, {', '.join(parts)} missed"
@@ -117,14 +116,14 @@ def requirement(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
 
 
 def compare(score: float, limit: float, is_enough: bool, *, scale: int = 1) -> str:
-    """Return a score beside its limit on a scale: "0.78 < 0.80", "0.857 ≥ 0.855", of 100 "78 < 80"."""
-    shown, bound = format_number(score, scale=scale), format_limit(limit, scale=scale)
-    if is_enough and float(shown) < float(bound):
-        shown = format_number(score, digits=len(bound.partition(".")[2]), scale=scale)
-    return f"{shown} {'≥' if is_enough else '<'} {bound}"
+    """Compare a score with its limit on a scale: "0.78 < 0.80", "0.857 ≥ 0.855", of 100 "78 < 80"."""
+    text, bound = format_number(score, scale=scale), format_limit(limit, scale=scale)
+    if is_enough and float(text) < float(bound):
+        text = format_number(score, digits=len(bound.partition(".")[2]), scale=scale)
+    return f"{text} {'≥' if is_enough else '<'} {bound}"
 
 
-def _named(tree: CompiledTree, index: int, values: Values) -> str:
+def _name_and_score(tree: CompiledTree, index: int, values: Values) -> str:
     score = format_number(values.scores[index] or 0.0, scale=tree.policy.scale)
     return f"{tree.nodes[index].spec.name} {score}"
 
@@ -164,12 +163,12 @@ def node_results(
     deciding: frozenset[int],
 ) -> dict[str, NodeResult]:
     """Return every node by path, in tree order."""
-    found: dict[str, NodeResult] = {}
+    results: dict[str, NodeResult] = {}
     for node in tree.nodes:
         state, note = _state(tree, node, values, outcomes)
         is_scored = state == "scored"
         score = values.scores[node.index] if is_scored else None
-        found[node.path] = NodeResult(
+        results[node.path] = NodeResult(
             path=node.path,
             name=node.spec.name,
             kind=node.spec.kind,
@@ -183,13 +182,13 @@ def node_results(
             note=note,
             on_deciding_path=node.index in deciding,
         )
-    return found
+    return results
 
 
 def score_shares(
     tree: CompiledTree, values: Values, judged: CompiledNode | None
 ) -> dict[int, float]:
-    """Return by index the part of the final score that each node decides, 0 to 1."""
+    """Return the part of the final score that each node decides, 0 to 1, by index."""
     if tree.policy.final_score == "judge_overall":
         if judged is None or is_held(tree, judged, values):
             return {}
@@ -205,7 +204,7 @@ def score_shares(
 
 
 def deciding_path(tree: CompiledTree, values: Values, result: VerdictResult) -> frozenset[int]:
-    """Return the nodes on the way from the root to what decided, and on to what weighed it down most."""
+    """Return the nodes from the root to the one that decided, and on to the child that cost the most."""
     if result.index == NO_INDEX or result.rule == "expected_outcomes":
         return frozenset()
     path = {result.index}
@@ -222,7 +221,7 @@ def deciding_path(tree: CompiledTree, values: Values, result: VerdictResult) -> 
 
 
 def _heaviest(tree: CompiledTree, node: CompiledNode, values: Values) -> int:
-    """Return the child that cost a composite most of its score, the first of equals."""
+    """Return the child that cost a composite the most, the first of equals."""
     if values.failures[node.index] != NO_INDEX:
         return values.failures[node.index]
     lost = [
@@ -234,7 +233,7 @@ def _heaviest(tree: CompiledTree, node: CompiledNode, values: Values) -> int:
 
 
 def _parts(tree: CompiledTree, node: CompiledNode, values: Values) -> list[tuple[int, float]]:
-    """Return the children with the part each has in the composite's score; the parts sum to 1."""
+    """Return each child's part in the score of a composite; the parts sum to 1."""
     indexes, weights = members(tree, node, values) or ((), ())
     if not indexes or node.rule == LEAF:
         return []
@@ -251,7 +250,7 @@ def _parts(tree: CompiledTree, node: CompiledNode, values: Values) -> list[tuple
 def _state(
     tree: CompiledTree, node: CompiledNode, values: Values, outcomes: Mapping[str, Outcome]
 ) -> tuple[str, str]:
-    """Return how far a node came, and the reason why it has no score."""
+    """Return the state of a node, and why it has no score."""
     outcome = outcomes.get(node.path)
     if is_held(tree, node, values):
         return "skipped", outcome.reason if isinstance(outcome, Skipped) else Skipped().reason
@@ -307,34 +306,34 @@ def explain_tree(
     result: VerdictResult,
     reasons: Mapping[str, str],
 ) -> tuple[TraceStep, ...]:
-    """Return the steps: who scored, gates, required, the final score, the case gate (SCORING §4)."""
-    steps = [*_scored(tree, values, result, reasons), *_own_rules(tree, values)]
-    steps += _required(tree, values)
+    """Return the steps: scored evaluators, gates, requirements, final score, case gate (SCORING §4)."""
+    steps = [*_scored_steps(tree, values, result, reasons), *_own_rule_steps(tree, values)]
+    steps += _required_steps(tree, values)
     if result.is_error:
         return (*steps, TraceStep(error_text(tree, gate, result, reasons), None, passed=False))
-    return (*steps, *_final(tree, values, result), *_gate(tree, values, gate, result))
+    return (*steps, *_final_steps(tree, values, result), *_gate_steps(tree, values, gate, result))
 
 
-def _scored(
+def _scored_steps(
     tree: CompiledTree, values: Values, result: VerdictResult, reasons: Mapping[str, str]
 ) -> Iterator[TraceStep]:
-    held = [node for node in tree.leaves if is_held(tree, node, values)]
-    tried = [node for node in tree.leaves if not is_held(tree, node, values)]
-    count = sum(values.scores[node.index] is not None for node in tried)
-    noun = "evaluator" if len(tried) == 1 else "evaluators"
-    passed = False if result.unscored else True if count == len(tried) else None
-    yield TraceStep(f"{count} of {len(tried)} {noun} scored", None, passed)
-    for node in tried:
+    held_back = [node for node in tree.leaves if is_held(tree, node, values)]
+    run = [node for node in tree.leaves if not is_held(tree, node, values)]
+    count = sum(values.scores[node.index] is not None for node in run)
+    noun = "evaluator" if len(run) == 1 else "evaluators"
+    passed = False if result.unscored else True if count == len(run) else None
+    yield TraceStep(f"{count} of {len(run)} {noun} scored", None, passed)
+    for node in run:
         if values.scores[node.index] is None:
             text = f"{node.spec.name} could not be scored: {reasons.get(node.path, '')}"
             passed = False if node.index in result.unscored else None
             yield TraceStep(text, node.path, passed)
-    if held:
-        names = ", ".join(node.spec.name for node in held)
+    if held_back:
+        names = ", ".join(node.spec.name for node in held_back)
         yield TraceStep(f"Not run, held back by a gate: {names}")
 
 
-def _own_rules(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
+def _own_rule_steps(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
     """Yield every gate, and every other composite that failed by its own rule."""
     scale = tree.policy.scale
     for node in tree.nodes:
@@ -344,17 +343,17 @@ def _own_rules(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
             score = values.scores[gate]
             if score is not None:
                 passed = is_at_least(score, node.limit)
-                found = tree.nodes[gate]
-                text = f"Gate {found.spec.name} of {node.spec.name}: "
+                gate_node = tree.nodes[gate]
+                text = f"Gate {gate_node.spec.name} of {node.spec.name}: "
                 yield TraceStep(
-                    text + compare(score, node.limit, passed, scale=scale), found.path, passed
+                    text + compare(score, node.limit, passed, scale=scale), gate_node.path, passed
                 )
         if not node.gates and values.failures[node.index] != NO_INDEX:
             failure = own_failure(tree, node, values)
             yield TraceStep(f"{node.spec.name} failed by its own rule: {failure}", node.path, False)
 
 
-def _required(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
+def _required_steps(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
     for node in tree.nodes:
         is_tested = node.is_required and values.scores[node.index] is not None
         if (is_tested or node.index in values.parts) and not is_held(tree, node, values):
@@ -362,7 +361,7 @@ def _required(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
             yield TraceStep(text, node.path, not is_forced(node, values))
 
 
-def _final(tree: CompiledTree, values: Values, result: VerdictResult) -> Iterator[TraceStep]:
+def _final_steps(tree: CompiledTree, values: Values, result: VerdictResult) -> Iterator[TraceStep]:
     if result.score is None:
         yield TraceStep("No final score: an evaluator it needs could not be scored")
         return
@@ -376,7 +375,7 @@ def _final(tree: CompiledTree, values: Values, result: VerdictResult) -> Iterato
         yield TraceStep(f"Final score: {how}", source.path)
 
 
-def _gate(
+def _gate_steps(
     tree: CompiledTree, values: Values, gate: CaseBasis, result: VerdictResult
 ) -> Iterator[TraceStep]:
     is_by_outcomes = gate.rule == "expected_outcomes"

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 
 from evaluators.scoring.aggregate import Values, aggregate_node, is_held
 from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
-from evaluators.scoring.decision import Flip
+from evaluators.scoring.decision import (
+    CaseBasis,
+    Flip,
+    VerdictResult,
+    decide_verdict,
+    forcing_nodes,
+)
 from evaluators.scoring.numbers import format_number, format_rounded_up, quote_names
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
-from evaluators.scoring.verdict import CaseBasis, VerdictResult, decide_verdict, forcing
 
 GRID = 10**SCORE_DIGITS
-# On more digits than verdicts are compared to, so that 0.9 is found and not 0.8999999951, which
-# only rounding would let pass.
+# More digits than verdicts are compared to, so that the search finds 0.9 and not 0.8999999951,
+# which passes only because of rounding.
 EXACT_DIGITS = 12
 RANKS = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
 BECOMES = {Verdict.BORDERLINE: "be borderline", Verdict.PASS: "pass"}
@@ -24,7 +29,7 @@ TINY = 0.005
 
 @dataclass(frozen=True, slots=True)
 class DecidedCase:
-    """A decided case: what the result was made of."""
+    """A decided case with everything that its verdict depends on."""
 
     tree: CompiledTree
     values: Values
@@ -42,13 +47,15 @@ class _Rise:
 
 
 def smallest_flip(case: DecidedCase) -> Flip | None:
-    """Return the smallest change that reaches the next verdict; None for a pass and for an error."""
+    """Return the smallest change that reaches the next verdict; None for a pass or an error."""
     if case.result.verdict in (None, Verdict.PASS):
         return None
     if case.result.rule == "expected_outcomes":
         return _missed_outcomes(case.gate)
     rise = _smallest_rise(case, EXACT_DIGITS) or _smallest_rise(case, SCORE_DIGITS)
-    return Flip(_none_alone(case)) if rise is None else _flip_of(rise, case.tree.policy.scale)
+    return (
+        Flip(_no_single_score_text(case)) if rise is None else _flip(rise, case.tree.policy.scale)
+    )
 
 
 def _missed_outcomes(gate: CaseBasis) -> Flip:
@@ -70,16 +77,16 @@ def _smallest_rise(case: DecidedCase, digits: int) -> _Rise | None:
             continue
         highest = GRID
         if best is not None:
-            # Only a rise below the best so far is of interest; equal ones go to the first in order.
+            # Look only for a smaller rise; of equal ones the first in order wins.
             highest = min(GRID, math.ceil((start + best.end - best.start) * GRID - 0.5) - 1)
-        found = _Search(case, node, start, digits).run(highest)
-        if found is not None:
-            best = found
+        rise = _Search(case, node, start, digits).run(highest)
+        if rise is not None:
+            best = rise
     return best
 
 
 class _Search:
-    """The search along one evaluator's score, on a grid of 9 decimals."""
+    """The search along the score of one evaluator, on a grid of 9 decimals."""
 
     def __init__(self, case: DecidedCase, node: CompiledNode, start: float, digits: int) -> None:
         self.case = case
@@ -101,9 +108,9 @@ class _Search:
         return None
 
     def _stops(self, low: int, highest: int) -> list[int]:
-        """Return where to look, in order: the end, as more is better; under a negated node every step.
+        """Return the points to try, in order: only the end, as more is better, unless a node above is negated.
 
-        There a rise can lift a failed rule and lower the score at once.
+        Then a rise can lower the score while it satisfies a rule, so every step is tried.
         """
         if highest <= low:
             return []
@@ -113,7 +120,7 @@ class _Search:
         return [*sorted(stop for stop in steps if low < stop < highest), highest]
 
     def _limits(self) -> list[int]:
-        """Return the thresholds at which the rules above the evaluator, or its own, may jump."""
+        """Return the thresholds of the rules above the evaluator and of its own."""
         limits = {node.limit for node in self.chain if node.limit}
         limits |= {f.required_below for f in (self.node, *self.chain) if f.required_below}
         if any(node.rule == "threshold" for node in self.chain):
@@ -121,25 +128,25 @@ class _Search:
         return sorted(round(limit * GRID) for limit in limits)
 
     def _narrow(self, low: int, high: int, at_high: VerdictResult) -> _Rise:
-        """Return the lowest point that reaches the verdict: `high` does, `low` does not."""
-        at_low, way, has_reached = self._verdict_result(low), "", False
+        """Return the lowest point that reaches the verdict; `high` does, `low` does not."""
+        at_low, method, has_reached = self._verdict_result(low), "", False
         limits = self._limits()
         while high - low > 1:
             limits = [limit for limit in limits if low < limit < high]
             line = _on_line(self._target(), (low, at_low.score), (high, at_high.score))
-            way = _next_way(way, has_reached, bool(limits), line is not None)
-            if way == "edge":
+            method = _next_method(method, has_reached, bool(limits), line is not None)
+            if method == "edge":
                 point = high - 1 if has_reached else low + 1
-            elif way == "limit":
+            elif method == "limit":
                 point = limits[0]
             else:
-                point = line if way == "line" and line is not None else (low + high) // 2
-            found = self._verdict_result(point)
-            has_reached = self._reaches(found)
+                point = line if method == "line" and line is not None else (low + high) // 2
+            at_point = self._verdict_result(point)
+            has_reached = self._reaches(at_point)
             if has_reached:
-                high, at_high = point, found
+                high, at_high = point, at_point
             else:
-                low, at_low = point, found
+                low, at_low = point, at_point
         return _Rise(self.node, self.start, high / GRID, at_high.verdict or Verdict.FAIL)
 
     def _target(self) -> float:
@@ -163,9 +170,9 @@ class _Search:
 
 
 def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
-    """Return the evaluators that a gate kept from running and that the verdict would then need.
+    """Return the evaluators that a gate held back and that the verdict would need if it passed.
 
-    What they would say is not known, so that no policy for unscored ones speaks for them.
+    Their scores are unknown, so the policy for unscored evaluators does not apply to them.
     """
     if case.gate.rule == "expected_outcomes":
         return ()
@@ -178,8 +185,8 @@ def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
     )
 
 
-def _next_way(last: str, has_reached: bool, has_limits: bool, has_line: bool) -> str:
-    """Return where to look next: where rules may jump, on the line, beside the last point, half way."""
+def _next_method(last: str, has_reached: bool, has_limits: bool, has_line: bool) -> str:
+    """Return where to look next: at a limit of a rule, on the line, next to the last point, or half way."""
     if last == "line" or (last == "limit" and has_reached):
         return "edge"
     if has_limits:
@@ -190,7 +197,7 @@ def _next_way(last: str, has_reached: bool, has_limits: bool, has_line: bool) ->
 def _on_line(
     target: float, low: tuple[int, float | None], high: tuple[int, float | None]
 ) -> int | None:
-    """Return where a straight line through both ends meets the target; None where it does not."""
+    """Return where a straight line through both ends meets the target, if it does."""
     (left, below), (right, above) = low, high
     if below is None or above is None or not below < target <= above:
         return None
@@ -202,11 +209,11 @@ def _ancestors(tree: CompiledTree, node: CompiledNode) -> Iterator[CompiledNode]
     while node.parent != NO_INDEX:
         node = tree.nodes[node.parent]
         if node.rule == LEAF:
-            return  # what a script or judge made of its children stands
+            return  # A script or judge gave this score; it does not change.
         yield node
 
 
-def _flip_of(rise: _Rise, scale: int) -> Flip:
+def _flip(rise: _Rise, scale: int) -> Flip:
     end = format_rounded_up(rise.end, scale=scale) if rise.end >= TINY else "above 0"
     return Flip(
         text=(
@@ -220,12 +227,12 @@ def _flip_of(rise: _Rise, scale: int) -> Flip:
     )
 
 
-def _none_alone(case: DecidedCase) -> str:
-    """Say that no single score can do it, and what stands in the way where one thing does."""
+def _no_single_score_text(case: DecidedCase) -> str:
+    """Say that no single score reaches the next verdict, and why if there is one reason."""
     nodes = case.tree.nodes
     parts = [
         f"{node.spec.name} {quote_names(case.values.parts[node.index])}"
-        for node in forcing(case.tree, case.values)
+        for node in forcing_nodes(case.tree, case.values)
         if node.index in case.values.parts
     ]
     if parts:

@@ -1,4 +1,4 @@
-"""Hybrid evaluation: deterministic checks and a judge, dimension by dimension, 0 to 10 (SCORING §6)."""
+"""Hybrid evaluation: combine deterministic checks and a judge by dimension, 0 to 10 (SCORING §6)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SCHEMA_VERSION = 1
 
 
 class HybridError(DomainError):
-    """Checks or judge replies cannot be combined as they stand."""
+    """Checks or judge replies cannot be combined."""
 
     code = "invalid_hybrid"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One deterministic check: passed, failed or error, and the dimensions it tells of."""
+    """One deterministic check: passed, failed or error, and the dimensions it counts towards."""
 
     outcome: str
     dimensions: tuple[str, ...]
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse an outcome that is none."""
+        """Refuse an unknown outcome."""
         if self.outcome not in (PASSED, FAILED, ERRORED):
             raise HybridError(
                 f"check “{self.name}”: {self.outcome!r} is not passed, failed or error"
@@ -42,7 +42,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class JudgeOpinion:
-    """What a judge found in one iteration: every dimension and the overall score, 0 to 10."""
+    """A judge's scores in one iteration: every dimension and overall, 0 to 10."""
 
     overall: float
     dimensions: Mapping[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class JudgeOpinion:
 
 @dataclass(frozen=True, slots=True)
 class DimensionPolicy:
-    """Where a dimension's final score comes from; `judge_weight` is the judge's part when weighted."""
+    """The source of a dimension's final score; `judge_weight` is the judge's share if it is weighted."""
 
     source: str = JUDGE_ONLY
     judge_weight: float = 0.5
@@ -65,14 +65,16 @@ class DimensionPolicy:
     def __post_init__(self) -> None:
         """Refuse unknown sources and weights outside 0 to 1."""
         if self.source not in POLICIES:
-            raise HybridError(f"dimension policy {self.source!r} is none of {', '.join(POLICIES)}")
+            raise HybridError(
+                f"dimension policy {self.source!r} is not one of {', '.join(POLICIES)}"
+            )
         if not 0.0 <= self.judge_weight <= 1.0:
             raise ScoreOutOfRangeError(f"judge_weight {self.judge_weight!r} is not from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
 class FinalEvaluation:
-    """Both layers side by side and what was made of them; all scores 0 to 10, None where there is none."""
+    """The scores of checks and judge with their combination; all 0 to 10, None without a score."""
 
     deterministic_dimensions: Mapping[str, float]
     judge_dimensions: Mapping[str, float]
@@ -83,7 +85,7 @@ class FinalEvaluation:
     warnings: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document in its published form."""
+        """Return the document as plain JSON values."""
         overall = self.judge_overall
         return {
             "schema_version": SCHEMA_VERSION,
@@ -100,24 +102,26 @@ class FinalEvaluation:
 
 
 def deterministic_dimensions(checks: Sequence[Check]) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Return every dimension's mean of its checks, passed 10 and failed 0, and the warnings.
+    """Return the mean of the checks of every dimension, passed 10 and failed 0, and the warnings.
 
-    A check that errored is left out with a warning; a dimension that has no other has no score.
+    A check that errored is left out with a warning; a dimension with only such checks has no score.
     """
-    found: dict[str, list[float]] = {}
+    scores_by_dimension: dict[str, list[float]] = {}
     warnings = []
     for number, check in enumerate(checks, start=1):
         if check.outcome == ERRORED:
             warnings.append(f"check {check.name or number} errored and is left out")
             continue
         for dimension in check.dimensions:
-            found.setdefault(dimension, []).append(SCALE if check.outcome == PASSED else 0.0)
-    averages = {name: mean(scores) for name, scores in found.items()}
+            scores_by_dimension.setdefault(dimension, []).append(
+                SCALE if check.outcome == PASSED else 0.0
+            )
+    averages = {name: mean(scores) for name, scores in scores_by_dimension.items()}
     return {n: score for n, score in averages.items() if score is not None}, tuple(warnings)
 
 
 def median_opinion(opinions: Sequence[JudgeOpinion]) -> JudgeOpinion | None:
-    """Return the median per dimension and overall over the successful iterations; None without any."""
+    """Return the median of every dimension and overall over the successful iterations, if any."""
     if not opinions:
         return None
     names = dict.fromkeys(name for opinion in opinions for name in opinion.dimensions)
@@ -150,10 +154,10 @@ def final_dimensions(
     judged: Mapping[str, float],
     policies: Mapping[str, DimensionPolicy],
 ) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Return the final score of every dimension by its policy, judge only where none is set.
+    """Return the final score of every dimension by its policy; without one it is judge_only.
 
-    A missing side gives way to the other, with a warning, except that the judge alone decides what
-    is judge_only: without the judge's score such a dimension has none.
+    If one side has no score, the other counts alone, with a warning. Only a judge_only dimension
+    has no score without the judge's.
     """
     final: dict[str, float] = {}
     warnings = []
@@ -176,9 +180,9 @@ def evaluate_hybrid(
     policies: Mapping[str, DimensionPolicy] | None = None,
     dimension_weights: Mapping[str, float] | None = None,
 ) -> FinalEvaluation:
-    """Return the final evaluation. Its score is the judge's overall one.
+    """Return the final evaluation. Its score is the judge's overall score.
 
-    With `dimension_weights` it is the weighted mean of those final dimensions that have a score.
+    With `dimension_weights` it is the weighted mean of the final dimensions that have a score.
     """
     deterministic, check_warnings = deterministic_dimensions(checks)
     overall = median_opinion(opinions)
@@ -186,7 +190,7 @@ def evaluate_hybrid(
     final, dimension_warnings = final_dimensions(deterministic, judged, policies or {})
     score = None if overall is None else overall.overall
     if dimension_weights is not None:
-        score = _from_dimensions(final, dimension_weights)
+        score = _weighted_dimensions(final, dimension_weights)
     return FinalEvaluation(
         deterministic_dimensions=deterministic,
         judge_dimensions=judged,
@@ -208,17 +212,17 @@ def _final_dimension(
         return judge, ""
     if policy.source == DETERMINISTIC_ONLY:
         if deterministic is None:
-            return judge, f"{name}: no check tells of it, the judge's score counts"
+            return judge, f"{name}: no check covers it, the judge's score counts"
         return deterministic, ""
     if deterministic is None:
-        return judge, f"{name}: no check tells of it, the judge's score counts alone"
+        return judge, f"{name}: no check covers it, the judge's score counts alone"
     if judge is None:
-        return deterministic, f"{name}: no judge's score, the checks count alone"
+        return deterministic, f"{name}: the judge gave no score, the checks count alone"
     part = policy.judge_weight
     return weighted_mean((judge, deterministic), (part, 1.0 - part)), ""
 
 
-def _from_dimensions(final: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+def _weighted_dimensions(final: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
     known = {
         name: require_weight(weight, f"dimension “{name}”")
         for name, weight in weights.items()

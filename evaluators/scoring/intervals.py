@@ -1,4 +1,4 @@
-"""Say how far a rate or a mean can be trusted: 95% intervals."""
+"""Compute 95% confidence intervals of rates and means."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy.typing as npt
 RESAMPLES = 2000
 LEVEL = 0.95
 Z = 1.959963984540054
-# To draw a kind of case takes about so many times as long as to draw one case.
-ALIKE = 4
+# Drawing a kind of case takes about this many times as long as drawing one case.
+KIND_COST = 4
 
 CaseCounts = npt.NDArray[np.float64]
 
 
 def wilson_interval(passed: float, total: float) -> tuple[float, float] | None:
-    """Return the Wilson score interval of a share at 95%, 0 to 1; None of nothing.
+    """Return the Wilson score interval of a share at 95%, 0 to 1; None if the total is 0.
 
-    Of weighted counts `total` is their effective number, which is no whole one.
+    For weighted counts `total` is their effective number, which need not be whole.
     """
     if total == 0:
         return None
@@ -33,25 +33,25 @@ def wilson_interval(passed: float, total: float) -> tuple[float, float] | None:
 def bootstrap_interval(
     groups: Sequence[tuple[float, int]], *, seed: int, resamples: int = RESAMPLES
 ) -> tuple[float, float] | None:
-    """Return the 95% percentile interval of Σ sum ÷ Σ count when whole groups are drawn again.
+    """Return the 95% percentile interval of Σ sum ÷ Σ count when whole groups are resampled.
 
-    A group is one case: of its executions how many passed, or the sum of their scores, and how
-    many there are. The same seed gives the same interval. None when there is nothing to draw.
+    A group is one case: the number of its executions that passed, or the sum of their scores, and
+    how many there are. The same seed gives the same interval. None if there is nothing to draw.
     """
     counts = np.asarray([group for group in groups if group[1] > 0], dtype=np.float64)
     if len(counts) == 0:
         return None
     kinds, times = np.unique(counts, axis=0, return_counts=True)
     generator = np.random.default_rng(seed)
-    # Cases that are alike are drawn together: of thousands few differ, where checks score them.
-    if len(kinds) <= len(counts) / ALIKE:
+    # Draw identical cases together: where checks score them, few of thousands differ.
+    if len(kinds) <= len(counts) / KIND_COST:
         drawn = generator.multinomial(len(counts), times / len(counts), resamples) @ kinds
     else:
-        drawn = np.asarray([_drawn(counts, generator) for _ in range(resamples)])
+        drawn = np.asarray([_draw(counts, generator) for _ in range(resamples)])
     low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def _drawn(counts: CaseCounts, generator: np.random.Generator) -> CaseCounts:
+def _draw(counts: CaseCounts, generator: np.random.Generator) -> CaseCounts:
     drawn: CaseCounts = counts[generator.integers(0, len(counts), len(counts))].sum(axis=0)
     return drawn

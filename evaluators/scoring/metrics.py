@@ -15,14 +15,14 @@ BINARY_LABELS = ("fail", "pass")
 
 
 class MetricsError(DomainError):
-    """A set of metrics cannot be scored as it stands."""
+    """A set of metrics cannot be scored."""
 
     code = "invalid_metrics"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric that a judge scores: 0 to 5, or passed and failed when it is binary."""
+    """One metric that a judge scores: 0 to 5, or pass and fail if it is binary."""
 
     key: str
     name: str
@@ -68,18 +68,18 @@ DEFAULT_METRICS = (
 )  # fmt: skip
 
 
-def renormalised(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
-    """Return the metrics with weights that sum to 1, their ratios kept.
+def normalize(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
+    """Return the metrics with their weights scaled to a sum of 1.
 
-    Raises MetricsError without metrics, for doubled keys and for weights that sum to 0, and
+    Raises MetricsError for no metrics, duplicate keys and weights that sum to 0, and
     ScoreOutOfRangeError for a weight that is NaN, infinite or negative.
     """
     if not metrics:
         raise MetricsError("there are no metrics")
     keys = [metric.key for metric in metrics]
-    doubled = sorted({key for key in keys if keys.count(key) > 1})
-    if doubled:
-        raise MetricsError(f"metrics are named twice: {quote_names(doubled)}")
+    duplicates = sorted({key for key in keys if keys.count(key) > 1})
+    if duplicates:
+        raise MetricsError(f"more than one metric is named {quote_names(duplicates)}")
     total = math.fsum(require_weight(metric.weight, f"metric “{metric.key}”") for metric in metrics)
     if total <= 0:
         raise MetricsError("the weights of the metrics sum to 0")
@@ -89,26 +89,27 @@ def renormalised(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
 def overall_score(metrics: Sequence[Metric], scores: Mapping[str, int | bool]) -> float:
     """Return Σ (score ÷ 5 × weight), weights summing to 1: 0 to 1 (×100 is `overall_score`).
 
-    `scores` holds every metric's whole score 0 to 5; a binary metric's is True or False, or 5 or 0.
-    Raises MetricsError for a missing or an unknown metric, ScoreOutOfRangeError for a score that
-    is not one of its scale.
+    `scores` holds a whole score from 0 to 5 for every metric; for a binary one True or False, or 5 or 0.
+    Raises MetricsError for a missing or an unknown metric, and ScoreOutOfRangeError for a score outside
+    its scale.
     """
-    weighted = renormalised(metrics)
-    known = {metric.key for metric in weighted}
-    missing = [metric.key for metric in weighted if metric.key not in scores]
+    weighted_metrics = normalize(metrics)
+    known = {metric.key for metric in weighted_metrics}
+    missing = [metric.key for metric in weighted_metrics if metric.key not in scores]
     if missing:
         raise MetricsError(f"metrics without a score: {quote_names(missing)}")
     unknown = [key for key in scores if key not in known]
     if unknown:
         raise MetricsError(f"scores of unknown metrics: {quote_names(unknown)}")
     overall = math.fsum(
-        metric_score(metric, scores[metric.key]) / HIGHEST * metric.weight for metric in weighted
+        metric_score(metric, scores[metric.key]) / HIGHEST * metric.weight
+        for metric in weighted_metrics
     )
     return min(max(overall, 0.0), 1.0)
 
 
 def metric_score(metric: Metric, value: int | bool) -> int:
-    """Return a metric's score 0 to 5; passed is 5 and failed 0. Raises ScoreOutOfRangeError."""
+    """Return the score of a metric, 0 to 5; a pass is 5, a fail 0. Raises ScoreOutOfRangeError."""
     if metric.binary:
         return binary_score(value, metric.key)
     if value is True or value is False or value not in range(HIGHEST + 1):
@@ -119,7 +120,7 @@ def metric_score(metric: Metric, value: int | bool) -> int:
 
 
 def binary_score(passed: int | bool, key: str = "") -> int:
-    """Return 5 for passed, 0 for failed; raises ScoreOutOfRangeError for anything else."""
+    """Return 5 for a pass, 0 for a fail; raises ScoreOutOfRangeError for anything else."""
     if isinstance(passed, bool):
         return HIGHEST if passed else 0
     if passed not in (0, HIGHEST):
@@ -130,10 +131,9 @@ def binary_score(passed: int | bool, key: str = "") -> int:
 
 
 def metric_label(score: float, *, binary: bool = False) -> str:
-    """Return the label of a score or mean 0 to 5: that of the nearest whole score, halves up.
+    """Return the label of the nearest whole score, 0 to 5, halves up.
 
-    A binary metric is pass or fail, a mean of several by the same nearest half of its scale.
-    Raises ScoreOutOfRangeError outside 0 to 5.
+    A binary metric passes in the upper half of its scale. Raises ScoreOutOfRangeError outside 0 to 5.
     """
     if not (math.isfinite(score) and 0 <= score <= HIGHEST):
         raise ScoreOutOfRangeError(f"metric score {score!r} is not a number from 0 to 5")

@@ -28,7 +28,7 @@ SHARES = (
     "review_pass_sample",
     "review_fail_sample",
 )
-# Why an execution enters the review queue, each of them on or off.
+# The rules that put an execution into the review queue, each on or off.
 REVIEW_RULES = (
     "review_borderline",
     "review_disagreement",
@@ -45,21 +45,21 @@ MAX_REVIEWERS = 9
 
 
 class UnknownPolicyError(DomainError):
-    """A setting of the policy has a word that none of its choices is."""
+    """A setting of the policy is not one of its choices."""
 
     code = "unknown_policy"
 
 
 class PolicySpec(Spec):
-    """What turns scores into verdicts and runs into passed or failed gates (SCORING §4, §8, §9).
+    """The rules that turn scores into verdicts and decide the gates of a run (SCORING §4, §8, §9).
 
     Thresholds and drops are shares from 0 to 1; `max_latency_increase_pct` is in percent.
 
-    What begins with `review_` says what people look at: by which rules an execution enters the review
-    queue (SCORING §4.6), `review_distance` (0 to 1) what is near a threshold, `review_pass_sample` and
-    `review_fail_sample` (0 to 1) how many of the other passes and fails are drawn at random,
-    `review_reviewers` how many decide each, and `review_blind` whether the machine's verdict is hidden
-    from them until they have. None of it changes a verdict of the machine.
+    The settings named `review_…` say what people review: the rules by which an execution enters the
+    review queue (SCORING §4.6), how near a threshold counts as near (`review_distance`, 0 to 1), the
+    share of the other passes and fails drawn at random (`review_pass_sample`, `review_fail_sample`),
+    how many people decide each (`review_reviewers`), and whether the machine's verdict is hidden from
+    them until they have decided (`review_blind`). None of them changes a verdict of the machine.
 
     Raises ScoreOutOfRangeError or UnknownPolicyError naming the field and the value.
     """
@@ -96,16 +96,16 @@ class PolicySpec(Spec):
 
     @field_validator(*WORDS, mode="before")
     @classmethod
-    def _check_word(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse unknown words before their type is looked at, so that the error names the choices."""
+    def _check_choice(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse unknown choices before types are checked, so that the error names the choices."""
         name = str(info.field_name)
         if value not in WORDS[name]:
             choices = ", ".join(map(str, WORDS[name]))
-            raise UnknownPolicyError(f"{name} {value!r} is none of {choices}")
+            raise UnknownPolicyError(f"{name} {value!r} is not one of {choices}")
         return value
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_numbers(self) -> Self:
         """Refuse bands and thresholds outside 0 ≤ borderline ≤ pass ≤ 1 (SCORING §1)."""
         for name in SHARES:
             value = getattr(self, name)
@@ -127,9 +127,9 @@ class PolicySpec(Spec):
 
     def verdict_of(self, score: float) -> Verdict:
         """Return the band a score from 0 to 1 falls into (SCORING §4.3)."""
-        seen = rounded(score)
-        if seen >= rounded(self.pass_threshold):
+        value = rounded(score)
+        if value >= rounded(self.pass_threshold):
             return Verdict.PASS
-        if seen >= rounded(self.borderline_threshold):
+        if value >= rounded(self.borderline_threshold):
             return Verdict.BORDERLINE
         return Verdict.FAIL

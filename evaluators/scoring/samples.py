@@ -1,4 +1,4 @@
-"""Make one score of several opinions: samples of one judge, or votes of a panel (SCORING §7)."""
+"""Combine several opinions into one score: samples of one judge, or votes of a panel (SCORING §7)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WAYS = (MEDIAN, MEAN, MAJORITY)
 
 
 class SamplesError(DomainError):
-    """Samples cannot be combined as they stand."""
+    """Samples cannot be combined."""
 
     code = "invalid_samples"
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """One score of many, 0 to 1; `spread` is the highest minus the lowest sample."""
+    """The combined score, 0 to 1; `spread` is the highest minus the lowest sample."""
 
     score: float
     spread: float
@@ -31,16 +31,16 @@ class Combined:
 
 
 def combine_samples(scores: Sequence[float], way: str = MEDIAN) -> Combined:
-    """Return the median, the mean or the most frequent score; ties of frequency go to the lowest.
+    """Return the median, the mean or the most frequent score; of the most frequent, the lowest.
 
-    Raises SamplesError without samples and for an unknown way.
+    Raises SamplesError for no samples and for an unknown way.
     """
     if not scores:
         raise SamplesError("there are no samples")
-    return Combined(_one(scores, way), max(scores) - min(scores), tuple(scores))
+    return Combined(_combine(scores, way), max(scores) - min(scores), tuple(scores))
 
 
-def _one(scores: Sequence[float], way: str) -> float:
+def _combine(scores: Sequence[float], way: str) -> float:
     if way == MEDIAN:
         return median(scores)
     if way == MEAN:
@@ -53,14 +53,14 @@ def _one(scores: Sequence[float], way: str) -> float:
 
 
 class UnknownBracketError(DomainError):
-    """A vote names no bracket."""
+    """A vote names an unknown bracket."""
 
     code = "unknown_bracket"
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """A stretch of the scale 0 to 100, ends included; whole numbers after rounding half up."""
+    """A range of the scale 0 to 100, ends included, for scores rounded half up to whole numbers."""
 
     name: str
     low: int
@@ -74,7 +74,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One judge's vote; `score` is the judge's own, 0 to 100, None when it gave only a bracket."""
+    """One judge's vote; `score` is the judge's score, 0 to 100, None if it gave only a bracket."""
 
     bracket: str
     score: float | None = None
@@ -82,7 +82,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The bracket with most votes. `is_tie` tells that others had as many; the lowest is then named."""
+    """The bracket with the most votes; the lowest if there `is_tie`."""
 
     bracket: Bracket
     votes: int
@@ -98,7 +98,7 @@ BRACKETS = (
 
 
 def find_bracket(score: float) -> Bracket:
-    """Return the bracket of a score 0 to 100, rounded half up first; raises ScoreOutOfRangeError."""
+    """Return the bracket of a score of 0 to 100, rounded half up; raises ScoreOutOfRangeError."""
     if not (math.isfinite(score) and 0 <= score <= 100):
         raise ScoreOutOfRangeError(f"score {score!r} is not a number from 0 to 100")
     whole = math.floor(rounded(score) + 0.5)
@@ -106,18 +106,18 @@ def find_bracket(score: float) -> Bracket:
 
 
 def bracket_named(name: str) -> Bracket:
-    """Return the bracket of that name, in any case; raises UnknownBracketError."""
+    """Return the bracket of this name, in upper or lower case; raises UnknownBracketError."""
     for bracket in BRACKETS:
         if bracket.name.casefold() == name.strip().casefold():
             return bracket
     choices = ", ".join(bracket.name for bracket in BRACKETS)
-    raise UnknownBracketError(f"{name!r} is no bracket; these are: {choices}")
+    raise UnknownBracketError(f"{name!r} is not a bracket; use one of {choices}")
 
 
 def winning_bracket(votes: Sequence[Vote]) -> Winner:
-    """Return what most votes name; a tie is to get one more round, then the lower bracket stands.
+    """Return the bracket with the most votes; after a tie the panel votes once more before the lower one wins.
 
-    Raises UnknownBracketError without votes.
+    Raises UnknownBracketError for no votes.
     """
     if not votes:
         raise UnknownBracketError("there are no votes")
@@ -128,14 +128,14 @@ def winning_bracket(votes: Sequence[Vote]) -> Winner:
 
 
 def is_quorate(votes: int, judges: int) -> bool:
-    """Tell whether enough judges voted for a score: at least half of them."""
+    """Tell whether at least half of the judges voted."""
     return judges > 0 and votes * 2 >= judges
 
 
 def deliberation_score(votes: Sequence[Vote], *, by_mean: bool = False) -> float:
-    """Return the score, 0 to 1: the winning bracket's midpoint, or the mean of its voters' own scores.
+    """Return the score, 0 to 1: the midpoint of the winning bracket, or the mean of its voters' scores.
 
-    Only scores inside the winning bracket enter the mean; where no voter gave one, the midpoint counts.
+    Only scores inside the winning bracket count; if no voter gave one, the midpoint does.
     """
     winner = winning_bracket(votes).bracket
     inside = [

@@ -1,4 +1,4 @@
-"""Score one output: aggregate its tree, decide on the verdict, explain it, and find what would flip it."""
+"""Score one output: aggregate its tree, decide the verdict, explain it, and find what would flip it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from evaluators.scoring.aggregate import (
     overall_judge,
 )
 from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, compile_tree
-from evaluators.scoring.decision import Decision, NodeResult
+from evaluators.scoring.decision import (
+    ROOT,
+    CaseBasis,
+    Decision,
+    NodeResult,
+    VerdictResult,
+    case_gate,
+    decide_verdict,
+)
 from evaluators.scoring.explain import (
     NOTHING_RECORDED,
     arithmetic,
@@ -30,13 +38,12 @@ from evaluators.scoring.numbers import format_limit, format_number, is_at_least,
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
-from evaluators.scoring.verdict import ROOT, CaseBasis, VerdictResult, case_gate, decide_verdict
 
 OWN_RULE = "failed_by_own_rule"
 
 
 def gate_order(composite: EvaluatorSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the children that run first, and of those that run only if these hold."""
+    """Return the names of the gates, which run first, and of the children that run only if they pass."""
     names = tuple(child.name for child in composite.children)
     if composite.aggregator is None or composite.aggregator.type != "safety_gate":
         return (), names
@@ -46,10 +53,10 @@ def gate_order(composite: EvaluatorSpec) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def gate_failure(composite: EvaluatorSpec, children: Mapping[str, Outcome]) -> str | None:
-    """Return why the children after the gates must not run, None when they may.
+    """Return why the children after the gates must not run, None if they may.
 
-    `children` holds by name at least what the gates came to. A gate that could not be scored
-    holds the rest back too: it fails closed (SCORING §4.1).
+    `children` holds at least the outcomes of the gates, by name. A gate without a score holds the
+    others back too (SCORING §4.1).
     """
     first, _ = gate_order(composite)
     limit = 0.0 if composite.aggregator is None else composite.aggregator.gate_threshold
@@ -69,8 +76,8 @@ def aggregate(
 ) -> Outcome:
     """Return the outcome of a composite from its children's outcomes by name, before its negation.
 
-    A composite failed by its own rule has score 0. Unscored where the policy lets a child without
-    a score spoil it, and where nothing is left to aggregate.
+    A composite that failed by its own rule has score 0. It is Unscored if a child without a score
+    makes it so under the policy, or if nothing is left to aggregate.
     """
     tree = compile_tree(composite, policy, is_shallow=True)
     values = _values(tree, children)
@@ -104,7 +111,7 @@ def _values(tree: CompiledTree, children: Mapping[str, Outcome]) -> Values:
 
 
 def child_score(child: EvaluatorSpec, outcome: Outcome | None) -> float | None:
-    """Return the child's score after negation, None when it has none."""
+    """Return the child's score after negation, if it has one."""
     if not isinstance(outcome, Score):
         return None
     if child.negate and not _failed_by_own_rule(child, outcome):
@@ -120,37 +127,37 @@ OutcomeResults = tuple[OutcomeResult, ...] | Unscored | None
 
 
 class Rules:
-    """A tree and a policy made ready, to decide many results by the same rules."""
+    """A tree and a policy, compiled to decide many results."""
 
     def __init__(self, root: EvaluatorSpec, policy: PolicySpec) -> None:
-        """Lay the tree out once."""
+        """Compile the tree."""
         self.root, self.policy = root, policy
         self.tree: CompiledTree = compile_tree(root, policy)
 
-    def rule(
+    def decide_verdict(
         self,
         outcomes: Mapping[str, Outcome],
         *,
         expected_outcomes: Sequence[str] = (),
         outcome_results: OutcomeResults = None,
     ) -> VerdictResult:
-        """Return verdict, final score and rule alone: the quick way, for many results at once."""
+        """Return only verdict, final score and rule: faster than `decide`, for many results."""
         judged, values = self._values(outcomes)
         gate = case_gate(self.tree.policy, expected_outcomes, outcome_results)
         return decide_verdict(self.tree, values, gate, judged)
 
-    def rule_scores(
+    def decide_scores(
         self,
         scores: list[float | None],
         parts: Mapping[int, tuple[str, ...]],
         gate: CaseBasis,
         judged: CompiledNode | None = None,
     ) -> tuple[Values, VerdictResult]:
-        """Return what `rule` does from plain numbers, with the scores of all nodes: the quickest way.
+        """Return what `decide_verdict` does from plain numbers, with the scores of all nodes: the fastest way.
 
-        `scores` holds by index of the node what each leaf came to after negation, None where it has
-        no score, and is filled up; `parts` the required parts missed. `judged` is the node that
-        counts by its judge's overall score, which then stands in `scores`.
+        `scores` holds the score of each leaf after negation by index, None without a score; the other
+        nodes are filled in. `parts` are the required parts missed. `judged` is the node whose judge's
+        overall score counts; `scores` must hold that score.
         """
         values = aggregate_tree(self.tree, scores, parts)
         return values, decide_verdict(self.tree, values, gate, judged)
@@ -162,7 +169,7 @@ class Rules:
         expected_outcomes: Sequence[str] = (),
         outcome_results: OutcomeResults = None,
     ) -> Decision:
-        """Return the verdict with everything that led to it, as `decide` does."""
+        """Return the verdict with everything that led to it."""
         judged, values = self._values(outcomes)
         gate = case_gate(self.tree.policy, expected_outcomes, outcome_results)
         result = decide_verdict(self.tree, values, gate, judged)
@@ -186,7 +193,7 @@ class Rules:
         )
 
     def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:
-        """Return what every node came to under the score gate, by path in tree order."""
+        """Return the result of every node under the score gate, by path in tree order."""
         judged, values = self._values(outcomes)
         result = decide_verdict(self.tree, values, CaseBasis(), judged)
         return self._nodes(outcomes, DecidedCase(self.tree, values, CaseBasis(), judged, result))
@@ -207,8 +214,8 @@ class Rules:
         )
 
 
-MAX_READY = 64
-_READY: dict[tuple[int, int], Rules] = {}
+MAX_CACHED_RULES = 64
+_CACHED_RULES: dict[tuple[int, int], Rules] = {}
 
 
 def decide(
@@ -221,11 +228,11 @@ def decide(
 ) -> Decision:
     """Return the decision on one output.
 
-    `outcomes` holds by path what every leaf said, and every composite that a script or judge
-    scores. `outcome_results` are those of `expected_outcomes` in their order; Unscored when their
-    source could not score, None when nobody judged them.
+    `outcomes` holds the outcomes of all leaves, and of composites that a script or judge scores, by
+    path. `outcome_results` are the results of `expected_outcomes` in their order; Unscored if they
+    could not be judged, None if nothing judged them.
     """
-    return rules_of(root, policy).decide(
+    return rules_for(root, policy).decide(
         outcomes, expected_outcomes=expected_outcomes, outcome_results=outcome_results
     )
 
@@ -233,20 +240,20 @@ def decide(
 def score_tree(
     root: EvaluatorSpec, outcomes: Mapping[str, Outcome], policy: PolicySpec
 ) -> Mapping[str, NodeResult]:
-    """Return what every node came to, by path in tree order (SCORING §3)."""
-    return rules_of(root, policy).nodes(outcomes)
+    """Return the result of every node, by path in tree order (SCORING §3)."""
+    return rules_for(root, policy).nodes(outcomes)
 
 
-def rules_of(root: EvaluatorSpec, policy: PolicySpec) -> Rules:
-    """Return the rules of a tree and a policy, made ready once for the objects seen most recently."""
+def rules_for(root: EvaluatorSpec, policy: PolicySpec) -> Rules:
+    """Return the rules of a tree and a policy, compiled once for the same recent objects."""
     key = (id(root), id(policy))
-    known = _READY.get(key)
-    if known is None:
-        if len(_READY) >= MAX_READY:
-            _READY.clear()
-        # The rules hold on to both objects, so that no other can get their ids.
-        known = _READY[key] = Rules(root, policy)
-    return known
+    rules = _CACHED_RULES.get(key)
+    if rules is None:
+        if len(_CACHED_RULES) >= MAX_CACHED_RULES:
+            _CACHED_RULES.clear()
+        # The rules keep both objects alive, so that no other object can get their ids.
+        rules = _CACHED_RULES[key] = Rules(root, policy)
+    return rules
 
 
 def _evaluator(tree: CompiledTree, result: VerdictResult) -> str | None:
@@ -256,7 +263,7 @@ def _evaluator(tree: CompiledTree, result: VerdictResult) -> str | None:
 
 
 def _reasons(tree: CompiledTree, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
-    """Return by path why evaluators have no score."""
+    """Return why evaluators have no score, by path."""
     reasons = {}
     for node in tree.leaves:
         outcome = outcomes.get(node.path)
@@ -271,7 +278,7 @@ def _findings(
     for node in tree.nodes:
         outcome = outcomes.get(node.path)
         if isinstance(outcome, Score) and not is_held(tree, node, values):
-            yield from (found.text for found in outcome.findings if found.passed == passed)
+            yield from (finding.text for finding in outcome.findings if finding.passed == passed)
 
 
 def _warnings(
@@ -285,8 +292,9 @@ def _warnings(
         if is_held(case.tree, node, case.values):
             continue
         if isinstance(outcome, Score):
-            told = (warning for warning in outcome.warnings if warning != case.gate.reason)
-            yield from (f"{node.spec.name}: {warning}" for warning in told)
+            for warning in outcome.warnings:
+                if warning != case.gate.reason:
+                    yield f"{node.spec.name}: {warning}"
         elif node.index not in case.result.unscored:
             yield f"{node.spec.name} {_consequence(case, node)}: {reasons[node.path]}"
     if case.gate.reason == "no outcomes produced":
@@ -296,7 +304,7 @@ def _warnings(
 
 
 def _consequence(case: DecidedCase, node: CompiledNode) -> str:
-    """Say what the policy made of an evaluator without a score."""
+    """Say how the policy treats an evaluator without a score."""
     if not node.needed or case.tree.policy.on_unscored == "error":
         return "could not be scored"
     if case.tree.policy.on_unscored == "exclude":

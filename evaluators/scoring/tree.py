@@ -1,4 +1,4 @@
-"""Evaluators as a tree: what each weighs, what it requires and how its children combine."""
+"""Evaluators as a tree: their weights, what is required, and how children combine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evaluators.scoring.types import DomainError, Spec
 
 COMPOSITE = "composite"
 ROOT_PATH = ""
-# What the columns that name an evaluator by its path hold.
+# The length of the columns that hold an evaluator's path.
 MAX_PATH_LENGTH = 500
 JUDGING_AGGREGATORS = ("code_judge", "llm_judge")
 AGGREGATOR_TYPES = (
@@ -41,18 +41,18 @@ class TreeError(DomainError):
 
 
 def _without_none(values: Any) -> Any:
-    """Leave out what is None, so that it takes its default."""
+    """Drop values that are None, so that their defaults apply."""
     if isinstance(values, Mapping):
         return {name: value for name, value in values.items() if value is not None}
     return values
 
 
 class Aggregator(Spec):
-    """How a composite makes one score of its children's (SCORING §3).
+    """How a composite combines the scores of its children into one (SCORING §3).
 
-    `weights` go before the children's own. `required`, `gate_threshold` and `remainder` belong to
-    safety_gate, `threshold` to all_or_nothing, `share` to threshold; thresholds are 0 to 1. Further
-    settings of judging aggregators are left to the kind.
+    `weights` override the children's own. `required`, `gate_threshold` and `remainder` belong to
+    safety_gate, `threshold` to all_or_nothing, `share` to threshold; thresholds are 0 to 1. The kind
+    checks the other settings of judging aggregators.
     """
 
     type: str = "weighted_average"
@@ -67,12 +67,12 @@ class Aggregator(Spec):
 
     @property
     def is_judging(self) -> bool:
-        """Tell whether a script or a judge makes the score, not arithmetic."""
+        """Tell whether a script or a judge gives the score instead of arithmetic."""
         return self.type in JUDGING_AGGREGATORS
 
     @model_serializer(mode="wrap")
     def _write_own_settings(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the settings that this type does not have, and empty ones."""
+        """Leave out empty settings and those of other types."""
         own = ("type", "weights", "required", *SETTINGS_BY_TYPE.get(self.type, ()))
         return {
             name: value
@@ -84,10 +84,9 @@ class Aggregator(Spec):
 class EvaluatorSpec(Spec):
     """One evaluator with everything under it.
 
-    The path of the root is "", of a node the names from below the root joined by "/". The config of a
-    composite always says how it combines: by a weighted average unless another aggregator is given.
-    `required` forces a fail at score 0, `required_below` at any score below it (SCORING §4.2).
-    `negate` turns its score s into 1 − s.
+    The root has the path ""; every other node has the names below the root, joined by "/". The config
+    of a composite always has an aggregator, by default a weighted average. `required` forces a fail at
+    score 0, `required_below` at any score below it (SCORING §4.2). `negate` turns the score s into 1 − s.
     """
 
     name: str
@@ -105,14 +104,14 @@ class EvaluatorSpec(Spec):
         values = _without_none(values)
         if isinstance(values, dict) and values.get("kind") == COMPOSITE:
             config = values.get("config") or {}
-            given = config.get("aggregator") or {}
-            whole = {**given, **Aggregator.model_validate(given).as_json()}
-            values["config"] = {**config, "aggregator": whole}
+            settings = config.get("aggregator") or {}
+            complete = {**settings, **Aggregator.model_validate(settings).as_json()}
+            values["config"] = {**config, "aggregator": complete}
         return values
 
     @cached_property
     def aggregator(self) -> Aggregator | None:
-        """Return how a composite combines its children; None for other kinds."""
+        """Return the aggregator of a composite; None for other kinds."""
         return Aggregator.model_validate(self.config["aggregator"]) if self.is_composite else None
 
     @property
@@ -121,10 +120,11 @@ class EvaluatorSpec(Spec):
         return self.kind == COMPOSITE
 
     @property
-    def is_stored_unturned(self) -> bool:
-        """Tell whether a negated node's stored score is still the one before it was turned.
+    def is_stored_before_negation(self) -> bool:
+        """Tell whether the stored score of this node is the one before its negation.
 
-        What evaluators, scripts and judges said is stored as they said it, a composite as what it came to.
+        Scores of evaluators, scripts and judges are stored as they gave them; an aggregated score of a
+        composite is stored after negation.
         """
         return self.negate and (self.aggregator is None or self.aggregator.is_judging)
 
@@ -134,7 +134,7 @@ class EvaluatorSpec(Spec):
         return self.required or self.required_below is not None
 
     def weight_of(self, child: EvaluatorSpec) -> float:
-        """Return what a child weighs here: the aggregator's word, else its own."""
+        """Return the weight of a child: the aggregator's setting, else its own."""
         if self.aggregator is None:
             return child.weight
         return self.aggregator.weights.get(child.name, child.weight)
@@ -153,7 +153,7 @@ def below(path: str, name: str) -> str:
 
 
 def validate(root: EvaluatorSpec) -> None:
-    """Raise TreeError or ScoreOutOfRangeError, naming the evaluator, when the tree cannot be scored."""
+    """Raise TreeError or ScoreOutOfRangeError, naming the evaluator, if the tree cannot be scored."""
     check_paths(root)
     labelled = [(path, node, f"evaluator “{path or node.name}”") for path, node in walk(root)]
     for _, node, label in labelled:
@@ -169,12 +169,12 @@ def validate(root: EvaluatorSpec) -> None:
 
 
 def check_paths(root: EvaluatorSpec) -> None:
-    """Raise TreeError, naming the evaluator, when its score could not be stored under its path."""
+    """Raise TreeError, naming the evaluator, if its path is too long to store."""
     for path, node in walk(root):
         if len(path) > MAX_PATH_LENGTH:
             raise TreeError(
-                f"evaluator “{node.name}” lies too deep: its name and those above it make "
-                f"{len(path)} characters, and {MAX_PATH_LENGTH} is the most; shorten them or nest less"
+                f"evaluator “{node.name}” is nested too deep: its name and the names above it have "
+                f"{len(path)} characters, and at most {MAX_PATH_LENGTH} are allowed; shorten them or nest less"
             )
 
 
@@ -182,7 +182,7 @@ def _check_name(name: str, label: str) -> None:
     if not name.strip():
         raise TreeError(f"{label} has no name")
     if "/" in name or name.startswith("@"):
-        raise TreeError(f"{label}: a name holds no “/” and does not begin with “@”")
+        raise TreeError(f"{label}: a name must not contain “/” or begin with “@”")
 
 
 def _check_numbers(node: EvaluatorSpec, label: str) -> None:
@@ -195,13 +195,13 @@ def _check_children(node: EvaluatorSpec, label: str) -> None:
     if not node.children:
         raise TreeError(f"{label} is a composite without evaluators")
     names = [child.name for child in node.children]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise TreeError(f"{label} names evaluators twice: {quote_names(doubled)}")
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise TreeError(f"{label} has more than one evaluator named {quote_names(duplicates)}")
 
 
 def _check_aggregator(node: EvaluatorSpec, aggregator: Aggregator, label: str) -> None:
-    _check_words(aggregator, label)
+    _check_choices(aggregator, label)
     names = [child.name for child in node.children]
     _check_known(aggregator.weights, names, f"{label}: weights")
     _check_known(aggregator.required, names, f"{label}: required")
@@ -211,20 +211,20 @@ def _check_aggregator(node: EvaluatorSpec, aggregator: Aggregator, label: str) -
         require_share(getattr(aggregator, setting), f"{label}: {setting}")
     if aggregator.type == "safety_gate":
         _check_gate(node, aggregator, label)
-    total = sum(_counting(node, aggregator))
+    total = sum(_counted_weights(node, aggregator))
     if math.isinf(total):
-        raise TreeError(f"{label}: the weights of what it aggregates are too large to add up")
+        raise TreeError(f"{label}: the weights of its evaluators are too large to add up")
     if not aggregator.is_judging and total <= 0:
-        raise TreeError(f"{label}: the weights of what it aggregates sum to 0")
+        raise TreeError(f"{label}: the weights of its evaluators sum to 0")
 
 
-def _check_words(aggregator: Aggregator, label: str) -> None:
+def _check_choices(aggregator: Aggregator, label: str) -> None:
     if aggregator.type not in AGGREGATOR_TYPES:
         choices = ", ".join(AGGREGATOR_TYPES)
-        raise TreeError(f"{label}: aggregator {aggregator.type!r} is none of {choices}")
+        raise TreeError(f"{label}: aggregator {aggregator.type!r} is not one of {choices}")
     if aggregator.remainder not in REMAINDERS:
         choices = ", ".join(REMAINDERS)
-        raise TreeError(f"{label}: remainder {aggregator.remainder!r} is none of {choices}")
+        raise TreeError(f"{label}: remainder {aggregator.remainder!r} is not one of {choices}")
 
 
 def _check_known(named: Iterable[str], names: Iterable[str], label: str) -> None:
@@ -232,19 +232,21 @@ def _check_known(named: Iterable[str], names: Iterable[str], label: str) -> None
     unknown = [name for name in named if name not in known]
     if unknown:
         raise TreeError(
-            f"{label} names {quote_names(unknown)}, which are not among {quote_names(known)}"
+            f"{label} names {quote_names(unknown)}; its evaluators are {quote_names(known)}"
         )
 
 
 def _check_gate(node: EvaluatorSpec, aggregator: Aggregator, label: str) -> None:
     if not aggregator.required:
-        raise TreeError(f"{label}: a safety gate names the evaluators that must pass in required")
+        raise TreeError(
+            f"{label}: a safety gate must name the evaluators that have to pass in required"
+        )
     if aggregator.remainder == "remaining" and len(set(aggregator.required)) == len(node.children):
-        raise TreeError(f"{label}: remainder is remaining, but every evaluator is a gate")
+        raise TreeError(f"{label}: remainder is “remaining”, but every evaluator is a gate")
 
 
-def _counting(node: EvaluatorSpec, aggregator: Aggregator) -> Iterator[float]:
-    """Yield the weights of the children that enter the arithmetic."""
+def _counted_weights(node: EvaluatorSpec, aggregator: Aggregator) -> Iterator[float]:
+    """Yield the weights of the children that count."""
     leaves_gates_out = aggregator.type == "safety_gate" and aggregator.remainder == "remaining"
     for child in node.children:
         if not (leaves_gates_out and child.name in aggregator.required):

@@ -1,4 +1,4 @@
-"""The values that scoring takes and gives."""
+"""The values that scoring reads and returns."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ SCORE_DIGITS = 9
 
 
 class DomainError(Exception):
-    """The base of every refusal a user can cause and mend."""
+    """The base of every error that a user can cause and fix."""
 
     code = "invalid"
 
 
 class ScoreOutOfRangeError(DomainError):
-    """A score, weight or threshold is not a number within its range."""
+    """A score, weight or threshold is not a number in its range."""
 
     code = "score_out_of_range"
 
 
 class Spec(BaseModel):
-    """The base of what users write down: suites, cases, evaluators, policies. Values never change in place."""
+    """The base of what users write: suites, cases, evaluators, policies. Values are immutable."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values, checked like a new one."""
+        """Return a changed copy, validated like a new one."""
         return type(self)(
             **{name: getattr(self, name) for name in type(self).model_fields} | changes
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form that files, versions and snapshots store; `model_validate` reads it."""
+        """Return the form stored in files, versions and snapshots; `model_validate` reads it."""
         return self.model_dump(mode="json")
 
 
 class Verdict(StrEnum):
-    """How good one output was found; never how far the work is."""
+    """How good an output is; never how far its evaluation has come."""
 
     PASS = "pass"  # noqa: S105 - a verdict, not a password
     BORDERLINE = "borderline"
@@ -53,7 +53,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What producing something consumed; None means it was not reported, never zero."""
+    """Tokens, cost and time used; None means not reported, never zero."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -64,7 +64,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing an evaluator found: a hit when it passed, a miss when it did not."""
+    """One finding of an evaluator: a hit if it passed, else a miss."""
 
     text: str
     passed: bool
@@ -73,7 +73,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeResult:
-    """Whether one expected outcome was met, and why the judge says so (SCORING §5)."""
+    """Whether one expected outcome was met, with the judge's justification (SCORING §5)."""
 
     text: str
     passed: bool
@@ -82,14 +82,14 @@ class OutcomeResult:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one evaluator says of one output (SCORING §2).
+    """The score that one evaluator gives one output (SCORING §2).
 
     `score` is 0 to 1. `raw_score` is the same on the evaluator's own `scale` (0 to scale).
-    `details` holds the kind's parts, from which its `rescore` computes the score again.
-    `failed_required` names parts inside the evaluator (a rubric criterion, a check) that were
-    required and missed; they force a fail of the whole result (SCORING §4.2).
-    `outcomes` is filled only by the evaluator that judged the expected outcomes.
-    Raises ScoreOutOfRangeError for NaN, infinities and scores outside the scale.
+    `details` holds the parts from which the kind's `rescore` computes the score again.
+    `failed_required` names required parts of the evaluator (a rubric criterion, a check) that
+    failed; they force a fail of the whole result (SCORING §4.2).
+    `outcomes` is set only by the evaluator that judged the expected outcomes.
+    Raises ScoreOutOfRangeError for NaN, infinities and scores outside 0 to 1.
     """
 
     score: float
@@ -104,16 +104,16 @@ class Score:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is not a score."""
+        """Refuse a value that is not a score."""
         if not (math.isfinite(self.score) and 0.0 <= self.score <= 1.0):
             raise ScoreOutOfRangeError(f"score {self.score!r} is not a number from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """The evaluator could not score. Never 0 (SCORING §2).
+    """The evaluator could not score; this never counts as 0 by itself (SCORING §2).
 
-    `stage` says where it went wrong: target, judge, parse, script, config, limits or evaluator.
+    `stage` names where it failed: target, judge, parse, script, config, limits or evaluator.
     """
 
     reason: str
@@ -136,7 +136,7 @@ Amount = TypeVar("Amount", int, Decimal)
 
 
 def add_usage(first: Usage, second: Usage) -> Usage:
-    """Return the sum; a figure only one side knows stays, one that neither knows is None."""
+    """Return the sum; a figure known on one side only is kept, an unknown one is None."""
     return Usage(
         input_tokens=_sum(first.input_tokens, second.input_tokens),
         output_tokens=_sum(first.output_tokens, second.output_tokens),
@@ -147,7 +147,7 @@ def add_usage(first: Usage, second: Usage) -> Usage:
 
 
 def total_usage(usages: Iterable[Usage]) -> Usage:
-    """Return the sum of all; nothing is known of none."""
+    """Return the sum of all."""
     return reduce(add_usage, usages, Usage())
 
 

@@ -21,7 +21,7 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.decision import Decision, TraceStep
 from evaluators.scoring.numbers import format_number, rounded, weighted_mean
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.score_tree import rules_of
+from evaluators.scoring.score_tree import rules_for
 from evaluators.scoring.tree import (
     COMPOSITE,
     ROOT_PATH,
@@ -258,7 +258,7 @@ def told(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> Told:
     """
     outcomes = outcomes_of(line, tree)
     expected = [one.text for one in line.outcomes]
-    found = rules_of(tree, policy).decide(
+    found = rules_for(tree, policy).decide(
         outcomes, expected_outcomes=expected, outcome_results=line.outcomes or None
     )
     if line.outcomes and not any(map(_supplies_outcomes, outcomes.values())):
@@ -500,7 +500,7 @@ def _gives(tree: EvaluatorSpec, line: ResultLine, policy: PolicySpec) -> bool:
     """Tell whether the rules of a tree come to the score that the file tells."""
     if line.score is None or line.status == "error":
         return True
-    found = rules_of(tree, policy).nodes(outcomes_of(line, tree))[ROOT_PATH]
+    found = rules_for(tree, policy).nodes(outcomes_of(line, tree))[ROOT_PATH]
     return found.score is not None and abs(found.score - line.score) <= NEAR
 
 

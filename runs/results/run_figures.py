@@ -114,7 +114,7 @@ def _executions(run: Run) -> str:
 
 def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
     """Return the paths of negated evaluators whose stored score is the one before 1 − score."""
-    return frozenset(path for path, node in walk(root) if node.is_stored_unturned)
+    return frozenset(path for path, node in walk(root) if node.is_stored_before_negation)
 
 
 def negated_paths_of_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:

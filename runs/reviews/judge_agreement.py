@@ -278,7 +278,7 @@ def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str
         node = _nodes(plan.root, row.case).get(path)
         if score is None or node is None:
             continue
-        own = 1 - score if node.is_stored_unturned else score
+        own = 1 - score if node.is_stored_before_negation else score
         verdict = plan.policy.verdict_of(own).value
         found.setdefault(path, []).append(_judged(row, verdict, row.reviewed_verdict, own))
     return found

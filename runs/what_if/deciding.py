@@ -11,13 +11,12 @@ from typing import Any
 from evaluators.kinds._base import Kind
 from evaluators.scoring.aggregate import HYBRID_KIND, HYBRID_SCALE, JUDGE_OVERALL, Values, is_held
 from evaluators.scoring.compile import CompiledNode
-from evaluators.scoring.decision import FORCING_RULES
+from evaluators.scoring.decision import FORCING_RULES, CaseBasis, VerdictResult, case_gate
 from evaluators.scoring.explain import decided_by
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError, OutcomeResult, Score, Unscored, Verdict
-from evaluators.scoring.verdict import CaseBasis, VerdictResult, case_gate
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH
 from runs.what_if.changes import CaseTrees, LeafChange, Reach, RuleSet
 from runs.what_if.figures import Stale, StoredCase, StoredResult, StoredRun
@@ -164,7 +163,7 @@ class Deciding:
             scores[frame.index] = 1.0 - said if frame.negate else said
         judged = self._judged(result.id, scores) if self.takes_overall else None
         gate, lacks = self._gate(result, case, row) if self.by_outcomes else (SCORE_GATE, False)
-        values, ruling = self.rules.rule_scores(scores, parts, gate, judged)
+        values, ruling = self.rules.decide_scores(scores, parts, gate, judged)
         if not self.tells_open or not (unrun or lacks):
             return _Ruled(values, ruling, gate)
         live = [leaf.frame for leaf in unrun if not is_held(self.rules.tree, leaf.frame, values)]

@@ -350,7 +350,7 @@ REFUSED = [
         "evaluator x: the weight -1.0 is below 0",
     ),
     (f"{EVALUATOR}{{name: x, type: is_json, weight: .inf}}", "'.inf' is not a number"),
-    (f"{EVALUATOR}{{name: x, type: is_json, weight: 0}}", "weights of what it aggregates sum to 0"),
+    (f"{EVALUATOR}{{name: x, type: is_json, weight: 0}}", "weights of its evaluators sum to 0"),
     (f"{EVALUATOR}{{name: x, type: is_json, required: 7}}", "7.0 is not a number from 0 to 1"),
     (f"{EVALUATOR}{{name: x, type: is_json, required: maybe}}", "'maybe' is neither true or false"),
     (f"{EVALUATOR}{{name: a/b, type: is_json}}", "no slash"),
@@ -358,7 +358,7 @@ REFUSED = [
         f"{EVALUATOR}{{name: x, type: is_json}}\n  - {{name: x, type: is_json}}",
         "line 7, evaluators[1].name",
     ),
-    (f"{EVALUATOR}{DEEP}", f"line 5, evaluators: evaluator “{LONG}” lies too deep"),
+    (f"{EVALUATOR}{DEEP}", f"line 5, evaluators: evaluator “{LONG}” is nested too deep"),
     (f"{HEAD}{CASES}    evaluators: [{DEEP}]\n", f"line 3, case A, tests[0]: evaluator “{LONG}”"),
     (f"{EVALUATOR}{{name: x, type: composite}}", "a composite needs evaluators"),
     (
@@ -368,7 +368,7 @@ REFUSED = [
     (
         f"{EVALUATOR}{{name: x, type: composite, evaluators: [{{name: a, type: is_json}}],"
         " aggregator: {type: safety_gate, required: [b]}}",
-        "which are not among",
+        "its evaluators are",
     ),
     (
         f"{EVALUATOR}{{name: x, type: llm_judge, prompt: 'See {{{{nothing}}}}'}}",

@@ -193,7 +193,7 @@ MALFORMED = (
     Bad("gate", f"{TWO}aggregator: {{type: safety_gate}}\n", 9, "evaluators[0].aggregator",
         "safety_gate needs required", "the names of the evaluators"),
     Bad("gate's name", f"{TWO}aggregator: {{type: safety_gate, required: [two]}}\n", 6,
-        "evaluators[0]", "“two”, which are not among", "“one”"),
+        "evaluators[0]", "“two”", "its evaluators are “one”"),
     Bad("script gone", f"{TREE}type: code_judge\n    script: [python, ./j.py]\n", 6,
         "evaluators[0]", "the file './j.py' is not among", "add it to the upload"),
     Bad("two lists", f"{TREE}type: is_json\nexecution: {{evaluators: [{{type: is_json}}]}}\n", 8,

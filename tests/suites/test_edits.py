@@ -266,7 +266,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "a leaf combining": (Combine("tone", "minimum"), "cannot hold evaluators"),
     "a gate outside": (Guard("tone", True), "“tone” does not stand in a safety gate"),
-    "no gate left": (Guard("safety/harm", False), "names the evaluators that must pass"),
+    "no gate left": (Guard("safety/harm", False), "must name the evaluators that have to pass"),
     "an unknown setting": (Configure("tone", {"promt": "x"}), "promt"),
     "a composite's settings": (Configure("facts", {}), "“facts” is a composite"),
     "an unknown kind": (Add("oracle", "n1"), "no evaluator kind 'oracle'"),

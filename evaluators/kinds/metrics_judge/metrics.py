@@ -18,7 +18,7 @@ from evaluators.scoring.metrics import (
     Metric,
     metric_label,
     metric_score,
-    renormalised,
+    normalize,
 )
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.samples import combine_samples
@@ -88,7 +88,7 @@ def default_metrics() -> tuple[MetricSetting, ...]:
 
 def weighted(settings: Sequence[MetricSetting]) -> tuple[Metric, ...]:
     """Return the metrics with weights that sum to 1; raises MetricsError for a set that cannot be scored."""
-    return renormalised([setting.as_metric() for setting in settings])
+    return normalize([setting.as_metric() for setting in settings])
 
 
 def metric_key(text: str) -> str:

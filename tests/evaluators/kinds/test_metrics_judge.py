@@ -335,7 +335,7 @@ def test_what_was_not_judged_cannot_be_tried(metric: Any) -> None:
     ("config", "refused"),
     [
         ({"metrics": []}, "metrics: holds nothing"),
-        ({"metrics": ["a", "A"]}, "named twice"),
+        ({"metrics": ["a", "A"]}, "more than one metric is named"),
         ({"metrics": [{"key": "a", "weight": 0}]}, "sum to 0"),
         ({"metrics": [{"key": "a", "weight": -1}]}, "metrics[0].weight"),
         ({"metrics": [{"key": "a", "wieght": 1}]}, "metrics[0].wieght"),

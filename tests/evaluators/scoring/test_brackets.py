@@ -48,7 +48,9 @@ def test_midpoints() -> None:
 
 def test_brackets_are_known_by_name_in_any_case() -> None:
     assert bracket_named(" excellent ").name == "Excellent"
-    with pytest.raises(UnknownBracketError, match="'Great' is no bracket; these are: Poor, Fair"):
+    with pytest.raises(
+        UnknownBracketError, match="'Great' is not a bracket; use one of Poor, Fair"
+    ):
         bracket_named("Great")
 
 

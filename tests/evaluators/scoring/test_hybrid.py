@@ -105,9 +105,9 @@ def test_every_dimension_follows_its_policy() -> None:
         "checked": 5.0,
     }
     assert warnings == (
-        "autonomy: no check tells of it, the judge's score counts",
-        "closeness: no check tells of it, the judge's score counts alone",
-        "checked: no judge's score, the checks count alone",
+        "autonomy: no check covers it, the judge's score counts",
+        "closeness: no check covers it, the judge's score counts alone",
+        "checked: the judge gave no score, the checks count alone",
     )
 
 
@@ -132,7 +132,7 @@ def test_what_lies_outside_the_scale_or_is_no_word_of_ours_is_refused() -> None:
         JudgeOpinion(1.0, {"task": math.nan})
     with pytest.raises(HybridError, match="'maybe' is not passed, failed or error"):
         Check("maybe", ("task",), name="c")
-    with pytest.raises(HybridError, match="'both' is none of judge_only"):
+    with pytest.raises(HybridError, match="'both' is not one of judge_only"):
         DimensionPolicy("both")
     with pytest.raises(ScoreOutOfRangeError, match=r"judge_weight 1\.5"):
         DimensionPolicy("weighted", 1.5)

@@ -41,7 +41,7 @@ def test_to_draw_alike_cases_together_is_to_draw_them_one_by_one(
 ) -> None:
     scores = [(share, 1) for share in (0.0, 0.25, 0.5, 1.0) for _ in range(100)]
     together = bootstrap_interval(scores, seed=7)
-    monkeypatch.setattr(intervals, "ALIKE", 1000)
+    monkeypatch.setattr(intervals, "KIND_COST", 1000)
     assert bootstrap_interval(scores, seed=7) == pytest.approx(together, abs=0.01)
 
 

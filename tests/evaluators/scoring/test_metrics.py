@@ -12,8 +12,8 @@ from evaluators.scoring.metrics import (
     binary_score,
     metric_label,
     metric_score,
+    normalize,
     overall_score,
-    renormalised,
 )
 from evaluators.scoring.types import ScoreOutOfRangeError
 
@@ -43,7 +43,7 @@ def test_the_same_everywhere_is_that_share(score: int, overall: float) -> None:
 
 
 def test_weights_are_renormalised_after_a_metric_is_removed() -> None:
-    left = renormalised([metric for metric in DEFAULT_METRICS if metric.tier == "Execution"])
+    left = normalize([metric for metric in DEFAULT_METRICS if metric.tier == "Execution"])
     assert [metric.weight for metric in left] == pytest.approx([1 / 3] * 3)
 
 
@@ -83,15 +83,15 @@ def test_a_binary_metric_is_passed_or_failed(value: int) -> None:
 def test_metrics_that_cannot_be_weighed_are_refused() -> None:
     one = Metric("a", "A", 1.0)
     with pytest.raises(MetricsError, match="there are no metrics"):
-        renormalised([])
-    with pytest.raises(MetricsError, match="named twice: “a”"):
-        renormalised([one, one])
+        normalize([])
+    with pytest.raises(MetricsError, match="more than one metric is named “a”"):
+        normalize([one, one])
     with pytest.raises(MetricsError, match="sum to 0"):
-        renormalised([replace(one, weight=0.0)])
+        normalize([replace(one, weight=0.0)])
     with pytest.raises(ScoreOutOfRangeError, match="metric “a”"):
-        renormalised([replace(one, weight=-1.0)])
+        normalize([replace(one, weight=-1.0)])
     with pytest.raises(ScoreOutOfRangeError, match="metric “a”"):
-        renormalised([replace(one, weight=math.nan)])
+        normalize([replace(one, weight=math.nan)])
 
 
 @pytest.mark.parametrize(

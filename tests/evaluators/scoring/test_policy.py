@@ -68,7 +68,7 @@ def test_a_latency_tolerance_is_zero_or_more(value: float) -> None:
     [{"case_gate": "vibes"}, {"final_score": "best"}, {"on_unscored": "ignore"}, {"scale": 7}],
 )
 def test_an_unknown_word_is_refused_with_the_choices(settings: dict[str, Any]) -> None:
-    with pytest.raises(UnknownPolicyError, match="is none of"):
+    with pytest.raises(UnknownPolicyError, match="is not one of"):
         PolicySpec(**settings)
 
 

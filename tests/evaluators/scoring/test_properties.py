@@ -168,7 +168,7 @@ def test_the_quick_way_agrees_with_the_whole_decision(
 ) -> None:
     tree, outcomes = case
     rules = Rules(tree, PolicySpec(on_unscored=on_unscored))
-    decision, ruling = rules.decide(outcomes), rules.rule(outcomes)
+    decision, ruling = rules.decide(outcomes), rules.decide_verdict(outcomes)
     assert (decision.verdict, decision.rule) == (ruling.verdict, ruling.rule)
     assert (decision.status == "error") == (decision.verdict is None) == bool(decision.error)
     assert Decision.from_json(decision.as_json()) == decision

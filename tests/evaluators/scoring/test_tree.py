@@ -81,20 +81,20 @@ def test_a_sound_tree_is_accepted() -> None:
 REFUSED = {
     "weights of an unknown name": (
         root(leaf("a"), weights={"b": 1.0}),
-        "“b”, which are not among “a”",
+        "“b”; its evaluators are “a”",
     ),
     "required of an unknown name": (
         root(leaf("a"), rule="safety_gate", required=("safety",)),
         "required names “safety”",
     ),
-    "names twice": (root(leaf("a"), leaf("a")), "names evaluators twice: “a”"),
+    "names twice": (root(leaf("a"), leaf("a")), "more than one evaluator named “a”"),
     "weights that sum to 0": (root(leaf("a", 0.0), leaf("b", 0.0)), "sum to 0"),
     "no children": (root(), "composite without evaluators"),
     "children of a leaf": (
         root(EvaluatorSpec(name="a", kind="llm_judge", children=(leaf("b"),))),
         "“a” is a llm_judge and cannot hold",
     ),
-    "an unknown aggregator": (root(leaf("a"), rule="best_of"), "'best_of' is none of"),
+    "an unknown aggregator": (root(leaf("a"), rule="best_of"), "'best_of' is not one of"),
     "an unknown remainder": (
         root(leaf("a"), leaf("b"), rule="safety_gate", required=("a",), remainder="some"),
         "remainder 'some'",
@@ -108,11 +108,11 @@ REFUSED = {
         root(leaf("a"), leaf("b", 0.0), rule="safety_gate", required=("a",), remainder="remaining"),
         "sum to 0",
     ),
-    "a slash in a name": (root(leaf("a/b")), "holds no “/”"),
-    "an at sign": (root(leaf("@outcomes")), "does not begin with “@”"),
+    "a slash in a name": (root(leaf("a/b")), "must not contain “/”"),
+    "an at sign": (root(leaf("@outcomes")), "or begin with “@”"),
     "a path too long to store": (
         root(composite("a" * 100, composite("b" * 399, leaf("tone")))),
-        "“tone” lies too deep: .* make 505 characters, and 500 is the most",
+        "“tone” is nested too deep: .* have 505 characters, and at most 500 are allowed",
     ),
     "a blank name": (root(leaf(" ")), "has no name"),
 }
