@@ -1,4 +1,4 @@
-"""The wiring: settings, roles, URLs, the worker and the command line."""
+"""Evalsite: settings, members, health, the worker and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wiring's own app: it registers the checks of the environment."""
+"""The app of the site itself: it registers the checks of the environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evalsite.checks import check_environment
 
 
 class EvalsiteConfig(AppConfig):
-    """Register the checks once all apps are there."""
+    """Register the checks once all apps are loaded."""
 
     name = "evalsite"
 

@@ -1,4 +1,4 @@
-"""The ASGI application, for servers that speak it."""
+"""The ASGI application."""
 
 from __future__ import annotations
 

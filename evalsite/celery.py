@@ -1,4 +1,4 @@
-"""The Celery application, the heartbeat of its workers, and how the site is loaded."""
+"""The Celery application, the heartbeat of its workers, and loading the site."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from django.apps import apps
 
 
 def load() -> None:
-    """Load settings, apps and models, and have the collector never look at them; once is enough.
+    """Load settings, apps and models once, and keep them out of garbage collection.
 
-    Else it looks at all of them time and again, while they are loaded, while the site serves, and
-    at the end: a third of what a short command takes.
+    Otherwise the collector walks all of them again and again: while they load, while the site serves
+    and at exit. That is a third of the time of a short command.
     """
     if apps.ready:
         return
@@ -41,14 +41,14 @@ logger = logging.getLogger(__name__)
 
 @celeryd_init.connect
 def load_site(**signal: Any) -> None:
-    """Load the site in our way before Celery does it in its own."""
+    """Load the site before Celery does it without freezing the objects."""
     load()
 
 
 @worker_ready.connect
 def start_heartbeat(**signal: Any) -> None:
-    """Let a worker process reap and show itself as alive."""
-    # Imported when a worker starts: the web process must not load the execution of runs.
+    """Start the heartbeat of a worker process."""
+    # Imported here: the web process must not load the execution of runs.
     from evalsite.heartbeat import HEARTBEAT
 
     HEARTBEAT.start()
@@ -56,7 +56,7 @@ def start_heartbeat(**signal: Any) -> None:
 
 @worker_shutting_down.connect
 def stop_heartbeat(**signal: Any) -> None:
-    """Release what the process works on when it has to end."""
+    """Release the runs of a process that shuts down."""
     from evalsite.heartbeat import HEARTBEAT
 
     threading.Thread(target=HEARTBEAT.stop, name="release").start()

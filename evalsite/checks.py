@@ -1,4 +1,4 @@
-"""Report wrong settings as system checks whose ids name the variable."""
+"""Report wrong settings as system checks, whose ids name the variable."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CLOSED_BY_LIMITS = ("files", "network")
 
 
 def check_environment(**options: Any) -> list[CheckMessage]:
-    """Return everything that is wrong with the environment this process was started with."""
-    found: list[CheckMessage] = [
+    """Return everything that is wrong with the environment of this process."""
+    unusable: list[CheckMessage] = [
         error(problem.variable, problem.message, problem.hint) for problem in settings.ENV.problems
     ]
-    return [*found, *_keys(), *_addresses(), *_scripts()]
+    return [*unusable, *_keys(), *_addresses(), *_scripts()]
 
 
 def error(variable: str, message: str, hint: str = "") -> Error:
@@ -52,7 +52,7 @@ def _keys() -> Iterator[CheckMessage]:
     if not settings.IS_EMBEDDED and not settings.HAS_OWN_KEYS:
         yield Warning(
             "The keys are files in EVALSITE_DATA_DIR, and this installation has a shared broker.",
-            hint="Machines without that folder in common need the same EVALSITE_SECRET_KEY and "
+            hint="Machines that do not share that folder need the same EVALSITE_SECRET_KEY and "
             "EVALSITE_ENCRYPTION_KEY.",
             id="evalsite.W.EVALSITE_ENCRYPTION_KEY",
         )
@@ -63,8 +63,8 @@ def _addresses() -> Iterator[CheckMessage]:
     if is_http and not (settings.PLAIN_HTTP or settings.DEBUG or _is_loopback(settings.SITE_HOST)):
         yield error(
             "EVALSITE_URL",
-            f"EVALSITE_URL is {settings.SITE_URL}: passwords would travel in the clear.",
-            "Use https, or set EVALSITE_PLAIN_HTTP=1 when the network is trusted.",
+            f"EVALSITE_URL is {settings.SITE_URL}: passwords would be sent unencrypted.",
+            "Use https, or set EVALSITE_PLAIN_HTTP=1 if the network is trusted.",
         )
     if settings.SITE_URL.startswith("https:") and not settings.TRUST_PROXY:
         yield Warning(
@@ -82,17 +82,17 @@ def _scripts() -> Iterator[CheckMessage]:
     if offer.kind == "none":
         yield Warning(
             f"EVALSITE_SCRIPTS is set and no sandbox works on this machine: {offer.reason}.",
-            hint="Scripts and commands are refused here. They run on Linux with util-linux, best with "
+            hint="Scripts and commands are refused here. They need Linux with util-linux, and preferably "
             "bubblewrap.",
             id="evalsite.W.EVALSITE_SCRIPTS",
         )
     elif offer.kind == "limits" and len(offer.closed) < len(CLOSED_BY_LIMITS):
-        open_still = " and ".join(word for word in CLOSED_BY_LIMITS if word not in offer.closed)
+        still_open = " and ".join(word for word in CLOSED_BY_LIMITS if word not in offer.closed)
         yield Warning(
-            f"Scripts and commands run under limits that leave {open_still} open: {offer.reason}.",
-            hint="Open files are all that their user may read: of a worker that is not root, its keys, "
-            "its .env and its database. Let only those run scripts who may have that, or allow user "
-            "namespaces to the workers.",
+            f"Scripts and commands run under limits that leave {still_open} open: {offer.reason}.",
+            hint="With files open, a script can read everything its user can: for a worker that is not "
+            "root, its keys, its .env and its database. Allow scripts only to members who may see those, "
+            "or allow user namespaces for the workers.",
             id="evalsite.W.EVALSITE_SCRIPTS",
         )
 

@@ -1,4 +1,4 @@
-"""What a site keeps in its data folder beside the database: the keys it made for itself, and where it is served."""
+"""The files in a site's data folder besides the database: generated keys, and the settings the site is served with."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 def new_secret_key() -> str:
-    """Return a new random key for signing sessions and links."""
+    """Return a random key for signing sessions and links."""
     return secrets.token_urlsafe(48)
 
 
 def new_encryption_key() -> str:
-    """Return a new random key for encrypting what is stored."""
+    """Return a random key for encrypting stored secrets."""
     return Fernet.generate_key().decode("ascii")
 
 
-def kept_key(path: Path, make: Callable[[], str]) -> str:
-    """Return the key kept in a file; the first caller of all processes makes and writes it.
+def read_or_make_key(path: Path, make: Callable[[], str]) -> str:
+    """Return the key in a file; the first process that asks makes it.
 
     Raises:
-        OSError: the file can neither be read nor written.
+        OSError: the file cannot be read or written.
 
     """
     with contextlib.suppress(FileNotFoundError):
@@ -39,7 +41,7 @@ def kept_key(path: Path, make: Callable[[], str]) -> str:
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(make())
-        # A link appears complete or not at all, and only one of two processes makes it.
+        # Linking is atomic: the file appears complete, and only one of two processes creates it.
         with contextlib.suppress(FileExistsError):
             os.link(draft, path)
     finally:
@@ -47,12 +49,9 @@ def kept_key(path: Path, make: Callable[[], str]) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
 FILE = "served.json"
 ADDRESS = ("EVALSITE_URL", "PORT")
-# What decides how links read and whether and how programs run; never a secret.
+# These decide how links look and whether and how programs run. None is a secret.
 SETTINGS = (
     *("EVALSITE_PLAIN_HTTP", "EVALSITE_TRUST_PROXY"),
     *("EVALSITE_SCRIPTS", "EVALSITE_SCRIPTS_NETWORK", "EVALSITE_AGENTS_DIR"),
@@ -61,53 +60,55 @@ SETTINGS = (
 ATTEMPTS, PAUSE_S = 5, 0.02
 
 
-def keep_served(folder: Path, environment: Mapping[str, str]) -> None:
-    """Leave what this process serves with, until it ends; the program it turns into keeps it too.
+def write_served_settings(folder: Path, environment: Mapping[str, str]) -> None:
+    """Record the settings of this process for as long as it serves; the lock on the file outlives `exec`.
 
-    A site that is served from the folder already stays the one that is told. A folder that cannot be
-    written to keeps nothing.
+    A site that is already served from the folder keeps its record. A folder that cannot be written
+    to gets none.
     """
     try:
         descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
         return
-    if not _is_locked_by_us(descriptor):
+    if not _lock(descriptor):
         os.close(descriptor)
         return
-    kept = {name: environment[name] for name in (*ADDRESS, *SETTINGS) if _is_set(environment, name)}
+    values = {
+        name: environment[name] for name in (*ADDRESS, *SETTINGS) if _is_set(environment, name)
+    }
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, json.dumps(kept, indent=2).encode())
+    os.write(descriptor, json.dumps(values, indent=2).encode())
     os.set_inheritable(descriptor, True)
 
 
-def served(folder: Path) -> dict[str, str]:
-    """Return the variables of the site that is served from the folder, none when none is."""
+def read_served_settings(folder: Path) -> dict[str, str]:
+    """Return the variables of the site that is served from the folder; none if none is."""
     with contextlib.suppress(OSError, ValueError), (folder / FILE).open(encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            found = json.load(file)
-            return {name: str(found[name]) for name in (*ADDRESS, *SETTINGS) if name in found}
+            values = json.load(file)
+            return {name: str(values[name]) for name in (*ADDRESS, *SETTINGS) if name in values}
     return {}
 
 
-def follow_served(environment: MutableMapping[str, str]) -> None:
-    """Have a command take what it was not told from the site that is served from its data folder."""
-    chosen = environment.get("EVALSITE_DATA_DIR", "").strip()
-    found = served(Path(chosen).expanduser() if chosen else ROOT / "data")
+def adopt_served_settings(environment: MutableMapping[str, str]) -> None:
+    """Fill unset variables from the site that is served from the data folder."""
+    folder = environment.get("EVALSITE_DATA_DIR", "").strip()
+    values = read_served_settings(Path(folder).expanduser() if folder else ROOT / "data")
     if not any(_is_set(environment, name) for name in ADDRESS):
-        environment.update({name: found[name] for name in ADDRESS if name in found})
+        environment.update({name: values[name] for name in ADDRESS if name in values})
     for name in SETTINGS:
-        if name in found and not _is_set(environment, name):
-            environment[name] = found[name]
+        if name in values and not _is_set(environment, name):
+            environment[name] = values[name]
 
 
 def _is_set(environment: Mapping[str, str], name: str) -> bool:
     return bool(environment.get(name, "").strip())
 
 
-def _is_locked_by_us(descriptor: int) -> bool:
-    """Lock the file; a command that looks at it this moment holds it for a moment only."""
+def _lock(descriptor: int) -> bool:
+    """Lock the file; retries, because a command that reads it holds the lock for a moment."""
     for _ in range(ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The worker inside the web process: threads that work on runs, and yield to requests for pages."""
+"""The worker inside the web process: its threads execute runs and yield to page requests."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from evalsite.celery import app
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class Requests:
+class RequestCounter:
     """Counts the requests that are being answered."""
 
     def __init__(self) -> None:
-        """Count from none."""
+        """Start at zero."""
         self._lock = threading.Lock()
         self._count = 0
 
-    def are_under_way(self) -> bool:
-        """Tell whether anybody waits."""
+    def is_busy(self) -> bool:
+        """Tell whether any request is being answered."""
         return self._count > 0
 
-    def counted(self, application: Application) -> Application:
-        """Return the application, each of whose requests is counted until it is answered."""
+    def wrap(self, application: Application) -> Application:
+        """Return the application with its requests counted."""
 
         def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            self._move(1)
+            self._add(1)
             try:
                 return application(environ, start_response)
             finally:
-                self._move(-1)
+                self._add(-1)
 
         return answer
 
-    def _move(self, by: int) -> None:
+    def _add(self, number: int) -> None:
         with self._lock:
-            self._count += by
+            self._count += number
 
 
-REQUESTS = Requests()
+REQUESTS = RequestCounter()
 
 
 logger = logging.getLogger(__name__)
 
 THREADS = 4
-# A thread that serves a page gives the interpreter away with every row it reads, and gets it back
-# from threads that work only after so long. With Python's 5 ms the added wait was thrice as long.
+# A thread that serves a page releases the interpreter lock with every row it reads, and waits this
+# long to get it back from a working thread. Python's default of 5 ms made pages three times slower.
 SWITCH_S = 0.0005
 
 
 class EmbeddedWorker:
-    """A Celery worker in a thread of this process, on a broker in its memory."""
+    """A Celery worker in a thread of this process, with an in-memory broker."""
 
     def __init__(self) -> None:
         """Do nothing yet."""
@@ -65,13 +65,13 @@ class EmbeddedWorker:
         self._worker: WorkController | None = None
 
     def start(self) -> None:
-        """Work from now on."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._work, name="embedded-worker", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Release what is being worked on, then end."""
-        # Loaded by the thread; not at the top, or the web process would wait for it at its start.
+        """Release active runs, then stop the worker."""
+        # Not imported at the top: that would delay the start of the web process.
         heartbeat = importlib.import_module("evalsite.heartbeat").HEARTBEAT
         heartbeat.stop()
         if self._worker is not None:
@@ -79,9 +79,9 @@ class EmbeddedWorker:
 
     def _work(self) -> None:
         sys.setswitchinterval(SWITCH_S)
-        # Loading the model client takes a second: here it holds up no request.
+        # Loading the model client takes a second. In this thread it delays no request.
         importlib.import_module("evaluators.model_calls.client")
-        # Signals, gossip and remote control belong to processes of their own.
+        # Signals, gossip and remote control are for separate worker processes.
         self._worker = WorkController(
             app=app,
             pool_cls="threads",
@@ -92,7 +92,7 @@ class EmbeddedWorker:
             loglevel=logging.WARNING,
             quiet=True,
         )
-        importlib.import_module("runs.execution.run_worker").yield_while(REQUESTS.are_under_way)
+        importlib.import_module("runs.execution.run_worker").yield_while(REQUESTS.is_busy)
         importlib.import_module("evalsite.heartbeat").HEARTBEAT.start()
         self._worker.start()
 

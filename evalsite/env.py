@@ -1,4 +1,4 @@
-"""Read the environment: every variable once, typed, its mistakes collected instead of raised; DATABASE_URL too."""
+"""Read the environment: every variable once and typed, with problems collected instead of raised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SettingProblem:
-    """A variable with a value that cannot be used: what is wrong and what would be right."""
+    """What is wrong with the value of a variable, and how to fix it."""
 
     variable: str
     message: str
@@ -75,23 +75,23 @@ class Environment:
         return self._parsed(name, default, lambda value: Path(value).expanduser().absolute())
 
     def folder(self, name: str) -> str:
-        """Return the value, which must be the absolute path of a folder there is; "" when not set."""
+        """Return the value, which must be the absolute path of an existing folder; "" if not set."""
         return self._parsed(name, "", _parse_folder)
 
     def folders(self, name: str) -> list[str]:
-        """Return the folders between commas, none when not set or when one of them is none."""
-        return self._parsed(name, [], lambda value: [_parse_folder(one) for one in _split(value)])
+        """Return the comma-separated folders; none if not set or if one does not exist."""
+        return self._parsed(name, [], lambda value: [_parse_folder(path) for path in _split(value)])
 
     def program(self, name: str) -> str:
-        """Return the value, which must be the absolute path of a program there is; "" when not set."""
+        """Return the value, which must be the absolute path of an existing program; "" if not set."""
         return self._parsed(name, "", _parse_program)
 
     def time_zone(self, name: str, default: str) -> str:
-        """Return the value, which must name a time zone of the IANA database."""
+        """Return the value, which must name an IANA time zone."""
         return self._parsed(name, default, _parse_time_zone)
 
     def names_list(self, name: str) -> list[str]:
-        """Return the values between commas, none when not set."""
+        """Return the comma-separated values; none if not set."""
         return _split(self.text(name))
 
     def url(self, name: str, default: str, *, schemes: tuple[str, ...]) -> str:
@@ -99,16 +99,16 @@ class Environment:
         return self._parsed(name, default, lambda value: _parse_url(value, schemes)).rstrip("/")
 
     def secrets_starting(self, prefix: str) -> dict[str, str]:
-        """Return every secret whose name starts with `prefix`, read from files where so named."""
-        found = {name.removesuffix(FILE_SUFFIX) for name in self.values if name.startswith(prefix)}
+        """Return every secret whose name starts with `prefix`, also from files."""
+        names = {name.removesuffix(FILE_SUFFIX) for name in self.values if name.startswith(prefix)}
         self.names.append(prefix + "*")
-        known = list(self.names)
-        values = {name: self.secret(name) for name in sorted(found - {prefix})}
-        self.names[:] = known
+        documented = list(self.names)
+        values = {name: self.secret(name) for name in sorted(names - {prefix})}
+        self.names[:] = documented
         return {name: value for name, value in values.items() if value}
 
     def refuse(self, variable: str, message: str, hint: str = "") -> None:
-        """Note that a variable has a value that cannot be used."""
+        """Record that the value of a variable cannot be used."""
         self.problems.append(SettingProblem(variable, message, hint))
 
     def _parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
@@ -128,7 +128,7 @@ def _split(value: str) -> list[str]:
 
 def _parse_folder(value: str) -> str:
     if not Path(value).is_absolute() or not Path(value).is_dir():
-        raise ValueError(f"and {value} is not the absolute path of a folder on this machine")
+        raise ValueError(f"but {value} is not the absolute path of a folder on this machine")
     return value
 
 
@@ -160,7 +160,7 @@ def _parse_number(value: str, least: int, most: int) -> int:
 
 def _parse_choice(value: str, allowed: Mapping[str, str]) -> str:
     if value.lower() not in allowed:
-        raise ValueError(f"which is none of {', '.join(allowed.values())}")
+        raise ValueError(f"which is not one of {', '.join(allowed.values())}")
     return allowed[value.lower()]
 
 
@@ -168,7 +168,7 @@ def _parse_time_zone(value: str) -> str:
     try:
         return ZoneInfo(value).key
     except (KeyError, OSError, ValueError) as error:
-        raise ValueError("which is no time zone; write a name such as Europe/Lisbon") from error
+        raise ValueError("which is not a time zone; write a name such as Europe/Lisbon") from error
 
 
 def _parse_url(value: str, schemes: tuple[str, ...]) -> str:
@@ -181,24 +181,24 @@ def _parse_url(value: str, schemes: tuple[str, ...]) -> str:
 
 SQLITE_OPTIONS = {
     "timeout": 20,
-    # A deferred transaction that turns into a writer can fail at once, whatever the time-out.
+    # A deferred transaction that starts to write can fail at once, without waiting for the time-out.
     "transaction_mode": "IMMEDIATE",
     "init_command": (
         "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA foreign_keys=ON;"
         "PRAGMA temp_store=MEMORY;PRAGMA mmap_size=134217728;PRAGMA cache_size=-20000"
     ),
 }
-# Each process has a pool of its own and never as many threads as it holds connections: who waits
-# for one waits for a database that is away, and a page should say so soon.
+# Each process has its own pool, with more connections than threads. A thread that waits for one
+# therefore waits for a database that is down, and its page should say so soon.
 POOL_OPTIONS = {
     "min_size": 0,
     "max_size": 16,
     "timeout": 3,
     "max_idle": 120,
-    # Left to itself it asks a server that is away ever more seldom, and long after it is back.
+    # By default the pool retries a server that is down less and less often, and is late to notice it is back.
     "reconnect_timeout": 1,
 }
-# A server that vanished without a word is noticed in seconds; what the URL says goes before.
+# These detect a server that vanished within seconds. The URL can override them.
 CONNECTION_OPTIONS = {
     "application_name": "evalsite",
     "connect_timeout": "5",
@@ -212,14 +212,13 @@ EXAMPLES = "sqlite:////path/to/file.sqlite3 or postgresql://user:password@host/n
 
 
 def database_settings(url: str, *, data_dir: Path, lease_s: int) -> dict[str, Any]:
-    """Return the settings of the database at `url`, of a SQLite file in `data_dir` when empty.
+    """Return the settings of the database at `url`; of a SQLite file in `data_dir` if it is empty.
 
-    A PostgreSQL session that stands still for `lease_s` seconds inside a transaction is ended. One
-    that waits so long for a lock, and half a minute at most, gives up. Parameters of the URL go
-    before ours.
+    PostgreSQL ends a session that is idle in a transaction for `lease_s` seconds, and a wait for a
+    lock after the same time or half a minute. Parameters of the URL override ours.
 
     Raises:
-        ValueError: the URL is no database URL; the message says what one looks like.
+        ValueError: the URL is not a database URL; the message shows an example.
 
     """
     scheme = urlsplit(url).scheme
@@ -253,10 +252,10 @@ def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
         options: dict[str, Any] = dict(conninfo_to_dict(url))
     except ProgrammingError as error:
         # The driver's message may quote the password.
-        raise ValueError(f"is no PostgreSQL URL; write {EXAMPLES}") from error
+        raise ValueError(f"is not a PostgreSQL URL; write {EXAMPLES}") from error
     if not options.get("dbname"):
         raise ValueError(f"names no database; write {EXAMPLES}")
-    # A worker that was frozen while it held a run's row would hold up all the others.
+    # A worker that froze while it held a run's row would block all others.
     ours = (
         f"-c idle_in_transaction_session_timeout={lease_s}s"
         f" -c lock_timeout={min(lease_s, MAX_WAIT_FOR_A_LOCK_S)}s"
@@ -269,7 +268,7 @@ def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
         "PASSWORD": options.pop("password", ""),
         "HOST": options.pop("host", ""),
         "PORT": options.pop("port", ""),
-        # The pool tries a connection before it hands it out: none is left over from before a restart.
+        # The pool tests a connection before handing it out, so none is left from before a restart.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {**CONNECTION_OPTIONS, **options, "pool": POOL_OPTIONS},
     }

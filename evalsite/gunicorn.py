@@ -1,4 +1,4 @@
-"""How gunicorn serves Evalsite: one process, a few threads, and the embedded worker beside them."""
+"""The gunicorn configuration: one process with a few threads and the embedded worker."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Any
 
 from django.conf import settings
 
-# What `evalsite up` has to say once the first worker serves.
+# The variable that holds the text `evalsite up` prints once the site is served.
 ANNOUNCEMENT = "EVALSITE_ANNOUNCEMENT"
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 bind = f"{settings.LISTEN}:{settings.PORT}"
-# One process holds the embedded worker and its broker; more threads only wait for the interpreter.
+# One process holds the embedded worker and its broker. More threads would only wait for the interpreter.
 workers = 1
 threads = 4
 worker_class = "gthread"
-# Nothing uses it, and in the home folder several servers would share it.
+# Unused, and servers of the same user would share the file in the home folder.
 control_socket_disable = True
 timeout = 120
 graceful_timeout = 20
-# The heartbeat file must not lie on a disk that may stall.
+# The heartbeat file must not be on a disk that may stall.
 worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112 - gunicorn makes its file there
 loglevel = settings.LOG_LEVEL.lower()
 proc_name = "evalsite"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the embedded worker in the process that serves, after it was forked; say that it serves."""
+    """Start the embedded worker in the forked process, and print the announcement."""
     if settings.IS_EMBEDDED:
         from evalsite.embedded import WORKER
 
         WORKER.start()
-    if worker.age == 1 and (said := os.environ.get(ANNOUNCEMENT)):
-        sys.stderr.write(f"{said}\n")
+    if worker.age == 1 and (text := os.environ.get(ANNOUNCEMENT)):
+        sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """Give back the results that the embedded worker holds."""
+    """Release the results that the embedded worker holds."""
     if settings.IS_EMBEDDED:
         from evalsite.embedded import WORKER
 

@@ -1,4 +1,4 @@
-"""Tell whether database, broker and workers answer, each by itself, and why not."""
+"""Check database, broker and workers separately, and explain outages of the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runs.models.runs import WorkerProcess
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """One kind of outage: its state as the health page names it, and what a reader should know."""
+    """One kind of outage: its state on the health page, and texts for the reader."""
 
     state: str
     title: str
@@ -29,35 +29,35 @@ class Outage:
 UNREACHABLE = Outage(
     "unreachable",
     "The database does not answer",
-    "It is being started again, it is down, or the network to it is broken.",
-    "Try again in a moment. The administrator of the server makes sure that the database runs, and that "
-    "DATABASE_URL or EVALSITE_DATA_DIR names the place where it is.",
+    "It is restarting, it is down, or the network to it is broken.",
+    "Try again in a moment. The administrator of the server should check that the database runs, and that "
+    "DATABASE_URL or EVALSITE_DATA_DIR names the right place.",
 )
 FULL = Outage(
     "full",
     "The disk of the database is full",
     "Pages can be read; nothing new can be stored.",
-    "The administrator of the server frees space on the disk of the database, or gives it a larger one.",
+    "The administrator of the server should free space on the disk of the database, or provide a larger one.",
 )
 READ_ONLY = Outage(
     "read-only",
     "The database is read-only",
     "Pages can be read; nothing new can be stored.",
-    "The administrator of the server lets this site write: to a PostgreSQL server that is no standby, or to the "
-    "SQLite file and its folder.",
+    "The administrator of the server should let this site write: to a PostgreSQL server that is not a standby, "
+    "or to the SQLite file and its folder.",
 )
 BUSY = Outage(
     "busy",
     "The database is overloaded",
-    "It had no connection left, or something else held what this page needs for too long.",
-    "Try again in a moment. If it happens often, see what keeps the database busy, and whether its "
-    "max_connections suffices for all web and worker processes.",
+    "It had no connection left, or something else locked the rows of this page for too long.",
+    "Try again in a moment. If it happens often, check what keeps the database busy, and whether its "
+    "max_connections is enough for all web and worker processes.",
 )
 DAMAGED = Outage(
     "damaged",
     "The database file is damaged",
-    "What SQLite finds in it is not what it has written.",
-    "The administrator of the server restores the last backup; the README says how.",
+    "SQLite cannot read what it wrote.",
+    "The administrator of the server should restore the last backup; the README says how.",
 )
 
 BY_SQLSTATE = {
@@ -84,14 +84,14 @@ BY_SQLITE_CODE = {
 }
 
 
-def outage_of(error: BaseException | None) -> Outage | None:
-    """Return the outage behind an error; None for what is no outage, such as a query that is wrong."""
+def find_outage(error: BaseException | None) -> Outage | None:
+    """Return the outage behind an error; None for other errors, such as a wrong query."""
     if not isinstance(error, DatabaseError | InterfaceError):
         return None
     cause = error.__cause__
     code = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
-        # Above the lowest byte stands only which of its kind it is.
+        # The higher bytes hold the extended error code.
         return BY_SQLITE_CODE.get(code & 0xFF)
     state = getattr(cause, "sqlstate", None)
     if state in BY_SQLSTATE:
@@ -107,10 +107,9 @@ PARTS = ("database", "broker", "worker")
 
 
 def health(parts: Collection[str] = PARTS) -> dict[str, str]:
-    """Return one word for each part asked for.
+    """Return the state of each part: ok, the state of an outage, missing or unknown.
 
-    They are ok, an outage's state (unreachable, read-only, full, busy, damaged), missing (no worker
-    has a recent heartbeat), or unknown.
+    Missing means that no worker has a recent heartbeat.
     """
     states: dict[str, str] = {}
     if "database" in parts or "worker" in parts:
@@ -118,13 +117,13 @@ def health(parts: Collection[str] = PARTS) -> dict[str, str]:
     if "broker" in parts:
         states["broker"] = broker_health(settings.CELERY_BROKER_URL)
     if "worker" in parts:
-        # A question to a database that is away takes its time: ask once.
+        # A query to a database that is down takes long: ask once.
         states["worker"] = worker_health() if states["database"] == OK else UNKNOWN
     return {part: states[part] for part in parts}
 
 
 def database_health() -> str:
-    """Return whether the database answers a query and can be written to."""
+    """Return the state of the database: whether it answers a query and can be written to."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -132,7 +131,7 @@ def database_health() -> str:
             )
             [answer] = cursor.fetchone()
     except (DatabaseError, InterfaceError) as error:
-        outage = outage_of(error) or UNREACHABLE
+        outage = find_outage(error) or UNREACHABLE
         return outage.state
     if connection.vendor == "sqlite":
         return file_health(Path(connection.settings_dict["NAME"]))
@@ -140,17 +139,17 @@ def database_health() -> str:
 
 
 def file_health(path: Path) -> str:
-    """Return whether a SQLite file and what lies beside it can be written to."""
+    """Return the state of a SQLite file: whether it and its folder can be written to."""
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return READ_ONLY.state
     return OK if shutil.disk_usage(path.parent).free > MIN_FREE_BYTES else FULL.state
 
 
 def broker_health(url: str) -> str:
-    """Return whether the broker answers; the embedded one lives in this process."""
+    """Return the state of the broker; the embedded one is part of this process."""
     if settings.IS_EMBEDDED:
         return OK
-    # The embedded worker needs no client of it.
+    # Imported here: the embedded worker does not need it.
     import redis
 
     timeouts = {"socket_timeout": BROKER_TIMEOUT_S, "socket_connect_timeout": BROKER_TIMEOUT_S}
@@ -163,7 +162,7 @@ def broker_health(url: str) -> str:
 
 
 def worker_health() -> str:
-    """Return whether a worker process has shown a sign of life lately."""
+    """Return whether any worker process has a recent heartbeat."""
     try:
         alive = WorkerProcess.objects.alive(now=database_now()).exists()
     except (DatabaseError, InterfaceError):

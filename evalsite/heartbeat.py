@@ -1,4 +1,4 @@
-"""The heartbeat of a worker process: it shows that it lives and runs the reaper, at the start and every 10 seconds."""
+"""The heartbeat of a worker process: at the start and every 10 seconds it registers the process and runs the reaper."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from runs.queue import WORK_ON_RUN, queue
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_EVERY_S = min(10.0, settings.LEASE_S / 3)
-# Every heartbeat queues runs that lack workers: without an expiry the queue of busy workers would only grow.
+# Every heartbeat queues runs that lack workers. Without an expiry the queue would grow while all workers are busy.
 QUEUED_FOR_S = 60.0
 SCRIPTS_OFF = "scripts off; "
 
 
 class Heartbeat:
-    """A timer thread of its own: a worker that is busy reaps all the same."""
+    """Sends heartbeats from its own thread, so that a busy worker sends them too."""
 
     def __init__(self) -> None:
         """Do nothing yet."""
@@ -36,13 +36,13 @@ class Heartbeat:
         self._missed = False
 
     def start(self) -> None:
-        """Show this process as alive from now on."""
+        """Start the thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Release what this process works on, and take it off the list of workers."""
+        """Release the runs of this process, and take it off the list of workers."""
         self._ending.set()
         release()
         if self._thread is not None:
@@ -62,10 +62,10 @@ class Heartbeat:
         connection.close()
 
     def send(self) -> None:
-        """Show this process and reap; never raises.
+        """Register this process and reap; never raises.
 
-        After a heartbeat that failed, the next one only shows the process: workers that could not renew
-        their leases while the database was away get the time to write what they hold.
+        The heartbeat after a failed one does not reap: workers that could not renew their leases
+        while the database was down get time to write their results.
         """
         was_missed, self._missed = self._missed, True
         clear_boxes()
@@ -85,17 +85,17 @@ class Heartbeat:
         try:
             note_error(error)
         except Exception:
-            logger.exception("The error could not be kept")
+            logger.exception("The error could not be stored")
 
 
 def sandbox_in_force() -> str:
-    """Return what locks scripts in here, in at most 100 characters; it begins with the switch if that is off."""
+    """Describe the sandbox of this process in at most 100 characters, starting with "scripts off" if they are."""
     words = sandbox_offered().in_words
     return words if settings.SCRIPTS else f"{SCRIPTS_OFF}{words}"[:MAX_WORD_LENGTH]
 
 
 def touch_heartbeat_file() -> None:
-    """Show a watchdog outside that this process is alive, with or without its database."""
+    """Touch the file that shows an external watchdog that this process is alive, even without a database."""
     try:
         if settings.HEARTBEAT_FILE:
             Path(settings.HEARTBEAT_FILE).touch()
@@ -104,21 +104,21 @@ def touch_heartbeat_file() -> None:
 
 
 def reap_and_queue() -> None:
-    """Clean up after dead workers, and queue work for the runs that could use more workers."""
+    """Clean up after dead workers, and queue runs that could use more workers."""
     for run_id in reap(now=database_now()):
         queue(WORK_ON_RUN, run_id, expires_s=QUEUED_FOR_S)
 
 
 def clear_boxes() -> None:
-    """End and remove what the scripts of killed workers left on this machine."""
+    """End processes and remove files that scripts of killed workers left on this machine."""
     try:
         clear_after_the_dead()
     except OSError:
-        logger.exception("What the scripts of dead workers left could not be removed")
+        logger.exception("Processes or files of dead workers could not be removed")
 
 
 def version() -> str:
-    """Return the version installed; a checkout that is not installed has none."""
+    """Return the installed version of Evalsite."""
     try:
         return importlib.metadata.version("evalsite")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What is refused before any page sees it, what anonymous readers get, and what every template is told."""
+"""The middleware: logins, share links, refused requests, runs of other versions; and the context of every template."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from django.shortcuts import render
 from runs.engine.plan import UnreadableSnapshotError
 
 NUL, ESCAPED_NUL = "\0", "%00"
-# Where everything lives that opens without an account, by a share link.
+# Share links, which open without an account, start with this path.
 FOR_ANONYMOUS = "/s/"
 TO_ANONYMOUS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Robots-Tag": "noindex, nofollow",
     "Referrer-Policy": "no-referrer",
-    # A revoked link must open nothing from any cache.
+    # No cache may serve a revoked link.
     "Cache-Control": "private, no-store",
 }
 
@@ -29,7 +29,7 @@ TO_ANONYMOUS = {
 def for_anonymous(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Serve what share links open without reading a cookie or setting one, and with headers of its own."""
+    """Serve share links without reading or setting cookies, and with stricter headers."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         if not request.path_info.startswith(FOR_ANONYMOUS):
@@ -47,40 +47,40 @@ def for_anonymous(
 def refuse_nul(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Answer 404 to addresses with the character NUL, over which PostgreSQL would break off."""
+    """Answer 404 to addresses with the character NUL, which PostgreSQL rejects."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        # A case's key is escaped twice, so its address may still hold an escape here.
+        # The key of a case is escaped twice, so a path may still contain an escape.
         parts = (request.path_info, request.META.get("QUERY_STRING", ""))
         if any(NUL in part or ESCAPED_NUL in part for part in parts):
-            raise Http404("No address holds the character NUL.")
+            raise Http404("No address contains the character NUL.")
         return get_response(request)
 
     return answer
 
 
 class OtherVersionsMiddleware:
-    """Says of a run whose snapshot this version cannot read that it is so, in the place of an error of the server."""
+    """Shows a page instead of a server error for a run whose snapshot this version cannot read."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        """Take what answers."""
+        """Take the next handler."""
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer as it is."""
+        """Pass the request on."""
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Return the page with status 409, or None for any other error; files are refused before they begin."""
+        """Return the page with status 409, or None for any other error."""
         if not isinstance(exception, UnreadableSnapshotError):
             return None
         return render(request, "409.html", {"reason": str(exception)}, status=409)
 
 
 class MembersOnlyMiddleware(LoginRequiredMiddleware):
-    """Asks for a login where one is needed, and elsewhere not even whether somebody is logged in.
+    """Requires a login, and does not read the session on pages that need none.
 
-    The health page has to answer while no session can be read.
+    The health page must answer even if no session can be read.
     """
 
     def process_view(
@@ -90,12 +90,12 @@ class MembersOnlyMiddleware(LoginRequiredMiddleware):
         view_args: tuple[Any, ...],
         view_kwargs: dict[str, Any],
     ) -> HttpResponseBase | None:
-        """Return the way to the login page, or None for whoever may go on."""
+        """Return a redirect to the login page, or None if the request may continue."""
         if not getattr(view_func, "login_required", True):
             return None
         return super().process_view(request, view_func, view_args, view_kwargs)
 
 
 def site(request: HttpRequest) -> dict[str, object]:
-    """Return `is_demo`: whether the judge's replies are scripted."""
+    """Return the template variable `is_demo`: whether the judge's replies are scripted."""
     return {"is_demo": settings.DEMO}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import django_stubs_ext
 from csp.constants import NONE, SELF
 
-from evalsite.data_folder import kept_key, new_encryption_key, new_secret_key
+from evalsite.data_folder import new_encryption_key, new_secret_key, read_or_make_key
 from evalsite.env import Environment, database_settings
-from evalsite.logs import hides_links, is_news, is_no_probe
 
-# Lets forms and managers name the model they are of, as strict typing wants it.
+# Allows type parameters on forms and managers, which strict typing needs.
 django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -37,21 +39,23 @@ SECRET_KEY = ENV.secret("EVALSITE_SECRET_KEY")
 ENCRYPTION_KEY = ENV.secret("EVALSITE_ENCRYPTION_KEY")
 HAS_OWN_KEYS = bool(SECRET_KEY and ENCRYPTION_KEY)
 try:
-    SECRET_KEY = SECRET_KEY or kept_key(DATA_DIR / "secret_key", new_secret_key)
-    ENCRYPTION_KEY = ENCRYPTION_KEY or kept_key(DATA_DIR / "encryption_key", new_encryption_key)
+    SECRET_KEY = SECRET_KEY or read_or_make_key(DATA_DIR / "secret_key", new_secret_key)
+    ENCRYPTION_KEY = ENCRYPTION_KEY or read_or_make_key(
+        DATA_DIR / "encryption_key", new_encryption_key
+    )
 except OSError as error:
     ENV.refuse(
         "EVALSITE_DATA_DIR",
-        f"The keys cannot be kept in EVALSITE_DATA_DIR ({DATA_DIR}): {error.strerror}.",
-        "Name a folder this process may write to.",
+        f"The keys cannot be stored in EVALSITE_DATA_DIR ({DATA_DIR}): {error.strerror}.",
+        "Name a folder that this process may write to.",
     )
     SECRET_KEY = SECRET_KEY or new_secret_key()
     ENCRYPTION_KEY = ENCRYPTION_KEY or new_encryption_key()
-# The only variables that a language model's key may be named by.
+# The only variables that may hold the key of a language model.
 MODEL_KEYS = ENV.secrets_starting("EVALSITE_MODEL_KEY_")
 if OPENAI_API_KEY := ENV.secret("OPENAI_API_KEY"):
     MODEL_KEYS["OPENAI_API_KEY"] = OPENAI_API_KEY
-# The only variables that a header of a target may be filled from.
+# The only variables that may fill a header of a target.
 TARGET_SECRETS = ENV.secrets_starting("EVALSITE_TARGET_SECRET_")
 OPENAI_BASE_URL = ENV.url("OPENAI_BASE_URL", "", schemes=("http", "https"))
 
@@ -111,9 +115,9 @@ TEMPLATES = [
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- Database and work -----------------------------------------------------------------------
-# How long a worker that gives no sign of life keeps the results it has claimed, in seconds.
+# Seconds after which a worker without a heartbeat loses the results it has claimed.
 LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
-# A file that a worker touches with every beat, for those who watch over it from outside.
+# A file that a worker touches with every heartbeat, for an external watchdog.
 HEARTBEAT_FILE = ENV.text("EVALSITE_HEARTBEAT_FILE")
 DATABASE_URL = ENV.secret("DATABASE_URL")
 try:
@@ -127,44 +131,44 @@ IS_EMBEDDED = CELERY_BROKER_URL.startswith("memory:")
 if not IS_EMBEDDED and urlsplit(CELERY_BROKER_URL).scheme not in ("redis", "rediss"):
     ENV.refuse(
         "CELERY_BROKER_URL",
-        "CELERY_BROKER_URL names no broker Evalsite knows.",
+        "CELERY_BROKER_URL names no broker that Evalsite supports.",
         "Write redis://host:6379/0, or leave it out for the embedded worker.",
     )
-# A broker that vanished without a word must hold up neither the request that starts a run nor a
-# worker: an answer is due within seconds, and a worker asks again for as long as it takes.
+# A broker that vanished must delay neither the request that starts a run nor a worker: calls time out
+# within seconds, and a worker reconnects for as long as it takes.
 REDIS_OPTIONS = {
     "socket_timeout": 2,
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # What a dead worker had fetched and not begun. The reaper queues it again long before.
+    # For tasks that a dead worker had fetched and not started. The reaper queues them again much earlier.
     "visibility_timeout": 300,
 }
 CELERY_BROKER_TRANSPORT_OPTIONS = {"polling_interval": 0.02} if IS_EMBEDDED else REDIS_OPTIONS
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
-# Tasks that are not acknowledged until their end would be cancelled; ours are before they begin.
+# Affects only tasks that are acknowledged late. Ours are acknowledged before they start.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TASK_IGNORE_RESULT = True
-# Each run keeps hundreds of calls in flight in one event loop: a process of threads serves several.
-# Because it is set here, `--pool prefork` does nothing: no process forks with an open database pool.
+# A run keeps hundreds of calls in flight in one event loop, so threads of one process serve several runs.
+# Setting it here overrides `--pool prefork`: no process may fork with an open database pool.
 CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 
 # -- Scripts and commands --------------------------------------------------------------------
-# The administrator's switch; without it no program of a suite or a target is ever started.
+# Without this switch no program of a suite or a target is ever started.
 SCRIPTS = ENV.flag("EVALSITE_SCRIPTS")
 SCRIPTS_NETWORK = ENV.flag("EVALSITE_SCRIPTS_NETWORK")
-# What one of them may take: seconds, megabytes, processes, kilobytes.
+# The limits of one program.
 SCRIPT_SECONDS = ENV.number("EVALSITE_SCRIPT_SECONDS", 600, least=1, most=3600)
 SCRIPT_MEMORY_MB = ENV.number("EVALSITE_SCRIPT_MEMORY_MB", 1024, least=32, most=1_048_576)
 SCRIPT_PROCESSES = ENV.number("EVALSITE_SCRIPT_PROCESSES", 64, least=1, most=10_000)
 SCRIPT_OUTPUT_KB = ENV.number("EVALSITE_SCRIPT_OUTPUT_KB", 8192, least=1, most=65_536)
 SCRIPT_DISK_MB = ENV.number("EVALSITE_SCRIPT_DISK_MB", 256, least=1, most=1_048_576)
 SCRIPT_FILES = ENV.number("EVALSITE_SCRIPT_FILES", 1000, least=1, most=100_000)
-# How many of them run at once in one worker process; 0 is two for each processor.
+# How many programs run at once in one worker process; 0 means two for each processor.
 SCRIPT_CONCURRENCY = ENV.number("EVALSITE_SCRIPT_CONCURRENCY", 0, least=0, most=1000)
 SCRIPT_PYTHON = ENV.program("EVALSITE_SCRIPT_PYTHON")
 SCRIPT_FOLDERS = ENV.folders("EVALSITE_SCRIPT_FOLDERS")
@@ -174,7 +178,7 @@ AGENTS_DIR = ENV.folder("EVALSITE_AGENTS_DIR")
 LOGIN_URL = "access:login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "access:login"
-# How long a link for setting a password or for logging in once works, in seconds.
+# Lifetime in seconds of links for setting a password and for logging in once.
 PASSWORD_RESET_TIMEOUT = 24 * 60 * 60
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -189,17 +193,17 @@ AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
 ]
-# The brake on guessing: so many failures of a name from an address, then a pause. Trying during the
-# pause does not prolong it; it counts from the last failure before.
+# Login throttle: after this many failures for a name from one address comes a pause. Attempts during the
+# pause do not prolong it.
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "evalsite.access.login_throttle.client_address"
-AXES_LOCKOUT_CALLABLE = "evalsite.access.login_throttle.locked_out"
+AXES_CLIENT_IP_CALLABLE = "evalsite.access.views.client_address"
+AXES_LOCKOUT_CALLABLE = "evalsite.access.views.locked_out"
 AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken"]
-# Who logged in when is nobody's business but the member's.
+# Login times are private to the member.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 
@@ -222,7 +226,7 @@ SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_SECURE else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUST_PROXY else None
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# Whether the other hosts of a domain speak TLS is not ours to promise.
+# We cannot promise that the other hosts of the domain speak TLS.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -239,7 +243,7 @@ CONTENT_SECURITY_POLICY = {
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 32 * 1024 * 1024
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
-# A folder is sent file by file: the 2,000 that an import takes, and those of the other fields.
+# A folder is uploaded file by file: an import takes 2,000, and other fields have files too.
 DATA_UPLOAD_MAX_NUMBER_FILES = 2_010
 
 # -- Files, time, language -------------------------------------------------------------------
@@ -251,12 +255,12 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "evalsite.static_files.PlotlyFinder",
 ]
-# In their order; of equal rules the later one wins. `collectstatic` joins them.
+# In order: of equal rules the later one wins. `collectstatic` joins them into one file.
 STYLE_SHEETS = (
     *("tokens", "base", "layout", "marks", "forms", "content"),
     *("evaluators", "runs", "suites"),
 )
-# Names with a hash need `collectstatic`, which the scripts run; without it files come from source.
+# Hashed names need `collectstatic`, which the scripts run. Without it files are served from source.
 IS_COLLECTED = not DEBUG and (STATIC_ROOT / "staticfiles.json").exists()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -268,7 +272,7 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = not IS_COLLECTED
 WHITENOISE_AUTOREFRESH = DEBUG
-# Maps are megabytes that only a debugger asks for.
+# Source maps are megabytes that only a debugger requests.
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ("map", "png", "jpg", "webp", "gz", "woff", "woff2")
 USE_TZ = True
 TIME_ZONE = ENV.time_zone("EVALSITE_TIME_ZONE", "UTC")
@@ -291,51 +295,81 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Evalsite",
     "VERSION": "1",
-    "DESCRIPTION": "Suites, cases, runs and results to read; nothing can be changed here. Scores and "
+    "DESCRIPTION": "Read suites, cases, runs and results; nothing can be changed here. Scores and "
     "shares are numbers from 0 to 1, costs US dollars as text, durations milliseconds, times ISO 8601. "
-    "What is missing is null, never 0. Every refusal is problem details (RFC 9457).",
+    "A missing value is null, never 0. Errors are problem details (RFC 9457).",
     "OAS_VERSION": "3.1.0",
     "TAGS": [
         {"name": "suites", "description": "Suites, their versions and their cases"},
         {"name": "runs", "description": "Runs, and two of them compared"},
-        {"name": "results", "description": "What came of each execution"},
+        {"name": "results", "description": "The result of each execution"},
         {"name": "campaigns", "description": "Runs started together, ranked"},
         {"name": "about", "description": "The API itself"},
     ],
     "SERVE_PERMISSIONS": ["evalsite.access.tokens.MayView"],
     "SERVE_INCLUDE_SCHEMA": False,
-    # The words of a choice stand where they are used.
+    # Choices are listed where they are used.
     "POSTPROCESSING_HOOKS": [],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
 
 # -- Logging ---------------------------------------------------------------------------------
+# A reader of the log could open what these addresses lead to.
+SECRET_PATH = re.compile(r"(?<=\s)(/(?:s|login|password)/)(?=\S).*")
+
+
+def is_not_health_check(record: logging.LogRecord) -> bool:
+    """Drop failing health checks: whoever asked for them already has the answer."""
+    return getattr(getattr(record, "request", None), "path", "") != "/healthz"
+
+
+def mask_secret_paths(record: logging.LogRecord) -> bool:
+    """Mask the secret part of share links and login links; keep every record."""
+    message = record.getMessage()
+    masked = SECRET_PATH.sub(r"\1…", message)
+    if masked != message:
+        record.msg, record.args = masked, ()
+    return True
+
+
+def shorten_refusals(record: logging.LogRecord) -> bool:
+    """Log a refused request without its traceback, and leave outages to the page that logs them in one line."""
+    status = getattr(record, "status_code", 500)
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        record.exc_info = None
+    return bool(status != HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+LOG_FILTERS = {
+    "health_checks": is_not_health_check,
+    "refusals": shorten_refusals,
+    "secret_paths": mask_secret_paths,
+}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOG_LEVEL = ENV.choice("EVALSITE_LOG_LEVEL", "INFO", LOG_LEVELS)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
-        "no_probe": {"()": "django.utils.log.CallbackFilter", "callback": is_no_probe},
-        "no_links": {"()": "django.utils.log.CallbackFilter", "callback": hides_links},
-        "news": {"()": "django.utils.log.CallbackFilter", "callback": is_news},
+        name: {"()": "django.utils.log.CallbackFilter", "callback": callback}
+        for name, callback in LOG_FILTERS.items()
     },
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
             "formatter": "line",
-            "filters": ["no_probe", "news", "no_links"],
+            "filters": list(LOG_FILTERS),
         }
     },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
-        # It writes a line for every call of a model, which the ledger already holds.
+        # It logs every call of a model, and the ledger records those.
         "httpx2": {"level": "WARNING"},
-        # It says of every login what it looks up.
+        # It logs details of every login.
         "axes": {"level": "WARNING"},
-        # It says twice for every task what the runs show better.
+        # It logs every task twice, and the pages of runs show more.
         "celery": {"level": "WARNING"},
     },
 }

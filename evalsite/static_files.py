@@ -1,4 +1,4 @@
-"""Static files: plotly's script from its installed package, and the style sheets in one file."""
+"""Static files: Plotly's script from its installed package, and the style sheets joined into one file."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class PlotlyFinder(BaseFinder):
     """Find `plotly/plotly.min.js` among the static files."""
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """Return nothing: there is no setting to be wrong."""
+        """Return no problems: there are no settings."""
         return []
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
-        """Return where the script lies on the disk; nothing for any other path."""
-        found = str(script_folder() / SCRIPT) if path == ADDRESS else None
+        """Return the file of the script; nothing for any other path."""
+        file = str(script_folder() / SCRIPT) if path == ADDRESS else None
         if find_all:
-            return [found] if found else []
-        return found or []
+            return [file] if file else []
+        return file or []
 
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
-        """Give the script alone: the package also holds data sets and notebooks' widgets."""
+        """Yield only the script: the package also contains data sets and notebook widgets."""
         storage = FileSystemStorage(location=script_folder())
-        storage.prefix = PREFIX  # type: ignore[attr-defined]  # collectstatic reads it off a storage
+        storage.prefix = PREFIX  # type: ignore[attr-defined]  # collectstatic reads it
         yield SCRIPT, storage
 
 
 def script_folder() -> Path:
-    """Return the folder of plotly's script, without importing plotly, which takes a while."""
+    """Return the folder of Plotly's script, without the slow import of plotly."""
     spec = find_spec("plotly")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("plotly is not installed: run scripts/demo or scripts/test once.")
@@ -51,7 +51,7 @@ def script_folder() -> Path:
 class SiteStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # it has no types
     """Hashed and compressed files; scripts import each other by their hashed names."""
 
-    # Django's own patterns would also read what other packages import, by names they do not ship.
+    # Django's own patterns also match imports in packages whose imported files are not shipped.
     patterns = (
         *CompressedManifestStaticFilesStorage.patterns,
         ("js/*.js", ((IMPORT, 'import %(names)s"%(url)s";'),)),
@@ -61,15 +61,15 @@ class SiteStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  
     def post_process(
         self, paths: dict[str, Any], dry_run: bool = False, **options: Any
     ) -> Iterator[tuple[str, str, bool]]:
-        """Join the style sheets into one, which a first visit gets in one request."""
+        """Join the style sheets into one file, so that a first visit needs one request."""
         if not dry_run:
             sheets = (Path(self.path(f"css/{name}.css")) for name in settings.STYLE_SHEETS)
             text = "\n".join(sheet.read_text() for sheet in sheets)
-            Path(self.path(self.bundle)).write_text(without_layout(text))
+            Path(self.path(self.bundle)).write_text(minify(text))
             paths[self.bundle] = (self, self.bundle)
         yield from super().post_process(paths, dry_run, **options)
 
 
-def without_layout(style_sheet: str) -> str:
-    """Drop comments and indentation, a fifth of what is sent."""
+def minify(style_sheet: str) -> str:
+    """Drop comments and indentation, a fifth of the size."""
     return re.sub(r"\n\s*", "\n", re.sub(r"/\*.*?\*/", "", style_sheet, flags=re.DOTALL)).lstrip()

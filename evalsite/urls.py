@@ -1,4 +1,4 @@
-"""Where every page of the site lives."""
+"""The URLs of the site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages that belong to no feature: health and the errors."""
+"""The health page and the error pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.access.members import admin_names
 from evalsite.access.roles import role_of
-from evalsite.health import OK, PARTS, health, outage_of
+from evalsite.health import OK, PARTS, find_outage, health
 from evalsite.middleware import FOR_ANONYMOUS
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
 from runs.models.database import discard_connection
@@ -32,28 +32,28 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 @never_cache
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 when database, broker and a worker are there, 503 with the parts otherwise.
+    """Answer 200 if database, broker and a worker are available, else 503; with the state of each part.
 
-    `?parts=database,broker` asks for some of them: a web process is well without a worker.
+    `?parts=database,broker` checks only some of them: a web process is healthy without a worker.
     """
-    asked = request.GET.get("parts", ",".join(PARTS)).split(",")
-    if not set(asked) <= set(PARTS):
+    parts = request.GET.get("parts", ",".join(PARTS)).split(",")
+    if not set(parts) <= set(PARTS):
         return JsonResponse({"error": f"The parts are {', '.join(PARTS)}."}, status=400)
-    parts = health(asked)
-    is_well = all(state == OK for state in parts.values())
-    status = {"status": OK if is_well else "unavailable", **parts}
-    return JsonResponse(status, status=200 if is_well else 503)
+    states = health(parts)
+    is_healthy = all(state == OK for state in states.values())
+    status = {"status": OK if is_healthy else "unavailable", **states}
+    return JsonResponse(status, status=200 if is_healthy else 503)
 
 
 @login_not_required
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Say that a form was refused because its page was too old or another site sent it."""
+    """Explain that a form was refused because its page was too old or another site sent it."""
     return render(request, "403_csrf.html", status=403)
 
 
 @login_not_required
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Say which role one has and who can give another."""
+    """Show the member's role and who can change it."""
     user = request.user
     role = role_of(user) if isinstance(user, User) else None
     return render(request, "403.html", {"role": role, "admins": admin_names()}, status=403)
@@ -61,9 +61,9 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 @login_not_required
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Say that nothing is there, to a program as problem details.
+    """Answer that the page does not exist; to API clients as problem details.
 
-    Where share links live, it is said as of any link that opens nothing.
+    Under the path of share links the answer is the same as for an invalid link.
     """
     if is_for_api(request):
         return problem_page(request, 404, NOTHING_HERE)
@@ -73,14 +73,16 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Say what is wrong with the database where that is why a page broke, else that it broke.
+    """Explain a database outage if one caused the error, else show a general error page.
 
-    Called while the error is being handled, and without a database to ask.
+    Called while the error is being handled, so it must not need the database.
     """
     error = sys.exc_info()[1]
-    outage = outage_of(error)
+    outage = find_outage(error)
     if outage is None:
-        return _broken(request)
+        if is_for_api(request):
+            return problem_page(request, 500, "An unexpected error occurred. It is logged.")
+        return defaults.server_error(request)
     logger.warning("%s (%s %s): %s", outage.title, request.method, request.path, error)
     discard_connection()
     response: HttpResponse
@@ -93,9 +95,3 @@ def server_error(request: HttpRequest) -> HttpResponse:
     response["Retry-After"] = str(RETRY_AFTER_S)
     response["Cache-Control"] = "no-store"
     return response
-
-
-def _broken(request: HttpRequest) -> HttpResponse:
-    if is_for_api(request):
-        return problem_page(request, 500, "Something broke that should not. It is logged.")
-    return defaults.server_error(request)

@@ -1,4 +1,4 @@
-"""The WSGI application that gunicorn serves."""
+"""The WSGI application, which gunicorn serves."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ from evalsite.embedded import REQUESTS
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 load()
 
-application = REQUESTS.counted(get_wsgi_application())
+application = REQUESTS.wrap(get_wsgi_application())

@@ -1,1 +1,1 @@
-"""Who may do what: logging in, roles as groups, members."""
+"""Logging in, roles, members and API tokens."""

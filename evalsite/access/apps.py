@@ -1,4 +1,4 @@
-"""The app that keeps the groups of the roles up to date after every migration."""
+"""The app that updates the groups of the roles after every migration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from evalsite.access.roles import Role, role_permissions
 
 
 class AccessConfig(AppConfig):
-    """Create the roles once the last app with permissions of theirs has been migrated."""
+    """Create the roles after migrations."""
 
     name = "evalsite.access"
     label = "access"
 
     def ready(self) -> None:
-        """Wait for the migrations of `runs`, the last app that has permissions."""
+        """Wait for the migrations of `runs`, the last app whose permissions the roles hold."""
         post_migrate.connect(
             create_roles, sender=apps.get_app_config("runs"), dispatch_uid="access.create_roles"
         )

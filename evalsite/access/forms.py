@@ -1,4 +1,4 @@
-"""The forms about members."""
+"""The forms for members, their roles and API tokens."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class RoleForm(forms.Form):
 
 
 class ScriptsForm(forms.Form):
-    """Whether one member may run scripts, whatever the role."""
+    """Whether a member may run scripts, independent of the role."""
 
     run_scripts = forms.BooleanField(
         label="May run scripts",
         required=False,
-        help_text="Start runs whose evaluators or targets run programs on this site's machines, locked "
-        "into a sandbox. Only editors start runs, so this changes nothing for viewers and reviewers.",
+        help_text="Start runs whose evaluators or targets execute programs on this site's machines, inside "
+        "a sandbox. Only editors start runs, so this changes nothing for viewers and reviewers.",
     )
 
 
@@ -47,13 +47,13 @@ class MemberForm(RoleForm):
         label="User name",
         max_length=150,
         validators=[UnicodeUsernameValidator()],
-        help_text="For logging in and beside what the member did: letters, digits and @ . + - _",
+        help_text="For logging in, and shown with what the member does: letters, digits and @ . + - _",
     )
     email = forms.EmailField(label="E-mail", required=False)
     field_order = ("username", "email", "role")
 
     def clean_username(self) -> str:
-        """Return the name when nobody has it, in whatever case."""
+        """Return the name if nobody has it, ignoring case."""
         username: Any = self.cleaned_data["username"]
         if User.objects.filter(username__iexact=username).exists():
             raise forms.ValidationError(f"There is already a member named {username}.")
@@ -61,32 +61,32 @@ class MemberForm(RoleForm):
 
 
 class TokenForm(forms.Form):
-    """A new token of the API: with at most the own role, and only an admin's may never expire."""
+    """A new API token with at most the member's role; only an admin's token may never expire."""
 
     name = forms.CharField(
         max_length=100,
-        help_text="What will use it, so that you know later which one to revoke: “weekly report”.",
+        help_text="What will use it, such as “weekly report”, so that you know later which one to revoke.",
     )
     role = forms.ChoiceField(
         widget=forms.RadioSelect,
-        help_text="The API only reads, so every role gives a token the same today: take Viewer. "
-        "A token never does more than you may do yourself, also when your role changes.",
+        help_text="The API only reads, so Viewer is enough. A token never does more than you may do "
+        "yourself, even after your role changes.",
     )
     expires = forms.ChoiceField(label="Expires", initial=USUAL_LIFETIME)
 
-    def __init__(self, own: Role | None, *, data: Mapping[str, Any] | None = None) -> None:
-        """Offer what a member with this role can choose."""
+    def __init__(self, member_role: Role | None, *, data: Mapping[str, Any] | None = None) -> None:
+        """Offer the roles and lifetimes that a member with this role can choose."""
         super().__init__(data=data, use_required_attribute=False)
-        roles = roles_up_to(own)
+        roles = roles_up_to(member_role)
         self.fields["role"].choices = [  # type: ignore[attr-defined]  # it is a ChoiceField
             (role.value, f"{role.label}: {MEANINGS[role]}") for role in roles
         ]
         self.fields["role"].initial = Role.VIEWER.value
-        never = ((NEVER, "Never, until it is revoked"),) if own == Role.ADMIN else ()
+        never = ((NEVER, "Never, until it is revoked"),) if member_role == Role.ADMIN else ()
         self.fields["expires"].choices = (*LIFETIMES, *never)  # type: ignore[attr-defined]  # it is a ChoiceField
 
     def values(self, *, now: datetime) -> dict[str, Any]:
-        """Return what the token is made of."""
+        """Return the arguments of `make_token`, except the owner."""
         lifetime = self.cleaned_data["expires"]
         return {
             "name": self.cleaned_data["name"],

@@ -1,4 +1,4 @@
-"""What happens to members, each action with its audit entry, and one-time links; somebody always stays admin."""
+"""Add and change members, each action with an audit entry, and make one-time links; one admin always remains."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from evaluators.scoring.types import DomainError
 
 
 class LinkTokens(PasswordResetTokenGenerator):
-    """Sign tokens that the next login of their user, whatever its way, makes void."""
+    """Sign tokens that become invalid with the next login of their user."""
 
     def __init__(self, purpose: str) -> None:
-        """Make tokens for one purpose; those of another are refused."""
+        """Make tokens for one purpose; tokens of another purpose are refused."""
         super().__init__()
         self.key_salt = f"evalsite.access.links.{purpose}"
 
@@ -42,14 +42,14 @@ def password_path(user: User) -> str:
     return reverse("access:password-set", args=[_encoded(user), PASSWORD_TOKENS.make_token(user)])
 
 
-def address_of(path: str, site: str = "") -> str:
-    """Return a path as an address that can be sent to somebody."""
+def full_address(path: str, site: str = "") -> str:
+    """Return the full URL of a path on this site."""
     site = site or settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
     return f"{site.rstrip('/')}{path}"
 
 
 def find_link_user(user_code: str, token: str, tokens: LinkTokens) -> User | None:
-    """Return whom an unused link belongs to; None for any other link."""
+    """Return the user of an unused link; None for an invalid or used link."""
     try:
         user = User.objects.get(pk=int(force_str(urlsafe_base64_decode(user_code))), is_active=True)
     except (ValueError, OverflowError, User.DoesNotExist):
@@ -71,13 +71,13 @@ class LastAdminError(DomainError):
 
 
 class MemberNameTakenError(DomainError):
-    """Another member got the name first."""
+    """Another member has the name."""
 
     code = "name_taken"
 
 
 def members() -> QuerySet[User]:
-    """Return all users with their groups, the active first, by name."""
+    """Return all users with their groups, active ones first, ordered by name."""
     return User.objects.prefetch_related("groups").order_by("-is_active", "username")
 
 
@@ -89,7 +89,7 @@ def admin_names() -> list[str]:
 
 @transaction.atomic
 def add_member(*, actor: User, username: str, email: str, role: Role) -> User:
-    """Add a member who cannot log in until a one-time link was used; raises NameTakenError."""
+    """Add a member, who can log in only by a one-time link at first; raises MemberNameTakenError."""
     try:
         with transaction.atomic():
             member = User.objects.create_user(username, email)
@@ -102,10 +102,10 @@ def add_member(*, actor: User, username: str, email: str, role: Role) -> User:
 
 @transaction.atomic
 def make_admin(username: str, *, email: str = "", password: str | None = None) -> tuple[User, bool]:
-    """Have a shell on the server make somebody admin, as a new member where nobody has the name.
+    """Make somebody admin from a shell on the server, adding the member if there is none of that name.
 
-    Returns the member and whether it is new. Without a password a new member logs in by a link, and
-    an old one by the password there is. A name is the same in any case.
+    Returns the member and whether the member is new. Without a password a new member needs a login
+    link, and an existing member keeps the password. Names ignore case.
     """
     member = User.objects.filter(username__iexact=username).order_by("pk").first()
     is_new = member is None
@@ -122,10 +122,10 @@ def make_admin(username: str, *, email: str = "", password: str | None = None) -
 
 @transaction.atomic
 def change_role(member: User, *, actor: User, role: Role) -> None:
-    """Give a member another role.
+    """Change the role of a member.
 
     Raises:
-        LastAdminError: nobody else is an active admin.
+        LastAdminError: the member is the last active admin.
 
     """
     before = role_of(member)
@@ -146,7 +146,7 @@ def change_role(member: User, *, actor: User, role: Role) -> None:
 
 
 def runs_scripts(member: User) -> str:
-    """Return why a member may run scripts: "role", "own" for having been allowed to, "" for not at all."""
+    """Return why a member may run scripts: "role" or "own" (a personal permission); "" if not allowed."""
     if role_of(member) == Role.ADMIN:
         return "role"
     return "own" if member.user_permissions.filter(pk=_script_permission().pk).exists() else ""
@@ -154,7 +154,7 @@ def runs_scripts(member: User) -> str:
 
 @transaction.atomic
 def allow_scripts(member: User, *, actor: User, allowed: bool) -> None:
-    """Let a member start runs that run scripts, or no longer; an admin may by role."""
+    """Allow or forbid a member to start runs that execute scripts; admins may by role."""
     permission = _script_permission()
     if member.user_permissions.filter(pk=permission.pk).exists() == allowed:
         return
@@ -165,10 +165,10 @@ def allow_scripts(member: User, *, actor: User, allowed: bool) -> None:
 
 @transaction.atomic
 def deactivate(member: User, *, actor: User) -> None:
-    """Lock a member out at once, and keep what the member did.
+    """Lock a member out at once, and keep the member's work.
 
     Raises:
-        LastAdminError: nobody else is an active admin.
+        LastAdminError: the member is the last active admin.
 
     """
     if role_of(member) == Role.ADMIN:
@@ -185,15 +185,15 @@ def reactivate(member: User, *, actor: User) -> None:
 
 
 def record_link(member: User, *, actor: User) -> None:
-    """Note that somebody asked for a link with which the member sets a password."""
+    """Record that somebody made a password link for the member."""
     _record(actor, "member.link_made", member)
 
 
 def refuse_without_other_admin(member: User) -> None:
-    """Make sure that another active admin stays; two admins cannot remove each other at once.
+    """Check that another active admin remains, under a lock: two admins cannot remove each other.
 
     Raises:
-        LastAdminError: there is none.
+        LastAdminError: no other active admin exists.
 
     """
     Group.objects.select_for_update().get(name=Role.ADMIN.value)

@@ -1,4 +1,4 @@
-"""The four roles, as groups that hold permissions; every role may do what the one before may."""
+"""The four roles, as groups that hold permissions; each role includes the permissions of the one before."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ ADDED_PERMISSIONS = {
 
 
 def role_permissions(role: Role) -> list[str]:
-    """Return the permission strings of a role, those of the lesser roles included."""
+    """Return the permission strings of a role, including those of lesser roles."""
     roles = list(Role)
     return [name for lesser in roles[: roles.index(role) + 1] for name in ADDED_PERMISSIONS[lesser]]
 
 
 def role_of(user: User) -> Role | None:
-    """Return the highest role of a user; a superuser is an admin, somebody without group has none."""
+    """Return the highest role of a user; a superuser is an admin, a user without a group has none."""
     if user.is_superuser:
         return Role.ADMIN
     names = {group.name for group in user.groups.all()}

@@ -1,4 +1,4 @@
-"""The tokens of the API: made, revoked, what a token may do, and how a program sends it."""
+"""API tokens: making, revoking, authenticating with one, and what it may do."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 VIEW = "runs.view_run"
-# A reader, or a scanner for secrets, recognises a token by this prefix.
+# People and secret scanners recognise a token by this prefix.
 PREFIX = "evs_"
 RANDOM_BYTES = 32
-SHOWN = len(PREFIX) + 4
+SHOWN_LENGTH = len(PREFIX) + 4
 
 
 class RoleTooHighError(DomainError):
-    """Nobody gives a token more than the own role."""
+    """The token's role is above its owner's."""
 
     code = "role_too_high"
 
 
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """A token in use: its role sets what it may do, and its owner must be allowed each action too."""
+    """A valid token: both its role and its owner must have a permission."""
 
     token: ApiToken
     permissions: frozenset[str]
 
     def allows(self, permission: str) -> bool:
-        """Tell whether the role of the token holds a permission."""
+        """Tell whether the role of the token has a permission."""
         return permission in self.permissions
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """One token as the page lists it; `acts_as` is the lesser of its role and its owner's, None without."""
+    """One token in the list; `acts_as` is the lesser of its role and its owner's, None if the owner has none."""
 
     token: ApiToken
     owner: str
@@ -63,22 +63,22 @@ class TokenRow:
 
     @property
     def can_be_revoked(self) -> bool:
-        """Tell whether revoking it changes anything."""
+        """Tell whether it is not revoked yet."""
         return self.token.revoked_at is None
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it opens the API now."""
+        """Tell whether it gives access to the API now."""
         return self.state == ACTIVE and self.acts_as is not None
 
     @property
-    def is_lessened(self) -> bool:
-        """Tell whether its owner's role holds it back."""
+    def is_limited_by_owner(self) -> bool:
+        """Tell whether its owner's role limits it."""
         return self.acts_as != self.role
 
 
 def roles_up_to(role: Role | None) -> tuple[Role, ...]:
-    """Return the roles that a member with this role can give a token, the least first."""
+    """Return the roles that a member with this role can give a token, lowest first."""
     if role is None:
         return ()
     return (*takewhile(lambda lesser: lesser != role, Role), role)
@@ -88,7 +88,7 @@ def roles_up_to(role: Role | None) -> tuple[Role, ...]:
 def make_token(
     *, owner: User, name: str, role: Role, expires_at: datetime | None
 ) -> tuple[ApiToken, str]:
-    """Make a token and return it with its secret, which is kept nowhere.
+    """Make a token and return it with its secret, which is not stored.
 
     Raises:
         RoleTooHighError: the role is above the owner's.
@@ -100,7 +100,7 @@ def make_token(
     token = ApiToken.objects.create(
         owner=owner,
         name=name,
-        beginning=secret[:SHOWN],
+        beginning=secret[:SHOWN_LENGTH],
         token_hash=token_hash(secret),
         role=role.value,
         expires_at=expires_at,
@@ -112,7 +112,7 @@ def make_token(
 
 @transaction.atomic
 def revoke_token(token: ApiToken, *, actor: User, now: datetime) -> bool:
-    """End a token at once and for good; False when it was revoked before."""
+    """Revoke a token at once; False if it was revoked before."""
     if not ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
         return False
     _record(actor, "api_token.revoked", token, after={"owner": token.owner.get_username()})
@@ -120,7 +120,7 @@ def revoke_token(token: ApiToken, *, actor: User, now: datetime) -> bool:
 
 
 def find_grant(secret: str, *, now: datetime) -> TokenGrant | None:
-    """Return what a secret opens and note that it was used; None for one that opens nothing."""
+    """Return the grant of a secret and record its use; None for an invalid secret."""
     token = ApiToken.objects.working(secret, now=now)
     if token is None:
         return None
@@ -129,20 +129,21 @@ def find_grant(secret: str, *, now: datetime) -> TokenGrant | None:
 
 
 def token_rows(*, now: datetime, owner: User | None = None) -> Sequence[TokenRow]:
-    """Return the tokens of one member, else of all, newest first; two queries."""
+    """Return the tokens of one member, or of all members, newest first; two queries."""
     tokens = ApiToken.objects.select_related("owner").prefetch_related("owner__groups")
-    found = tokens if owner is None else tokens.filter(owner=owner)
-    return [_row(token, now) for token in found]
+    if owner is not None:
+        tokens = tokens.filter(owner=owner)
+    return [_row(token, now) for token in tokens]
 
 
 def _row(token: ApiToken, now: datetime) -> TokenRow:
-    role, of_owner = Role(token.role), role_of(token.owner)
+    role, owner_role = Role(token.role), role_of(token.owner)
     roles = list(Role)
     return TokenRow(
         token=token,
         owner=token.owner.get_username(),
         role=role,
-        acts_as=min(role, of_owner, key=roles.index) if of_owner else None,
+        acts_as=min(role, owner_role, key=roles.index) if owner_role else None,
         state=token.state(now=now),
     )
 
@@ -163,10 +164,7 @@ SCHEME = "Bearer"
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Let a request act for the owner of its token, with no more than the token's role.
-
-    A request without a token may have a session.
-    """
+    """Authenticate a request by its token; without one, session authentication is tried."""
 
     def authenticate(self, request: Request) -> tuple[User, TokenGrant] | None:
         """Return the owner and the grant, None without a token; raises AuthenticationFailed."""
@@ -180,32 +178,32 @@ class TokenAuthentication(BaseAuthentication):
         return grant.token.owner, grant
 
     def authenticate_header(self, request: Request) -> str:
-        """Return how to ask rightly, which makes the refusal a 401."""
+        """Return the WWW-Authenticate header, which makes the refusal a 401."""
         return f'{SCHEME} realm="Evalsite"'
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base registers subclasses
-    """Tell the schema of tokens."""
+    """Describe API tokens in the schema."""
 
     target_class = TokenAuthentication
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        """Return what OpenAPI says of it."""
+        """Return the security scheme of OpenAPI."""
         return {
             "type": "http",
             "scheme": SCHEME.lower(),
-            "description": "A token of the page “API tokens”; it begins with evs_.",
+            "description": "A token from the page “API tokens”; it begins with evs_.",
         }
 
 
 class MayView(BasePermission):
-    """Members who may see runs may read the API; a token and its owner's role both have to allow it."""
+    """Allow members who may see runs to read the API; with a token, its role must allow it too."""
 
-    message = "Your role may not see runs. An admin can give you another."
+    message = "Your role may not see runs. An admin can change your role."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Tell whether both allow it."""
+        """Tell whether both the member and the token have the permission."""
         grant: TokenGrant | None = request.auth  # type: ignore[assignment]  # the site's authentication gives it
         is_granted = grant is None or grant.allows(VIEW)
         return request.user.is_authenticated and is_granted and request.user.has_perm(VIEW)

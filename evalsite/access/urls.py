@@ -1,11 +1,10 @@
-"""Where logging in, the account and the members live."""
+"""The URLs for logging in, the account, tokens and members."""
 
 from __future__ import annotations
 
 from django.urls import path
 
 from evalsite.access import views
-from evalsite.access import views as access_views
 
 app_name = "access"
 urlpatterns = [
@@ -15,8 +14,8 @@ urlpatterns = [
     path("password/<str:user_code>/<str:token>/", views.password_set, name="password-set"),
     path("account/", views.account, name="account"),
     path("account/password/", views.password, name="password"),
-    path("account/tokens/", access_views.token_list, name="tokens"),
-    path("account/tokens/<int:pk>/revoke/", access_views.token_revoke, name="token-revoke"),
+    path("account/tokens/", views.token_list, name="tokens"),
+    path("account/tokens/<int:pk>/revoke/", views.token_revoke, name="token-revoke"),
     path("members/", views.member_list, name="members"),
     path("members/add/", views.member_add, name="member-add"),
     path("members/<int:pk>/", views.member, name="member"),

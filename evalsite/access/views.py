@@ -1,6 +1,10 @@
-"""Logging in and out, the own account, the members, and the tokens of the API."""
+"""The pages for logging in and out, the account, the members, and the tokens of the API."""
 
 from __future__ import annotations
+
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
@@ -17,7 +21,6 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.access import members
-from evalsite.access import members as access_members
 from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user
 from evalsite.access.roles import MEANINGS, role_of
@@ -28,6 +31,9 @@ from runs.requests import MemberRequest
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 LINK_IN_SESSION = "access.one_time_link"
+TOO_MANY_REQUESTS = 429
+# A provider gives one customer a whole network of this many bits, so the rest of an IPv6 address names no client.
+IPV6_CLIENT_BITS = 64
 admin_only = permission_required("auth.change_user", raise_exception=True)
 
 
@@ -35,7 +41,7 @@ admin_only = permission_required("auth.change_user", raise_exception=True)
 @never_cache
 @sensitive_post_parameters("password")
 def login_page(request: HttpRequest) -> HttpResponse:
-    """Log in by name and password and go where the user was heading."""
+    """Log in by name and password, then continue to the requested page."""
     if request.user.is_authenticated:
         return HttpResponseRedirect(_next_path(request))
     form = AuthenticationForm(request, data=_posted(request))
@@ -44,6 +50,39 @@ def login_page(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(_next_path(request))
     context = {"form": form, "next": _next_path(request)}
     return render(request, "access/login.html", context, status=_status(form.is_bound))
+
+
+def client_address(request: HttpRequest) -> str | None:
+    """Return the address that django-axes counts failed logins by; behind a trusted proxy, the one it reports.
+
+    For IPv6 this is the network, because one client can use every address in it.
+    """
+    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.TRUST_PROXY else ""
+    # The proxy appends its client; the client may have made up everything before that.
+    for text in (forwarded.rpartition(",")[2].strip(), request.META.get("REMOTE_ADDR", "")):
+        with suppress(ValueError):
+            return str(_client(ip_address(text)))
+    return None
+
+
+def _client(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped:
+        return address.ipv4_mapped
+    return IPv6Address(int(address) >> IPV6_CLIENT_BITS << IPV6_CLIENT_BITS)
+
+
+def locked_out(
+    request: HttpRequest, response: HttpResponse | None, credentials: Any
+) -> HttpResponse:
+    """Show how long to wait after too many failed logins; the same for names that do not exist."""
+    seconds = int(settings.AXES_COOLOFF_TIME.total_seconds())
+    page = render(
+        request, "access/locked_out.html", {"minutes": seconds // 60}, status=TOO_MANY_REQUESTS
+    )
+    page["Retry-After"] = str(seconds)
+    return page
 
 
 @require_POST
@@ -56,7 +95,7 @@ def logout_page(request: HttpRequest) -> HttpResponse:
 @login_not_required
 @never_cache
 def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse:
-    """Log in by a one-time link; opening it shows a button, so that a preview cannot use it up."""
+    """Log in by a one-time link; opening it only shows a button, so that a chat preview cannot use it up."""
     user = find_link_user(user_code, token, LOGIN_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
@@ -70,7 +109,7 @@ def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse
 @never_cache
 @sensitive_post_parameters()
 def password_set(request: HttpRequest, user_code: str, token: str) -> HttpResponse:
-    """Set the own password by a one-time link and be logged in."""
+    """Set a password by a one-time link, and log in."""
     user = find_link_user(user_code, token, PASSWORD_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
@@ -84,7 +123,7 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
 
 @require_safe
 def account(request: MemberRequest) -> HttpResponse:
-    """Show who one is and what one may do."""
+    """Show the member's account and role."""
     role = role_of(request.user)
     context = {"role": role, "meaning": MEANINGS[role] if role else ""}
     return render(request, "access/account.html", context)
@@ -92,8 +131,8 @@ def account(request: MemberRequest) -> HttpResponse:
 
 @sensitive_post_parameters()
 def password(request: MemberRequest) -> HttpResponse:
-    """Change the own password and stay logged in here alone."""
-    # Who only ever came by a link has no old password to give.
+    """Change the member's password and log out all other sessions."""
+    # A member who has only used login links has no old password to enter.
     form_class = PasswordChangeForm if request.user.has_usable_password() else SetPasswordForm
     form = form_class(request.user, _posted(request))
     if form.is_valid():
@@ -113,7 +152,7 @@ def member_list(request: MemberRequest) -> HttpResponse:
 
 @admin_only
 def member_add(request: MemberRequest) -> HttpResponse:
-    """Add a member and show the link that sets the password."""
+    """Add a member and show the link for setting the password."""
     form = MemberForm(_posted(request))
     if form.is_valid():
         try:
@@ -129,7 +168,7 @@ def member_add(request: MemberRequest) -> HttpResponse:
 @admin_only
 @never_cache
 def member(request: MemberRequest, pk: int) -> HttpResponse:
-    """Show a member and change the role."""
+    """Show a member, and change the role."""
     person = get_object_or_404(members.members(), pk=pk)
     form = RoleForm(_posted(request), initial={"role": role_of(person)})
     error = ""
@@ -164,7 +203,7 @@ def member_status(request: MemberRequest, pk: int) -> HttpResponse:
 @admin_only
 @require_POST
 def member_scripts(request: MemberRequest, pk: int) -> HttpResponse:
-    """Let a member run scripts, or no longer."""
+    """Allow or forbid a member to run scripts."""
     person = get_object_or_404(members.members(), pk=pk)
     form = ScriptsForm(request.POST)
     form.is_valid()
@@ -177,7 +216,7 @@ def member_scripts(request: MemberRequest, pk: int) -> HttpResponse:
 @admin_only
 @require_POST
 def member_link(request: MemberRequest, pk: int) -> HttpResponse:
-    """Make a link with which the member sets a password."""
+    """Make a link for setting the member's password."""
     person = get_object_or_404(User, pk=pk, is_active=True)
     members.record_link(person, actor=request.user)
     _keep_link(request, person)
@@ -187,13 +226,13 @@ def member_link(request: MemberRequest, pk: int) -> HttpResponse:
 def _member_page(
     request: MemberRequest, person: User, *, form: RoleForm, error: str
 ) -> HttpResponse:
-    by = members.runs_scripts(person)
+    reason = members.runs_scripts(person)
     context = {
         "member": person,
         "role": role_of(person),
         "form": form,
-        "scripts_by": by,
-        "scripts": ScriptsForm(initial={"run_scripts": by == "own"}),
+        "scripts_by": reason,
+        "scripts": ScriptsForm(initial={"run_scripts": reason == "own"}),
         "scripts_on": settings.SCRIPTS,
         "error": error,
         "link": request.session.pop(LINK_IN_SESSION, ""),
@@ -203,7 +242,7 @@ def _member_page(
 
 
 def _keep_link(request: MemberRequest, member: User) -> None:
-    link = request.build_absolute_uri(access_members.password_path(member))
+    link = request.build_absolute_uri(members.password_path(member))
     request.session[LINK_IN_SESSION] = link
 
 
@@ -213,44 +252,44 @@ def _posted(request: HttpRequest) -> QueryDict | None:
 
 def _next_path(request: HttpRequest) -> str:
     path = request.POST.get("next") or request.GET.get("next") or ""
-    is_ours = url_has_allowed_host_and_scheme(
+    is_on_this_site = url_has_allowed_host_and_scheme(
         path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return path if is_ours and path.startswith("/") else resolve_url("home")
+    return path if is_on_this_site and path.startswith("/") else resolve_url("home")
 
 
 def _status(is_refused: bool) -> int:
     return 422 if is_refused else 200
 
 
-TOKEN_IN_SESSION = "access.new_api_token"  # noqa: S105  # the name of the place, not what is there
+TOKEN_IN_SESSION = "access.new_api_token"  # noqa: S105  # a key of the session, not a secret
 
 
 @never_cache
 def token_list(request: MemberRequest) -> HttpResponse:
-    """List the own tokens, to an admin those of all, and make one; its secret is shown once."""
+    """List the member's tokens, and for an admin everybody's; make a token and show its secret once."""
     now = timezone.now()
     form = TokenForm(role_of(request.user), data=request.POST if request.method == "POST" else None)
     if form.is_valid():
         _, secret = make_token(owner=request.user, **form.values(now=now))
-        # Sessions lie in the database, which is to hold no token that can be read.
+        # Sessions are stored in the database, which must not hold readable tokens.
         request.session[TOKEN_IN_SESSION] = encrypt(secret)
         return redirect("access:tokens")
     context = {
         "form": form,
-        "secret": _shown_once(request),
+        "secret": _pop_secret(request),
         "rows": token_rows(now=now, owner=request.user),
-        "others": _of_others(request),
+        "others": _other_members_tokens(request),
     }
     return render(request, "access/tokens.html", context, status=422 if form.is_bound else 200)
 
 
 @never_cache
 def token_revoke(request: MemberRequest, pk: int) -> HttpResponse:
-    """Ask whether a token is to end, and end it; the owner and admins can."""
+    """Confirm and revoke a token; its owner and admins can."""
     token = get_object_or_404(ApiToken.objects.select_related("owner"), pk=pk)
     if token.owner_id != request.user.pk and not request.user.has_perm("auth.change_user"):
-        raise Http404("Members see their own tokens alone.")
+        raise Http404("Members see only their own tokens.")
     if request.method != "POST":
         return render(request, "access/token_revoke.html", {"token": token})
     if revoke_token(token, actor=request.user, now=timezone.now()):
@@ -258,7 +297,7 @@ def token_revoke(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:tokens")
 
 
-def _shown_once(request: HttpRequest) -> str:
+def _pop_secret(request: HttpRequest) -> str:
     if request.method != "GET":
         return ""
     stored = request.session.pop(TOKEN_IN_SESSION, "")
@@ -268,7 +307,7 @@ def _shown_once(request: HttpRequest) -> str:
         return ""
 
 
-def _of_others(request: MemberRequest) -> list[object]:
+def _other_members_tokens(request: MemberRequest) -> list[object]:
     if not request.user.has_perm("auth.change_user"):
         return []
     rows = token_rows(now=timezone.now())

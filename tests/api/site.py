@@ -66,32 +66,32 @@ def make_site() -> tuple[Run, Run, Result]:
 
 @cache
 def schema() -> dict[str, Any]:
-    """Return the schema with every object closed: a field that nobody described is an error."""
-    found = deepcopy(SchemaGenerator().get_schema(request=None, public=True))
-    for part in found["components"]["schemas"].values():
+    """Return the schema with every object closed, so that an undescribed field is an error."""
+    document = deepcopy(SchemaGenerator().get_schema(request=None, public=True))
+    for part in document["components"]["schemas"].values():
         if part.get("type") == "object" and part.get("properties"):
             part["additionalProperties"] = False
-    return found
+    return document
 
 
 def assert_described(response: HttpResponse, path: str) -> Any:
-    """Hold an answer to what the schema says of that path and status, and return its content."""
+    """Validate an answer against the schema of its path and status, and return its content."""
     answers = schema()["paths"][path]["get"]["responses"]
     content = answers[str(response.status_code)]["content"]
     kind = response["Content-Type"]
-    document = {**content[kind]["schema"], "components": schema()["components"]}
-    told = response.json()
+    expected = {**content[kind]["schema"], "components": schema()["components"]}
+    answer = response.json()
     errors = [
-        f"{error.json_path}: {error.message[-200:]}"
-        for found in Draft202012Validator(document).iter_errors(told)
-        for error in (found.context or [found])
+        f"{cause.json_path}: {cause.message[-200:]}"
+        for error in Draft202012Validator(expected).iter_errors(answer)
+        for cause in (error.context or [error])
     ]
     assert errors == [], errors
-    return told
+    return answer
 
 
 def get(client: Client, address: str, path: str = "") -> Any:
-    """Ask for an address and return what it answers; with `path` it is held to the schema."""
+    """Return the answer at an address; with `path` it is validated against the schema."""
     response = client.get(address)
     assert response.status_code == 200, response.content
     return assert_described(response, path) if path else response.json()

@@ -44,7 +44,7 @@ def test_the_schema_is_complete_and_valid(capsys: pytest.CaptureFixture[str]) ->
             assert field.get("description") or "$ref" in field, (name, part)
 
 
-def test_every_answer_is_as_the_schema_says(viewer_client: Client) -> None:
+def test_every_answer_matches_the_schema(viewer_client: Client) -> None:
     before, after, result = make_site()
     campaign = before.campaign_id
     for address, path in {
@@ -73,7 +73,7 @@ def test_every_answer_is_as_the_schema_says(viewer_client: Client) -> None:
 
 def test_a_run_has_the_figures_of_its_page_and_file(viewer_client: Client) -> None:
     before, _, _ = make_site()
-    told = get(viewer_client, "/api/runs/support:1")
+    answer = get(viewer_client, "/api/runs/support:1")
     listed = {row["name"]: row for row in get(viewer_client, "/api/runs")["results"]}
     assert set(listed) == {"support:1", "support:2", "other:1"}
     page = {row.word: row for row in run_list(RunsQuery()).rows}
@@ -83,31 +83,31 @@ def test_a_run_has_the_figures_of_its_page_and_file(viewer_client: Client) -> No
         assert [gate["state"] for gate in row["gates"].values()] == [one.state for one in gates]
         assert [gate["note"] for gate in row["gates"].values()] == [one.note for one in gates]
         assert Decimal(row["total_cost_usd"]) == page[name].costs.total_usd
-    assert {name: told[name] for name in listed["support:1"]} == listed["support:1"]
-    file = run_file_document(before, url=told["url"]).as_json()
-    assert {name: file[name] for name in told} == told
+    assert {name: answer[name] for name in listed["support:1"]} == listed["support:1"]
+    file = run_file_document(before, url=answer["url"]).as_json()
+    assert {name: file[name] for name in answer} == answer
     assert [case["case"] for case in file["cases"]] == ["C/1", "C-2", "C-3"]
     for name in ("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"):
-        assert isinstance(told[name], str)
-    assert told["policy"]["metrics_pass_threshold"] == 80
-    assert told["policy"]["max_avg_score_drop"] == 5
-    assert told["policy"]["max_pass_rate_drop"] == 0
+        assert isinstance(answer[name], str)
+    assert answer["policy"]["metrics_pass_threshold"] == 80
+    assert answer["policy"]["max_avg_score_drop"] == 5
+    assert answer["policy"]["max_pass_rate_drop"] == 0
 
 
-def test_results_have_the_figures_of_the_file_of_results(viewer_client: Client) -> None:
+def test_results_have_the_figures_of_the_results_file(viewer_client: Client) -> None:
     before, _, whole = make_site()
-    told = get(viewer_client, f"/api/runs/{before.pk}/results")["results"]
+    answer = get(viewer_client, f"/api/runs/{before.pk}/results")["results"]
     lines = list(result_lines(before))
-    assert len(told) == len(lines) == 6
-    for row, line in zip(told, lines, strict=True):
+    assert len(answer) == len(lines) == 6
+    for row, line in zip(answer, lines, strict=True):
         assert (row["case"], row["repetition"]) == (line.eval_id, line.repetition)
         assert (row["score"], row["verdict"]) == (line.score, line.verdict or None)
         assert (row["latency_ms"], row["error"]) == (line.usage.latency_ms, line.error or None)
         assert Decimal(row["run_cost_usd"]) == line.run_cost_usd
-    assert (told[0]["outcomes_met"], told[0]["outcomes_total"]) == (0, 1)
-    assert (told[1]["outcomes_met"], told[1]["outcomes_total"]) == (None, None)
+    assert (answer[0]["outcomes_met"], answer[0]["outcomes_total"]) == (0, 1)
+    assert (answer[1]["outcomes_met"], answer[1]["outcomes_total"]) == (None, None)
     one = get(viewer_client, f"/api/results/{whole.pk}")
-    assert {name: one[name] for name in told[0]} == told[0]
+    assert {name: one[name] for name in answer[0]} == answer[0]
     assert one["tree"]["score"] == one["score"]
     assert [child["name"] for child in one["tree"]["children"]] == ["tone", "refund"]
     assert one["tree"]["children"][0]["evaluation"]["findings"][0]["evidence"] == "Ingrid"
@@ -123,7 +123,7 @@ def test_an_error_has_no_score(viewer_client: Client) -> None:
     assert (run["counts"]["error"], run["gates"]["cases"]["share"]) == (1, 0.0)
 
 
-def test_a_long_answer_is_cut_and_there_whole(viewer_client: Client) -> None:
+def test_a_long_answer_is_cut_and_available_in_full(viewer_client: Client) -> None:
     _, _, whole = make_site()
     ResultOutput.objects.filter(pk=whole.pk).update(text="é" * 20_001)
     output = get(viewer_client, f"/api/results/{whole.pk}")["output"]
@@ -131,25 +131,25 @@ def test_a_long_answer_is_cut_and_there_whole(viewer_client: Client) -> None:
     assert get(viewer_client, f"/api/results/{whole.pk}/output")["text"] == "é" * 20_001
 
 
-def compare(client: Client, **asked: Any) -> Any:
-    query = "&".join(f"{name}={value}" for name, value in asked.items())
+def compare(client: Client, **params: Any) -> Any:
+    query = "&".join(f"{name}={value}" for name, value in params.items())
     return get(client, f"{COMPARE}?{query}", COMPARE)
 
 
-def test_a_comparison_is_that_of_the_page_and_echoes_its_units(viewer_client: Client) -> None:
+def test_a_comparison_matches_the_page_and_repeats_its_units(viewer_client: Client) -> None:
     before, after, _ = make_site()
-    asked = {"baseline_run_id": before.pk, "candidate_run_id": after.pk}
-    told = compare(viewer_client, **asked)
+    params = {"baseline_run_id": before.pk, "candidate_run_id": after.pk}
+    answer = compare(viewer_client, **params)
     before, after = (Run.objects.get(pk=run.pk) for run in (before, after))
     usual = comparison_document(build_comparison(before, after, Tolerances()))
-    assert "gates" in told["verdict"]
-    assert told["candidate"]["gates"]["cases"]["state"] in ("passed", "failed")
-    assert told == usual.as_json()
-    assert told["regression_detected"]
-    assert told["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}
+    assert "gates" in answer["verdict"]
+    assert answer["candidate"]["gates"]["cases"]["state"] in ("passed", "failed")
+    assert answer == usual.as_json()
+    assert answer["regression_detected"]
+    assert answer["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}
     lenient = compare(
         viewer_client,
-        **asked,
+        **params,
         max_pass_rate_drop=0.9,
         max_avg_score_drop=90,
         max_latency_increase_pct=1000,
@@ -160,20 +160,20 @@ def test_a_comparison_is_that_of_the_page_and_echoes_its_units(viewer_client: Cl
     assert (
         lenient["pass_rate_change"] == build_comparison(before, after, limits).runs.pass_rate_change
     )
-    shared = compare(viewer_client, **asked, cases="shared")
+    shared = compare(viewer_client, **params, cases="shared")
     assert (shared["only_shared_cases"], len(shared["cases"])) == (True, 2)
-    assert len(told["cases"]) == 3
+    assert len(answer["cases"]) == 3
 
 
 def test_a_campaign_has_its_leaderboard(viewer_client: Client) -> None:
     before, _, _ = make_site()
-    told = get(viewer_client, f"/api/campaigns/{before.campaign_id}")
+    answer = get(viewer_client, f"/api/campaigns/{before.campaign_id}")
     rows = CampaignPage(before.campaign, CampaignQuery()).rows
-    assert told["leaderboard"] == [LeaderboardRowDoc.make(row).as_json() for row in rows]
+    assert answer["leaderboard"] == [LeaderboardRowDoc.make(row).as_json() for row in rows]
     (listed,) = get(viewer_client, "/api/campaigns?suite=support")["results"]
     assert listed["name"] == "May"
     # A list tells who leads; how sure that is, the campaign alone.
-    assert told["headline"].startswith(listed["headline"])
+    assert answer["headline"].startswith(listed["headline"])
     assert get(viewer_client, "/api/campaigns?suite=other")["results"] == []
 
 
@@ -213,16 +213,14 @@ NARROWED: tuple[tuple[str, str, list[Any]], ...] = (
 )
 
 
-def test_lists_can_be_narrowed(viewer_client: Client) -> None:
+def test_lists_can_be_filtered(viewer_client: Client) -> None:
     make_site()
     for address, key, found in NARROWED:
         assert [row[key] for row in get(viewer_client, address)["results"]] == found, address
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 7])
-def test_pages_lose_nothing_and_repeat_nothing_while_rows_are_added(
-    viewer_client: Client, limit: int
-) -> None:
+def test_paging_is_stable_while_rows_are_added(viewer_client: Client, limit: int) -> None:
     suite = make_suite(slug="support")
     # Positions repeat, as they may in runs that were imported.
     cases = [make_case(suite=suite, key=f"C-{n}", position=n // 3) for n in range(6)]
@@ -244,7 +242,7 @@ def test_pages_lose_nothing_and_repeat_nothing_while_rows_are_added(
     assert len(found) == len(set(found))
 
 
-def test_runs_page_to_the_end_too(viewer_client: Client) -> None:
+def test_runs_can_be_paged_to_the_end(viewer_client: Client) -> None:
     suite = make_suite(slug="support")
     for _ in range(5):
         make_run(suite=suite)
@@ -256,7 +254,7 @@ def test_runs_page_to_the_end_too(viewer_client: Client) -> None:
     assert found == [5, 4, 3, 2, 1]
 
 
-def test_the_queries_are_as_many_however_long_a_list_is(
+def test_a_list_needs_the_same_queries_at_any_length(
     viewer_client: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     before, after, whole = make_site()
@@ -283,7 +281,7 @@ def test_the_queries_are_as_many_however_long_a_list_is(
             assert viewer_client.get(address).status_code == 200
 
 
-def test_a_run_of_another_version_is_refused_in_words(viewer_client: Client) -> None:
+def test_a_run_of_another_version_is_refused_with_an_explanation(viewer_client: Client) -> None:
     before, after, _ = make_site()
     Run.objects.filter(pk=after.pk).update(snapshot={**after.snapshot, "version": 99})
     response = viewer_client.get(

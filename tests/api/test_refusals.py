@@ -58,15 +58,19 @@ def assert_refused(response: HttpResponse, status: int) -> dict[str, Any]:
     """Check that an answer is problem details of that status, and return them."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == PROBLEM
-    told: dict[str, Any] = response.json()
+    problem: dict[str, Any] = response.json()
     path = response.wsgi_request.path  # type: ignore[attr-defined]  # the test client gives it
-    assert (told["status"], told["instance"], told["type"]) == (status, path, "about:blank")
-    assert told["title"]
-    assert told["detail"]
-    return told
+    assert (problem["status"], problem["instance"], problem["type"]) == (
+        status,
+        path,
+        "about:blank",
+    )
+    assert problem["title"]
+    assert problem["detail"]
+    return problem
 
 
-def test_every_call_answers_the_token_of_each_role_and_nobody_without_one() -> None:
+def test_every_call_answers_each_role_and_nobody_without_a_token() -> None:
     paths = {name for name, _ in all_patterns(get_resolver()) if name.startswith("runs:api")}
     assert len(CALLS) == len(paths - {"runs:api-docs", "runs:api-nothing"})
     secrets = [token_of(make_member(role, f"m-{role}"), role=Role(role)) for role in Role.values]
@@ -80,20 +84,20 @@ def test_every_call_answers_the_token_of_each_role_and_nobody_without_one() -> N
         assert_refused(make_client(make_member("", f"n{address}"[:100])).get(address), 403)
 
 
-def test_a_token_that_ended_opens_nothing(editor: User, admin: User) -> None:
+def test_an_ended_token_is_refused(editor: User, admin: User) -> None:
     assert ask(token_of(editor, days=1)).status_code == 200
     assert_refused(ask(token_of(editor, days=-1)), 401)
     secret = token_of(editor)
     assert ask(secret).status_code == 200
     revoke_token(editor.api_tokens.first() or ApiToken(), actor=admin, now=NOW)
-    told = assert_refused(ask(secret), 401)
-    assert told["detail"] == "This token is wrong, expired or revoked."
+    problem = assert_refused(ask(secret), 401)
+    assert problem["detail"] == "This token is wrong, expired or revoked."
     secret = token_of(editor)
     User.objects.filter(pk=editor.pk).update(is_active=False)
     assert_refused(ask(secret), 401)
 
 
-def test_a_token_acts_with_the_lesser_role_of_its_own_and_its_members(editor: User) -> None:
+def test_a_token_acts_with_the_lesser_role_of_token_and_owner(editor: User) -> None:
     secret = token_of(editor, role=Role.EDITOR)
     editor.groups.set([Group.objects.get(name="viewer")])
     assert ask(secret).status_code == 200
@@ -102,27 +106,27 @@ def test_a_token_acts_with_the_lesser_role_of_its_own_and_its_members(editor: Us
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
-def test_the_scheme_is_read_in_any_case(editor: User, scheme: str) -> None:
+def test_the_scheme_ignores_case(editor: User, scheme: str) -> None:
     assert ask(token_of(editor), scheme=scheme).status_code == 200
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Token evs_x", "Basic YTpi", "evs_x"])
-def test_what_is_no_token_is_refused(header: str) -> None:
+def test_a_malformed_token_is_refused(header: str) -> None:
     assert_refused(Client().get("/api/runs", headers={"authorization": header}), 401)
 
 
-def test_a_wrong_token_is_refused_though_there_is_a_session(viewer_client: Client) -> None:
+def test_a_wrong_token_is_refused_even_with_a_session(viewer_client: Client) -> None:
     response = viewer_client.get("/api/runs", headers={"authorization": "Bearer evs_x"})
     assert_refused(response, 401)
 
 
-def test_a_token_opens_no_page(editor: User) -> None:
+def test_a_token_does_not_open_pages(editor: User) -> None:
     response = ask(token_of(editor), "/runs/")
     assert response.status_code == 302
     assert response["Location"].startswith("/login/")
 
 
-def test_a_use_of_a_token_is_seen_in_the_list(editor: User) -> None:
+def test_the_use_of_a_token_is_shown_in_the_list(editor: User) -> None:
     secret, client = token_of(editor, days=1), make_client(editor)
     assert "<td>Never</td>" in client.get("/account/tokens/").text
     assert ask(secret).status_code == 200
@@ -148,7 +152,7 @@ MISSING = (
 )
 
 
-def test_what_is_not_there(viewer_client: Client) -> None:
+def test_missing_things_are_not_found(viewer_client: Client) -> None:
     calls()
     for address in MISSING:
         assert_refused(viewer_client.get(address), 404)
@@ -191,24 +195,24 @@ def test_a_wrong_parameter_is_named(viewer_client: Client) -> None:
     calls()
     for address, parameter, words in WRONG:
         response = viewer_client.get(address)
-        told = assert_refused(response, 400)
-        assert words in " ".join(told["errors"][parameter]), address
-        assert parameter in told["detail"]
+        problem = assert_refused(response, 400)
+        assert words in " ".join(problem["errors"][parameter]), address
+        assert parameter in problem["detail"]
         assert_described(response, "/api/runs")
 
 
-def test_a_kind_of_answer_that_there_is_not(viewer_client: Client) -> None:
+def test_an_unsupported_format_is_refused(viewer_client: Client) -> None:
     assert_refused(viewer_client.get("/api/runs", headers={"accept": "text/csv"}), 406)
 
 
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (ValueError("secret"), 500, "Something broke"),
+        (ValueError("secret"), 500, "An unexpected error occurred"),
         (OperationalError("secret"), 503, "The database does not answer"),
     ],
 )
-def test_what_breaks_is_told_as_a_problem_and_tells_no_secret(
+def test_an_unexpected_error_is_a_problem_without_secrets(
     viewer: User, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, words: str
 ) -> None:
     def fail(*given: Any, **named: Any) -> None:
@@ -217,12 +221,12 @@ def test_what_breaks_is_told_as_a_problem_and_tells_no_secret(
     client = make_client(viewer)
     client.raise_request_exception = False
     monkeypatch.setattr("runs.results.run_list.listed", fail)
-    told = assert_refused(client.get("/api/runs"), status)
-    assert words in told["detail"]
-    assert "secret" not in str(told)
+    problem = assert_refused(client.get("/api/runs"), status)
+    assert words in problem["detail"]
+    assert "secret" not in str(problem)
 
 
-def test_who_tries_the_api_in_a_browser_logs_in_first(client: Client) -> None:
+def test_the_api_page_needs_a_login(client: Client) -> None:
     response = client.get("/api/docs/")
     assert response.status_code == 302
     assert response["Location"] == "/login/?next=/api/docs/"

@@ -9,30 +9,30 @@ from evaluators.sandbox.probe import SandboxOffer
 LENGTH = 64
 
 
-def complaints(settings: Settings, key: str) -> list[str]:
+def setting_problems(settings: Settings, key: str) -> list[str]:
     settings.SECRET_KEY = key
     return [
-        found.id or ""
-        for found in check_environment()
-        if found.id == "evalsite.E.EVALSITE_SECRET_KEY"
+        check.id or ""
+        for check in check_environment()
+        if check.id == "evalsite.E.EVALSITE_SECRET_KEY"
     ]
 
 
-def test_a_random_key_passes_also_with_three_alike_in_a_row(settings: Settings) -> None:
-    # One key in five hundred holds "xxx" in some spelling.
+def test_a_random_key_with_three_equal_characters_passes(settings: Settings) -> None:
+    # One key in five hundred contains "xxx" in upper or lower case.
     key = "RLqg6aNb5hWnflRdrho03XXxmAIXs_ZgZ2L4fLFt0E941r9wUWWO4deZjY33I_p8"
-    assert complaints(settings, key) == []
+    assert setting_problems(settings, key) == []
 
 
 @pytest.mark.parametrize(
     "key", ["x" * LENGTH, "change-me-" * 7, "Your-secret-key-stands-here-please".ljust(LENGTH, "!")]
 )
-def test_a_placeholder_is_refused_however_long_it_is(settings: Settings, key: str) -> None:
-    assert complaints(settings, key) == ["evalsite.E.EVALSITE_SECRET_KEY"]
+def test_a_long_placeholder_is_refused(settings: Settings, key: str) -> None:
+    assert setting_problems(settings, key) == ["evalsite.E.EVALSITE_SECRET_KEY"]
 
 
 @pytest.mark.parametrize(
-    ("offer", "said"),
+    ("offer", "expected"),
     [
         (SandboxOffer("bubblewrap"), None),
         (SandboxOffer("limits", closed=("files", "network")), None),
@@ -41,18 +41,19 @@ def test_a_placeholder_is_refused_however_long_it_is(settings: Settings, key: st
         (SandboxOffer("none", reason="no prlimit"), "no sandbox works on this machine: no prlimit"),
     ],
 )
-def test_scripts_that_are_switched_on_without_a_whole_sandbox_are_warned_of(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, offer: SandboxOffer, said: str | None
+def test_scripts_without_a_complete_sandbox_cause_a_warning(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, offer: SandboxOffer, expected: str | None
 ) -> None:
     settings.SCRIPTS = True
     monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: offer)
-    found = [
-        found.msg for found in check_environment() if found.id == "evalsite.W.EVALSITE_SCRIPTS"
+    warnings = [
+        check.msg for check in check_environment() if check.id == "evalsite.W.EVALSITE_SCRIPTS"
     ]
-    assert [said is not None and said in message for message in found] == ([True] if said else [])
+    assert len(warnings) == (expected is not None)
+    assert all(expected in warning for warning in warnings)
 
 
-def test_without_the_switch_nobody_asks_for_a_sandbox(
+def test_without_scripts_the_sandbox_is_not_checked(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.SCRIPTS = False

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from django.core.management import load_command_class
 
-from evalsite.cli import WORKER, main, name_address, overview, own_commands, own_name, unknown
+from evalsite.cli import (
+    WORKER,
+    command_name,
+    main,
+    overview,
+    own_commands,
+    set_local_address,
+    unknown_command_message,
+)
 from tests.services.processes import ROOT, Process, free_port, wait_until
 from tests.services.site import is_healthy
 
@@ -26,48 +34,51 @@ COMMANDS = [name for name in own_commands() if name != WORKER]
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["help"], ["-h"]])
-def test_help_lists_our_commands_and_loads_none(capsys, words):
+def test_help_lists_our_commands_without_importing_them(capsys, words):
     main(["evalsite", *words])
-    said = capsys.readouterr().out
-    assert said == overview()
-    lines = [line for line in said.splitlines() if line.startswith("  ") and line[2] != " "]
+    output = capsys.readouterr().out
+    assert output == overview()
+    lines = [line for line in output.splitlines() if line.startswith("  ") and line[2] != " "]
     names = [line.split()[0] for line in lines]
     assert names[:5] == ["up", "createadmin", "login_link", "import", "evaluate"]
     assert set(names) == {*COMMANDS, WORKER}
-    assert max(map(len, said.splitlines())) <= 100
+    assert max(map(len, output.splitlines())) <= 100
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_every_command_gives_exit_codes_and_examples(name):
-    told = load_command_class(app_of(name), name).create_parser("evalsite", name).format_help()
-    assert "exit codes:\n  0  " in told
-    assert "\nexample" in told
-    assert f"\n  evalsite {name}" in told
-    assert "--settings" not in told
-    assert "--verbosity" not in told
+def test_every_command_documents_exit_codes_and_examples(name):
+    text = load_command_class(app_of(name), name).create_parser("evalsite", name).format_help()
+    assert "exit codes:\n  0  " in text
+    assert "\nexample" in text
+    assert f"\n  evalsite {name}" in text
+    assert "--settings" not in text
+    assert "--verbosity" not in text
 
 
-def test_a_command_may_be_spelt_with_hyphens():
-    assert own_name("login-link") == "login_link"
-    assert own_name("no-such") == "no-such"
+def test_a_command_can_be_written_with_hyphens():
+    assert command_name("login-link") == "login_link"
+    assert command_name("no-such") == "no-such"
 
 
-def test_a_command_that_is_nearly_there_is_suggested():
-    assert unknown("evalute", ()) == (
+def test_a_similar_command_is_suggested():
+    assert unknown_command_message("evalute", ()) == (
         "There is no command 'evalute'. Did you mean evaluate? evalsite --help lists them."
     )
-    assert "Did you mean migrate?" in unknown("migrat", ["migrate"])
-    assert unknown("xyzzy", ()) == "There is no command 'xyzzy'. evalsite --help lists them."
+    assert "Did you mean migrate?" in unknown_command_message("migrat", ["migrate"])
+    assert (
+        unknown_command_message("xyzzy", ())
+        == "There is no command 'xyzzy'. evalsite --help lists them."
+    )
 
 
-def test_an_unknown_command_ends_otherwise_than_a_failed_gate(capsys):
+def test_an_unknown_command_has_its_own_exit_code(capsys):
     with pytest.raises(SystemExit) as end:
         main(["evalsite", "evalute", "support-agent"])
     assert end.value.code == 2
     assert "Did you mean evaluate?" in capsys.readouterr().err
 
 
-def test_ctrl_c_before_a_command_is_at_work_is_answered_in_a_sentence(capsys, monkeypatch):
+def test_ctrl_c_while_a_command_loads_ends_with_a_sentence(capsys, monkeypatch):
     def interrupt(argv):
         raise KeyboardInterrupt
 
@@ -75,10 +86,10 @@ def test_ctrl_c_before_a_command_is_at_work_is_answered_in_a_sentence(capsys, mo
     with pytest.raises(SystemExit) as end:
         main(["evalsite", "evaluate", "support-agent"])
     assert end.value.code == 130
-    assert capsys.readouterr().err == "\nEnded by Ctrl-C before it was done.\n"
+    assert capsys.readouterr().err == "\nInterrupted by Ctrl-C.\n"
 
 
-def test_commands_of_django_are_there_too(capsys):
+def test_commands_of_django_work_too(capsys):
     main(["evalsite", "diffsettings", "--all"])
     assert "INSTALLED_APPS" in capsys.readouterr().out
 
@@ -91,15 +102,15 @@ def test_commands_of_django_are_there_too(capsys):
         ({"EVALSITE_URL": "https://evals.example.com"}, "https://evals.example.com"),
     ],
 )
-def test_a_site_that_is_told_no_address_has_one_on_this_machine(before, address):
+def test_a_site_without_an_address_gets_a_local_one(before, address):
     environment = dict(before)
-    name_address(environment)
+    set_local_address(environment)
     assert environment["EVALSITE_URL"] == address
 
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_up_prepares_serves_and_says_where(tmp_path: Path):
+def test_up_prepares_the_site_and_prints_its_address(tmp_path: Path):
     port = free_port()
     env = {**os.environ, "PORT": str(port), "EVALSITE_DATA_DIR": str(tmp_path / "data")}
     env |= {"DATABASE_URL": "", "EVALSITE_URL": "", "CELERY_BROKER_URL": ""}
@@ -138,7 +149,7 @@ def test_up_prepares_serves_and_says_where(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_up_refuses_a_wrong_setting_by_name(tmp_path: Path):
+def test_up_names_a_wrong_setting(tmp_path: Path):
     env = {**os.environ, "PORT": "eighty", "EVALSITE_DATA_DIR": str(tmp_path / "data")}
     done = subprocess.run(
         [sys.executable, "manage.py", "up"], cwd=ROOT, env=env, capture_output=True, text=True

@@ -13,11 +13,11 @@ from evalsite.env import database_settings
 from tests.services.processes import free_port
 
 
-def test_without_a_url_sqlite_lies_in_the_data_folder(tmp_path: Path) -> None:
-    found = database_settings("", data_dir=tmp_path, lease_s=30)
-    assert found["ENGINE"] == "django.db.backends.sqlite3"
-    assert found["NAME"] == tmp_path / "evalsite.sqlite3"
-    assert found["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+def test_without_a_url_sqlite_is_in_the_data_folder(tmp_path: Path) -> None:
+    options = database_settings("", data_dir=tmp_path, lease_s=30)
+    assert options["ENGINE"] == "django.db.backends.sqlite3"
+    assert options["NAME"] == tmp_path / "evalsite.sqlite3"
+    assert options["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
 
 
 def test_a_sqlite_url_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,38 +28,38 @@ def test_a_sqlite_url_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert relative["NAME"] == tmp_path / "x.sqlite3"
 
 
-def test_a_postgresql_url_is_taken_apart(tmp_path: Path) -> None:
-    found = database_settings(
+def test_a_postgresql_url_is_parsed(tmp_path: Path) -> None:
+    options = database_settings(
         "postgresql://ada:p%40ss@db.example:5433/evals?sslmode=require",
         data_dir=tmp_path,
         lease_s=30,
     )
-    assert found["ENGINE"] == "django.db.backends.postgresql"
-    assert (found["NAME"], found["USER"], found["PASSWORD"]) == ("evals", "ada", "p@ss")
-    assert (found["HOST"], found["PORT"]) == ("db.example", "5433")
-    assert found["OPTIONS"]["sslmode"] == "require"
-    assert found["OPTIONS"]["pool"]["max_size"] > 0
+    assert options["ENGINE"] == "django.db.backends.postgresql"
+    assert (options["NAME"], options["USER"], options["PASSWORD"]) == ("evals", "ada", "p@ss")
+    assert (options["HOST"], options["PORT"]) == ("db.example", "5433")
+    assert options["OPTIONS"]["sslmode"] == "require"
+    assert options["OPTIONS"]["pool"]["max_size"] > 0
 
 
-def test_parameters_of_the_url_go_before_ours(tmp_path: Path) -> None:
+def test_parameters_of_the_url_override_ours(tmp_path: Path) -> None:
     url = "postgresql://ada@db.example/evals"
     ours = "-c idle_in_transaction_session_timeout=30s -c lock_timeout=30s"
-    found = database_settings(url, data_dir=tmp_path, lease_s=30)["OPTIONS"]
-    assert (found["connect_timeout"], found["options"]) == ("5", ours)
+    options = database_settings(url, data_dir=tmp_path, lease_s=30)["OPTIONS"]
+    assert (options["connect_timeout"], options["options"]) == ("5", ours)
 
     own = (
         f"{url}?options=-c%20lock_timeout%3D2s&connect_timeout=9"
         "&sslmode=verify-full&sslrootcert=/etc/ca.pem"
     )
-    found = database_settings(own, data_dir=tmp_path, lease_s=30)["OPTIONS"]
-    assert found["connect_timeout"] == "9"
-    assert found["options"] == f"{ours} -c lock_timeout=2s"
-    assert (found["sslmode"], found["sslrootcert"]) == ("verify-full", "/etc/ca.pem")
+    options = database_settings(own, data_dir=tmp_path, lease_s=30)["OPTIONS"]
+    assert options["connect_timeout"] == "9"
+    assert options["options"] == f"{ours} -c lock_timeout=2s"
+    assert (options["sslmode"], options["sslrootcert"]) == ("verify-full", "/etc/ca.pem")
 
 
-def make_wrapper(found: dict[str, Any]) -> DatabaseWrapper:
+def make_wrapper(options: dict[str, Any]) -> DatabaseWrapper:
     # Pools are kept by alias: another name than that of the tests' own database.
-    return DatabaseWrapper(connections.configure_settings({"default": found})["default"], "other")
+    return DatabaseWrapper(connections.configure_settings({"default": options})["default"], "other")
 
 
 @pytest.fixture
@@ -78,7 +78,9 @@ def value(wrapper: DatabaseWrapper, query: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_the_server_knows_how_long_its_sessions_wait(postgresql_wrapper: DatabaseWrapper) -> None:
+def test_the_server_limits_idle_sessions_and_lock_waits(
+    postgresql_wrapper: DatabaseWrapper,
+) -> None:
     assert value(postgresql_wrapper, "SHOW idle_in_transaction_session_timeout") == "7s"
     assert value(postgresql_wrapper, "SHOW lock_timeout") == "7s"
     assert value(postgresql_wrapper, "SHOW application_name") == "evalsite"
@@ -86,7 +88,7 @@ def test_the_server_knows_how_long_its_sessions_wait(postgresql_wrapper: Databas
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_connection_that_the_server_ended_is_not_handed_out_again(
+def test_a_connection_closed_by_the_server_is_not_reused(
     postgresql_wrapper: DatabaseWrapper, postgresql_url: str
 ) -> None:
     pid = value(postgresql_wrapper, "SELECT pg_backend_pid()")
@@ -99,11 +101,11 @@ def test_a_connection_that_the_server_ended_is_not_handed_out_again(
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.django_db
-def test_a_server_that_is_away_is_waited_for_seconds_only(tmp_path: Path) -> None:
+def test_waiting_for_a_server_that_is_down_takes_seconds(tmp_path: Path) -> None:
     url = f"postgresql://evalsite@127.0.0.1:{free_port()}/evalsite"
-    found = database_settings(url, data_dir=tmp_path, lease_s=30)
-    found["OPTIONS"]["pool"] = found["OPTIONS"]["pool"] | {"timeout": 0.2}
-    wrapper = make_wrapper(found)
+    options = database_settings(url, data_dir=tmp_path, lease_s=30)
+    options["OPTIONS"]["pool"] = options["OPTIONS"]["pool"] | {"timeout": 0.2}
+    wrapper = make_wrapper(options)
     with pytest.raises(OperationalError):
         value(wrapper, "SELECT 1")
     wrapper.close_pool()
@@ -120,9 +122,7 @@ def test_a_server_that_is_away_is_waited_for_seconds_only(tmp_path: Path) -> Non
         "postgresql://u:secret@h/d?nonsense=1",
     ],
 )
-def test_other_urls_are_refused_with_an_example_and_without_the_password(
-    url: str, tmp_path: Path
-) -> None:
+def test_other_urls_are_refused_without_showing_the_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="write sqlite") as refusal:
         database_settings(url, data_dir=tmp_path, lease_s=30)
     assert "secret" not in str(refusal.value)

@@ -7,7 +7,7 @@ import pytest
 from evalsite.env import Environment
 
 
-def test_blank_counts_as_not_set() -> None:
+def test_a_blank_value_counts_as_not_set() -> None:
     env = Environment({"A": "  "})
     assert env.text("A", "default") == "default"
     assert env.number("A", 3, least=1, most=9) == 3
@@ -18,7 +18,7 @@ def test_blank_counts_as_not_set() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"), [("1", True), ("TRUE", True), ("off", False), ("No", False)]
 )
-def test_flags_are_read_in_any_case(value: str, expected: bool) -> None:
+def test_flags_ignore_case(value: str, expected: bool) -> None:
     assert Environment({"A": value}).flag("A", not expected) is expected
 
 
@@ -31,7 +31,7 @@ def test_a_wrong_number_is_a_problem_that_names_the_variable_and_the_range(value
     assert "from 1 to 65535" in problem.message
 
 
-def test_a_flag_that_is_neither_is_a_problem() -> None:
+def test_an_unreadable_flag_is_a_problem() -> None:
     env = Environment({"A": "maybe"})
     assert env.flag("A") is False
     assert "'maybe'" in env.problems[0].message
@@ -52,7 +52,7 @@ def test_a_url_without_scheme_or_host_is_a_problem(value: str) -> None:
     assert [problem.variable for problem in env.problems] == ["URL"]
 
 
-def test_a_url_loses_its_last_slash() -> None:
+def test_a_trailing_slash_of_a_url_is_removed() -> None:
     env = Environment({"URL": "https://example.com/"})
     assert env.url("URL", "", schemes=("http", "https")) == "https://example.com"
 
@@ -72,7 +72,7 @@ def test_paths_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert env.path("RELATIVE", Path("/")) == tmp_path / "data"
 
 
-def test_a_secret_comes_from_the_file_its_twin_names(tmp_path: Path) -> None:
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("from file\n")
     assert Environment({"KEY_FILE": str(file)}).secret("KEY") == "from file"
@@ -80,14 +80,14 @@ def test_a_secret_comes_from_the_file_its_twin_names(tmp_path: Path) -> None:
     assert Environment({}).secret("KEY", "default") == "default"
 
 
-def test_a_secret_file_that_is_not_there_is_a_problem_of_the_file_variable(tmp_path: Path) -> None:
+def test_a_missing_secret_file_is_a_problem_of_the_file_variable(tmp_path: Path) -> None:
     env = Environment({"KEY_FILE": str(tmp_path / "missing")})
     assert env.secret("KEY") == ""
     assert env.problems[0].variable == "KEY_FILE"
     assert "No such file" in env.problems[0].message
 
 
-def test_a_secret_given_twice_is_a_problem_and_not_shown(tmp_path: Path) -> None:
+def test_a_secret_set_twice_is_a_problem_that_hides_it(tmp_path: Path) -> None:
     env = Environment({"KEY": "hush", "KEY_FILE": str(tmp_path)})
     env.secret("KEY")
     assert env.problems[0].variable == "KEY"
@@ -101,14 +101,14 @@ def test_secrets_are_found_by_their_prefix(tmp_path: Path) -> None:
     assert env.secrets_starting("M_") == {"M_ONE": "one", "M_TWO": "two"}
 
 
-def test_a_list_is_split_at_commas() -> None:
+def test_lists_are_comma_separated() -> None:
     assert Environment({"HOSTS": "a.example, b.example ,"}).names_list("HOSTS") == [
         "a.example",
         "b.example",
     ]
 
 
-def test_a_folder_must_be_there_and_absolute(tmp_path: Path) -> None:
+def test_a_folder_must_exist_and_be_absolute(tmp_path: Path) -> None:
     env = Environment({"A": str(tmp_path), "B": "agents", "C": str(tmp_path / "none"), "D": ""})
     assert env.folder("A") == str(tmp_path)
     assert [env.folder(name) for name in "BCD"] == ["", "", ""]
@@ -116,14 +116,14 @@ def test_a_folder_must_be_there_and_absolute(tmp_path: Path) -> None:
     assert "not the absolute path of a folder" in env.problems[0].message
 
 
-def test_one_folder_that_is_missing_is_named_among_several(tmp_path: Path) -> None:
+def test_a_missing_folder_of_several_is_named(tmp_path: Path) -> None:
     env = Environment({"A": f"{tmp_path}, /nowhere", "B": f"{tmp_path},"})
     assert env.folders("A") == []
     assert "/nowhere is not" in env.problems[0].message
     assert env.folders("B") == [str(tmp_path)]
 
 
-def test_a_program_must_be_one(tmp_path: Path) -> None:
+def test_a_program_must_be_executable(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
     env = Environment({"A": "/bin/sh", "B": str(plain), "C": str(tmp_path), "D": "sh"})

@@ -1,4 +1,4 @@
-"""Every address of the site, for everybody: who sees it, who may post to it, with which headers.
+"""Every address of the site for every role: what GET and POST answer, and with which headers.
 
 An address that is not listed here fails the first test.
 """
@@ -53,9 +53,9 @@ LINK = {"user_code": "MQ", "token": "c0-ffee"}
 
 @dataclass(frozen=True)
 class Page:
-    """The least role that may use an address, and what it answers to GET and to a POST of nonsense.
+    """The lowest role that may use an address, and its answers to GET and to a POST of nonsense.
 
-    `known` is what it answers whoever is logged in, where that is something else.
+    `known` is the answer to logged-in members, if it differs.
     """
 
     role: str
@@ -281,24 +281,24 @@ FILES = (
 
 @dataclass(frozen=True)
 class Site:
-    """A filled site: the numbers of its things by the address that takes them, and a session a role."""
+    """A site with data: the ids of its objects by address name, and one session for each role."""
 
     numbers: Mapping[str, Any]
     sessions: Mapping[str, str]
     visitor: Client = field(default_factory=Client)
 
     def client(self, role: str) -> Client:
-        """Give a client that is logged in with a role, whatever was done with it before."""
+        """Return a client with only the cookies of a role's session."""
         self.visitor.cookies.clear()
         if role in self.sessions:
             self.visitor.cookies[settings.SESSION_COOKIE_NAME] = self.sessions[role]
         return self.visitor
 
 
-# Filling it for every address would take longer than asking for all of them.
+# Filling it for every address would take longer than all requests.
 @pytest.fixture(scope="module")
 def site(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Site]:
-    """Fill a site once; it is gone after the last test that uses it."""
+    """Fill a site once for the whole module, and roll it back at the end."""
     with django_db_blocker.unblock(), transaction.atomic():
         sessions = {}
         for role in ROLES:
@@ -310,12 +310,12 @@ def site(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[
 
 @pytest.fixture
 def numbers(site: Site) -> Mapping[str, Any]:
-    """Give the numbers of the site's things."""
+    """Return the ids of the site's objects."""
     return site.numbers
 
 
 def fill() -> Mapping[str, Any]:
-    """Make one of everything and give the numbers by the address that takes them."""
+    """Make one object of every kind and return their ids by address name."""
     model = make_model(slug="juno", encrypted_key="", key_variable="")
     suite = make_suite(slug="support")
     target = make_target(name="agent", kind="chat", model=make_model(slug="other"))
@@ -355,7 +355,7 @@ def address_of(name: str, numbers: Mapping[str, int]) -> str:
 
 
 def answers(client: Client, address: str) -> Iterator[HttpResponseBase]:
-    """Give the answers to GET and to a POST of nonsense, which changes nothing for the next."""
+    """Yield the answers to GET and to a POST of nonsense, whose changes are rolled back."""
     yield client.get(address)
     with transaction.atomic():
         yield client.post(address, {"nonsense": "1"})
@@ -363,21 +363,21 @@ def answers(client: Client, address: str) -> Iterator[HttpResponseBase]:
 
 
 def assert_is_guarded(response: HttpResponseBase, name: str = "") -> None:
-    """Check the headers that every answer has to carry."""
+    """Check the headers that every answer must have."""
     policy = response["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert response["X-Frame-Options"] == "DENY"
     assert response["X-Content-Type-Options"] == "nosniff"
-    # A share link never passes on its own address, not even to this site.
+    # A share link never sends its address as a referrer, not even to this site.
     is_anonymous = name.startswith("runs:shared")
     assert response["Referrer-Policy"] == ("no-referrer" if is_anonymous else "same-origin")
 
 
 def expected(page: Page, role: str) -> tuple[set[int], set[int]]:
-    """Return what somebody may be answered to GET and to POST.
+    """Return the expected statuses of GET and POST for a role.
 
-    Pages that are for others lead visitors to the login; the API asks them who they are.
+    Visitors are redirected to the login; the API answers them 401.
     """
     allowed = {page.get}, {page.post}
     if page.known and role != VISITOR:
@@ -385,12 +385,13 @@ def expected(page: Page, role: str) -> tuple[set[int], set[int]]:
     if page.role == ANYBODY:
         return allowed
     if role == VISITOR:
-        asked = UNKNOWN if page.is_api else MOVED
-        return {asked}, {asked}
+        status = UNKNOWN if page.is_api else MOVED
+        return {status}, {status}
     if ROLES.index(role) >= ROLES.index(page.role):
         return allowed
     forbidden = [
-        {FORBIDDEN} if page.is_api else {FORBIDDEN, *one & {NOT_ALLOWED}} for one in allowed
+        {FORBIDDEN} if page.is_api else {FORBIDDEN, *statuses & {NOT_ALLOWED}}
+        for statuses in allowed
     ]
     return forbidden[0], forbidden[1]
 
@@ -401,7 +402,7 @@ def test_every_address_is_listed() -> None:
 
 @ONE_DATABASE
 @pytest.mark.parametrize("name", PAGES)
-def test_everybody_gets_what_the_role_allows(site: Site, name: str) -> None:
+def test_each_role_can_open_exactly_its_pages(site: Site, name: str) -> None:
     page, address = PAGES[name], address_of(name, site.numbers)
     for role in (VISITOR, *ROLES):
         client = site.client(role)
@@ -415,7 +416,7 @@ def test_everybody_gets_what_the_role_allows(site: Site, name: str) -> None:
 
 
 @ONE_DATABASE
-def test_files_are_downloads_that_no_browser_shows(site: Site) -> None:
+def test_files_are_sent_as_downloads(site: Site) -> None:
     application = ("json", "jsonl", "octet-stream", "yaml", "zip")
     types = ("text/plain", "text/csv", *(f"application/{kind}" for kind in application))
     for name in FILES:
@@ -436,7 +437,7 @@ def test_a_form_of_another_site_is_refused(site: Site) -> None:
 
 @ONE_DATABASE
 @pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].post == REFUSED])
-def test_a_form_sent_empty_is_refused_and_says_what_is_missing(site: Site, name: str) -> None:
+def test_an_empty_form_is_refused_with_its_errors(site: Site, name: str) -> None:
     sender = site.client(VISITOR if PAGES[name].role == ANYBODY else "admin")
     response = sender.post(address_of(name, site.numbers), {})
     assert response.status_code == REFUSED
@@ -448,7 +449,7 @@ def test_a_form_sent_empty_is_refused_and_says_what_is_missing(site: Site, name:
     "address",
     ["/?q=%00", "/search/?q=a%00b", "/suites/support/cases/a%2500b/", "/suites/support/?x=%00"],
 )
-def test_the_character_nul_is_in_no_address(
+def test_an_address_with_nul_is_not_found(
     viewer_client: Client, numbers: Mapping[str, int], address: str
 ) -> None:
     assert viewer_client.get(address).status_code == 404
@@ -467,7 +468,7 @@ def test_the_character_nul_is_in_no_address(
         "/suites/support/cases/C-1/?revision=99999999999999999999",
     ],
 )
-def test_a_number_that_nothing_bears_is_not_found(
+def test_an_unknown_number_is_not_found(
     admin_client: Client, numbers: Mapping[str, int], address: str
 ) -> None:
     assert admin_client.get(address).status_code == 404

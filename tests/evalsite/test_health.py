@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evalsite.health import file_health
-from evalsite.logs import is_no_probe
+from evalsite.settings import is_not_health_check
 from runs.models.database import LEASE
 from runs.models.runs import WorkerProcess
 from tests.services.processes import free_port
@@ -32,7 +32,7 @@ def make_worker(age: timedelta) -> WorkerProcess:
     )
 
 
-def test_all_parts_are_well_without_a_login_and_without_a_cookie(client: Client) -> None:
+def test_the_health_page_needs_no_login_and_sets_no_cookie(client: Client) -> None:
     make_worker(timedelta(seconds=1))
     response = client.get("/healthz")
     assert response.status_code == 200
@@ -41,7 +41,7 @@ def test_all_parts_are_well_without_a_login_and_without_a_cookie(client: Client)
     assert "no-store" in response["Cache-Control"]
 
 
-def test_a_worker_that_fell_silent_is_missing(client: Client) -> None:
+def test_a_worker_without_a_recent_heartbeat_is_missing(client: Client) -> None:
     make_worker(LEASE + timedelta(seconds=1))
     response = client.get("/healthz")
     assert response.status_code == 503
@@ -49,16 +49,16 @@ def test_a_worker_that_fell_silent_is_missing(client: Client) -> None:
     assert response.json()["database"] == "ok"
 
 
-def test_asking_a_site_that_is_down_does_not_fill_its_log(
+def test_failing_health_checks_do_not_fill_the_log(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert client.get("/healthz").status_code == 503
     client.get("/nothing/here/")
-    written = [record.getMessage() for record in caplog.records if is_no_probe(record)]
+    written = [record.getMessage() for record in caplog.records if is_not_health_check(record)]
     assert written == ["Not Found: /nothing/here/"]
 
 
-def test_a_broker_that_does_not_answer_is_told_apart(client: Client, settings: Settings) -> None:
+def test_an_unreachable_broker_is_reported(client: Client, settings: Settings) -> None:
     make_worker(timedelta(seconds=1))
     settings.IS_EMBEDDED = False
     settings.CELERY_BROKER_URL = f"redis://:secret@127.0.0.1:{free_port()}/0"
@@ -76,7 +76,7 @@ def test_a_real_broker_answers(client: Client, settings: Settings, redis_url: st
     assert client.get("/healthz").json()["broker"] == "ok"
 
 
-def test_a_database_that_is_gone_is_told_apart(client: Client) -> None:
+def test_an_unreachable_database_is_reported(client: Client) -> None:
     def refuse(*args: Any) -> None:
         raise OperationalError("secret host")
 
@@ -92,19 +92,19 @@ def test_a_database_that_is_gone_is_told_apart(client: Client) -> None:
     }
 
 
-def test_a_web_process_is_well_without_a_worker(client: Client) -> None:
+def test_a_web_process_is_healthy_without_a_worker(client: Client) -> None:
     response = client.get("/healthz?parts=database,broker")
     assert response.status_code == 200
     assert response.json() == {"status": "ok", "database": "ok", "broker": "ok"}
 
 
-def test_a_part_there_is_not_is_answered_with_those_there_are(client: Client) -> None:
+def test_an_unknown_part_is_refused(client: Client) -> None:
     response = client.get("/healthz?parts=redis")
     assert response.status_code == 400
     assert response.json() == {"error": "The parts are database, broker, worker."}
 
 
-def test_a_file_that_cannot_be_written_is_told_before_somebody_tries(
+def test_a_database_file_that_cannot_be_written_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "evalsite.sqlite3"

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize(("switch", "before"), [(True, ""), (False, "scripts off; ")])
-def test_a_worker_shows_itself_with_version_and_sandbox(
+def test_a_worker_registers_its_version_and_sandbox(
     settings: Any, switch: bool, before: str
 ) -> None:
     settings.SCRIPTS = switch
@@ -25,7 +25,7 @@ def test_a_worker_shows_itself_with_version_and_sandbox(
     assert shown.version
 
 
-def test_a_worker_removes_what_scripts_of_a_killed_worker_left() -> None:
+def test_a_worker_removes_leftovers_of_a_killed_worker() -> None:
     place, pid, start = own_life()
     left = Path(tempfile.gettempdir(), f"evalsite-script-{place}-{pid}-{start}0-left")
     (left / "start").mkdir(parents=True)
@@ -34,7 +34,7 @@ def test_a_worker_removes_what_scripts_of_a_killed_worker_left() -> None:
     assert WorkerProcess.objects.exists()
 
 
-def test_a_worker_goes_on_when_what_is_left_cannot_be_removed(
+def test_a_worker_continues_if_leftovers_cannot_be_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")

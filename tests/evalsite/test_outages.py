@@ -12,7 +12,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, Programmi
 from django.test import Client
 from django.urls import reverse
 
-from evalsite.health import outage_of
+from evalsite.health import find_outage
 from runs.models.suites import Target
 from tests.support.factories import make_model, make_run
 from tests.support.members import make_client, make_member
@@ -53,10 +53,8 @@ def of_sqlite(code: int) -> Exception:
         (None, None),
     ],
 )
-def test_what_keeps_the_database_from_serving_is_told_apart(
-    error: Exception | None, state: str | None
-) -> None:
-    outage = outage_of(error)
+def test_each_database_error_maps_to_its_outage(error: Exception | None, state: str | None) -> None:
+    outage = find_outage(error)
     assert (outage.state if outage else None) == state
 
 
@@ -100,7 +98,7 @@ def client(transactional_db: None) -> Client:
     return client
 
 
-def test_a_form_sent_to_a_read_only_database_is_not_saved_and_says_so(client: Client) -> None:
+def test_a_form_sent_to_a_read_only_database_is_not_saved(client: Client) -> None:
     address, sent = reverse("runs:target-new"), form_of_a_target()
     with read_only():
         response = client.post(f"{address}?kind=chat", sent)
@@ -112,7 +110,7 @@ def test_a_form_sent_to_a_read_only_database_is_not_saved_and_says_so(client: Cl
     assert client.post(f"{address}?kind=chat", sent).status_code == 302
 
 
-def test_pages_can_be_read_while_the_database_is_read_only(client: Client) -> None:
+def test_pages_open_while_the_database_is_read_only(client: Client) -> None:
     run = make_run()
     with read_only():
         assert client.get(reverse("runs:run", args=[run.suite.slug, 1])).status_code == 200
@@ -121,7 +119,7 @@ def test_pages_can_be_read_while_the_database_is_read_only(client: Client) -> No
         )
 
 
-def test_a_page_without_a_database_is_calm_and_needs_none(
+def test_the_outage_page_needs_no_database(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     with away():
@@ -133,17 +131,15 @@ def test_a_page_without_a_database_is_calm_and_needs_none(
     assert "Nothing was saved" not in response.text
     assert "secret.host" not in response.text
     assert re.search(r'rel="icon" href="/static/img/icon[^"]*\.svg"', response.text)
-    told = [r for r in caplog.records if r.name == "evalsite.views"]
-    assert [record.getMessage().split(":")[0] for record in told] == [
+    logged = [r for r in caplog.records if r.name == "evalsite.views"]
+    assert [record.getMessage().split(":")[0] for record in logged] == [
         "The database does not answer (GET /runs/)"
     ]
-    assert told[0].exc_info is None
+    assert logged[0].exc_info is None
 
 
 @pytest.mark.parametrize("fragment", ["run-live", "run-rows", "run-results"])
-def test_a_part_that_polls_gets_503_so_that_its_page_says_it_lost_contact(
-    client: Client, fragment: str
-) -> None:
+def test_a_polling_part_gets_503(client: Client, fragment: str) -> None:
     run = make_run(status="running")
     place = [] if fragment == "run-rows" else [run.suite.slug, run.number]
     with away():
@@ -153,7 +149,7 @@ def test_a_part_that_polls_gets_503_so_that_its_page_says_it_lost_contact(
     assert response.status_code == 503
 
 
-def test_the_health_page_answers_members_too_while_no_session_can_be_read(client: Client) -> None:
+def test_the_health_page_needs_no_session(client: Client) -> None:
     with away():
         response = client.get("/healthz")
     assert response.status_code == 503
@@ -165,7 +161,7 @@ def test_the_health_page_answers_members_too_while_no_session_can_be_read(client
     }
 
 
-def test_a_bug_is_still_a_page_that_broke_with_its_traceback_in_the_log(
+def test_a_bug_answers_500_with_its_traceback_in_the_log(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("evalsite.access.views.role_of", lambda user: 1 / 0)

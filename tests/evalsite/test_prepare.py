@@ -9,7 +9,7 @@ from pytest_django import Settings
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
-def test_files_are_collected_when_one_has_changed(settings: Settings, tmp_path: Path) -> None:
+def test_static_files_are_collected_when_one_changes(settings: Settings, tmp_path: Path) -> None:
     source, settings.STATIC_ROOT = tmp_path / "static", tmp_path / "collected"
     source.mkdir()
     (source / "a.css").write_text("a")

@@ -1,4 +1,4 @@
-"""Requests count as under way until they are answered, well or not."""
+"""Requests count as active until they are answered, with or without an error."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from evalsite.embedded import Requests
+from evalsite.embedded import RequestCounter
 
 StartResponse = Callable[..., Any]
 
 
-def test_a_request_is_under_way_until_it_is_answered() -> None:
-    requests = Requests()
+def test_a_request_counts_until_it_is_answered() -> None:
+    requests = RequestCounter()
     seen: list[bool] = []
 
     def application(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        seen.append(requests.are_under_way())
+        seen.append(requests.is_busy())
         return [b"a page"]
 
-    assert requests.counted(application)({}, print) == [b"a page"]
-    assert (seen, requests.are_under_way()) == ([True], False)
+    assert requests.wrap(application)({}, print) == [b"a page"]
+    assert (seen, requests.is_busy()) == ([True], False)
 
 
-def test_a_request_that_fails_is_over_too() -> None:
-    requests = Requests()
+def test_a_failed_request_no_longer_counts() -> None:
+    requests = RequestCounter()
 
     def application(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        requests.counted(application)({}, print)
-    assert not requests.are_under_way()
+        requests.wrap(application)({}, print)
+    assert not requests.is_busy()

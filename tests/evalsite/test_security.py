@@ -22,16 +22,18 @@ OPEN_PAGES = {
 
 
 def all_patterns(resolver: URLResolver, space: str = "") -> list[tuple[str, URLPattern]]:
-    found: list[tuple[str, URLPattern]] = []
+    patterns: list[tuple[str, URLPattern]] = []
     for entry in resolver.url_patterns:
         if isinstance(entry, URLResolver):
-            found += all_patterns(entry, f"{space}{entry.namespace}:" if entry.namespace else space)
+            patterns += all_patterns(
+                entry, f"{space}{entry.namespace}:" if entry.namespace else space
+            )
         else:
-            found.append((f"{space}{entry.name}", entry))
-    return found
+            patterns.append((f"{space}{entry.name}", entry))
+    return patterns
 
 
-def test_every_page_needs_a_login_but_those_for_getting_one() -> None:
+def test_every_page_needs_a_login_except_the_login_pages() -> None:
     is_open = {
         name
         for name, pattern in all_patterns(get_resolver())
@@ -46,13 +48,13 @@ def is_guarded_call(view: Callable[..., Any]) -> bool:
     return getattr(getattr(view, "cls", None), "permission_classes", None) == [MayView]
 
 
-def test_a_visitor_is_sent_to_the_login_and_back(client: Client) -> None:
+def test_a_visitor_returns_to_the_page_after_logging_in(client: Client) -> None:
     response = client.get("/account/")
     assert response.status_code == 302
     assert response["Location"] == "/login/?next=/account/"
 
 
-def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere(client: Client) -> None:
+def test_the_content_security_policy_allows_only_this_site(client: Client) -> None:
     policy = client.get("/login/")["Content-Security-Policy"]
     directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     assert directives == {
@@ -68,14 +70,14 @@ def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere(client: Cli
     }
 
 
-def test_browsers_are_told_not_to_guess_frame_or_leak(client: Client) -> None:
+def test_responses_have_the_security_headers(client: Client) -> None:
     response = client.get("/login/")
     assert response["X-Content-Type-Options"] == "nosniff"
     assert response["X-Frame-Options"] == "DENY"
     assert response["Referrer-Policy"] == "same-origin"
 
 
-def test_outside_debug_pages_move_to_https_and_stay_there(settings: Settings) -> None:
+def test_outside_debug_pages_redirect_to_https_with_hsts(settings: Settings) -> None:
     settings.SECURE_SSL_REDIRECT = True
     client = Client()
     response = client.get("/login/")
@@ -86,7 +88,7 @@ def test_outside_debug_pages_move_to_https_and_stay_there(settings: Settings) ->
     assert client.get("/healthz").status_code != 301
 
 
-def test_cookies_are_for_this_site_alone(client: Client, viewer: User) -> None:
+def test_cookies_are_secure_and_http_only(client: Client, viewer: User) -> None:
     client.post("/login/", {"username": "viewer", "password": PASSWORD})
     cookie = client.cookies[settings.SESSION_COOKIE_NAME]
     assert cookie["httponly"]
@@ -101,7 +103,7 @@ def test_another_host_name_is_refused(client: Client) -> None:
     assert "default-src 'none'" in response["Content-Security-Policy"]
 
 
-def test_what_is_too_large_to_take_is_refused_in_words(
+def test_a_request_that_is_too_large_is_refused_with_an_explanation(
     viewer_client: Client, settings: Settings
 ) -> None:
     settings.DATA_UPLOAD_MAX_NUMBER_FIELDS = 3
@@ -110,23 +112,21 @@ def test_what_is_too_large_to_take_is_refused_in_words(
     assert "This request was refused" in response.text
 
 
-def test_a_form_without_its_token_is_refused_in_words() -> None:
+def test_a_form_without_its_token_is_refused_with_an_explanation() -> None:
     client = Client(enforce_csrf_checks=True)
     response = client.post(reverse("access:login"), {"username": "a", "password": "b"})
     assert response.status_code == 403
     assert "This form was refused" in response.text
 
 
-def test_a_page_that_is_not_there_says_so_to_visitors_and_members(
-    client: Client, viewer_client: Client
-) -> None:
+def test_a_missing_page_answers_visitors_and_members(client: Client, viewer_client: Client) -> None:
     for visitor in (client, viewer_client):
         response = visitor.get("/nothing/here/")
         assert response.status_code == 404
         assert "/nothing/here/" in response.text
 
 
-def test_a_crash_is_a_page_that_needs_no_database(
+def test_the_error_page_needs_no_database(
     viewer_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer_client.raise_request_exception = False

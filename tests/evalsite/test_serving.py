@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.data_folder import FILE, follow_served, served
+from evalsite.data_folder import FILE, adopt_served_settings, read_served_settings
 from tests.services.processes import ROOT
 
 SERVE = """
 import os, sys
 from pathlib import Path
-from evalsite.data_folder import keep_served
-keep_served(Path(sys.argv[1]), os.environ)
+from evalsite.data_folder import write_served_settings
+write_served_settings(Path(sys.argv[1]), os.environ)
 # As a site does, which turns into the server.
 os.execv(sys.executable, [sys.executable, "-c", "print('served', flush=True); input()"])
 """
@@ -52,40 +52,44 @@ def site(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         running.kill()
 
 
-def test_a_command_follows_the_site_of_its_data_folder(site, tmp_path):
+def test_a_command_adopts_the_settings_of_the_served_site(site, tmp_path):
     environment = {"EVALSITE_DATA_DIR": str(tmp_path)}
-    follow_served(environment)
+    adopt_served_settings(environment)
     assert environment == {"EVALSITE_DATA_DIR": str(tmp_path), **SITE}
     assert "secret" not in (tmp_path / FILE).read_text()
 
 
-def test_what_a_command_is_told_itself_goes_before(site, tmp_path):
-    told = {"EVALSITE_DATA_DIR": str(tmp_path), "PORT": "9000", "EVALSITE_SCRIPTS": "0"}
-    environment = dict(told)
-    follow_served(environment)
-    assert environment == {**told, "EVALSITE_AGENTS_DIR": "/srv/agents"}
+def test_variables_of_the_command_override_those_of_the_site(site, tmp_path):
+    command_variables = {
+        "EVALSITE_DATA_DIR": str(tmp_path),
+        "PORT": "9000",
+        "EVALSITE_SCRIPTS": "0",
+    }
+    environment = dict(command_variables)
+    adopt_served_settings(environment)
+    assert environment == {**command_variables, "EVALSITE_AGENTS_DIR": "/srv/agents"}
 
 
-def test_a_site_that_was_killed_is_believed_no_longer(site, tmp_path):
+def test_the_settings_of_a_killed_site_are_ignored(site, tmp_path):
     site.kill()
     site.wait()
     assert (tmp_path / FILE).exists()
-    assert served(tmp_path) == {}
+    assert read_served_settings(tmp_path) == {}
 
 
-def test_a_second_site_on_the_folder_leaves_the_first_one_told(site, tmp_path):
+def test_a_second_site_does_not_replace_the_record_of_the_first(site, tmp_path):
     with serve(tmp_path, EVALSITE_URL="http://127.0.0.1:9999") as second:
         second.kill()
-    assert served(tmp_path)["EVALSITE_URL"] == ADDRESS
+    assert read_served_settings(tmp_path)["EVALSITE_URL"] == ADDRESS
 
 
-def test_a_folder_that_is_not_there_keeps_no_site_from_being_served(tmp_path):
+def test_a_missing_data_folder_does_not_prevent_serving(tmp_path):
     with serve(tmp_path / "nowhere", **SITE) as running:
         running.kill()
-    assert served(tmp_path / "nowhere") == {}
+    assert read_served_settings(tmp_path / "nowhere") == {}
 
 
-def test_where_nothing_is_served_nothing_changes(tmp_path):
+def test_without_a_served_site_nothing_changes(tmp_path):
     environment = {"EVALSITE_DATA_DIR": str(tmp_path / "nowhere")}
-    follow_served(environment)
+    adopt_served_settings(environment)
     assert environment == {"EVALSITE_DATA_DIR": str(tmp_path / "nowhere")}

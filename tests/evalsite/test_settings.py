@@ -30,12 +30,12 @@ def manage(*arguments: str, **env: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_deployment_checks_are_silent(tmp_path: Path) -> None:
-    code, said = manage(
+def test_deployment_checks_pass(tmp_path: Path) -> None:
+    code, output = manage(
         "check", "--deploy", "--fail-level", "WARNING", EVALSITE_DATA_DIR=str(tmp_path)
     )
-    assert code == 0, said
-    assert "no issues" in said
+    assert code == 0, output
+    assert "no issues" in output
 
 
 WRONG_TOGETHER = {
@@ -75,13 +75,13 @@ WRONG_TOGETHER = {
         },
     ],
 )
-def test_all_wrong_values_are_told_at_once_each_by_its_variable(
+def test_all_wrong_values_are_reported_at_once_by_variable(
     wrong: dict[str, str], tmp_path: Path
 ) -> None:
-    code, said = manage("check", **{"EVALSITE_DATA_DIR": str(tmp_path), **wrong})
+    code, output = manage("check", **{"EVALSITE_DATA_DIR": str(tmp_path), **wrong})
     assert code == 1
-    assert set(re.findall(r"\(evalsite\.E\.(\w+)\)", said)) == set(wrong)
-    assert "Traceback" not in said
+    assert set(re.findall(r"\(evalsite\.E\.(\w+)\)", output)) == set(wrong)
+    assert "Traceback" not in output
 
 
 @pytest.mark.slow
@@ -93,22 +93,22 @@ def test_plain_http_is_allowed_on_loopback_and_on_request(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_https_without_a_trusted_proxy_warns_of_the_redirect_loop(tmp_path: Path) -> None:
+def test_https_without_a_trusted_proxy_causes_a_warning(tmp_path: Path) -> None:
     data = {"EVALSITE_DATA_DIR": str(tmp_path), "EVALSITE_URL": "https://evals.example"}
     assert "EVALSITE_TRUST_PROXY" in manage("check", **data)[1]
     assert "no issues" in manage("check", EVALSITE_TRUST_PROXY="1", **data)[1]
 
 
 @pytest.mark.slow
-def test_a_shared_broker_asks_for_shared_keys(tmp_path: Path) -> None:
+def test_a_shared_broker_needs_shared_keys(tmp_path: Path) -> None:
     data = {"EVALSITE_DATA_DIR": str(tmp_path), "CELERY_BROKER_URL": "redis://localhost:6379/0"}
-    code, said = manage("check", **data)
+    code, output = manage("check", **data)
     assert code == 0
-    assert "EVALSITE_ENCRYPTION_KEY" in said
+    assert "EVALSITE_ENCRYPTION_KEY" in output
 
 
 @pytest.mark.slow
-def test_the_web_part_loads_neither_openai_nor_clients_it_has_no_use_for(tmp_path: Path) -> None:
+def test_the_web_process_loads_no_heavy_libraries(tmp_path: Path) -> None:
     # psycopg is not among them: the framework of the API looks for it wherever it is installed.
     script = (
         "import gc, sys; import evalsite.wsgi, evalsite.urls;"
@@ -133,7 +133,7 @@ def documented_variables() -> set[str]:
     return set(re.findall(r"^# ([A-Z][A-Z0-9_]*\*?)=", text, flags=re.MULTILINE))
 
 
-def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
+def test_exactly_the_documented_variables_are_read() -> None:
     assert documented_variables() == set(settings.ENV.names)
 
 
@@ -141,7 +141,7 @@ def test_every_variable_is_read_once() -> None:
     assert len(settings.ENV.names) == len(set(settings.ENV.names))
 
 
-def test_the_readme_points_to_the_variables() -> None:
+def test_the_readme_links_the_variables() -> None:
     assert ".env.example" in (ROOT / "README.md").read_text()
 
 
@@ -159,14 +159,14 @@ def without_texts(tree: ast.Module) -> ast.Module:
 
 
 # What `evalsite up` hands on to the server that it becomes, before there are settings.
-HANDED_ON = {"evalsite/cli.py", "evalsite/gunicorn.py", "evalsite/management/commands/up.py"}
+PASSES_IT_ON = {"evalsite/cli.py", "evalsite/gunicorn.py", "evalsite/management/commands/up.py"}
 
 
 @pytest.mark.parametrize("package", ["evalsite", "runs", "evaluators"])
-def test_nothing_else_reads_the_environment(package: str) -> None:
+def test_only_the_settings_read_the_environment(package: str) -> None:
     readers = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / package).rglob("*.py")
         if reads_environment(path)
     }
-    assert readers - HANDED_ON == ({"evalsite/env.py"} if package == "evalsite" else set())
+    assert readers - PASSES_IT_ON == ({"evalsite/env.py"} if package == "evalsite" else set())

@@ -1,1 +1,1 @@
-"""Commands about the site as a whole."""
+"""Commands for the site as a whole."""

@@ -13,19 +13,19 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.members import address_of, login_path, make_admin
+from evalsite.access.members import full_address, login_path, make_admin
 from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT
 
 MAX_NAME_LENGTH = 150
 EPILOG = """\
-The password is asked for at a terminal, read from the first line of a file with --password-file
-(- is standard input), or left out with --link. Safe to repeat: somebody who is there already
-becomes admin, is let in again where the account was deactivated, and gets the new password.
+The command asks for the password at the terminal, reads it from the first line of --password-file
+(- is standard input), or sets none with --link. Safe to repeat: an existing member becomes admin,
+is reactivated if necessary, and gets the new password.
 
 exit codes:
   0  NAME is an admin
-  2  the command line was not understood
+  2  wrong usage
   3  nothing was changed: the name or the password cannot be used
 
 examples:
@@ -36,11 +36,11 @@ examples:
 
 
 class Command(AnsweringCommand):
-    """Make the first admin, or another one, from a shell on the server."""
+    """Make the first admin, or another one."""
 
-    help = "Make somebody admin of this site. A new name becomes a new member."
+    help = "Make somebody admin of this site, as a new member if the name is new."
     epilog = EPILOG
-    action = "That"
+    action = "Making the admin"
     begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -52,18 +52,18 @@ class Command(AnsweringCommand):
             "--password-file", metavar="FILE", help="Read the password from a file; - is stdin."
         )
         group.add_argument(
-            "--link", action="store_true", help="Print a link that logs in once, set no password."
+            "--link", action="store_true", help="Print a one-time login link and set no password."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Check everything, then change it at once."""
+        """Check name and password, then make the admin."""
         name = str(options["username"]).strip()
         _check_name(name)
         password = None if options["link"] else _password(name, options["password_file"])
         member, is_new = make_admin(name, email=options["email"], password=password)
         self.stderr.write(f"{member.username} {'was added and ' if is_new else ''}is an admin.")
         if options["link"]:
-            self.stdout.write(address_of(login_path(member)))
+            self.stdout.write(full_address(login_path(member)))
 
 
 def _check_name(name: str) -> None:
@@ -76,8 +76,8 @@ def _check_name(name: str) -> None:
 
 
 def _password(name: str, file: str | None) -> str:
-    """Return a password that may be used; raises CommandError."""
-    password = _asked(name) if file is None else _read(file)
+    """Return a valid password; raises CommandError."""
+    password = _ask_password(name) if file is None else _read_password(file)
     try:
         validate_password(password, User(username=name))
     except ValidationError as error:
@@ -85,26 +85,26 @@ def _password(name: str, file: str | None) -> str:
     return password
 
 
-def _read(file: str) -> str:
+def _read_password(file: str) -> str:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise _refusal(f"--password-file {file} cannot be read: {reason}.") from error
     line = text.partition("\n")[0].removesuffix("\r")
     if not line:
-        raise _refusal(f"--password-file {file}: the first line holds no password.")
+        raise _refusal(f"--password-file {file}: the first line is empty.")
     return line
 
 
-def _asked(name: str) -> str:
+def _ask_password(name: str) -> str:
     if not sys.stdin.isatty():
         raise _refusal(
-            "There is no terminal to ask for a password at. Give --password-file FILE (- is standard "
-            "input), or --link for a link that logs in once."
+            "There is no terminal to ask for a password. Use --password-file FILE (- is standard "
+            "input), or --link for a one-time login link."
         )
     password = getpass.getpass(f"Password for {name}: ")
-    if getpass.getpass("Once more: ") != password:
+    if getpass.getpass("Password again: ") != password:
         raise _refusal("The two passwords differ.")
     return password
 

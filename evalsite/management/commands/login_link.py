@@ -7,14 +7,14 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.members import address_of, login_path
+from evalsite.access.members import full_address, login_path
 from evalsite.access.roles import Role
 from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT
 
 EPILOG = """\
-The page behind the link shows a button first, so that a preview in a chat cannot use it up. It ends
-with the next login of its user, and after a while by itself.
+The link opens a page with a button, so that a chat preview cannot use it up. It works for 24 hours
+and becomes invalid with the next login of its user.
 
 exit codes:
   0  the link is on standard output
@@ -27,7 +27,7 @@ examples:
 
 
 class Command(AnsweringCommand):
-    """Print a one-time login link; on an empty site the user is made, as admin."""
+    """Print a one-time login link; on an empty site, make the first admin."""
 
     help = "Print a link that logs somebody in once. On an empty site it makes the first admin."
     epilog = EPILOG
@@ -38,7 +38,7 @@ class Command(AnsweringCommand):
             "username", nargs="?", default="admin", metavar="NAME", help="User name (admin)."
         )
         parser.add_argument(
-            "--first", action="store_true", help="Print nothing when somebody has logged in before."
+            "--first", action="store_true", help="Print nothing if somebody has logged in before."
         )
         parser.add_argument("--url", default="", help="Address of the site; default EVALSITE_URL.")
 
@@ -47,22 +47,22 @@ class Command(AnsweringCommand):
         if options["first"] and User.objects.filter(last_login__isnull=False).exists():
             return ""
         user = self._user(options["username"])
-        return address_of(login_path(user), options["url"])
+        return full_address(login_path(user), options["url"])
 
     def _user(self, username: str) -> User:
-        found = User.objects.filter(username=username).first()
-        if found is None and not User.objects.exists():
-            found = User.objects.create_user(username)
-            found.groups.add(Group.objects.get(name=Role.ADMIN.value))
-        if found is None:
+        user = User.objects.filter(username=username).first()
+        if user is None and not User.objects.exists():
+            user = User.objects.create_user(username)
+            user.groups.add(Group.objects.get(name=Role.ADMIN.value))
+        if user is None:
             raise CommandError(
-                f"There is no member named {username}. Name an existing one, or make one: "
+                f"There is no member named {username}. Name an existing one, or add one: "
                 f"evalsite createadmin {username} --link",
                 returncode=COULD_NOT,
             )
-        if not found.is_active:
+        if not user.is_active:
             raise CommandError(
                 f"{username} is deactivated. An admin can reactivate the account.",
                 returncode=COULD_NOT,
             )
-        return found
+        return user

@@ -1,4 +1,4 @@
-"""Bring database and static files up to date before the site is served."""
+"""Update database and static files before the site is served."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")
 
 
 EPILOG = """\
-Run it after every upgrade, before the site and its workers start; `evalsite up` does it by itself.
+Run it after every upgrade, before the site and its workers start. `evalsite up` runs it too.
 
 exit codes:
   0  everything is up to date
@@ -31,13 +31,13 @@ example:
 class Command(AnsweringCommand):
     """Check the configuration, migrate, and collect the static files if any has changed."""
 
-    help = "Bring database and static files up to date before the site is served."
+    help = "Update database and static files before the site is served."
     epilog = EPILOG
     action = "The preparation"
     requires_migrations_checks = False
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do in one process what would start three."""
+        """Run migrate and collectstatic in one process."""
         call_command("migrate", interactive=False, verbosity=0)
         stamp_file, stamp = Path(settings.STATIC_ROOT) / STAMP, static_stamp()
         if stamp_file.exists() and stamp_file.read_text() == stamp:
@@ -47,7 +47,7 @@ class Command(AnsweringCommand):
 
 
 def static_stamp() -> str:
-    """Return a word that changes with every file the site serves."""
+    """Return a hash that changes with every file the site serves."""
     digest = hashlib.sha256()
     for package in PACKAGES_WITH_FILES:
         digest.update(importlib.metadata.version(package).encode())

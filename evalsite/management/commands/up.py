@@ -1,4 +1,4 @@
-"""Bring everything up to date and serve the site, with a worker inside; Ctrl-C ends it."""
+"""Prepare the site and serve it, with a worker inside; Ctrl-C stops it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.members import address_of
-from evalsite.data_folder import keep_served
+from evalsite.access.members import full_address
+from evalsite.data_folder import write_served_settings
 from evalsite.gunicorn import ANNOUNCEMENT
 from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT
 
 EPILOG = """\
-Variables of the environment change where and how (.env.example explains them):
+Environment variables (.env.example describes all of them):
   PORT               where to listen (8000)
-  EVALSITE_DATA_DIR  the database and the keys (./data)
-  EVALSITE_URL       the address as people type it (http://127.0.0.1:PORT)
-  DATABASE_URL       PostgreSQL in the place of SQLite
+  EVALSITE_DATA_DIR  the folder of the database and the keys (./data)
+  EVALSITE_URL       the address that people type (http://127.0.0.1:PORT)
+  DATABASE_URL       PostgreSQL instead of SQLite
 
-scripts/up installs what is missing before it does this, and reads a file .env. A site that people
-reach from elsewhere stands behind a proxy: see “Running it in production” in the README.
+scripts/up installs what is missing first, and reads a file .env. Put a site that other machines
+reach behind a proxy: see “Running it in production” in the README.
 
 exit codes:
-  0  ended by Ctrl-C or SIGTERM
+  0  stopped by Ctrl-C or SIGTERM
   3  not served: the port is taken, or a variable has a wrong value
 
 examples:
@@ -47,20 +47,20 @@ class Command(AnsweringCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take nothing that decides what is served: that is for the environment."""
+        """Take only the amount of output: the environment decides what is served."""
         parser.add_argument(
-            "--quiet", action="store_true", help="Say nothing once the site is served."
+            "--quiet", action="store_true", help="Print nothing once the site is served."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Prepare, and become the server."""
+        """Prepare the site, then replace this process by the server."""
         _check_port(settings.LISTEN, settings.PORT)
-        self.stderr.write("Bringing database and static files up to date.")
+        self.stderr.write("Updating database and static files.")
         call_command("prepare")
         if not options["quiet"]:
             link = call_command("login_link", "--first", stdout=StringIO())
             os.environ[ANNOUNCEMENT] = _announcement(link)
-        keep_served(settings.DATA_DIR, os.environ)
+        write_served_settings(settings.DATA_DIR, os.environ)
         sys.stdout.flush()
         sys.stderr.flush()
         server = [sys.executable, "-m", "gunicorn", "-c", "python:evalsite.gunicorn"]
@@ -68,7 +68,7 @@ class Command(AnsweringCommand):
 
 
 def _check_port(listen: str, port: int) -> None:
-    """Refuse a port that is taken or not allowed; raises CommandError."""
+    """Raise CommandError for a port that is taken or not allowed."""
     family = socket.AF_INET6 if ":" in listen else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -83,9 +83,9 @@ def _check_port(listen: str, port: int) -> None:
 
 
 def _announcement(link: str) -> str:
-    """Return what to say once the site is served."""
-    lines = ["", f"Evalsite is at {address_of('')}."]
+    """Return the text to print once the site is served."""
+    lines = ["", f"Evalsite is at {full_address('')}."]
     if link:
-        lines += ["", "You are the first here. This link logs you in as admin, once:", ""]
+        lines += ["", "Nobody has logged in yet. This link logs you in as admin, once:", ""]
         lines += [f"  {link}", ""]
     return "\n".join((*lines, f"Ctrl-C stops it; its data stays in {settings.DATA_DIR}.", ""))

@@ -10,13 +10,13 @@ NEW = "a much better passphrase"
 
 
 @pytest.mark.parametrize("role", ["viewer", "reviewer", "editor", "admin", ""])
-def test_the_account_tells_the_role(role: str, db: None) -> None:
+def test_the_account_page_shows_the_role(role: str, db: None) -> None:
     response = make_client(make_member(role)).get("/account/")
     assert response.status_code == 200
     assert (role.capitalize() or "None: an admin has to give you one") in response.text
 
 
-def test_a_new_password_logs_the_other_sessions_out(viewer: User, viewer_client: Client) -> None:
+def test_a_new_password_ends_other_sessions(viewer: User, viewer_client: Client) -> None:
     other = make_client(viewer)
     sent = {"old_password": PASSWORD, "new_password1": NEW, "new_password2": NEW}
     response = viewer_client.post("/account/password/", sent, follow=True)
@@ -46,7 +46,7 @@ def test_a_refused_password_answers_422_and_changes_nothing(
     assert viewer.check_password(PASSWORD)
 
 
-def test_who_came_by_a_link_sets_a_password_without_an_old_one(viewer: User) -> None:
+def test_a_member_without_a_password_sets_one_without_an_old_one(viewer: User) -> None:
     viewer.set_unusable_password()
     viewer.save()
     client = make_client(viewer)

@@ -44,11 +44,13 @@ def password_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_new_name_becomes_an_admin_with_the_password_of_a_file(
+def test_a_new_name_becomes_an_admin_with_a_password_from_a_file(
     client: Client, password_file: Path
 ) -> None:
-    said = createadmin("ada", "--email", "ada@example.com", "--password-file", str(password_file))
-    assert said == ("", "ada was added and is an admin.")
+    message = createadmin(
+        "ada", "--email", "ada@example.com", "--password-file", str(password_file)
+    )
+    assert message == ("", "ada was added and is an admin.")
     member = User.objects.get()
     assert (role_of(member), member.email) == (Role.ADMIN, "ada@example.com")
     client.post("/login/", {"username": "ada", "password": GOOD})
@@ -57,13 +59,13 @@ def test_a_new_name_becomes_an_admin_with_the_password_of_a_file(
     assert (entry.actor_name, entry.action) == ("command line", "member.made_admin")
 
 
-def test_a_password_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_can_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GOOD}\r\n"))
     createadmin("ada", "--password-file", "-")
     assert User.objects.get().check_password(GOOD)
 
 
-def test_a_terminal_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminal_asks_for_the_password_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [GOOD, GOOD]
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(getpass, "getpass", lambda _: answers.pop())
@@ -74,25 +76,25 @@ def test_a_terminal_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_link_logs_in_once(client: Client) -> None:
-    link, said = createadmin("ada", "--link")
-    assert said == "ada was added and is an admin."
+    link, message = createadmin("ada", "--link")
+    assert message == "ada was added and is an admin."
     path = link.removeprefix("http://127.0.0.1:8000")
     assert client.post(path).status_code == 302
     assert client.get("/members/").status_code == 200
     assert not User.objects.get().has_usable_password()
 
 
-def test_repeating_it_changes_nothing_but_the_password(password_file: Path) -> None:
+def test_repeating_the_command_changes_only_the_password(password_file: Path) -> None:
     createadmin("ada", "--password-file", str(password_file))
     password_file.write_text("other-tent-43")
-    _, said = createadmin("ADA", "--password-file", str(password_file))
-    assert said == "ada is an admin."
+    _, message = createadmin("ADA", "--password-file", str(password_file))
+    assert message == "ada is an admin."
     assert User.objects.get().check_password("other-tent-43")
     createadmin("ada", "--link")
     assert User.objects.get().check_password("other-tent-43")
 
 
-def test_a_member_who_was_let_go_is_let_in_as_admin(viewer: User) -> None:
+def test_a_deactivated_member_is_reactivated_as_admin(viewer: User) -> None:
     viewer.is_active = False
     viewer.save()
     createadmin(viewer.username, "--link")
@@ -107,10 +109,10 @@ def test_a_member_who_was_let_go_is_let_in_as_admin(viewer: User) -> None:
         ("a b", GOOD, "'a b' cannot be a user name"),
         ("a" * 151, GOOD, "A user name has at most 150 characters."),
         ("ada", "12345678", "The password cannot be used: This password is too common."),
-        ("ada", "\nlater", "the first line holds no password."),
+        ("ada", "\nlater", "the first line is empty."),
     ],
 )
-def test_what_cannot_be_used_changes_nothing(
+def test_unusable_values_change_nothing(
     tmp_path: Path, name: str, password: str, reason: str
 ) -> None:
     (tmp_path / "password").write_text(password)
@@ -118,7 +120,7 @@ def test_what_cannot_be_used_changes_nothing(
     assert not User.objects.exists()
 
 
-def test_without_a_terminal_the_other_ways_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_the_message_names_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert "Give --password-file FILE (- is standard input), or --link" in refused("ada")
+    assert "Use --password-file FILE (- is standard input), or --link" in refused("ada")
     assert "cannot be read: No such file" in refused("ada", "--password-file", "/nowhere")

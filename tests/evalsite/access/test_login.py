@@ -8,7 +8,7 @@ from django.test import Client
 from tests.support.members import PASSWORD
 
 
-def test_name_and_password_lead_where_one_was_heading(client: Client, viewer: User) -> None:
+def test_logging_in_continues_to_the_requested_page(client: Client, viewer: User) -> None:
     page = client.get("/login/", {"next": "/account/"})
     assert page.status_code == 200
     sent = {"username": "viewer", "password": PASSWORD, "next": "/account/"}
@@ -36,7 +36,7 @@ def test_a_deactivated_member_cannot_log_in(client: Client, viewer: User) -> Non
     assert response.status_code == 422
 
 
-def test_another_site_is_no_place_to_go_on_to(client: Client, viewer: User) -> None:
+def test_logging_in_never_redirects_to_another_site(client: Client, viewer: User) -> None:
     sent = {"username": "viewer", "password": PASSWORD, "next": "https://evil.example/"}
     assert client.post("/login/", sent)["Location"] == "/"
 
@@ -52,17 +52,17 @@ def test_another_site_is_no_place_to_go_on_to(client: Client, viewer: User) -> N
         "'\"><b>",
     ],
 )
-def test_what_is_no_path_of_this_site_leads_home(client: Client, viewer: User, place: str) -> None:
+def test_an_unusable_next_path_leads_home(client: Client, viewer: User, place: str) -> None:
     sent = {"username": "viewer", "password": PASSWORD, "next": place}
     assert client.post("/login/", sent)["Location"] == "/"
     assert client.get("/login/", {"next": place})["Location"] == "/"
 
 
-def test_who_is_logged_in_needs_no_login_page(viewer_client: Client) -> None:
+def test_a_logged_in_member_skips_the_login_page(viewer_client: Client) -> None:
     assert viewer_client.get("/login/").status_code == 302
 
 
-def test_logging_out_takes_a_post(viewer_client: Client) -> None:
+def test_logging_out_needs_a_post(viewer_client: Client) -> None:
     assert viewer_client.get("/logout/").status_code == 405
     assert viewer_client.post("/logout/")["Location"] == "/login/"
     assert viewer_client.get("/account/").status_code == 302

@@ -30,16 +30,14 @@ def test_a_link_logs_in_once(client: Client, viewer: User) -> None:
     assert again.get("/account/").status_code == 302
 
 
-def test_looking_at_a_link_does_not_use_it_up(client: Client, viewer: User) -> None:
+def test_opening_a_link_does_not_use_it_up(client: Client, viewer: User) -> None:
     link = login_path(viewer)
     for _ in range(3):
         assert client.get(link).status_code == 200
     assert client.post(link).status_code == 302
 
 
-def test_a_link_dies_with_time(
-    client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_expires(client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch) -> None:
     link = login_path(viewer)
     later = datetime.now() + timedelta(hours=25)  # noqa: DTZ005 - what Django's generator counts in
     monkeypatch.setattr("evalsite.access.members.LOGIN_TOKENS._now", lambda: later)
@@ -48,7 +46,7 @@ def test_a_link_dies_with_time(
     assert "does not work any more" in response.text
 
 
-def test_a_link_dies_with_the_account_and_with_a_new_password(client: Client, viewer: User) -> None:
+def test_deactivation_and_a_new_password_invalidate_a_link(client: Client, viewer: User) -> None:
     link = login_path(viewer)
     User.objects.update(is_active=False)
     assert client.post(link).status_code == 410
@@ -59,14 +57,14 @@ def test_a_link_dies_with_the_account_and_with_a_new_password(client: Client, vi
     assert client.post(link).status_code == 410
 
 
-def test_a_link_for_one_purpose_does_not_serve_another(client: Client, viewer: User) -> None:
+def test_a_link_works_for_one_purpose_only(client: Client, viewer: User) -> None:
     token = password_path(viewer).split("/")[-2]
     user_code = password_path(viewer).split("/")[-3]
     assert client.post(f"/login/{user_code}/{token}/").status_code == 410
 
 
 @pytest.mark.parametrize("link", ["/login/x/y/", "/login/OTk5/abc-def/", "/password/!!/y/"])
-def test_nonsense_is_refused_alike(client: Client, db: None, link: str) -> None:
+def test_a_malformed_link_is_refused_the_same_way(client: Client, db: None, link: str) -> None:
     assert client.get(link).status_code == 410
 
 
@@ -79,7 +77,7 @@ def test_the_command_makes_the_first_admin(client: Client, db: None) -> None:
     assert client.get("/account/").status_code == 200
 
 
-def test_the_command_knows_nobody_else(viewer: User) -> None:
+def test_the_command_refuses_an_unknown_member(viewer: User) -> None:
     with pytest.raises(CommandError, match="no member named admin"):
         printed_link()
     User.objects.update(is_active=False)
@@ -87,7 +85,7 @@ def test_the_command_knows_nobody_else(viewer: User) -> None:
         printed_link("viewer")
 
 
-def test_the_first_link_is_printed_until_somebody_logged_in(client: Client, db: None) -> None:
+def test_the_first_link_is_printed_until_somebody_has_logged_in(client: Client, db: None) -> None:
     first = printed_link("--first")
     assert printed_link("--first") != ""
     client.post(first[first.index("/login/") :])

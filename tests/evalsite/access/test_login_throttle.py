@@ -11,8 +11,8 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import Settings
 
-from evalsite.access.login_throttle import client_address
 from evalsite.access.members import login_path
+from evalsite.access.views import client_address
 from tests.support.members import PASSWORD, make_member
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,9 @@ def guess(client: Client, name: str = "viewer", *, times: int = 10, **meta: str)
     ]
 
 
-def test_the_tenth_failure_locks_even_the_right_password_out(client: Client, viewer: User) -> None:
+def test_after_ten_failures_even_the_right_password_is_refused(
+    client: Client, viewer: User
+) -> None:
     assert guess(client) == [REFUSED] * 9 + [LOCKED]
     answer = log_in(client, password=PASSWORD)
     assert answer.status_code == LOCKED
@@ -47,7 +49,7 @@ def test_the_tenth_failure_locks_even_the_right_password_out(client: Client, vie
     assert settings.SESSION_COOKIE_NAME not in client.cookies
 
 
-def test_another_name_and_another_address_are_counted_apart(client: Client, viewer: User) -> None:
+def test_names_and_addresses_are_counted_separately(client: Client, viewer: User) -> None:
     make_member("editor")
     guess(client)
     assert log_in(client, "editor", PASSWORD).status_code == WELCOME
@@ -55,7 +57,7 @@ def test_another_name_and_another_address_are_counted_apart(client: Client, view
     assert log_in(Client(), password=PASSWORD).status_code == LOCKED
 
 
-def test_a_name_that_nobody_has_is_answered_the_same(client: Client, viewer: User) -> None:
+def test_an_unknown_name_gets_the_same_answer(client: Client, viewer: User) -> None:
     pages = []
     for name in ("viewer", "stranger"):
         assert guess(client, name) == [REFUSED] * 9 + [LOCKED]
@@ -63,15 +65,13 @@ def test_a_name_that_nobody_has_is_answered_the_same(client: Client, viewer: Use
     assert pages[0] == pages[1]
 
 
-def test_logging_in_clears_the_count_of_that_name(client: Client, viewer: User) -> None:
+def test_logging_in_resets_the_count_of_the_name(client: Client, viewer: User) -> None:
     guess(client, times=9)
     assert log_in(client, password=PASSWORD).status_code == WELCOME
     assert guess(Client(), times=9) == [REFUSED] * 9
 
 
-def test_the_pause_ends_and_trying_meanwhile_does_not_prolong_it(
-    client: Client, viewer: User
-) -> None:
+def test_attempts_during_the_pause_do_not_prolong_it(client: Client, viewer: User) -> None:
     guess(client)
     before = set(AccessAttempt.objects.values_list("attempt_time", "failures_since_start"))
     assert log_in(client).status_code == LOCKED
@@ -80,19 +80,19 @@ def test_the_pause_ends_and_trying_meanwhile_does_not_prolong_it(
     assert log_in(client, password=PASSWORD).status_code == WELCOME
 
 
-def test_a_one_time_link_works_all_the_same(client: Client, viewer: User) -> None:
+def test_a_one_time_link_works_during_the_pause(client: Client, viewer: User) -> None:
     guess(client)
     assert client.post(login_path(viewer), REMOTE_ADDR=HERE).status_code == WELCOME
     assert client.get("/account/").status_code == 200
 
 
-def test_nothing_that_was_typed_as_a_password_is_kept(client: Client, viewer: User) -> None:
+def test_entered_passwords_are_not_stored(client: Client, viewer: User) -> None:
     log_in(client, password="nearly right")
     kept = AccessAttempt.objects.get()
     assert "nearly right" not in f"{kept.post_data}{kept.get_data}"
 
 
-def test_behind_a_trusted_proxy_its_clients_are_counted_apart(
+def test_clients_of_a_trusted_proxy_are_counted_separately(
     client: Client, viewer: User, settings: Settings
 ) -> None:
     settings.TRUST_PROXY = True
@@ -103,7 +103,7 @@ def test_behind_a_trusted_proxy_its_clients_are_counted_apart(
     assert other.status_code == WELCOME
 
 
-def test_without_a_trusted_proxy_nobody_chooses_the_own_address(
+def test_without_a_trusted_proxy_forwarded_addresses_are_ignored(
     client: Client, viewer: User
 ) -> None:
     made_up = [f"203.0.113.{n}" for n in range(10)]
@@ -121,11 +121,11 @@ def test_without_a_trusted_proxy_nobody_chooses_the_own_address(
         ("", None),
     ],
 )
-def test_one_client_is_one_address_or_one_network(address: str, client: str | None) -> None:
+def test_a_client_is_an_ipv4_address_or_an_ipv6_network(address: str, client: str | None) -> None:
     assert client_address(RequestFactory().get("/", REMOTE_ADDR=address)) == client
 
 
-def test_a_proxy_that_names_no_address_counts_as_the_client(settings: Settings) -> None:
+def test_a_proxy_without_a_valid_address_counts_as_the_client(settings: Settings) -> None:
     settings.TRUST_PROXY = True
     request = RequestFactory().get("/", REMOTE_ADDR=THERE, HTTP_X_FORWARDED_FOR="unknown")
     assert client_address(request) == THERE

@@ -22,7 +22,7 @@ ADMIN_POSTS = [
 
 @pytest.mark.parametrize("role", ["viewer", "reviewer", "editor", ""])
 @pytest.mark.parametrize("path", ADMIN_PAGES)
-def test_members_are_for_admins(role: str, path: str, admin: User) -> None:
+def test_only_admins_see_members(role: str, path: str, admin: User) -> None:
     response = make_client(make_member(role)).get(path.format(pk=admin.pk))
     assert response.status_code == 403
     assert "You cannot do this" in response.text
@@ -47,7 +47,7 @@ def test_admins_see_the_members(path: str, admin: User, admin_client: Client) ->
     assert "admin" in response.text
 
 
-def test_the_list_takes_the_same_queries_for_any_number(
+def test_the_list_needs_the_same_queries_for_any_number_of_members(
     admin_client: Client, django_assert_max_num_queries: Any
 ) -> None:
     for number in range(20):
@@ -57,12 +57,12 @@ def test_the_list_takes_the_same_queries_for_any_number(
 
 
 def shown_link(text: str) -> str:
-    found = re.search(r'value="(http://testserver/password/[^"]+)"', text)
-    assert found, "no link is shown"
-    return unescape(found[1]).removeprefix("http://testserver")
+    match = re.search(r'value="(http://testserver/password/[^"]+)"', text)
+    assert match, "no link is shown"
+    return unescape(match[1]).removeprefix("http://testserver")
 
 
-def test_a_new_member_sets_a_password_by_a_link_that_is_shown_once(
+def test_a_new_member_sets_a_password_by_a_link_shown_once(
     admin: User, admin_client: Client, client: Client
 ) -> None:
     sent = {"username": "mira", "email": "mira@example.com", "role": "editor"}
@@ -93,7 +93,7 @@ def test_a_new_member_sets_a_password_by_a_link_that_is_shown_once(
         ({"username": "mira", "role": "viewer", "email": "no"}, "valid email"),
     ],
 )
-def test_a_wrong_member_answers_422_and_is_not_added(
+def test_an_invalid_member_answers_422_and_is_not_added(
     sent: dict[str, str], words: str, admin_client: Client
 ) -> None:
     response = admin_client.post("/members/add/", sent)
@@ -102,7 +102,7 @@ def test_a_wrong_member_answers_422_and_is_not_added(
     assert User.objects.count() == 1
 
 
-def test_a_new_role_counts_at_once_and_is_on_record(viewer: User, admin_client: Client) -> None:
+def test_a_new_role_applies_at_once_and_is_audited(viewer: User, admin_client: Client) -> None:
     response = admin_client.post(f"/members/{viewer.pk}/", {"role": "admin"}, follow=True)
     assert "viewer is now admin" in response.text
     assert make_client(viewer).get("/members/").status_code == 200
@@ -110,7 +110,7 @@ def test_a_new_role_counts_at_once_and_is_on_record(viewer: User, admin_client: 
     assert (entry.before, entry.after) == ({"role": "viewer"}, {"role": "admin"})
 
 
-def test_the_same_role_again_changes_nothing(viewer: User, admin_client: Client) -> None:
+def test_setting_the_same_role_changes_nothing(viewer: User, admin_client: Client) -> None:
     admin_client.post(f"/members/{viewer.pk}/", {"role": "viewer"})
     assert not AuditEntry.objects.exists()
 
@@ -119,7 +119,7 @@ def test_an_unknown_role_answers_422(viewer: User, admin_client: Client) -> None
     assert admin_client.post(f"/members/{viewer.pk}/", {"role": "x"}).status_code == 422
 
 
-def test_a_deactivated_member_is_out_at_once_and_may_come_back(
+def test_a_deactivated_member_is_logged_out_and_can_be_reactivated(
     viewer: User, viewer_client: Client, admin_client: Client
 ) -> None:
     admin_client.post(f"/members/{viewer.pk}/status/", {"active": "0"})
@@ -135,7 +135,7 @@ def test_a_deactivated_member_is_out_at_once_and_may_come_back(
 @pytest.mark.parametrize(
     ("path", "sent"), [("/members/{pk}/", {"role": "viewer"}), ("/members/{pk}/status/", {})]
 )
-def test_the_last_active_admin_stays(
+def test_the_last_active_admin_cannot_be_removed(
     path: str, sent: dict[str, str], admin: User, admin_client: Client
 ) -> None:
     other = make_member("admin", "away")
@@ -149,13 +149,13 @@ def test_the_last_active_admin_stays(
     assert not AuditEntry.objects.exists()
 
 
-def test_one_of_two_admins_may_go(admin: User, admin_client: Client) -> None:
+def test_one_of_two_admins_can_be_removed(admin: User, admin_client: Client) -> None:
     other = make_member("admin", "other")
     assert admin_client.post(f"/members/{other.pk}/", {"role": "viewer"}).status_code == 302
     assert role_of(User.objects.get(pk=other.pk)) == Role.VIEWER
 
 
-def test_a_superuser_who_gets_a_role_keeps_no_other_power(admin_client: Client) -> None:
+def test_a_superuser_who_gets_a_role_is_no_superuser_any_more(admin_client: Client) -> None:
     root = User.objects.create_superuser("root")
     admin_client.post(f"/members/{root.pk}/", {"role": "viewer"})
     root = User.objects.get(pk=root.pk)
@@ -163,7 +163,7 @@ def test_a_superuser_who_gets_a_role_keeps_no_other_power(admin_client: Client) 
     assert not root.has_perm("auth.change_user")
 
 
-def test_a_forgotten_password_is_mended_by_a_new_link(
+def test_a_new_link_replaces_a_forgotten_password(
     viewer: User, admin_client: Client, client: Client
 ) -> None:
     response = admin_client.post(f"/members/{viewer.pk}/link/", follow=True)
@@ -175,11 +175,11 @@ def test_a_forgotten_password_is_mended_by_a_new_link(
     assert AuditEntry.objects.get().action == "member.link_made"
 
 
-def test_nobody_by_that_number_is_a_404(admin_client: Client) -> None:
+def test_an_unknown_member_answers_404(admin_client: Client) -> None:
     assert admin_client.get("/members/999999/").status_code == 404
 
 
-def test_a_name_that_somebody_else_got_meanwhile_is_refused(
+def test_a_name_taken_meanwhile_is_refused(
     admin_client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemberForm, "clean_username", lambda form: form.cleaned_data["username"])
@@ -223,7 +223,7 @@ def test_the_page_says_whether_scripts_are_on(admin_client: Client, settings: An
     assert "EVALSITE_SCRIPTS=1" not in admin_client.get(page).text
 
 
-def test_a_right_that_is_there_already_is_not_given_twice(admin_client: Client) -> None:
+def test_allowing_scripts_twice_is_recorded_once(admin_client: Client) -> None:
     member = make_member("editor")
     for _ in range(2):
         admin_client.post(f"/members/{member.pk}/scripts/", {"run_scripts": "on"})

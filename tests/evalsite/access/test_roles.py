@@ -21,7 +21,7 @@ def test_a_group_holds_exactly_the_permissions_of_its_role(role: Role) -> None:
     assert held(role.value) == set(role_permissions(role))
 
 
-def test_every_role_may_do_what_the_one_before_may() -> None:
+def test_every_role_includes_the_one_before() -> None:
     sizes = [set(role_permissions(role)) for role in Role]
     assert all(less < more for less, more in pairwise(sizes))
     assert set(MEANINGS) == set(Role)
@@ -33,12 +33,12 @@ def test_the_highest_role_counts() -> None:
     assert role_of(member) == Role.EDITOR
 
 
-def test_without_group_there_is_no_role_and_a_superuser_is_admin() -> None:
+def test_a_user_without_a_group_has_no_role_and_a_superuser_is_admin() -> None:
     assert role_of(make_member("", "nobody")) is None
     assert role_of(User.objects.create_superuser("root")) == Role.ADMIN
 
 
-def test_permissions_a_group_should_not_have_are_taken_back() -> None:
+def test_extra_permissions_of_a_group_are_removed() -> None:
     from django.core.management import call_command
 
     Group.objects.get(name="viewer").permissions.add(Permission.objects.get(codename="change_user"))

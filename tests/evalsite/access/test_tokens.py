@@ -31,7 +31,9 @@ def token_of(owner: User, *, role: Role = Role.VIEWER, days: int | None = None) 
     return make_token(owner=owner, name="nightly", role=role, expires_at=expires_at)[1]
 
 
-def test_a_new_token_is_shown_once_and_stored_nowhere(viewer: User, viewer_client: Client) -> None:
+def test_the_secret_of_a_token_is_shown_once_and_not_stored(
+    viewer: User, viewer_client: Client
+) -> None:
     shown = viewer_client.post("/account/tokens/", SENT, follow=True)
     (secret,) = TOKEN.findall(shown.text)
     assert "shown this once" in shown.text
@@ -49,7 +51,7 @@ def test_a_new_token_is_shown_once_and_stored_nowhere(viewer: User, viewer_clien
     assert secret not in f"{entry.object_name}{entry.after}"
 
 
-def test_a_token_that_waits_to_be_shown_cannot_be_read_in_the_database(
+def test_a_secret_waiting_in_the_session_is_encrypted(
     viewer_client: Client,
 ) -> None:
     viewer_client.post("/account/tokens/", SENT)
@@ -71,32 +73,32 @@ def test_a_token_that_waits_to_be_shown_cannot_be_read_in_the_database(
         ("", {}, "once an admin has given you a role"),
     ],
 )
-def test_what_the_form_refuses(role: str, sent: dict[str, str], words: str, db: None) -> None:
+def test_the_form_refuses_invalid_values(
+    role: str, sent: dict[str, str], words: str, db: None
+) -> None:
     response = make_client(make_member(role)).post("/account/tokens/", SENT | sent)
     assert response.status_code == 422
     assert words in response.text
     assert not ApiToken.objects.exists()
 
 
-def test_the_form_says_that_the_api_gives_no_role_more_than_another(admin_client: Client) -> None:
+def test_the_form_explains_that_viewer_is_enough(admin_client: Client) -> None:
     page = admin_client.get("/account/tokens/").text
-    assert "The API only reads, so every role gives a token the same" in page
+    assert "The API only reads, so Viewer is enough" in page
 
 
-def test_an_admins_token_may_last(admin: User, admin_client: Client) -> None:
+def test_an_admins_token_need_not_expire(admin: User, admin_client: Client) -> None:
     admin_client.post("/account/tokens/", SENT | {"role": "admin", "expires": "never"})
     token = admin.api_tokens.get()
     assert (token.role, token.expires_at) == ("admin", None)
 
 
-def test_nobody_gives_a_token_more_than_the_own_role(viewer: User) -> None:
+def test_a_token_cannot_have_a_higher_role_than_its_owner(viewer: User) -> None:
     with pytest.raises(RoleTooHighError, match="Editor is above your own role"):
         token_of(viewer, role=Role.EDITOR)
 
 
-def test_a_token_opens_until_it_expires_is_revoked_or_its_member_is_deactivated(
-    editor: User, admin: User
-) -> None:
+def test_a_token_works_until_expiry_revocation_or_deactivation(editor: User, admin: User) -> None:
     secret = token_of(editor, days=30)
     last = NOW + timedelta(days=30)
     assert find_grant(secret, now=last - timedelta(seconds=1)) is not None
@@ -112,12 +114,12 @@ def test_a_token_opens_until_it_expires_is_revoked_or_its_member_is_deactivated(
 
 
 @pytest.mark.parametrize("secret", ["", "evs_", "evs_x", "nightly", "é" * 50])
-def test_what_is_no_token_opens_nothing(secret: str, editor: User) -> None:
+def test_an_invalid_secret_gets_no_grant(secret: str, editor: User) -> None:
     token_of(editor)
     assert find_grant(secret, now=NOW) is None
 
 
-def test_a_token_allows_what_its_role_does(editor: User) -> None:
+def test_a_token_has_the_permissions_of_its_role(editor: User) -> None:
     as_viewer = find_grant(token_of(editor), now=NOW)
     as_editor = find_grant(token_of(editor, role=Role.EDITOR), now=NOW)
     assert as_viewer
@@ -128,9 +130,9 @@ def test_a_token_allows_what_its_role_does(editor: User) -> None:
     assert not as_editor.allows("auth.change_user")
 
 
-def test_the_list_tells_when_a_lesser_role_of_its_member_holds_a_token_back(editor: User) -> None:
+def test_the_list_shows_when_the_owners_role_limits_a_token(editor: User) -> None:
     token_of(editor, role=Role.EDITOR)
-    assert [row.is_lessened for row in token_rows(now=NOW)] == [False]
+    assert [row.is_limited_by_owner for row in token_rows(now=NOW)] == [False]
     editor.groups.set([Group.objects.get(name="viewer")])
     (row,) = token_rows(now=NOW)
     assert (row.role, row.acts_as, row.is_active) == (Role.EDITOR, Role.VIEWER, True)
@@ -141,7 +143,7 @@ def test_the_list_tells_when_a_lesser_role_of_its_member_holds_a_token_back(edit
     assert "its member has no role" in make_client(editor).get("/account/tokens/").text
 
 
-def test_a_use_is_noted_once_a_minute(editor: User) -> None:
+def test_a_use_is_recorded_once_a_minute(editor: User) -> None:
     secret = token_of(editor)
     noted = []
     for seconds in (0, 59, 60, 61, 121):
@@ -152,7 +154,7 @@ def test_a_use_is_noted_once_a_minute(editor: User) -> None:
     assert noted == [0, 0, 60, 60, 121]
 
 
-def test_members_see_and_revoke_their_own_and_admins_all(
+def test_members_manage_their_own_tokens_and_admins_all(
     viewer_client: Client, editor_client: Client, editor: User, admin_client: Client
 ) -> None:
     token_of(editor, days=3)
@@ -162,8 +164,8 @@ def test_members_see_and_revoke_their_own_and_admins_all(
     assert viewer_client.get(revoke).status_code == 404
     assert viewer_client.post(revoke).status_code == 404
     assert "Tokens of other members" in admin_client.get("/account/tokens/").text
-    asked = editor_client.get(revoke)
-    assert "Whatever uses it is refused from then on" in asked.text
+    page = editor_client.get(revoke)
+    assert "Whatever uses it is refused from then on" in page.text
     token.refresh_from_db()
     assert token.revoked_at is None
     done = admin_client.post(revoke, follow=True)
@@ -173,7 +175,7 @@ def test_members_see_and_revoke_their_own_and_admins_all(
     assert token.revoked_at is not None
 
 
-def test_the_list_asks_the_database_as_often_however_many_tokens_there_are(
+def test_the_list_needs_the_same_queries_for_any_number_of_tokens(
     admin: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(12):
@@ -182,11 +184,11 @@ def test_the_list_asks_the_database_as_often_however_many_tokens_there_are(
         assert len(token_rows(now=NOW)) == 12
 
 
-def test_the_audit_tells_of_tokens_to_those_who_change_members_alone(
+def test_only_those_who_change_members_see_tokens_in_the_audit(
     editor_client: Client, admin_client: Client, viewer: User
 ) -> None:
     token_of(viewer)
     assert "nightly" not in editor_client.get("/audit/").text
-    told = admin_client.get("/audit/").text
-    assert "made" in told
-    assert "nightly" in told
+    audit = admin_client.get("/audit/").text
+    assert "made" in audit
+    assert "nightly" in audit

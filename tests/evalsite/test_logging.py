@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.urls import reverse
 
-from evalsite.logs import hides_links, is_news
+from evalsite.settings import mask_secret_paths, shorten_refusals
 
 
 def record(**facts: Any) -> logging.LogRecord:
@@ -20,21 +20,21 @@ def record(**facts: Any) -> logging.LogRecord:
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
-def test_a_refusal_is_one_line(status: int) -> None:
+def test_a_refusal_is_logged_in_one_line(status: int) -> None:
     refusal = record(status_code=status)
-    assert is_news(refusal)
+    assert shorten_refusals(refusal)
     assert refusal.exc_info is None
 
 
 @pytest.mark.parametrize("facts", [{"status_code": 500}, {}])
 def test_an_error_keeps_its_traceback(facts: dict[str, int]) -> None:
     error = record(**facts)
-    assert is_news(error)
+    assert shorten_refusals(error)
     assert error.exc_info
 
 
-def test_an_outage_is_told_by_the_page_alone() -> None:
-    assert not is_news(record(status_code=503))
+def test_an_outage_is_logged_only_by_its_page() -> None:
+    assert not shorten_refusals(record(status_code=503))
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,18 @@ def test_an_outage_is_told_by_the_page_alone() -> None:
         ("access:password-set", ["MQ", "SECRET"], "/password/…"),
     ],
 )
-def test_no_link_that_opens_something_stands_in_the_log(
-    name: str, facts: list[str], shown: str
-) -> None:
+def test_links_are_masked_in_the_log(name: str, facts: list[str], shown: str) -> None:
     message, address = "Method Not Allowed (%s): %s", reverse(name, args=facts)
     refusal = logging.makeLogRecord({"msg": message, "args": ("PUT", address.replace("%20", " "))})
-    assert hides_links(refusal)
+    assert mask_secret_paths(refusal)
     assert refusal.getMessage() == f"Method Not Allowed (PUT): {shown}"
-    told: Any = settings.LOGGING
-    wired = [told["filters"][one]["callback"] for one in told["handlers"]["stderr"]["filters"]]
-    assert hides_links in wired
+    config: Any = settings.LOGGING
+    wired = [config["filters"][one]["callback"] for one in config["handlers"]["stderr"]["filters"]]
+    assert mask_secret_paths in wired
 
 
 @pytest.mark.parametrize("address", ["/suites/s/runs/1/", "/login/", "/runs/", "/assets/x.css"])
-def test_other_addresses_stand_in_the_log_as_they_are(address: str) -> None:
-    said = logging.makeLogRecord({"msg": "Not Found: %s", "args": (address,)})
-    assert hides_links(said)
-    assert said.getMessage() == f"Not Found: {address}"
+def test_other_addresses_are_logged_unchanged(address: str) -> None:
+    message = logging.makeLogRecord({"msg": "Not Found: %s", "args": (address,)})
+    assert mask_secret_paths(message)
+    assert message.getMessage() == f"Not Found: {address}"
