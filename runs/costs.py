@@ -33,7 +33,7 @@ from runs.models.results import (
     ResultStatus,
 )
 from runs.models.runs import Run, RunStatus
-from runs.summary.figures import known_of_both
+from runs.summary.figures import combined_cost
 from runs.target_kinds import target_kind_named
 
 # The judges of an imported run were paid elsewhere. No other run is completed without a start.
@@ -78,7 +78,7 @@ class RunCosts:
     @property
     def total_usd(self) -> Decimal | None:
         """Return what is known of both; None when that is nothing and one is unknown."""
-        return known_of_both(self.run.usd, self.evaluation.usd)
+        return combined_cost(self.run.usd, self.evaluation.usd)
 
     @property
     def is_partial(self) -> bool:
@@ -319,7 +319,7 @@ class ResultCosts:
     @property
     def total_usd(self) -> Decimal | None:
         """Return what is known of both; None when that is nothing and one is unknown."""
-        return known_of_both(self.run.usd, self.evaluation.usd)
+        return combined_cost(self.run.usd, self.evaluation.usd)
 
     @property
     def is_partial(self) -> bool:

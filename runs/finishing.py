@@ -38,7 +38,7 @@ from runs.models.results import (
 from runs.models.reviews import Review, ReviewItem
 from runs.models.run_cases import CaseStateChoice
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunEvent, RunStatus
-from runs.models.stored import executions_of, pack_leaf_scores
+from runs.models.stored import pack_leaf_scores, read_executions
 from runs.models.suites import Case
 from runs.queue import SUMMARISE_RUN, queue
 from runs.summary.figures import dimension_means, finals_by_key, means_by_key, metric_means
@@ -57,7 +57,7 @@ class RunOutcome:
     def compute(cls, run: Run, status: RunStatus, *, with_entries: bool = True) -> RunOutcome:
         """Read everything that a run came to."""
         entries = review_entries(run) if with_entries else None
-        return cls(_figures(run, status), entries, _policy(run).review_reviewers)
+        return cls(_figures(run, status), entries, run.readable_policy().review_reviewers)
 
     def write(self, run: Run) -> None:
         """Store it; the caller holds the run."""
@@ -78,7 +78,7 @@ def finish_run(
     """End an active run; False when it is over already. Every end of every run passes here.
 
     Open results are cancelled, finished ones are kept, and records that come later are refused.
-    The log of the run gets the reason. Without a `outcome` a worker computes the figures
+    The log of the run gets the reason. Without an `outcome` a worker computes the figures
     after the commit; when that is not `in_background`, this process does before it returns.
     """
     with transaction.atomic():
@@ -177,7 +177,9 @@ def _decisions(run: Run) -> Mapping[str, Any]:
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     """Return the columns of a run that hold its figures."""
     is_completed = status == RunStatus.COMPLETED
-    summary = summarise(executions_of(run), _policy(run), is_completed=is_completed, seed=run.pk)
+    summary = summarise(
+        read_executions(run), run.readable_policy(), is_completed=is_completed, seed=run.pk
+    )
     metrics = metric_means(EvaluatorScore.objects.judged_metrics(run.pk))
     dimensions = dimension_means(EvaluatorScore.objects.judged_dimensions(run.pk))
     means = replace(
@@ -187,14 +189,6 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     written["metrics"] = [metric.as_json() for metric in metrics]
     written["dimensions"] = [dimension.as_json() for dimension in dimensions]
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
-
-
-def _policy(run: Run) -> PolicySpec:
-    """Return the frozen policy; the suite's where a run ended because its snapshot cannot be read."""
-    try:
-        return read_plan(run.snapshot).policy
-    except (DomainError, KeyError, TypeError):
-        return run.suite.policy
 
 
 RUBRIC_KIND = "rubric"

@@ -58,13 +58,13 @@ from runs.results.run_figures import (
 from runs.summary.cases import (
     case_decision,
     case_verdict,
+    compute_means,
     count_reviews,
-    latencies_of,
-    means_of,
-    state_of,
-    verdict_of,
+    counted_verdict,
+    measure_latencies,
+    summary_state,
 )
-from runs.summary.figures import ExecutionRecord, known_of_both, total_of
+from runs.summary.figures import ExecutionRecord, combined_cost, sum_known
 
 
 def run_gates(run: Run) -> tuple[RunGate, RunGate]:
@@ -205,8 +205,8 @@ def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
     by_case: dict[str, list[ExecutionRecord]] = {}
     for row in records.rows:
         by_case.setdefault(row.case, []).append(row)
-    means, latencies = means_of(records.rows), latencies_of(records.rows)
-    verdicts = [verdict_of(row, policy) for row in records.rows]
+    means, latencies = compute_means(records.rows), measure_latencies(records.rows)
+    verdicts = [counted_verdict(row, policy) for row in records.rows]
     evaluation = _cost_or_zero(means.evaluation_cost_usd, run)
     return ComparisonSide(
         run=run,
@@ -223,7 +223,7 @@ def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
             for row, verdict in zip(records.rows, verdicts, strict=True)
         ),
         reviews=count_reviews(records.rows, policy),
-        cost_usd=known_of_both(means.run_cost_usd, evaluation),
+        cost_usd=combined_cost(means.run_cost_usd, evaluation),
         run_cost_usd=means.run_cost_usd,
         evaluation_cost_usd=evaluation,
         p95_ms=latencies.latency_p95_ms,
@@ -283,14 +283,14 @@ def _reviewed_verdicts(
 def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[str]) -> CaseSide:
     """Return a case over its repetitions (SCORING §8); `has_words=False` saves texts that no table shows."""
     decided = case_decision(group, policy, has_words=False).verdict
-    verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
+    verdicts = [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
-    paid = total_of(row.run_cost_usd for row in group)
-    judged = total_of(row.evaluation_cost_usd for row in group)
+    paid = sum_known(row.run_cost_usd for row in group)
+    judged = sum_known(row.evaluation_cost_usd for row in group)
     return CaseSide(
         verdict=decided,
         mean_score=mean(scores),
-        state=state_of(group, decided),
+        state=summary_state(group, decided),
         passed=verdicts.count(Verdict.PASS),
         scored=len(verdicts),
         executions=len(group),
@@ -299,7 +299,7 @@ def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[
         latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
         run_cost_usd=paid,
         evaluation_cost_usd=judged,
-        cost_usd=total_of((paid, judged)),
+        cost_usd=sum_known((paid, judged)),
         outcomes=len(marks[0]) if marks else 0,
         outcomes_met=sum(set(column) == {MET} for column in zip(*marks, strict=False)),
     )

@@ -64,7 +64,7 @@ from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
-from runs.summary.figures import total_of
+from runs.summary.figures import sum_known
 from runs.target_kinds._outputs import usage_as_json
 
 NO_INPUT = "The file of results does not tell what was asked."
@@ -582,7 +582,7 @@ def _judged(line: ResultLine) -> Decimal | None:
     if line.evaluation_cost_usd is not None:
         return line.evaluation_cost_usd
     leaves = [one for _, one in walk_lines(line.evaluators) if not one.children]
-    return total_of(one.usage.cost_usd for one in leaves)
+    return sum_known(one.usage.cost_usd for one in leaves)
 
 
 def _output(result: Result, row: Row) -> tuple[Any, ...]:

@@ -1,37 +1,57 @@
-"""Where each case of a run stands over its repetitions: stored, so that lists read one row a case."""
+"""Where each case of a run stands over its repetitions: stored, so that lists read one row a case.
+
+`RunCase.objects.refresh` keeps the rows in step with the results. Lists of a run filter and sort them.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q, Value, When
+from django.db.models import (
+    Avg,
+    Count,
+    DecimalField,
+    Exists,
+    F,
+    FloatField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast, Coalesce, Round
 
 from evaluators.models import money_field
 from evaluators.scoring.numbers import mean, rounded
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.types import DomainError, Verdict
-from runs.models.database import insert_rows, update_rows
+from evaluators.scoring.types import SCORE_DIGITS, Verdict
+from runs import lists
+from runs.lists import ListQuery, Sort, with_tag
+from runs.models.database import insert_rows, read_rows, update_rows
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.summary.cases import case_state
-from runs.summary.figures import ExecutionRecord, total_of
+from runs.summary.cases import RepetitionFigures, case_state
+from runs.summary.figures import ExecutionRecord, sum_known
 
 CHUNK = 500
 RUNNING, WAITING = "running", "waiting"
 # Cases with `live_state`; stubs cannot follow annotations.
 LiveCases = models.QuerySet[Any, Any]
-RESULT_COLUMNS = (
-    *("status", "verdict", "reviewed_verdict", "score", "is_forced", "latency_ms"),
-    *("metrics_score", "outcome_marks", "run_cost_usd", "evaluation_cost_usd"),
+EXECUTION_COLUMNS = ("status", "verdict", "reviewed_verdict", "score", "is_forced")
+FIGURE_COLUMNS = (
+    *("latency_ms", "metrics_score", "outcome_marks", "run_cost_usd", "evaluation_cost_usd"),
 )
 STATE_COLUMNS = (
     *("state", "executions", "ended", "scored", "passed", "is_flaky", "score", "spread"),
     *("latency_ms", "metrics_score", "outcome_share", "run_cost_usd", "evaluation_cost_usd"),
 )
+VERDICTS: Mapping[str, Verdict] = {verdict.value: verdict for verdict in Verdict}
 
 
 class CaseStateChoice(models.TextChoices):
@@ -46,37 +66,48 @@ class CaseStateChoice(models.TextChoices):
 
 
 class RunCaseQuerySet(models.QuerySet["RunCase"]):
-    """Cases of runs, and how they are kept in step with their results."""
+    """The cases of runs."""
 
     def open(self, run: Run, cases: Iterable[tuple[int, int]]) -> None:
-        """Add cases by id and position, each with all its repetitions to do."""
+        """Add cases by id and position, with all their repetitions open."""
         columns = ("run_id", "case_id", "position", "executions")
         insert_rows(RunCase, columns, ((run.pk, *case, run.repetitions) for case in cases))
 
     def refresh(
         self, run_id: int, cases: Iterable[int], *, policy: PolicySpec | None = None
     ) -> None:
-        """Write where these cases of a run stand, by the rule applied to their results.
+        """Store where these cases of a run stand, by the rule applied to their results.
 
-        The caller holds the run and has changed the results in the same transaction. `policy` is
-        the one frozen in the run; it is read where the caller does not have it.
+        Everything that changes results calls this in the same transaction, while it holds the run.
+        `policy` is the run's; without it, it is read.
         """
         ids = sorted(set(cases))
         if not ids:
             return
-        policy = policy or _frozen_policy(run_id)
+        if policy is None:
+            runs = Run.objects.select_related("suite").defer("summary", "leaf_scores")
+            policy = runs.get(pk=run_id).readable_policy()
         for start in range(0, len(ids), CHUNK):
-            results = Result.objects.filter(run=run_id, case__in=ids[start : start + CHUNK])
-            by_case: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-            for case, *row in results.order_by().values_list("case_id", *RESULT_COLUMNS):
-                by_case[case].append(tuple(row))
-            states = ((*_state_row(rows, policy), run_id, case) for case, rows in by_case.items())
+            # Through the ORM this query would take longer than the rule.
+            rows = read_rows(
+                Result,
+                ("case_id", *EXECUTION_COLUMNS, *FIGURE_COLUMNS),
+                equal={"run_id": run_id},
+                among=("case_id", ids[start : start + CHUNK]),
+            )
+            by_case: dict[int, list[Sequence[Any]]] = defaultdict(list)
+            for case, *row in rows:
+                by_case[case].append(row)
+            states = (
+                (*_state_columns(results, policy), run_id, case)
+                for case, results in by_case.items()
+            )
             update_rows(RunCase, STATE_COLUMNS, states, key=("run_id", "case_id"))
 
     def live(self) -> LiveCases:
-        """Add `live_state`: the state, but `running` where a worker is at work on the case.
+        """Add `live_state`: the state, but `running` while a worker works on the case.
 
-        Who works on what is known from the leases alone: claiming writes nothing else.
+        Only the leases tell which cases run, because claiming changes nothing but leases.
         """
         held = Result.objects.filter(
             run=OuterRef("run"), case=OuterRef("case"), status=ResultStatus.RUNNING
@@ -87,24 +118,17 @@ class RunCaseQuerySet(models.QuerySet["RunCase"]):
         return cases
 
 
-def _frozen_policy(run_id: int) -> PolicySpec:
-    """Return the policy of a run, or its suite's where the snapshot cannot be read."""
-    run = Run.objects.select_related("suite").defer("summary", "leaf_scores").get(pk=run_id)
-    try:
-        return run.policy
-    except (DomainError, KeyError, TypeError):
-        return run.suite.policy
-
-
-def _state_row(results: Sequence[tuple[Any, ...]], policy: PolicySpec) -> tuple[Any, ...]:
+def _state_columns(results: Sequence[Sequence[Any]], policy: PolicySpec) -> tuple[Any, ...]:
     """Return the columns of a case from those of its results."""
     state = case_state([_execution(*row[:5]) for row in results], policy)
-    marks = [row[7] for row in results if row[7]]
+    _, _, _, _, _, latencies, metrics, marks, run_costs, evaluation_costs = zip(
+        *results, strict=True
+    )
     return (
         *(state.state, len(results), state.ended, state.scored, state.passed, state.is_flaky),
-        *(state.score, state.spread, _mean([row[5] for row in results])),
-        *(_mean([row[6] for row in results]), _mean([m.count("1") / len(m) for m in marks])),
-        *(total_of([row[8] for row in results]), total_of([row[9] for row in results])),
+        *(state.score, state.spread, _mean(latencies), _mean(metrics)),
+        _mean([mark.count("1") / len(mark) for mark in marks if mark]),
+        *(sum_known(run_costs), sum_known(evaluation_costs)),
     )
 
 
@@ -116,20 +140,15 @@ def live_state(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> str:
 
 
 def execution_from(row: Mapping[str, Any]) -> ExecutionRecord:
-    """Return a row of results as the rule of cases takes it."""
-    return _execution(*(row[name] for name in RESULT_COLUMNS[:5]))
+    """Return a row of results in the form that the rule for cases takes."""
+    return _execution(*(row[name] for name in EXECUTION_COLUMNS))
 
 
 def _execution(
     status: str, verdict: str, reviewed_verdict: str, score: float | None, is_forced: bool
 ) -> ExecutionRecord:
     return ExecutionRecord(
-        case="",
-        status=status,
-        verdict=Verdict(verdict) if verdict else None,
-        score=score,
-        is_forced=is_forced,
-        reviewed_verdict=Verdict(reviewed_verdict) if reviewed_verdict else None,
+        "", status, VERDICTS.get(verdict), score, is_forced, VERDICTS.get(reviewed_verdict)
     )
 
 
@@ -144,10 +163,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 class RunCase(models.Model):
     """A case of a run over its repetitions, written with the results that decide it.
 
-    `state` and the figures are those of `runs.summary.cases.case_state`, the one rule. `score` is the mean
-    of the scored repetitions, `spread` highest - lowest of two or more; `passed` of `scored` have
-    passed, `ended` of `executions` were carried out. Latency, metrics and share of met outcomes are means
-    over the repetitions that have them, costs are sums of what is known.
+    `runs.summary.cases.case_state` is the rule for the state and the figures. `score` is the mean of
+    the scored repetitions, `spread` the highest − the lowest of two or more. Of `executions`, `ended`
+    have ended; of those, `scored` have a verdict and `passed` passed. Latency, metrics and the share of met
+    outcomes are means over the repetitions that have them. Costs are sums of the known ones.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="cases", db_index=False)
@@ -180,3 +199,111 @@ class RunCase(models.Model):
     def __str__(self) -> str:
         """Return the state."""
         return self.state
+
+
+STATES = ("pass", "borderline", "fail", "error", RUNNING, "waiting", "cancelled")
+RANKS = {
+    "running": 0,
+    "error": 1,
+    "fail": 2,
+    "borderline": 3,
+    "pass": 4,
+    "cancelled": 5,
+    "waiting": 6,
+}
+# The place of a case without a score when the lowest score comes first.
+UNSCORED_PLACES = {"running": -3.0, "error": -2.0, "cancelled": 2.0, "waiting": 3.0}
+NO_USD = Value(0, output_field=DecimalField(max_digits=18, decimal_places=9))
+FIGURES: Mapping[str, Any] = {
+    "case": F("position"),
+    "score": F("score"),
+    "spread": F("spread"),
+    "metrics": F("metrics_score"),
+    "outcomes": F("outcome_share"),
+    "latency": F("latency_ms"),
+    "cost": models.Case(
+        When(run_cost_usd=None, evaluation_cost_usd=None, then=None),
+        default=Coalesce(F("run_cost_usd"), NO_USD) + Coalesce(F("evaluation_cost_usd"), NO_USD),
+    ),
+}
+
+
+def sorted_cases(cases: LiveCases, name: str) -> LiveCases:
+    """Add `sort_value`, which a column sorts by; a missing figure is below every other."""
+    value: Any
+    if name in FIGURES:
+        known = Round(Cast(FIGURES[name], FloatField()), SCORE_DIGITS)
+        value = Coalesce(known, Value(-1.0))
+    else:
+        places = RANKS if name == "verdict" else UNSCORED_PLACES
+        default = Value(9.0) if name == "verdict" else Coalesce(F("score"), Value(-1.0))
+        whens = [When(live_state=state, then=Value(float(at))) for state, at in places.items()]
+        value = models.Case(*whens, default=default, output_field=FloatField())
+    sorted_: LiveCases = cases.annotate(sort_value=value)
+    return sorted_
+
+
+def count_states(cases: LiveCases) -> Mapping[str, int]:
+    """Return how many cases are in each state."""
+    counts = dict.fromkeys(STATES, 0)
+    for (state, _), count in count_states_and_flaky(cases).items():
+        counts[state] += count
+    return counts
+
+
+def count_states_and_flaky(cases: LiveCases) -> Counter[tuple[str, bool]]:
+    """Return the number of cases by state and whether they are flaky; one query."""
+    rows: Any = cases.order_by().values_list("live_state", "is_flaky").annotate(count=Count("pk"))
+    return Counter({(state, is_flaky): count for state, is_flaky, count in rows})
+
+
+def repetition_figures(run: Run) -> RepetitionFigures:
+    """Return the figures of a run's repetitions so far; one query."""
+    ended = Q(ended=F("executions"))
+    figures = run.cases.aggregate(
+        settled=Count("pk", filter=ended),
+        all_passed=Count("pk", filter=ended & Q(passed=F("executions"))),
+        any_passed=Count("pk", filter=ended & Q(passed__gt=0)),
+        comparable=Count("pk", filter=Q(scored__gt=1)),
+        flaky=Count("pk", filter=Q(is_flaky=True)),
+        mean_spread=Avg("spread"),
+        spread_cases=Count("spread"),
+    )
+    spread = figures.pop("mean_spread")
+    return RepetitionFigures(**figures, spread=None if spread is None else rounded(spread))
+
+
+SORTS = (
+    *("attention", "verdict", "case", "score", "spread", "metrics", "outcomes"),
+    *("latency", "cost"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsQuery(ListQuery):
+    """Which cases of a run are listed; `flaky` lists those whose repetitions differ."""
+
+    state: str = lists.choice(STATES, name="verdict")
+    flaky: bool = lists.flag()
+    tag: str = lists.text()
+    text: str = lists.search()
+    sort: Sort = lists.sort(SORTS, "attention")
+    after: str = lists.after()
+
+
+def matching_cases(run: Run, query: ResultsQuery) -> LiveCases:
+    """Return the cases whose text and tag match, in any state."""
+    cases: QuerySet[Case] = Case.objects.all()
+    if query.text:
+        cases = cases.filter(Q(key__icontains=query.text) | Q(title__icontains=query.text))
+    if query.tag:
+        cases = with_tag(cases, query.tag)
+    matching = run.cases.live()
+    return matching.filter(case__in=cases) if query.text or query.tag else matching
+
+
+def in_state(cases: LiveCases, query: ResultsQuery) -> LiveCases:
+    """Return the cases in the state of the filter; only flaky ones if it asks for them."""
+    if query.state:
+        cases = cases.filter(live_state=query.state)
+    return cases.filter(is_flaky=True) if query.flaky else cases

@@ -10,6 +10,7 @@ from django.db import models
 
 from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.types import DomainError
 from runs.models.database import LEASE, database_now
 from runs.models.suites import Suite, Target
 
@@ -168,6 +169,13 @@ class Run(models.Model):
     def policy(self) -> PolicySpec:
         """Return the policy frozen in the snapshot."""
         return PolicySpec.model_validate(self.snapshot["policy"])
+
+    def readable_policy(self) -> PolicySpec:
+        """Return the frozen policy, or the suite's when the snapshot cannot be read."""
+        try:
+            return self.policy
+        except (DomainError, KeyError, TypeError):
+            return self.suite.policy
 
     @property
     def scale(self) -> int:

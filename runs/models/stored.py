@@ -93,7 +93,7 @@ def _row(place: tuple[int, str, int, str], outcome: Outcome, weight: float) -> t
     )
 
 
-def outcome_of(row: ScoreRow, outcomes: tuple[OutcomeResult, ...] | None) -> Outcome:
+def read_outcome(row: ScoreRow, outcomes: tuple[OutcomeResult, ...] | None) -> Outcome:
     """Return what the evaluator said; `outcomes` are the result's expected outcomes as it judged them."""
     usage = Usage(
         input_tokens=row.input_tokens,
@@ -133,7 +133,7 @@ def kept_outcomes(
         if row.state == ScoreState.SKIPPED or any(is_in_line(row.path, path) for path in again):
             continue
         supplies = row.path == OUTCOMES_PATH or row.details.get("supplies_outcomes")
-        kept[row.path] = outcome_of(row, results if supplies else None)
+        kept[row.path] = read_outcome(row, results if supplies else None)
     return kept
 
 
@@ -204,7 +204,7 @@ TOKENS = ("input_tokens", "output_tokens")
 NO_TOKENS: tuple[int | None, int | None] = (None, None)
 
 
-def executions_of(
+def read_executions(
     run: Run, *, case: int | None = None, parts: bool = False
 ) -> Iterator[ExecutionRecord]:
     """Yield the executions in the order of the suite; of one case where its id is given.

@@ -14,25 +14,25 @@ from django.urls import reverse
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean
 from evaluators.scoring.policy import PolicySpec
-from runs.case_groups import (
-    STATES,
-    ResultsQuery,
-    count_states_and_flaky,
-    in_state,
-    is_retryable,
-    matching_cases,
-    matching_results,
-    sorted_cases,
-)
 from runs.engine.plan import METRICS_KIND
 from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, head_cell
 from runs.models.results import ENDED_RESULT_STATUSES as ENDED
 from runs.models.results import EvaluatorScore, ScoreState
-from runs.models.run_cases import LiveCases, execution_from
+from runs.models.run_cases import (
+    STATES,
+    LiveCases,
+    ResultsQuery,
+    count_states_and_flaky,
+    execution_from,
+    in_state,
+    matching_cases,
+    sorted_cases,
+)
 from runs.models.runs import Run
-from runs.models.stored import executions_of
+from runs.models.stored import read_executions
 from runs.models.suites import Case
 from runs.results.overrides import STATUS_MARKS, Override, override_of_case, with_names
+from runs.running.retrying import is_retryable, matching_results
 from runs.summary.cases import BY_FORCE, summarise_case
 from runs.summary.figures import (
     CaseSummary,
@@ -40,7 +40,7 @@ from runs.summary.figures import (
     MetricMean,
     dimension_means,
     metric_means,
-    total_of,
+    sum_known,
 )
 
 
@@ -122,7 +122,7 @@ def case_repetitions(
     """Return a case over its repetitions; None where each case runs once. Three queries."""
     if run.repetitions == 1:
         return None
-    rows = list(executions_of(run, case=case.pk))
+    rows = list(read_executions(run, case=case.pk))
     scores = EvaluatorScore.objects.filter(
         result__run=run,
         result__case=case,
@@ -254,7 +254,7 @@ def _row(
         highest=found.highest,
         note=_note(results, group["live_state"], telling, found),
         latency_ms=_mean(row["latency_ms"] for row in results),
-        cost_usd=total_of(row[cost] for row in results for cost in COSTS),
+        cost_usd=sum_known(row[cost] for row in results for cost in COSTS),
         retries=max(row["generation"] for row in results) - 1,
         retryable=sum(is_retryable(run, row["status"]) for row in results),
         override=None,

@@ -17,7 +17,7 @@ from runs.documents import FIGURES, Document, Dollars, TextOrNone, VerdictOrNone
 from runs.engine.plan import CHANGED
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
-from runs.models.stored import executions_of
+from runs.models.stored import read_executions
 from runs.results.run_figures import RunRepetitions, repetitions_of_run
 from runs.results.run_list import listed, run_row
 from runs.suites.documents import PolicyDoc
@@ -463,7 +463,7 @@ def run_file_document(run: Run, *, url: str) -> RunFileDoc:
 def case_summaries(run: Run) -> Iterator[CaseSummary]:
     """Yield every case over its repetitions, in the order of the suite; three queries."""
     policy = run.policy
-    for key, group in groupby(executions_of(run, parts=True), key=attrgetter("case")):
+    for key, group in groupby(read_executions(run, parts=True), key=attrgetter("case")):
         yield summarise_case(key, list(group), policy)
 
 

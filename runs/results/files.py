@@ -25,7 +25,7 @@ from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus, ScoreState
 from runs.models.runs import Run
-from runs.summary.figures import total_of
+from runs.summary.figures import sum_known
 
 CHUNK = 500
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
@@ -259,7 +259,7 @@ def _row(line: ResultLine, title: str) -> Sequence[Any]:
     return (
         *(line.eval_id, title, line.repetition, line.status, line.verdict, line.reviewed_verdict),
         *(line.decided_by, line.score, raw, line.scale, met, len(outcomes) or None),
-        *(usage.latency_ms, usage.input_tokens, usage.output_tokens, *costs, total_of(costs)),
+        *(usage.latency_ms, usage.input_tokens, usage.output_tokens, *costs, sum_known(costs)),
         *(line.error_stage, line.error, "\n".join(line.warnings), line.finished_at),
         *(line.suite, line.run, line.target),
     )

@@ -16,7 +16,7 @@ from runs.results.case_rows import result_url
 from runs.results.result_page import ResultPage, result_page
 from runs.results.result_tree import ResultMetrics, TreeNode
 from runs.suites.documents import CaseDetailDoc
-from runs.summary.figures import total_of
+from runs.summary.figures import sum_known
 from runs.texts import MAX_SHOWN_LENGTH
 
 EvaluatorState = Literal["scored", "unscored", "skipped", "open"]
@@ -453,7 +453,7 @@ def _fields(run: Run, result: Result) -> dict[str, Any]:
         "score": rounded(result.score) if has_score and result.score is not None else None,
         "outcomes_met": marks.count("1") if marks else None,
         "outcomes_total": len(marks) if marks else None,
-        "total_cost_usd": total_of((result.run_cost_usd, result.evaluation_cost_usd)),
+        "total_cost_usd": sum_known((result.run_cost_usd, result.evaluation_cost_usd)),
     }
 
 

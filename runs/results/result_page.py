@@ -59,7 +59,7 @@ from runs.results.result_tree import (
     result_tree,
 )
 from runs.summary.cases import summarise_case
-from runs.summary.figures import total_of
+from runs.summary.figures import sum_known
 from runs.texts import MAX_SHOWN_LENGTH, DiffLine, Turns, conversation, cut_step, text_diff
 
 RUNS_SHOWN = 12
@@ -235,7 +235,7 @@ def _earlier(
         state=one.verdict or states.get(one.status, one.status),
         score=one.score,
         reason=one.reason,
-        cost_usd=total_of((one.run_cost_usd, one.evaluation_cost_usd)),
+        cost_usd=sum_known((one.run_cost_usd, one.evaluation_cost_usd)),
         calls=calls.get((one.generation, one.attempt), 0),
         at=one.ended_at,
         retry=asked.get(one.generation),
@@ -248,8 +248,8 @@ def _current(
     calls: Mapping[Place, int],
     asked: Mapping[int, Retry | None],
 ) -> AttemptRow:
-    spent = total_of((result.run_cost_usd, result.evaluation_cost_usd))
-    before = total_of(
+    spent = sum_known((result.run_cost_usd, result.evaluation_cost_usd))
+    before = sum_known(
         cost for one in earlier for cost in (one.run_cost_usd, one.evaluation_cost_usd)
     )
     return AttemptRow(

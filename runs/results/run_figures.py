@@ -17,12 +17,12 @@ from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted
-from runs.case_groups import repetition_figures
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, tree_of_case
 from runs.models.results import CallPurpose, EvaluatorScore, Result, ResultStatus, ScoreState
+from runs.models.run_cases import repetition_figures
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case
-from runs.summary.cases import Latencies, RepetitionFigures, rank_of
+from runs.summary.cases import Latencies, RepetitionFigures, rank_index
 from runs.summary.figures import (
     DimensionMean,
     Means,
@@ -483,6 +483,6 @@ def _token_sums() -> dict[str, Sum]:
 
 def _rank(run: Run, share: float, timed: int) -> float | None:
     """Return the nearest rank of the latencies as the summary has it."""
-    place = rank_of(share, timed)
+    place = rank_index(share, timed)
     known = run.results.exclude(latency_ms=None).order_by("latency_ms")
     return known.values_list("latency_ms", flat=True)[place : place + 1].first() if timed else None

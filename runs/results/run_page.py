@@ -16,12 +16,12 @@ from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import money, thousands
-from runs.case_groups import count_states
 from runs.costs import RunCosts, budget_words, counted_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
 from runs.models.database import LEASE
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
+from runs.models.run_cases import count_states
 from runs.models.runs import ALL_ALIKE, RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
 from runs.results.run_figures import (
     EvaluatorRow,

@@ -14,10 +14,10 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
-from runs.case_groups import ResultsQuery
 from runs.formats.results_writing import write_results
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
+from runs.models.run_cases import ResultsQuery
 from runs.models.runs import Run
 from runs.requests import (
     REFUSED,

@@ -25,10 +25,10 @@ from evaluators.scoring.policy import WORDS
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration, pct
-from runs.case_groups import ResultsQuery, in_state, matching_cases
 from runs.engine.plan import ASKED, CHANGED, read_plan
 from runs.lists import read_integer
 from runs.models.results import Result, ResultStatus
+from runs.models.run_cases import ResultsQuery, in_state, matching_cases
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
 from runs.requests import MoneyField

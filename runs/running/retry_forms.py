@@ -18,12 +18,6 @@ from evaluators.kinds import all_kinds
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
-from runs.case_groups import (
-    ResultsQuery,
-    ids_with_error_of,
-    matching_results,
-    retryable_results,
-)
 from runs.costs import budget_words, counted_usd, is_replayed
 from runs.engine.plan import judge_calls, read_plan, retry_judge_calls, tree_of_case
 from runs.lists import MAX_INTEGER, read_integer
@@ -34,6 +28,7 @@ from runs.models.results import (
     ResultStatus,
     ScoreState,
 )
+from runs.models.run_cases import ResultsQuery
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
 from runs.models.suites import Case
 from runs.requests import MoneyField
@@ -41,9 +36,12 @@ from runs.running.checks import run_scripts_problem
 from runs.running.retrying import (
     BudgetSpentError,
     check_paths,
+    ids_with_same_error,
+    matching_results,
     results_filter,
     resume_run,
     retry_results,
+    retryable_results,
 )
 
 
@@ -463,7 +461,7 @@ class RunRetryForm(AgainForm):
         if asked["case"]:
             return results.filter(case__in=asked["case"])
         if asked["like"]:
-            return results.filter(pk__in=ids_with_error_of(self.run, asked["like"]))
+            return results.filter(pk__in=ids_with_same_error(self.run, asked["like"]))
         return results.filter(results_filter(asked["which"])) if asked["which"] else results
 
     def named(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from runs.models.results import (
     Retry,
 )
 from runs.models.reviews import Review, ReviewItem
+from runs.models.run_cases import ResultsQuery, in_state, matching_cases
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
 from runs.queue import queue_workers
 from runs.running.checks import check_run_scripts
@@ -365,6 +366,40 @@ class RunElsewhereError(DomainError):
     """The run is being carried out by a command line."""
 
     code = "run_elsewhere"
+
+
+def retryable_results(run: Run) -> QuerySet[Result]:
+    """Return the results that can be retried: finished ones, and all once the run is over.
+
+    Results of an imported run cannot: there is no target to ask.
+    """
+    return run.results.exclude(status__in=_not_retryable(run))
+
+
+def is_retryable(run: Run, status: str) -> bool:
+    """Tell whether a result with this status can be retried."""
+    return status not in _not_retryable(run)
+
+
+def _not_retryable(run: Run) -> tuple[ResultStatus, ...]:
+    if run.imported_from:
+        return tuple(ResultStatus)
+    return (
+        (*OPEN_RESULT_STATUSES, ResultStatus.CANCELLED) if run.is_active else OPEN_RESULT_STATUSES
+    )
+
+
+def ids_with_same_error(run: Run, result_id: int) -> list[int]:
+    """Return the results of the run that ended in the same error as this one, itself included."""
+    errored = run.results.filter(status=ResultStatus.ERROR)
+    like = errored.filter(pk=result_id).values("error_stage", "error").first()
+    return list(errored.filter(**like).values_list("pk", flat=True)) if like else []
+
+
+def matching_results(run: Run, query: ResultsQuery) -> QuerySet[Result]:
+    """Return the retryable results of every case that the filter lists, on all pages."""
+    cases = in_state(matching_cases(run, query), query)
+    return retryable_results(run).filter(case__in=cases.values("case_id"))
 
 
 def results_filter(which: str) -> Q:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from evaluators.scoring.numbers import SCALE_DIGITS, format_limit, format_number, mean, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, Means, total_of
+from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, Means, sum_known
 
 BY_SCORE, BY_FORCE, BY_OUTCOMES, BY_REVIEWS = "mean_score", "forced_fail", "outcomes", "reviews"
 
 
-@dataclass(frozen=True, slots=True)
-class CaseDecision:
-    """The verdict of a case, the rule that gave it, and its numbers in a few words.
+class CaseDecision(NamedTuple):
+    """The verdict of a case, the rule that decided it, and its numbers in words.
 
     Without a scored repetition there is no verdict, and the rule is "".
     """
@@ -26,62 +26,69 @@ class CaseDecision:
     text: str = ""
 
 
-def verdict_of(row: ExecutionRecord, policy: PolicySpec) -> Verdict | None:
-    """Return the verdict that counts: the machine's, or a reviewed one where the policy counts it."""
-    if policy.count_reviews and row.reviewed_verdict is not None and row.is_ended:
+def counted_verdict(row: ExecutionRecord, policy: PolicySpec) -> Verdict | None:
+    """Return the verdict that counts: the machine's, or the reviewed one where the policy says so."""
+    if row.reviewed_verdict is not None and policy.count_reviews and row.is_ended:
         return row.reviewed_verdict
     return row.verdict if row.status == SCORED else None
 
 
 def case_verdict(group: Sequence[ExecutionRecord], policy: PolicySpec) -> Verdict | None:
-    """Return a case's verdict from its scored repetitions; None when none has a verdict."""
+    """Return a case's verdict from its scored repetitions; None without one."""
     return case_decision(group, policy, has_words=False).verdict
 
 
 def case_decision(
     group: Sequence[ExecutionRecord], policy: PolicySpec, *, has_words: bool = True
 ) -> CaseDecision:
-    """Return how a case came to its verdict from its scored repetitions, in words if these are asked for.
+    """Return a case's verdict from its scored repetitions, with the reason in words if asked for.
 
     Score gate: the band of the mean score, and fail when any repetition's fail was forced.
     Outcomes gate: pass when all passed, fail when none did, else borderline. Where a review
-    overrules the machine, the score cannot decide and the verdicts do: all alike that one, else
+    overrules the machine, the score cannot decide, so the verdicts do: the one they share, else
     borderline; a forced fail that no review lifted still fails the case.
     """
-    scored = [row for row in group if verdict_of(row, policy) is not None]
-    if not scored:
+    verdicts: list[Verdict] = []
+    scores: list[float] = []
+    overruled = forced = 0
+    for row in group:
+        verdict = counted_verdict(row, policy)
+        if verdict is None:
+            continue
+        verdicts.append(verdict)
+        is_overruled = row.status != SCORED or verdict is not row.verdict
+        overruled += is_overruled
+        forced += row.is_forced and not is_overruled
+        if row.score is not None:
+            scores.append(row.score)
+    if not verdicts:
         return CaseDecision()
-    verdicts = [verdict for row in scored if (verdict := verdict_of(row, policy)) is not None]
-    is_overruled = any(_is_overruled(row, policy) for row in scored)
-    if is_overruled and len(set(verdicts)) == 1:
-        text = (
-            f"with reviews, {f'all {len(scored)} ' if len(scored) > 1 else ''}{verdicts[0].value}"
-        )
+    count = len(verdicts)
+    if overruled and verdicts.count(verdicts[0]) == count:
+        text = f"with reviews, {f'all {count} ' if count > 1 else ''}{verdicts[0].value}"
         return CaseDecision(verdicts[0], BY_REVIEWS, text)
     if policy.case_gate == "expected_outcomes":
-        return _by_outcomes(verdicts)
-    forced = sum(row.is_forced and not _is_overruled(row, policy) for row in scored)
+        return _decide_by_outcomes(verdicts)
     if forced:
-        text = f"fail forced in {forced} of {len(scored)} repetitions"
+        text = f"fail forced in {forced} of {count} repetitions"
         return CaseDecision(Verdict.FAIL, BY_FORCE, text)
-    if is_overruled:
+    if overruled:
         return CaseDecision(Verdict.BORDERLINE, BY_REVIEWS, "with reviews, verdicts differ")
-    scores = [row.score for row in scored if row.score is not None]
-    decision = _by_score(scores, policy, has_words=has_words)
-    if len(verdicts) == 1 and decision.verdict is not verdicts[0]:
-        # A result of a file keeps the file's verdict, even where our bands read its score otherwise.
+    decision = _decide_by_score(scores, policy, has_words=has_words)
+    if count == 1 and decision.verdict is not verdicts[0]:
+        # An imported result keeps the file's verdict, even where our bands disagree with it.
         return CaseDecision(verdicts[0], BY_SCORE, f"its only repetition: {verdicts[0].value}")
     return decision
 
 
 def count_reviews(rows: Iterable[ExecutionRecord], policy: PolicySpec) -> int:
-    """Return how many reviewed verdicts count in the machine's place."""
+    """Return how many reviewed verdicts count instead of the machine's."""
     return sum(
         policy.count_reviews and row.is_ended and row.reviewed_verdict is not None for row in rows
     )
 
 
-def _by_outcomes(verdicts: Sequence[Verdict]) -> CaseDecision:
+def _decide_by_outcomes(verdicts: Sequence[Verdict]) -> CaseDecision:
     passed, total = verdicts.count(Verdict.PASS), len(verdicts)
     if passed == total:
         return CaseDecision(Verdict.PASS, BY_OUTCOMES, f"outcomes: all of {total} passed")
@@ -91,27 +98,29 @@ def _by_outcomes(verdicts: Sequence[Verdict]) -> CaseDecision:
     return CaseDecision(Verdict.FAIL, BY_OUTCOMES, f"outcomes: none of {total} passed")
 
 
-def _by_score(scores: Sequence[float], policy: PolicySpec, *, has_words: bool) -> CaseDecision:
+def _decide_by_score(
+    scores: Sequence[float], policy: PolicySpec, *, has_words: bool
+) -> CaseDecision:
     score = mean(scores)
     if score is None:
         return CaseDecision(Verdict.FAIL, BY_SCORE, "no repetition has a score")
     verdict = policy.verdict_of(score)
     if not has_words:
-        # Words take longer than the verdict, and ten thousand cases are asked for theirs at once.
+        # Words take longer than the verdict, and pages ask for ten thousand verdicts at once.
         return CaseDecision(verdict, BY_SCORE)
     bands = (policy.borderline_threshold, policy.pass_threshold)
     low, high = (format_limit(band, scale=policy.scale) for band in bands)
-    said = f"mean {_distinct(score, policy)}"
+    figure = f"mean {_distinct(score, policy)}"
     texts = {
-        Verdict.PASS: f"{said} ≥ {high}",
-        Verdict.BORDERLINE: f"{low} ≤ {said} < {high}",
-        Verdict.FAIL: f"{said} < {low}",
+        Verdict.PASS: f"{figure} ≥ {high}",
+        Verdict.BORDERLINE: f"{low} ≤ {figure} < {high}",
+        Verdict.FAIL: f"{figure} < {low}",
     }
     return CaseDecision(verdict, BY_SCORE, texts[verdict])
 
 
 def _distinct(score: float, policy: PolicySpec) -> str:
-    """Return the score on the suite's scale, with as many digits as tell it from both bands."""
+    """Return the score on the suite's scale, with enough digits to tell it from both bands."""
     limits = [rounded(policy.pass_threshold), rounded(policy.borderline_threshold)]
     for digits in range(SCALE_DIGITS[policy.scale], 9):
         text = format_number(score, digits, scale=policy.scale)
@@ -121,17 +130,11 @@ def _distinct(score: float, policy: PolicySpec) -> str:
     return format_number(score, 9, scale=policy.scale)
 
 
-def _is_overruled(row: ExecutionRecord, policy: PolicySpec) -> bool:
-    """Tell whether a reviewed verdict counts that is another than the machine's."""
-    return verdict_of(row, policy) is not (row.verdict if row.status == SCORED else None)
-
-
 OPEN = ("pending", "running")
 WAITING, NOT_RUN, CANCELLED = "waiting", "not_run", "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class CaseState:
+class CaseState(NamedTuple):
     """Where a case stands over its repetitions.
 
     `state` is waiting while a repetition is open, else a verdict, error or cancelled. `score` is the
@@ -149,8 +152,8 @@ class CaseState:
 
 def case_state(group: Sequence[ExecutionRecord], policy: PolicySpec) -> CaseState:
     """Return where a case stands (SCORING §8)."""
-    verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
-    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+    verdicts = _verdicts(group, policy)
+    scores = _scores(group)
     average = mean(scores)
     statuses = {row.status for row in group}
     if not statuses.isdisjoint(OPEN):
@@ -170,15 +173,23 @@ def case_state(group: Sequence[ExecutionRecord], policy: PolicySpec) -> CaseStat
     )
 
 
+def _verdicts(group: Sequence[ExecutionRecord], policy: PolicySpec) -> list[Verdict]:
+    return [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
+
+
+def _scores(group: Sequence[ExecutionRecord]) -> list[float]:
+    return [row.score for row in group if row.score is not None and row.status == SCORED]
+
+
 def summarise_case(case: str, group: Sequence[ExecutionRecord], policy: PolicySpec) -> CaseSummary:
     """Return one case over its repetitions (SCORING §8)."""
-    verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
-    passed = sum(verdict is Verdict.PASS for verdict in verdicts)
+    verdicts = _verdicts(group, policy)
+    passed = verdicts.count(Verdict.PASS)
     decision = case_decision(group, policy)
-    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+    scores = _scores(group)
     return CaseSummary(
         case=case,
-        state=state_of(group, decision.verdict),
+        state=summary_state(group, decision.verdict),
         verdict=decision.verdict,
         executions=len(group),
         scored=len(verdicts),
@@ -186,7 +197,7 @@ def summarise_case(case: str, group: Sequence[ExecutionRecord], policy: PolicySp
         is_flaky=len(set(verdicts)) > 1,
         all_passed=passed == len(group) > 0,
         any_passed=passed > 0,
-        means=means_of(group),
+        means=compute_means(group),
         decided_by=decision.text,
         rule=decision.rule,
         ended=sum(row.is_ended for row in group),
@@ -195,17 +206,17 @@ def summarise_case(case: str, group: Sequence[ExecutionRecord], policy: PolicySp
     )
 
 
-def distribution_of(states: Iterable[str]) -> dict[str, int]:
-    """Return how many cases there are of each state; the four of an ended run are always there."""
+def count_by_state(states: Iterable[str]) -> dict[str, int]:
+    """Count the cases by state; the states of an ended run are always there."""
     counts = dict.fromkeys((*(verdict.value for verdict in Verdict), ERROR), 0)
     for state in states:
         counts[state] = counts.get(state, 0) + 1
     return counts
 
 
-def means_of(rows: Sequence[ExecutionRecord]) -> Means:
-    """Return means and sums; costs and tokens are summed over all that ran, failed ones included."""
-    scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
+def compute_means(rows: Sequence[ExecutionRecord]) -> Means:
+    """Return means and sums; costs and tokens include executions that failed."""
+    scores = _scores(rows)
     return Means(
         score=mean(scores),
         scored=len(scores),
@@ -216,24 +227,24 @@ def means_of(rows: Sequence[ExecutionRecord]) -> Means:
         output_tokens=_sum(row.output_tokens for row in rows),
         evaluation_input_tokens=_sum(row.evaluation_input_tokens for row in rows),
         evaluation_output_tokens=_sum(row.evaluation_output_tokens for row in rows),
-        run_cost_usd=total_of(row.run_cost_usd for row in rows),
-        evaluation_cost_usd=total_of(row.evaluation_cost_usd for row in rows),
+        run_cost_usd=sum_known(row.run_cost_usd for row in rows),
+        evaluation_cost_usd=sum_known(row.evaluation_cost_usd for row in rows),
     )
 
 
 def mean_by_name(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of every name over the rows that have it, in order of first sight."""
-    found: dict[str, list[float]] = {}
+    """Return the mean of every name over the rows that have it, in the order the names appear."""
+    by_name: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():
-            found.setdefault(name, []).append(value)
+            by_name.setdefault(name, []).append(value)
     return {
-        name: average for name, values in found.items() if (average := mean(values)) is not None
+        name: average for name, values in by_name.items() if (average := mean(values)) is not None
     }
 
 
-def state_of(group: Sequence[ExecutionRecord], verdict: Verdict | None) -> str:
-    """Return how a case with this verdict stands: the verdict, waiting, error or not_run."""
+def summary_state(group: Sequence[ExecutionRecord], verdict: Verdict | None) -> str:
+    """Return the state of a case: its verdict, else waiting, error or not_run."""
     if verdict is not None:
         return verdict.value
     if any(row.status in OPEN for row in group):
@@ -250,9 +261,9 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 class RepetitionFigures:
     """Cases of a run over their repetitions.
 
-    `all_passed` and `any_passed` are of the `settled`, all of whose repetitions were carried out;
-    `flaky` is of the `comparable`, which have two verdicts or more. `spread` is the mean of highest −
-    lowest score (0 to 1) over the `spread_cases` that have two scores or more, None without any.
+    `all_passed` and `any_passed` count `settled` cases, whose repetitions have all ended. `flaky`
+    counts `comparable` cases, which have two verdicts or more. `spread` is the mean of highest − lowest
+    score (0 to 1) over the `spread_cases` that have two scores or more, None without any.
     """
 
     settled: int = 0
@@ -273,34 +284,34 @@ class Latencies:
     latency_p95_ms: float | None = None
 
 
-def repetitions_of(cases: Iterable[CaseSummary]) -> RepetitionFigures:
-    """Return what the repetitions of a run's cases tell."""
-    found = list(cases)
-    settled = [case for case in found if case.is_settled]
-    spreads = [case.spread for case in found if case.spread is not None]
+def count_repetitions(cases: Iterable[CaseSummary]) -> RepetitionFigures:
+    """Return the figures of the repetitions of a run's cases."""
+    all_cases = list(cases)
+    settled = [case for case in all_cases if case.is_settled]
+    spreads = [case.spread for case in all_cases if case.spread is not None]
     average = mean(spreads)
     return RepetitionFigures(
         settled=len(settled),
         all_passed=sum(case.all_passed for case in settled),
         any_passed=sum(case.any_passed for case in settled),
-        comparable=sum(case.scored > 1 for case in found),
-        flaky=sum(case.is_flaky for case in found),
+        comparable=sum(case.scored > 1 for case in all_cases),
+        flaky=sum(case.is_flaky for case in all_cases),
         spread=None if average is None else rounded(average),
         spread_cases=len(spreads),
     )
 
 
-def latencies_of(rows: Iterable[ExecutionRecord]) -> Latencies:
-    """Return the middle and the slow end of the latencies that were measured."""
+def measure_latencies(rows: Iterable[ExecutionRecord]) -> Latencies:
+    """Return the median and the 95th percentile of the measured latencies."""
     known = sorted(row.latency_ms for row in rows if row.latency_ms is not None)
     return Latencies(len(known), nearest_rank(known, 0.5), nearest_rank(known, 0.95))
 
 
 def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
-    """Return the least value that a share of all, 0 to 1, does not exceed; None of nothing."""
-    return ordered[rank_of(share, len(ordered))] if ordered else None
+    """Return the smallest value that at least a share of all values do not exceed; None without any."""
+    return ordered[rank_index(share, len(ordered))] if ordered else None
 
 
-def rank_of(share: float, count: int) -> int:
-    """Return the place, from 0, of the nearest rank of a share among so many values in order."""
+def rank_index(share: float, count: int) -> int:
+    """Return the index of the nearest rank of a share among `count` values in order."""
     return max(0, math.ceil(rounded(share * count)) - 1)

@@ -67,7 +67,7 @@ class Means:
     @property
     def total_cost_usd(self) -> Decimal | None:
         """Return both costs together, None when neither is known."""
-        return total_of((self.run_cost_usd, self.evaluation_cost_usd))
+        return sum_known((self.run_cost_usd, self.evaluation_cost_usd))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +205,15 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
     return {name: count / total if total else 0.0 for name, count in counts.items()}
 
 
-def total_of(costs: Iterable[Decimal | None]) -> Decimal | None:
+def sum_known(costs: Iterable[Decimal | None]) -> Decimal | None:
     """Return the sum of the known costs, None when none is known."""
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if known else None
 
 
-def known_of_both(*costs: Decimal | None) -> Decimal | None:
+def combined_cost(*costs: Decimal | None) -> Decimal | None:
     """Return what is known of costs together; None when that is nothing and one is unknown."""
-    total = total_of(costs)
+    total = sum_known(costs)
     return None if not total and None in costs else total
 
 

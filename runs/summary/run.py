@@ -12,14 +12,14 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import (
     case_verdict,
+    compute_means,
+    count_by_state,
+    count_repetitions,
     count_reviews,
-    distribution_of,
-    latencies_of,
-    means_of,
-    repetitions_of,
-    state_of,
+    counted_verdict,
+    measure_latencies,
     summarise_case,
-    verdict_of,
+    summary_state,
 )
 from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, GateResult, Summary
 
@@ -33,7 +33,7 @@ class Gates:
     passed: int
 
 
-def gates_of(
+def evaluate_gates(
     rows: Sequence[ExecutionRecord],
     policy: PolicySpec,
     scores: tuple[float | None, int],
@@ -46,7 +46,7 @@ def gates_of(
     """
     average, scored = scores
     marks = [
-        verdict_of(row, policy) is Verdict.PASS for row in rows if is_completed or row.is_ended
+        counted_verdict(row, policy) is Verdict.PASS for row in rows if is_completed or row.is_ended
     ]
     passed = sum(marks)
     rate = passed / len(marks) if marks else None
@@ -187,10 +187,10 @@ def brief(
     cases = {case: _standing(group, policy) for case, group in by_case.items()}
     scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
     average = mean(scores)
-    gates = gates_of(rows, policy, (average, len(scores)), is_completed=is_completed)
+    gates = evaluate_gates(rows, policy, (average, len(scores)), is_completed=is_completed)
     return Brief(
         passed=gates.passed,
-        distribution=distribution_of(state for state, _ in cases.values()),
+        distribution=count_by_state(state for state, _ in cases.values()),
         mean_score=average,
         with_score=len(scores),
         metrics_gate=gates.metrics,
@@ -202,7 +202,7 @@ def brief(
 def _standing(group: list[ExecutionRecord], policy: PolicySpec) -> tuple[str, float | None]:
     verdict: Verdict | None = case_verdict(group, policy)
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
-    return state_of(group, verdict), mean(scores)
+    return summary_state(group, verdict), mean(scores)
 
 
 def summarise(
@@ -219,25 +219,29 @@ def summarise(
     cases = tuple(summarise_case(case, group, policy) for case, group in by_case.items())
     # A run that is not completed is judged over what has ended.
     marks = [
-        [verdict_of(row, policy) is Verdict.PASS for row in group if is_completed or row.is_ended]
+        [
+            counted_verdict(row, policy) is Verdict.PASS
+            for row in group
+            if is_completed or row.is_ended
+        ]
         for group in by_case.values()
     ]
-    means = means_of(rows)
-    gates = gates_of(rows, policy, (means.score, means.scored), is_completed=is_completed)
+    means = compute_means(rows)
+    gates = evaluate_gates(rows, policy, (means.score, means.scored), is_completed=is_completed)
     return Summary(
         executions=len(rows),
         ended=sum(row.is_ended for row in rows),
         passed=gates.passed,
-        errors=sum(row.status == ERROR and verdict_of(row, policy) is None for row in rows),
+        errors=sum(row.status == ERROR and counted_verdict(row, policy) is None for row in rows),
         metrics_gate=gates.metrics,
         cases_gate=gates.cases,
         interval=_interval(marks, seed),
-        distribution=distribution_of(case.state for case in cases),
+        distribution=count_by_state(case.state for case in cases),
         means=means,
         reviews=count_reviews(rows, policy),
         cases=cases,
-        **asdict(repetitions_of(cases)),
-        **asdict(latencies_of(rows)),
+        **asdict(count_repetitions(cases)),
+        **asdict(measure_latencies(rows)),
         score_interval=_score_interval(cases, seed),
     )
 

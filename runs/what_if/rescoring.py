@@ -32,7 +32,7 @@ from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.reviews import Review
 from runs.models.run_cases import RunCase
 from runs.models.runs import RESCORED, Run, RunStatus
-from runs.models.stored import SCORE_COLUMNS, outcome_of, score_rows
+from runs.models.stored import SCORE_COLUMNS, read_outcome, score_rows
 from runs.what_if.changes import LeafChange, Reach, RuleSet
 from runs.what_if.deciding import rescored
 from runs.what_if.stored import WhatIfQuestion, question
@@ -86,7 +86,7 @@ class Rescoring:
         }
         beside = said.get(OUTCOMES_PATH)
         if beside is not None:
-            outcomes[OUTCOMES_PATH] = _unpaid(outcome_of(beside, results or None))
+            outcomes[OUTCOMES_PATH] = _unpaid(read_outcome(beside, results or None))
         decision = rules.decide(
             {path: one for path, one in outcomes.items() if path != OUTCOMES_PATH},
             expected_outcomes=expected,
@@ -106,7 +106,7 @@ class Rescoring:
         if row is None:
             return Skipped()
         supplies = bool(row.details.get("supplies_outcomes"))
-        kept = _unpaid(outcome_of(row, (results or None) if supplies else None))
+        kept = _unpaid(read_outcome(row, (results or None) if supplies else None))
         turns = change.node.negate != known[change.origin or ""].negate
         if not isinstance(kept, Score) or change.reach is not Reach.RESCORED:
             return _negated(kept) if turns else kept

@@ -10,12 +10,11 @@ import pytest
 
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import PolicySpec
-from runs.case_groups import count_states, repetition_figures
 from runs.models.results import Result
-from runs.models.run_cases import RunCase, live_state
+from runs.models.run_cases import RunCase, count_states, live_state, repetition_figures
 from runs.models.runs import Run
-from runs.models.stored import executions_of
-from runs.summary.cases import repetitions_of, summarise_case
+from runs.models.stored import read_executions
+from runs.summary.cases import count_repetitions, summarise_case
 from runs.summary.figures import CaseSummary
 from tests.support.factories import make_case, make_result, make_run, make_suite
 
@@ -62,7 +61,7 @@ def every_mix(policy: dict[str, Any], repetitions: int) -> Run:
 
 def summaries(run: Run) -> dict[str, CaseSummary]:
     groups = defaultdict(list)
-    for execution in executions_of(run):
+    for execution in read_executions(run):
         groups[execution.case].append(execution)
     return {case: summarise_case(case, group, run.policy) for case, group in groups.items()}
 
@@ -92,7 +91,7 @@ def test_state_and_figures_are_those_of_the_rule(policy: dict[str, Any], repetit
             *(means.run_cost_usd, means.evaluation_cost_usd),
         )
     assert sum(count_states(run.cases.live()).values()) == len(expected)
-    assert repetition_figures(run) == repetitions_of(expected.values())
+    assert repetition_figures(run) == count_repetitions(expected.values())
 
 
 RESULT_COLUMNS = ("status", "verdict", "score", "is_forced", "reviewed_verdict")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runs.models.runs import Run
-from runs.models.stored import executions_of
+from runs.models.stored import read_executions
 from tests.support.factories import make_call, make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def called(*, model: str | None) -> Run:
 def test_tokens_of_a_model_are_those_of_all_its_calls_and_of_an_agent_what_it_reported(
     model: str | None, tokens: tuple[int, int]
 ) -> None:
-    answered, errored = executions_of(called(model=model), parts=True)
+    answered, errored = read_executions(called(model=model), parts=True)
     assert (answered.input_tokens, answered.output_tokens) == tokens
     assert (answered.evaluation_input_tokens, answered.evaluation_output_tokens) == (100, None)
     assert (answered.metrics, answered.dimensions) == ({"tone": 4}, {"task": 8.5})
@@ -51,5 +51,5 @@ def test_tokens_of_a_model_are_those_of_all_its_calls_and_of_an_agent_what_it_re
 def test_those_of_one_case_alone_can_be_had() -> None:
     run = called(model="gpt")
     case = run.suite.cases.get(key="C-001")
-    (found,) = executions_of(run, case=case.pk)
+    (found,) = read_executions(run, case=case.pk)
     assert (found.case, found.input_tokens) == ("C-001", 14)

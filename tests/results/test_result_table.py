@@ -8,8 +8,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs.case_groups import ResultsQuery, matching_results
+from runs.models.run_cases import ResultsQuery
 from runs.models.runs import Run
+from runs.running.retrying import matching_results
 from tests.support.factories import make_case, make_result, make_run, make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from evaluators.scoring.policy import PolicySpec
-from runs.case_groups import ResultsQuery
 from runs.costs import run_costs
 from runs.models.results import ResultOutput
+from runs.models.run_cases import ResultsQuery
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.run_figures import cases_gate, metrics_gate

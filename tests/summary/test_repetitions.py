@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.cases import case_decision, latencies_of, summarise_case
+from runs.summary.cases import case_decision, measure_latencies, summarise_case
 from runs.summary.figures import (
     DimensionMean,
     ExecutionRecord,
@@ -144,7 +144,7 @@ def test_a_run_counts_all_k_any_of_k_and_flaky_each_over_the_cases_that_can_tell
     ],
 )
 def test_latencies_are_told_by_nearest_ranks(latencies: Any, found: tuple[Any, ...]) -> None:
-    told = latencies_of([scored(0.9, latency_ms=ms) for ms in latencies])
+    told = measure_latencies([scored(0.9, latency_ms=ms) for ms in latencies])
     assert (told.timed, told.latency_p50_ms, told.latency_p95_ms) == found
 
 

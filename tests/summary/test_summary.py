@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.cases import means_of, summarise_case
+from runs.summary.cases import compute_means, summarise_case
 from runs.summary.figures import (
     ExecutionRecord,
     MetricMean,
@@ -110,7 +110,7 @@ class TestCase:
             done(score=0.6, latency_ms=3000, metrics={"tool_routing": 2, "grounding": 4}),
             errored(run_cost_usd=Decimal("0.2"), input_tokens=50, score=0.0),
         ]
-        means = means_of(rows)
+        means = compute_means(rows)
         assert means.score == pytest.approx(0.7)
         assert (means.scored, means.latency_ms) == (2, 2000)
         assert means.metrics == {"tool_routing": 3.5, "grounding": 4.0}
@@ -120,7 +120,7 @@ class TestCase:
         assert means.total_cost_usd == Decimal("0.32")
 
     def test_what_nobody_reported_is_not_zero(self) -> None:
-        means = means_of([errored()])
+        means = compute_means([errored()])
         assert (means.score, means.latency_ms, means.input_tokens) == (None, None, None)
         assert (means.run_cost_usd, means.total_cost_usd) == (None, None)
 

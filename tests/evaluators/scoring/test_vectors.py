@@ -32,8 +32,8 @@ from evaluators.scoring.score_tree import decide, gate_failure
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
 from runs.compare.rules import CaseSide, RunSide, Tolerances, compare_case, compare_runs
-from runs.summary.cases import distribution_of, means_of
-from runs.summary.figures import ExecutionRecord, Summary, shares, total_of
+from runs.summary.cases import compute_means, count_by_state
+from runs.summary.figures import ExecutionRecord, Summary, shares, sum_known
 from runs.summary.run import summarise
 
 FILE = Path(__file__).parents[2] / "vectors" / "scoring.json"
@@ -136,7 +136,7 @@ def weighted_average_0_100(values: Values) -> Values:
 
 def verdict_distribution(values: Values) -> Values:
     states = [state for state, count in values["counts"].items() for _ in range(count)]
-    counts = distribution_of(states)
+    counts = count_by_state(states)
     parts = {f"{state}_pct": share * 100 for state, share in shares(counts).items()}
     return {"total": sum(counts.values()), **counts, **parts}
 
@@ -353,7 +353,7 @@ def aggregate_repetitions(values: Values) -> Values:
         )
         for row in values["repetitions"]
     ]
-    means = means_of(rows)
+    means = compute_means(rows)
     return {
         "final_score": None if means.score is None else means.score * 10,
         "final_dimensions": means.dimensions,
@@ -366,7 +366,7 @@ def aggregate_repetitions(values: Values) -> Values:
 
 def usage_summary(values: Values) -> Values:
     costs = [Decimal(str(values[name])) for name in ("run_cost_usd", "evaluation_cost_usd")]
-    return {"total_cost_usd": total_of(costs)}
+    return {"total_cost_usd": sum_known(costs)}
 
 
 OPERATIONS: Mapping[str, Callable[[Values], Values]] = {
