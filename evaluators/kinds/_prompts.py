@@ -1,7 +1,12 @@
-"""The prompts of judges: how files write them, and the variables that are filled in."""
+"""Texts with variables, such as `{{input}}` and `{{metadata.customer.id}}`, above all the prompts of judges.
+
+Judges' prompts, the requests of HTTP targets and the values of their headers share one syntax; each has its own
+variables. Variables inside a value are not replaced.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,14 +14,55 @@ from posixpath import normpath
 from typing import Any, TypeGuard
 
 from evaluators.kinds._base import Context, Message, Step
-from evaluators.kinds._json_paths import PathError
-from evaluators.kinds._variables import (
-    METADATA_NAME,
-    VARIABLE,
-    metadata_value,
-    value_text,
-    variables_problem,
-)
+from evaluators.kinds._json_paths import PathError, follow, parse_path
+
+VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+METADATA = "metadata"
+METADATA_NAME = re.compile(METADATA + r"(?:[.\[]|\Z)")
+
+
+class VariableError(ValueError):
+    """A variable is not known, stands where it cannot, or has no value in a case."""
+
+
+def variables_in(text: str) -> tuple[str, ...]:
+    """Return the names between double braces, in order."""
+    return tuple(VARIABLE.findall(text))
+
+
+def variables_problem(text: str, known: Collection[str]) -> str:
+    """Return what is wrong with the variables of a text that may use the known ones and the metadata; "" for nothing."""
+    names = dict.fromkeys(variables_in(text))
+    unknown = [name for name in names if name not in known and not METADATA_NAME.match(name)]
+    if unknown:
+        listed = ", ".join((*known, METADATA, f"{METADATA}.<key>"))
+        return f"{', '.join(map(in_braces, unknown))} is not a variable; there are {listed}"
+    for name in names:
+        try:
+            parse_path(name)
+        except PathError as error:
+            return f"{in_braces(name)} is no path: {error}"
+    if "{{" in VARIABLE.sub("", text):
+        return "{{ is not closed: write a variable as {{input}}"
+    return ""
+
+
+def in_braces(name: str) -> str:
+    """Return a variable as people write it."""
+    return f"{{{{{name}}}}}"
+
+
+def metadata_value(name: str, metadata: Mapping[str, Any]) -> Any:
+    """Return what `metadata` or `metadata.<path>` stands for; raises PathError when it leads nowhere."""
+    return follow(name, {METADATA: dict(metadata)})
+
+
+def value_text(value: Any) -> str:
+    """Return a value as it stands in a text: null as nothing, anything but a text as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
 
 FILE_REFERENCE = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+|[\w./-]+\.(?:md|txt|prompt|j2))\Z")
 

@@ -68,8 +68,8 @@ from evaluators.kinds._prompts import (
     prompt_text,
     read_prompt,
 )
+from evaluators.kinds.script import describe_child, judge_by_script
 from evaluators.kinds.script.program import ScriptSettings, named_settings
-from evaluators.kinds.script.running import describe_child, judge_by_script
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import aggregate
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec

@@ -70,8 +70,8 @@ from evaluators.kinds._prompts import (
     prompt_problem,
     prompt_text,
     read_prompt,
+    variables_in,
 )
-from evaluators.kinds._variables import variables_in
 from evaluators.scoring.types import Outcome, Unscored
 
 PROMPT_VERSION = 2

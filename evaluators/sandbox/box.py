@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from evaluators.kinds._base import SandboxRefusal
-from evaluators.sandbox.limits import KEPT_BYTES, KEPT_FILES
 from evaluators.sandbox.processes import (
     all_processes,
     is_over,
@@ -233,6 +232,9 @@ def _ipc_of(kind: str, user: int) -> list[int]:
     return [int(fields[IPC_NUMBER_AT]) for fields in rows if int(fields[user_at]) == user]
 
 
+# The most that is kept of the files a program left: they are stored with every result.
+KEPT_BYTES = 20_000_000
+KEPT_FILES = 500
 DEEPEST = 30
 MAX_PATH_LENGTH = 300
 

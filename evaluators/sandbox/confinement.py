@@ -1,22 +1,112 @@
-"""The command lines that shut a program in, under bubblewrap or under limits alone, and the Python it gets."""
+"""The limits of a user's program, and the command lines that confine it: in bubblewrap or by limits alone."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
 
 from evaluators.sandbox.box import SHARED_MEMORY, Box
-from evaluators.sandbox.limits import MEGABYTE, ProgramLimits
 from evaluators.sandbox.processes import tasks_of_user
 from evaluators.sandbox.system_calls import call_filter
+
+MEGABYTE = 1024 * 1024
+# What programs say on their way out when a limit refused them something.
+OUT_OF_MEMORY = re.compile(
+    r"MemoryError|[Cc]annot allocate memory|bad_alloc|OutOfMemoryError|heap out of memory"
+    r"|runtime: out of memory"
+)
+OUT_OF_PROCESSES = re.compile(
+    r"Resource temporarily unavailable|[Cc]annot fork|can't start new thread|unable to create thread"
+)
+OUT_OF_DISK = re.compile(r"File too large|File size limit exceeded")
+# Shells report death by a signal as 128 plus its number: SIGXFSZ is 25, SIGXCPU is 24.
+FILE_SIZE_EXIT = 128 + 25
+PROCESSOR_TIME_EXIT = 128 + 24
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramLimits:
+    """What one program may take, all its processes together where not said otherwise.
+
+    `output_kb` holds for standard output and for errors, each. `disk_mb` and `files` are what it may
+    write; `processes` counts threads too.
+    """
+
+    seconds: float = 60.0
+    memory_mb: int = 1024
+    processes: int = 64
+    output_kb: int = 8192
+    disk_mb: int = 256
+    files: int = 1000
+
+    @property
+    def time_words(self) -> str:
+        """Name the limit on time."""
+        return f"the time limit of {self.seconds:g} s"
+
+    @property
+    def memory_words(self) -> str:
+        """Name the limit on memory."""
+        return f"the memory limit of {self.memory_mb} MB"
+
+    @property
+    def process_words(self) -> str:
+        """Name the limit on processes."""
+        return f"the limit of {self.processes} processes and threads"
+
+    @property
+    def output_words(self) -> str:
+        """Name the limit on output."""
+        return f"the output limit of {self.output_kb} KB"
+
+    @property
+    def disk_words(self) -> str:
+        """Name the limit on what is written."""
+        return f"the limit of {self.disk_mb} MB and {self.files} files written"
+
+    def hit_by(self, exit_code: int, stderr: str) -> str:
+        """Return the limit in which a program that failed by itself says it ran, "" for none."""
+        if exit_code == 0:
+            return ""
+        end = stderr[-2000:]
+        if OUT_OF_MEMORY.search(end):
+            return self.memory_words
+        if OUT_OF_PROCESSES.search(end):
+            return self.process_words
+        if OUT_OF_DISK.search(end) or exit_code == FILE_SIZE_EXIT:
+            return self.disk_words
+        return self.time_words if exit_code == PROCESSOR_TIME_EXIT else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the administrator allows. `python` and the folders are absolute paths, "" for none.
+
+    `hidden` are folders that no program sees, wherever they lie.
+    """
+
+    limits: ProgramLimits = field(default_factory=ProgramLimits)
+    allows_network: bool = False
+    concurrency: int = 0
+    python: str = ""
+    folders: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    agents_dir: str = ""
+
+    @property
+    def at_once(self) -> int:
+        """Return how many programs run at once in one process."""
+        return self.concurrency or 2 * (os.cpu_count() or 1)
+
 
 NAMES = ("python", "python3")
 SYSTEM_PYTHON = "/usr/bin/python3"

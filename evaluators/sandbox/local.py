@@ -26,14 +26,15 @@ from evaluators.sandbox.box import (
 )
 from evaluators.sandbox.confinement import (
     INNER_USER,
+    ProgramLimits,
     StartingPlace,
+    Terms,
     boxed,
     interpreter,
     is_open_to_all,
     limited,
     own_environment,
 )
-from evaluators.sandbox.limits import ProgramLimits, Terms
 from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, sandbox_offered
 from evaluators.sandbox.programs import (
     Ending,

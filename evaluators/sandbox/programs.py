@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from evaluators.sandbox.box import Box, user_files
-from evaluators.sandbox.limits import MEGABYTE, ProgramLimits
+from evaluators.sandbox.confinement import MEGABYTE, ProgramLimits
 from evaluators.sandbox.processes import (
     Brood,
     end_brood,

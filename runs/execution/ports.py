@@ -41,7 +41,7 @@ from evaluators.model_calls.calls import (
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.judge import UNREADABLE, AskedQuestion, ModelJudge
 from evaluators.model_calls.models import ModelSpec
-from evaluators.sandbox.limits import ProgramLimits, Terms
+from evaluators.sandbox.confinement import ProgramLimits, Terms
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.scoring.types import Usage, total_usage
 from runs.engine.ports import Cause, TargetFailure

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from evaluators.kinds._base import Message, Output
-from evaluators.kinds._variables import VARIABLE, variables_in
+from evaluators.kinds._prompts import VARIABLE, variables_in
 from evaluators.model_calls.calls import CallOutcome
 from evaluators.model_calls.models import KeyUnreadableError, decrypt
 from evaluators.model_calls.redaction import redact, redact_bytes, redact_json

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from evaluators.kinds import all_kinds, read_config
-from evaluators.kinds._variables import variables_in
+from evaluators.kinds._prompts import variables_in
 from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel
 from evaluators.sandbox import probe

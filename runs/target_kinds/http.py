@@ -35,7 +35,7 @@ from pydantic import Field, field_validator
 
 from evaluators.kinds._base import CaseFacts, Output
 from evaluators.kinds._json_paths import PathError
-from evaluators.kinds._variables import (
+from evaluators.kinds._prompts import (
     VARIABLE,
     VariableError,
     in_braces,

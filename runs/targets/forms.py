@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from evaluators.catalog.kind_forms import LinesField, number_bounds, plain_type
-from evaluators.kinds._variables import variables_in
+from evaluators.kinds._prompts import variables_in
 from evaluators.model_calls.models import encrypt
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from evaluators.kinds._base import ScriptCall
-from evaluators.sandbox.limits import ProgramLimits
+from evaluators.sandbox.confinement import ProgramLimits
 from runs.execution.ports import sandbox_in_force
 
 

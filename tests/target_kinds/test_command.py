@@ -19,7 +19,7 @@ from evaluators.kinds._base import (
     ScriptResult,
     Step,
 )
-from evaluators.sandbox.limits import Terms
+from evaluators.sandbox.confinement import Terms
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.scoring.types import Usage
 from runs.engine.ports import Cause, TargetFailure

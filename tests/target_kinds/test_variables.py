@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaluators.kinds._base import CaseFacts, Message
-from evaluators.kinds._variables import VariableError
+from evaluators.kinds._prompts import VariableError
 from runs.target_kinds.http import fill_template, fill_url, template_problem
 
 CASE = CaseFacts(

@@ -13,7 +13,8 @@ from evaluators.kinds import text_check
 from evaluators.kinds._base import Context
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.hybrid_judge.opinions import default_dimensions, storable
-from evaluators.kinds.metrics_judge.metrics import metric_key
+from evaluators.kinds.metrics_judge import metric_key
+from evaluators.kinds.script import judge_by_script
 from evaluators.kinds.script.program import (
     MAX_SECONDS,
     Protocol,
@@ -21,7 +22,6 @@ from evaluators.kinds.script.program import (
     in_one_form,
     named_settings,
 )
-from evaluators.kinds.script.running import judge_by_script
 from evaluators.scoring.hybrid import ERRORED, FAILED, PASSED, Check
 from evaluators.scoring.types import Finding, Outcome, Score
 

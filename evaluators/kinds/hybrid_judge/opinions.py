@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._base import CaseFacts, Context, JudgeReply
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.kinds.metrics_judge.metrics import MAX_KEY_LENGTH, MAX_WEIGHT, metric_key
+from evaluators.kinds.metrics_judge import MAX_KEY_LENGTH, MAX_WEIGHT, metric_key
 from evaluators.kinds.outcomes import combine_outcomes, outcome_results
 from evaluators.scoring.hybrid import (
     DIMENSIONS,

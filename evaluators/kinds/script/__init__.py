@@ -55,14 +55,61 @@ script: |
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._base import Context, KindConfig, kind
-from evaluators.kinds.script.program import Protocol, ScriptSettings, named_settings
-from evaluators.kinds.script.running import judge_by_script
-from evaluators.scoring.types import Outcome
+from evaluators.kinds._base import (
+    ChildResult,
+    Context,
+    KindConfig,
+    Message,
+    SandboxRefusal,
+    ScriptCall,
+    ScriptResult,
+    Step,
+    kind,
+)
+from evaluators.kinds._prompts import last_question
+from evaluators.kinds.script.program import (
+    OUTPUT_FILE,
+    Protocol,
+    ScriptSettings,
+    named_settings,
+    read_program,
+)
+from evaluators.scoring.numbers import on_scale
+from evaluators.scoring.types import (
+    DomainError,
+    Finding,
+    Outcome,
+    Score,
+    ScoreOutOfRangeError,
+    Skipped,
+    Unscored,
+    Usage,
+)
+
+ENV_SCALE = 100.0
+STDIN_SCALE = 1.0
+TEXT_KEYS = ("text", "name", "description", "message")
+STAGE = "script"
+USUAL_SECONDS = 60.0
+MAX_KEPT = 4_000
+MAX_REASON = 400
+MAX_TEXT = 10_000
+IN_SHARES = (
+    "the score is below 1 of 100; a script that counts from 0 to 1 speaks the protocol stdin"
+)
+MAX_REPLY_LENGTH = 1_000_000
+NO_SANDBOX = "scripts are switched off where this run is carried out, or no sandbox works there"
+# NUL and halves of surrogate pairs: a script can print them, no database keeps them.
+UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 
 class ScriptConfig(ScriptSettings, KindConfig):
@@ -96,3 +143,331 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
 async def score(config: ScriptConfig, context: Context) -> Outcome:
     """Return the score the script prints, with its hits and misses."""
     return await judge_by_script(config, config.protocol, context)
+
+
+async def judge_by_script(
+    settings: ScriptSettings, protocol: Protocol, context: Context
+) -> Outcome:
+    """Return the score a script prints for an output; Unscored, with the end of stderr, without one."""
+    if context.sandbox is None:
+        return Unscored(NO_SANDBOX, stage=STAGE)
+    program = read_program(settings, context.files)
+    told = payload(context, settings.config) if protocol == "stdin" else b""
+    answer = {OUTPUT_FILE: context.output.text.encode("utf-8", "replace")}
+    call = ScriptCall(
+        command=program.command,
+        stdin=told,
+        environment=environment(context),
+        files={**context.files, **program.files, **answer},
+        workspace=context.output.files,
+        seconds=settings.timeout_s or USUAL_SECONDS,
+        needs_network=settings.network,
+    )
+    try:
+        result = await context.sandbox.run(call)
+    except SandboxRefusal as refusal:
+        return Unscored(f"the script was not started: {refusal}", stage=STAGE)
+    return _read(result, protocol)
+
+
+def _read(result: ScriptResult, protocol: Protocol) -> Outcome:
+    details = {"protocol": protocol, **_kept(result)}
+    usage = Usage(latency_ms=result.duration_ms)
+    ended = _how_it_failed(result)
+    if ended:
+        reason = ended + _said(result.stderr)
+        return Unscored(reason, stage=STAGE, details=details, usage=usage)
+    try:
+        score = (
+            read_env_reply(result.stdout) if protocol == "env" else read_stdin_reply(result.stdout)
+        )
+    except ScriptReplyError as error:
+        reason = _storable(str(error), MAX_REASON) + _said(result.stderr)
+        return Unscored(reason, stage=STAGE, details=details, usage=usage)
+    return _storable_score(score, details, usage)
+
+
+def _how_it_failed(result: ScriptResult) -> str:
+    """Say by what a script was ended, or how it ended itself; "" when it ended well."""
+    if result.exit_code is None:
+        return f"the script was stopped by {result.ended_by or 'something outside'}"
+    at = f" at {result.ended_by}" if result.ended_by else ""
+    if result.exit_code or at:
+        return f"the script ended with exit code {result.exit_code}{at}"
+    if len(result.stdout) > MAX_REPLY_LENGTH:
+        return (
+            f"the script printed {len(result.stdout):,} characters; a verdict has a million at most"
+        )
+    return ""
+
+
+def _said(stderr: str) -> str:
+    """Return the end of stderr as the end of a sentence, "" when nothing was said."""
+    end = " ".join(_storable(stderr.strip()[-MAX_REASON:]).split())
+    return f"; stderr ends: {end}" if end else ""
+
+
+def _kept(result: ScriptResult) -> Mapping[str, Any]:
+    return {
+        "exit_code": result.exit_code,
+        "ended_by": result.ended_by,
+        "duration_ms": result.duration_ms,
+        "sandbox": result.sandbox,
+        "stdout": _storable(result.stdout.strip()[-MAX_KEPT:]),
+        "stdout_length": len(result.stdout.strip()),
+        "stderr": _storable(result.stderr.strip()[-MAX_KEPT:]),
+        "stderr_length": len(result.stderr.strip()),
+    }
+
+
+def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> Score:
+    is_tiny = score.scale == ENV_SCALE and 0 < (score.raw_score or 0) < 1
+    findings = tuple(
+        Finding(_storable(found.text), found.passed, _storable(found.evidence))
+        for found in score.findings
+    )
+    return replace(
+        score,
+        reasoning=_storable(score.reasoning),
+        findings=findings,
+        details=details,
+        usage=usage,
+        warnings=(IN_SHARES,) if is_tiny else (),
+    )
+
+
+def _storable(text: str, most: int = MAX_TEXT) -> str:
+    plain = UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
+# The longest variable that a program can be started with, its name and the closing NUL included.
+MAX_VARIABLE_LENGTH = 128 * 1024
+
+
+def environment(context: Context) -> dict[str, str]:
+    """Return the variables of a script; each is cut where no program could be started with more."""
+    case = context.case
+    told = {
+        "EVAL_OUTPUT": context.output.text,
+        "EVAL_CASE_ID": case.key,
+        "EVAL_INPUT": last_question(context),
+        "EVAL_EXPECTED_OUTPUT": case.expected_output,
+        "EVAL_CRITERIA": case.criteria,
+        "EVAL_EXPECTED_OUTCOMES": _json(list(case.expected_outcomes)),
+        "EVAL_METADATA": _json(dict(case.metadata)),
+        "EVAL_EVALUATOR": context.path,
+    }
+    return {name: _fitting(name, value) for name, value in told.items()}
+
+
+def payload(context: Context, config: Mapping[str, Any]) -> bytes:
+    """Return the JSON object of the stdin protocol."""
+    case, output = context.case, context.output
+    question = last_question(context)
+    expected = [{"role": "assistant", "content": case.expected_output}]
+    answered = _output_messages(context)
+    asked = [{"role": turn.role, "content": turn.content} for turn in case.input]
+    summary = _trace_summary(context)
+    told = {
+        **{"eval_id": case.key, "case_id": case.key, "evaluator": context.path},
+        **{"question": question, "input_text": question, "task": question},
+        **{"input": asked, "input_messages": asked},
+        **{"criteria": case.criteria, "expected_outcome": case.criteria, "outcome": case.criteria},
+        "expected_outcomes": list(case.expected_outcomes),
+        **{"expected_output": case.expected_output, "expected": case.expected_output},
+        **{"reference_answer": case.expected_output, "expected_output_text": case.expected_output},
+        "expected_messages": expected if case.expected_output else [],
+        **{"output": output.text, "output_text": output.text},
+        **{"candidate_answer": output.text, "answer": output.text},
+        **{"output_messages": answered, "messages": answered},
+        **{"guideline_files": [], "input_files": [], "output_files": sorted(output.files)},
+        **{"trace": summary, "trace_summary": summary},
+        **{"token_usage": summary["token_usage"], "cost_usd": summary["cost_usd"]},
+        "duration_ms": summary["duration_ms"],
+        **{"metadata": case.metadata, "config": config},
+    }
+    if context.results:
+        found = [_result(one) for one in context.results]
+        told["evaluator_results"] = found
+        told["results"] = {str(one["name"]): one for one in found}
+    return _json(_both(told)).encode()
+
+
+def _both(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping of ours with each key in camelCase beside its snake_case."""
+    camel = {re.sub(r"_([a-z])", lambda m: m.group(1).upper(), key): values[key] for key in values}
+    return {**values, **camel}
+
+
+def _output_messages(context: Context) -> list[dict[str, Any]]:
+    """Return what the target said, its calls of tools with the last turn of it."""
+    turns = context.output.messages or (Message("assistant", context.output.text),)
+    written: list[dict[str, Any]] = [{"role": t.role, "content": t.content} for t in turns]
+    calls = [_both(_call(step)) for step in context.output.trace or () if step.type == "tool"]
+    last = next((turn for turn in reversed(written) if turn["role"] == "assistant"), None)
+    if calls and last is not None:
+        last |= {"tool_calls": calls, "toolCalls": calls}
+    return written
+
+
+def _call(step: Step) -> dict[str, Any]:
+    facts = {
+        **{"tool": step.name, "input": step.input, "output": step.output},
+        **{"duration_ms": step.duration_ms, "error": step.error or None},
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _trace_summary(context: Context) -> dict[str, Any]:
+    output = context.output
+    steps = output.trace or ()
+    calls = Counter(step.name for step in steps if step.type == "tool")
+    tokens = {"input": output.usage.input_tokens, "output": output.usage.output_tokens}
+    cost = output.usage.cost_usd
+    return _both(
+        {
+            "event_count": len(steps),
+            "tool_names": sorted(calls),
+            "tool_calls_by_name": dict(calls),
+            "tool_calls": dict(calls),
+            "error_count": sum(1 for step in steps if step.error),
+            "token_usage": tokens if any(n is not None for n in tokens.values()) else None,
+            "cost_usd": None if cost is None else float(cost),
+            "duration_ms": output.usage.latency_ms,
+        }
+    )
+
+
+def describe_child(child: ChildResult) -> dict[str, Any]:
+    """Return what a child came to, with what lies under it, as plain JSON values."""
+    outcome = child.outcome
+    facts: dict[str, Any] = {
+        **{"name": child.name, "type": child.kind, "weight": child.weight, "score": child.score},
+        **{"verdict": child.verdict or None, "status": _status(outcome)},
+        "hits": [found.text for found in _findings(outcome) if found.passed],
+        "misses": [found.text for found in _findings(outcome) if not found.passed],
+        "reasoning": outcome.reasoning if isinstance(outcome, Score) else "",
+        "error": outcome.reason if isinstance(outcome, Unscored | Skipped) else None,
+    }
+    if child.results:
+        facts["evaluator_results"] = [describe_child(one) for one in child.results]
+    return facts
+
+
+def _result(child: ChildResult) -> dict[str, Any]:
+    """Return what a child came to as results are written everywhere."""
+    facts = describe_child(child)
+    if child.results:
+        facts["evaluator_results"] = [_result(one) for one in child.results]
+    return _both(facts)
+
+
+def _findings(outcome: Outcome | None) -> Sequence[Finding]:
+    return outcome.findings if isinstance(outcome, Score) else ()
+
+
+def _status(outcome: Outcome | None) -> str:
+    if isinstance(outcome, Score):
+        return "scored"
+    return "skipped" if isinstance(outcome, Skipped) else "unscored"
+
+
+def _fitting(name: str, value: str) -> str:
+    """Return a value that a variable can hold: without NUL, and cut between characters."""
+    room = MAX_VARIABLE_LENGTH - len(name) - 2
+    encoded = value.replace("\0", "").encode("utf-8", "replace")
+    return encoded[:room].decode("utf-8", "ignore")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+class ScriptReplyError(DomainError):
+    """A script printed something that is no score."""
+
+    code = "unreadable_script_reply"
+
+
+def read_env_reply(stdout: str) -> Score:
+    """Return the score of the env protocol: {"score": 0–100, "reasoning"}.
+
+    Raises ScriptReplyError when the output is not one JSON object with a score of that range.
+    """
+    return _score(_object(stdout), ENV_SCALE)
+
+
+def read_stdin_reply(stdout: str) -> Score:
+    """Return the score of the stdin protocol: {"score": 0–1, "hits", "misses", "reasoning"}.
+
+    `assertions` and `checks` are findings too, each a mapping of text and passed (or pass). Raises
+    ScriptReplyError when the output is not one JSON object of that form.
+    """
+    return _score(_object(stdout), STDIN_SCALE)
+
+
+def _object(stdout: str) -> Mapping[str, Any]:
+    if not stdout.strip():
+        raise ScriptReplyError("the script printed nothing")
+    try:
+        reply = json.loads(stdout)
+    except (ValueError, RecursionError) as error:
+        raise ScriptReplyError(
+            f"the script printed no JSON ({error}); stdout holds one JSON object and nothing else"
+        ) from error
+    if not isinstance(reply, dict):
+        raise ScriptReplyError("the script printed JSON that is not an object")
+    return reply
+
+
+def _score(reply: Mapping[str, Any], scale: float) -> Score:
+    raw = reply.get("score")
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise ScriptReplyError(f"score {raw!r} is not a number")
+    try:
+        score = on_scale(raw, scale, "score")
+    except ScoreOutOfRangeError as error:
+        raise ScriptReplyError(str(error)) from error
+    reasoning = reply.get("reasoning") or reply.get("reason") or ""
+    return Score(
+        score=score,
+        raw_score=float(raw),
+        scale=scale,
+        reasoning=reasoning if isinstance(reasoning, str) else json.dumps(reasoning),
+        findings=_printed_findings(reply),
+    )
+
+
+def _printed_findings(reply: Mapping[str, Any]) -> tuple[Finding, ...]:
+    found = [Finding(text, passed=True) for text in _texts(reply, "hits")]
+    found += [Finding(text, passed=False) for text in _texts(reply, "misses")]
+    for name in ("assertions", "checks"):
+        found += [_finding(entry, name) for entry in _entries(reply, name)]
+    return tuple(found)
+
+
+def _finding(entry: Any, name: str) -> Finding:
+    found = entry if isinstance(entry, Mapping) else {}
+    passed = found.get("passed", found.get("pass"))
+    text = next((found[key] for key in TEXT_KEYS if key in found), None)
+    if not isinstance(passed, bool) or not isinstance(text, str):
+        raise ScriptReplyError(f"{name}: {entry!r} is not an object of text and passed")
+    evidence = found.get("evidence") or found.get("reason") or ""
+    return Finding(text, passed, evidence if isinstance(evidence, str) else json.dumps(evidence))
+
+
+def _texts(reply: Mapping[str, Any], name: str) -> Sequence[str]:
+    entries = _entries(reply, name)
+    if not all(isinstance(entry, str) for entry in entries):
+        raise ScriptReplyError(f"{name} is not a list of texts")
+    return entries
+
+
+def _entries(reply: Mapping[str, Any], name: str) -> Sequence[Any]:
+    entries = reply.get(name)
+    if entries is None:
+        return ()
+    if not isinstance(entries, list):
+        raise ScriptReplyError(f"{name} is not a list")
+    return entries

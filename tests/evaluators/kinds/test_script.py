@@ -10,8 +10,8 @@ import pytest
 from evaluators.kinds import kind_for_spelling, read_config
 from evaluators.kinds._base import Message, ScriptCall, ScriptResult, Step
 from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.kinds.script import MAX_VARIABLE_LENGTH
 from evaluators.kinds.script.program import TooManyFilesError, named_settings, placed
-from evaluators.kinds.script.running import MAX_VARIABLE_LENGTH
 from evaluators.scoring.types import Score, Unscored
 from tests.evaluators.kinds.doubles import ListedSandbox, context_of, outcome_of, score_of
 from tests.evaluators.scoring.test_vectors import VECTORS

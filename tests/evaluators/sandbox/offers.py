@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from evaluators.kinds._base import ScriptCall, ScriptResult
-from evaluators.sandbox.limits import ProgramLimits, Terms
+from evaluators.sandbox.confinement import ProgramLimits, Terms
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.sandbox.probe import SandboxOffer, limits_offered, sandbox_offered
 

@@ -16,7 +16,7 @@ import pytest
 
 from evaluators.kinds._base import SandboxRefusal, ScriptCall
 from evaluators.sandbox import programs
-from evaluators.sandbox.limits import ProgramLimits
+from evaluators.sandbox.confinement import ProgramLimits
 from evaluators.sandbox.probe import SandboxOffer
 from evaluators.sandbox.processes import child_processes, own_life
 from tests.evaluators.sandbox.offers import (

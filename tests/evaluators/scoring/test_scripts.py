@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds.script.running import ScriptReplyError, read_env_reply, read_stdin_reply
+from evaluators.kinds.script import ScriptReplyError, read_env_reply, read_stdin_reply
 from evaluators.scoring.types import Finding
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from evaluators.kinds import expected_output
 from evaluators.kinds._base import CaseFacts, Context, Message, Output
-from evaluators.kinds.script.running import read_env_reply
+from evaluators.kinds.script import read_env_reply
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.hybrid import (
     Check,
