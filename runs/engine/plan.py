@@ -88,16 +88,21 @@ class Plan:
         }
 
 
-def read_plan(snapshot: Mapping[str, Any]) -> Plan:
-    """Return the plan a run stored; raises UnreadableSnapshotError for another version."""
-    if snapshot.get("version") != SNAPSHOT_VERSION:
-        found = snapshot.get("version")
+def read_policy(snapshot: Mapping[str, Any]) -> PolicySpec:
+    """Return the policy of a snapshot; raises UnreadableSnapshotError for another version."""
+    version = snapshot.get("version")
+    if version != SNAPSHOT_VERSION:
         raise UnreadableSnapshotError(
-            f"The snapshot is of version {found}; this is version {SNAPSHOT_VERSION}."
+            f"The snapshot is of version {version}; this is version {SNAPSHOT_VERSION}."
         )
+    return PolicySpec.model_validate(snapshot["policy"])
+
+
+def read_plan(snapshot: Mapping[str, Any]) -> Plan:
+    """Return the plan of a snapshot; raises UnreadableSnapshotError for another version."""
     return Plan(
+        policy=read_policy(snapshot),
         suite=snapshot["suite"],
-        policy=PolicySpec.model_validate(snapshot["policy"]),
         root=EvaluatorSpec.model_validate(snapshot["evaluators"]),
         target=TargetPlan(**snapshot["target"]),
         judge=(snapshot["judge"] or {}).get("slug", ""),

@@ -11,6 +11,7 @@ from django.db import models
 from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import DomainError
+from runs.engine.plan import read_policy
 from runs.models.database import LEASE, database_now
 from runs.models.suites import Suite, Target
 
@@ -167,8 +168,8 @@ class Run(models.Model):
 
     @property
     def policy(self) -> PolicySpec:
-        """Return the policy frozen in the snapshot."""
-        return PolicySpec.model_validate(self.snapshot["policy"])
+        """Return the policy frozen in the snapshot; raises DomainError when it cannot be read."""
+        return read_policy(self.snapshot)
 
     def readable_policy(self) -> PolicySpec:
         """Return the frozen policy, or the suite's when the snapshot cannot be read."""
