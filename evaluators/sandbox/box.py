@@ -1,4 +1,4 @@
-"""The folder in which one program runs: laid out before, looked through and removed after, even when its worker was killed."""
+"""The folder in which one program runs: filled before, collected and removed after, even if its worker was killed."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from evaluators.sandbox.processes import (
     started,
 )
 
-# Far above the users of any machine; a block for every worker process, a user for every slot.
+# Far above the users of any machine: a block for each worker process, a user for each slot.
 FIRST = 2**30
 BLOCK = 1024
 BLOCKS = 2**20
 
 
 def user_of_slot(slot: int) -> int | None:
-    """Return the user for the program in a slot, None where only root could change users.
+    """Return the user for the program in a slot; None unless we are root, who alone can change users.
 
-    It is nobody else's: its processes are counted apart and no other program may touch them.
+    Nobody else is this user, so its processes count separately and no other program may touch them.
     """
     if os.geteuid() != 0:
         return None
@@ -47,7 +47,7 @@ def user_of_slot(slot: int) -> int | None:
 
 
 def _end_of_users() -> int:
-    """Return the number behind the last user there is; containers may have few."""
+    """Return the number after the last user; containers may have few."""
     try:
         lines = Path("/proc/self/uid_map").read_text().splitlines()
     except OSError:
@@ -55,49 +55,49 @@ def _end_of_users() -> int:
     return max(int(first) + int(count) for first, _, count in map(str.split, lines))
 
 
-# What is started by its name needs the right to be; these are how programs begin.
+# How programs begin; these files are made executable.
 PROGRAM_STARTS = (b"#!", b"\x7fELF")
-# A user's line as in /etc/passwd, which serves for /etc/group too.
+# A user's line as in /etc/passwd; it works for /etc/group too.
 USER_LINE = "script:x:{user}:{user}::/tmp:/bin/sh\n"
-# Then whose box it is (place, pid and start of the process) and what makes it one of a kind.
+# Followed by place, pid and start of the owning process, and a random part.
 PREFIX = "evalsite-script-"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The folders of one program: where it starts, its workspace, its /tmp, and a few names for it."""
+    """The folders of one program: where it starts, its workspace, its /tmp, and names for Python."""
 
     root: Path
 
     @property
     def start(self) -> Path:
-        """Return the fresh directory in which it starts."""
+        """Return the folder in which the program starts."""
         return self.root / "start"
 
     @property
     def workspace(self) -> Path:
-        """Return the folder that EVAL_WORKSPACE names."""
+        """Return the folder named by EVAL_WORKSPACE."""
         return self.root / "workspace"
 
     @property
     def temporary(self) -> Path:
-        """Return its own /tmp."""
+        """Return the program's /tmp."""
         return self.root / "tmp"
 
     @property
     def environment(self) -> Path:
-        """Return the file of its variables."""
+        """Return the file of the program's variables."""
         return self.root / "environment"
 
     @property
     def names(self) -> Path:
-        """Return the folder of the names by which it finds Python."""
+        """Return the folder of links to Python."""
         return self.root / "bin"
 
     @property
     def written(self) -> tuple[Path, ...]:
-        """Return the folders it may write to."""
+        """Return the folders that the program may write to."""
         return (self.start, self.workspace, self.temporary)
 
 
@@ -105,39 +105,39 @@ class Box:
 def open_box(
     *, files: Mapping[str, bytes], workspace: Mapping[str, bytes], user: int | None
 ) -> Iterator[Box]:
-    """Lay a box out for the user (None: the one we are) and remove it with all that is in it then.
+    """Make a box for the user (None: our own) and remove it with its contents afterwards.
 
-    Raises SandboxRefusal for a path that leads outside, and when there is no room.
+    Raises SandboxRefusal for a path that leads outside, and if the disk is full.
     """
     box = Box(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{'-'.join(map(str, own_life()))}-")))
     try:
         try:
-            # The program's user passes through and changes nothing.
+            # The program's user may pass through, but change nothing.
             box.root.chmod(0o711)
             for folder in box.written:
                 folder.mkdir(mode=0o700)
-            _lay_out(box.start, files)
-            _lay_out(box.workspace, workspace)
+            _write_files(box.start, files)
+            _write_files(box.workspace, workspace)
             if user is not None:
                 _give_to(box, user)
         except OSError as error:
-            raise SandboxRefusal(f"the files could not be laid out: {error.strerror}") from error
+            raise SandboxRefusal(f"the files could not be written: {error.strerror}") from error
         yield box
     finally:
         remove(box.root)
 
 
 def write_names(box: Box, user: int) -> None:
-    """Write who the program's user is, in place of the machine's own list."""
+    """Write a list of users with the program's user only, in place of the machine's."""
     for name in ("passwd", "group"):
         (box.root / name).write_text(USER_LINE.format(user=user))
 
 
 def write_environment(box: Box, variables: Mapping[str, str], user: int | None) -> None:
-    """Write the variables down for the shell that starts the program; nobody else may read them.
+    """Write the variables to a file for the shell that starts the program; nobody else may read them.
 
-    They reach the program alone: what shuts it in must not see them, because some change what a
-    program does. Raises SandboxRefusal for a name or value that is none.
+    The programs that confine it must not see them, because some variables change what a program does.
+    Raises SandboxRefusal for an invalid name or value.
     """
     lines = []
     for name, value in variables.items():
@@ -150,7 +150,7 @@ def write_environment(box: Box, variables: Mapping[str, str], user: int | None) 
         os.chown(box.environment, user, user)
 
 
-def _lay_out(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         path = PurePosixPath(name)
         if not name or "\0" in name or path.is_absolute() or ".." in path.parts or not path.parts:
@@ -164,7 +164,7 @@ def _lay_out(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _give_to(box: Box, user: int) -> None:
     for top in box.written:
-        # Whoever shuts the program in goes there before becoming that user.
+        # The program that confines it enters the folder before it becomes that user.
         os.chown(top, user, os.getegid())
         top.chmod(0o710)
         for folder, folders, names in os.walk(top):
@@ -173,7 +173,7 @@ def _give_to(box: Box, user: int) -> None:
 
 
 def remove(root: Path) -> None:
-    """Remove a box or a file, whatever a program made of it: rights taken away, folders within folders."""
+    """Remove a box or a file, even with rights removed or folders nested very deep."""
     try:
         if root.is_dir() and not root.is_symlink():
             shutil.rmtree(root)
@@ -198,13 +198,13 @@ IPC_REMOVALS: Mapping[str, Callable[[int], int]] = {
 }
 
 
-def folders_open_to(*, closed: Collection[str]) -> tuple[str, ...]:
-    """Return the public folders that a program reaches that has given up what is `closed`."""
+def public_folders(*, closed: Collection[str]) -> tuple[str, ...]:
+    """Return the public folders that a program can reach after it gave up what is `closed`."""
     return (SHARED_MEMORY,) if "files" in closed else FOLDERS
 
 
 def user_files(user: int, folders: Iterable[str] = FOLDERS) -> Iterator[str]:
-    """Give what in public folders is a user's."""
+    """Yield the paths in public folders that belong to a user."""
     for folder in folders:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
@@ -214,55 +214,55 @@ def user_files(user: int, folders: Iterable[str] = FOLDERS) -> Iterator[str]:
 
 
 def clear_after(user: int, folders: Iterable[str] = FOLDERS) -> None:
-    """Remove what a user whose processes have all ended has left for the next of that number."""
+    """Remove what a user left in public folders and shared memory, once all its processes have ended."""
     for path in list(user_files(user, folders)):
         remove(Path(path))
     for kind, remove_by_number in IPC_REMOVALS.items():
-        for number in _ipc_of(kind, user):
+        for number in _ipc_numbers(kind, user):
             remove_by_number(number)
 
 
-def _ipc_of(kind: str, user: int) -> list[int]:
-    """Return the numbers of what a user has made of System V's shared memory, messages and semaphores."""
+def _ipc_numbers(kind: str, user: int) -> list[int]:
+    """Return the numbers of a user's System V shared memory, message queues or semaphores."""
     try:
         head, *lines = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()
     except (OSError, ValueError):
         return []
-    user_at, rows = head.split().index("cuid"), map(str.split, lines)
-    return [int(fields[IPC_NUMBER_AT]) for fields in rows if int(fields[user_at]) == user]
+    user_column, rows = head.split().index("cuid"), map(str.split, lines)
+    return [int(fields[IPC_NUMBER_AT]) for fields in rows if int(fields[user_column]) == user]
 
 
 # The most that is kept of the files a program left: they are stored with every result.
 KEPT_BYTES = 20_000_000
 KEPT_FILES = 500
-DEEPEST = 30
+MAX_DEPTH = 30
 MAX_PATH_LENGTH = 300
 
 
 class KeptFilesError(Exception):
-    """What a program left cannot be kept; says why."""
+    """The files that a program left cannot be kept; the message says why."""
 
 
 def collect(folder: int) -> dict[str, bytes]:
-    """Return the regular files below an open folder by path; links and devices are left out.
+    """Return the regular files below an open folder by path, without links and devices.
 
-    Raises KeptFilesError when they are too many, too large, too deep or not named in text.
+    Raises KeptFilesError if they are too many, too large, too deep or have a name that is not text.
     """
-    found: dict[str, bytes] = {}
-    for path, size, handle in _regular_files(folder, "", DEEPEST):
-        kept = sum(map(len, found.values()))
-        if len(found) >= KEPT_FILES:
+    files: dict[str, bytes] = {}
+    for path, size, handle in _regular_files(folder, "", MAX_DEPTH):
+        kept = sum(map(len, files.values()))
+        if len(files) >= KEPT_FILES:
             raise KeptFilesError(f"it left more than {KEPT_FILES} files in its workspace")
         if kept + size > KEPT_BYTES:
             raise KeptFilesError(f"it left more than {KEPT_BYTES // 1_000_000} MB in its workspace")
-        found[path] = _content(handle, KEPT_BYTES - kept)
-    return dict(sorted(found.items()))
+        files[path] = _content(handle, KEPT_BYTES - kept)
+    return dict(sorted(files.items()))
 
 
 def _regular_files(folder: int, above: str, depth: int) -> Iterator[tuple[str, int, int]]:
-    """Give path, size and an open file of each; never follows a link, not even one made just now."""
+    """Yield path, size and handle of each file; never follows a link, not even one made just now."""
     if not depth:
-        raise KeptFilesError(f"folders of its workspace are more than {DEEPEST} deep")
+        raise KeptFilesError(f"folders of its workspace are more than {MAX_DEPTH} deep")
     for name in os.listdir(folder):
         path = f"{above}{name}"
         _check_name(path)
@@ -288,9 +288,7 @@ def _check_name(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise KeptFilesError(
-            "a file in its workspace has a name that is no text in UTF-8"
-        ) from error
+        raise KeptFilesError("a file in its workspace has a name that is not UTF-8 text") from error
     if len(path) > MAX_PATH_LENGTH:
         raise KeptFilesError(f"a path in its workspace is longer than {MAX_PATH_LENGTH} characters")
 
@@ -301,23 +299,23 @@ def _content(handle: int, most: int) -> bytes:
 
 
 NAME = re.compile(rf"{PREFIX}(?P<place>\w*)-(?P<pid>\d+)-(?P<start>\d+)-")
-# No program may run longer than an hour: a box so old is over, also one of a container that is gone.
-OLDEST_S = 7200
+# No program runs longer than an hour, so an older box is dead, even one of a container that is gone.
+MAX_AGE_S = 7200
 MAX_ROUNDS = 1000
 
 
 def clear_after_the_dead() -> None:
-    """Kill the programs of dead workers of this machine and remove their boxes.
+    """Kill the programs of dead workers on this machine and remove their boxes.
 
-    Any number of workers may do it at once, again and again.
+    Several workers may do this at once.
     """
     boxes = _own_boxes()
     dead = [box for box in boxes if _is_over(box)]
-    # Containers may have so few users that two workers give programs the same.
-    users_of_living = {_user_of(box) for box in boxes if box not in dead}
+    # Containers may have so few users that two workers use the same.
+    living_users = {_box_user(box) for box in boxes if box not in dead}
     for box in dead:
-        user = _user_of(box)
-        is_own = user not in (None, os.geteuid()) and user not in users_of_living
+        user = _box_user(box)
+        is_own = user not in (None, os.geteuid()) and user not in living_users
         _kill_all(box, user if is_own else None)
         remove(box.root)
         if user is not None and is_own:
@@ -325,7 +323,7 @@ def clear_after_the_dead() -> None:
 
 
 def _own_boxes() -> list[Box]:
-    """Return the boxes that our user laid out: anybody may make a folder of that name."""
+    """Return the boxes that our user made; anybody could make a folder of that name."""
     with os.scandir(tempfile.gettempdir()) as entries:
         named = [entry for entry in entries if entry.name.startswith(PREFIX)]
     boxes = []
@@ -342,12 +340,12 @@ def _is_over(box: Box) -> bool:
     if name and name["place"] == place_of_processes():
         return is_over(name["place"], int(name["pid"]), name["start"])
     try:
-        return box.root.stat().st_mtime < time.time() - OLDEST_S
+        return box.root.stat().st_mtime < time.time() - MAX_AGE_S
     except FileNotFoundError:
         return False
 
 
-def _user_of(box: Box) -> int | None:
+def _box_user(box: Box) -> int | None:
     try:
         return box.start.lstat().st_uid
     except OSError:
@@ -355,16 +353,16 @@ def _user_of(box: Box) -> int | None:
 
 
 def _kill_all(box: Box, user: int | None) -> None:
-    """Kill whoever runs as the user or carries the box in its environment, until nobody does."""
+    """Kill every process that runs as the user or has the box in its environment, until none is left."""
     mark = f"EVAL_WORKSPACE={box.workspace}\0".encode()
     for _ in range(MAX_ROUNDS):
         left = [pid for pid in all_processes() if _belongs(pid, mark, user)]
         if not left:
             return
-        # Stopped before any is killed: else a fork bomb would bring forth as fast as it dies.
-        for sent in (signal.SIGSTOP, signal.SIGKILL):
+        # Stop all before any is killed: otherwise a fork bomb would fork as fast as it dies.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in left:
-                _send(pid, sent, mark, user)
+                _send(pid, number, mark, user)
 
 
 def _belongs(pid: int, mark: bytes, user: int | None) -> bool:
@@ -372,15 +370,15 @@ def _belongs(pid: int, mark: bytes, user: int | None) -> bool:
     return belongs and bool(started(pid))
 
 
-def _send(pid: int, sent: signal.Signals, mark: bytes, user: int | None) -> None:
+def _send(pid: int, number: signal.Signals, mark: bytes, user: int | None) -> None:
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        # The number may be another's by now; what the handle holds is not.
+        # The pid may be reused by now, but the handle still means the checked process.
         if _belongs(pid, mark, user):
             with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(handle, sent)
+                signal.pidfd_send_signal(handle, number)
     finally:
         os.close(handle)

@@ -19,7 +19,7 @@ from evaluators.sandbox.processes import tasks_of_user
 from evaluators.sandbox.system_calls import call_filter
 
 MEGABYTE = 1024 * 1024
-# What programs say on their way out when a limit refused them something.
+# What programs print when they fail because of a limit.
 OUT_OF_MEMORY = re.compile(
     r"MemoryError|[Cc]annot allocate memory|bad_alloc|OutOfMemoryError|heap out of memory"
     r"|runtime: out of memory"
@@ -35,10 +35,10 @@ PROCESSOR_TIME_EXIT = 128 + 24
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """What one program may take, all its processes together where not said otherwise.
+    """What one program may use, with all its processes.
 
-    `output_kb` holds for standard output and for errors, each. `disk_mb` and `files` are what it may
-    write; `processes` counts threads too.
+    `output_kb` applies to standard output and to errors separately. `disk_mb` and `files` limit what it
+    writes; `processes` includes threads.
     """
 
     seconds: float = 60.0
@@ -70,11 +70,11 @@ class ProgramLimits:
 
     @property
     def disk_words(self) -> str:
-        """Name the limit on what is written."""
+        """Name the limit on files written."""
         return f"the limit of {self.disk_mb} MB and {self.files} files written"
 
     def hit_by(self, exit_code: int, stderr: str) -> str:
-        """Return the limit in which a program that failed by itself says it ran, "" for none."""
+        """Return the limit that made a program fail, by its exit code and its errors; "" for none."""
         if exit_code == 0:
             return ""
         end = stderr[-2000:]
@@ -91,7 +91,7 @@ class ProgramLimits:
 class Terms:
     """What the administrator allows. `python` and the folders are absolute paths, "" for none.
 
-    `hidden` are folders that no program sees, wherever they lie.
+    No program sees the `hidden` folders.
     """
 
     limits: ProgramLimits = field(default_factory=ProgramLimits)
@@ -104,44 +104,44 @@ class Terms:
 
     @property
     def at_once(self) -> int:
-        """Return how many programs run at once in one process."""
+        """Return how many programs one process runs at once."""
         return self.concurrency or 2 * (os.cpu_count() or 1)
 
 
 NAMES = ("python", "python3")
 SYSTEM_PYTHON = "/usr/bin/python3"
 ASK_S = 10.0
-ASKED = "import sys; print(sys.prefix, sys.base_prefix, sys.base_exec_prefix, sep='\\n')"
-# What every program sees anyway.
+PRINT_FOLDERS = "import sys; print(sys.prefix, sys.base_prefix, sys.base_exec_prefix, sep='\\n')"
+# What every program sees.
 MACHINE = ("/usr", "/bin", "/sbin", "/lib")
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python: its program and the folders it needs besides those of the machine."""
+    """A Python: its program, and the folders it needs that are not part of the system."""
 
     program: str
     folders: tuple[str, ...]
 
     @property
     def missing_names(self) -> tuple[str, ...]:
-        """Return which of python and python3 its own folder does not hold."""
+        """Return which of python and python3 are missing from its folder."""
         folder = Path(self.program).parent
         return tuple(name for name in NAMES if not (folder / name).exists())
 
 
 @cache
 def interpreter(named: str = "", *, for_everybody: bool = False) -> Interpreter:
-    """Return the Python named; without a name the one this installation is built on.
+    """Return the Python of this name; without a name, the one this installation is built on.
 
-    That comes without the packages of this installation, which are none of a script's business. One
-    that has to work `for_everybody`, but lies in somebody's closed folder, makes way for the machine's.
+    Scripts do not get the packages of this installation. If the Python must work `for_everybody` but
+    lies in a private folder, it is the system's.
     """
     program = named or _own_program()
     if for_everybody and not named and not is_open_to_all(program) and Path(SYSTEM_PYTHON).exists():
         program = SYSTEM_PYTHON
-    folders = _asked_folders(program)
-    needed = dict.fromkeys(folder for folder in folders if not _is_of_machine(folder))
+    folders = _interpreter_folders(program)
+    needed = dict.fromkeys(folder for folder in folders if not _is_system_folder(folder))
     return Interpreter(program, tuple(needed))
 
 
@@ -158,16 +158,16 @@ def is_open_to_all(path: str) -> bool:
 def _own_program() -> str:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     folder = Path(sys.base_prefix, "bin")
-    found = (folder / name for name in (version, *NAMES) if (folder / name).exists())
-    return str(next(found, sys.executable))
+    programs = (folder / name for name in (version, *NAMES) if (folder / name).exists())
+    return str(next(programs, sys.executable))
 
 
-def _asked_folders(program: str) -> list[str]:
-    """Return the folders an interpreter says it lives in, and where it really lies."""
+def _interpreter_folders(program: str) -> list[str]:
+    """Return the folders that an interpreter reports, and the one it really lies in."""
     real = str(Path(os.path.realpath(program)).parent.parent)
     try:
-        told = subprocess.run(  # noqa: S603 - the program the administrator named
-            [program, "-I", "-c", ASKED],
+        reported = subprocess.run(  # noqa: S603 - the program the administrator named
+            [program, "-I", "-c", PRINT_FOLDERS],
             capture_output=True,
             text=True,
             timeout=ASK_S,
@@ -175,15 +175,15 @@ def _asked_folders(program: str) -> list[str]:
             check=False,
         ).stdout.split("\n")
     except (OSError, subprocess.SubprocessError):
-        told = []
-    return [folder for folder in (*told, real) if folder and folder != "/"]
+        reported = []
+    return [folder for folder in (*reported, real) if folder and folder != "/"]
 
 
-def _is_of_machine(folder: str) -> bool:
+def _is_system_folder(folder: str) -> bool:
     return any(folder == top or folder.startswith(f"{top}/") for top in MACHINE)
 
 
-# Of /etc only what programs cannot do without; the rest tells of the machine or is secret.
+# Only the parts of /etc that programs need; the rest describes the machine or is secret.
 ETC = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types"),
     *("ssl/certs", "ssl/openssl.cnf", "pki/ca-trust", "pki/tls/certs", "protocols", "services"),
@@ -194,10 +194,10 @@ TOPS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 @dataclass(frozen=True, slots=True)
 class StartingPlace:
-    """What a program finds where it starts; `folder` is the agent's on this machine, "" for none.
+    """The environment in which a program starts; `folder` is the folder of an agent, "" for none.
 
-    `user` is the user it is to run as, None for ourselves. `closed` names what it gives up where it has
-    no view of its own: files, network.
+    The program runs as `user`, None for our own. Without a view of its own it gives up what is `closed`:
+    files, network.
     """
 
     box: Box
@@ -212,7 +212,7 @@ class StartingPlace:
 
 
 class Mounts:
-    """A view of the machine, in which nothing is but what is added."""
+    """A view of the machine that starts empty."""
 
     def __init__(self) -> None:
         """Show nothing."""
@@ -222,24 +222,24 @@ class Mounts:
         self._hidden: list[str] = []
 
     def copy(self) -> Mounts:
-        """Return a view that shows the same and may come to show more."""
+        """Return a copy that can be extended."""
         view = Mounts()
         view.words, view._shown, view._folders = [*self.words], [*self._shown], {*self._folders}
         return view
 
     def add(self, *words: str) -> None:
-        """Add words as they are."""
+        """Add arguments of bubblewrap."""
         self.words += words
 
     def below(self, folder: str) -> None:
-        """Make a folder and those above it, open to all: bubblewrap's own are root's alone."""
+        """Make a folder and its parents readable to all; those that bubblewrap makes belong to root."""
         for part in (*reversed(PurePosixPath(folder).parents), PurePosixPath(folder)):
             if str(part) not in self._folders:
                 self._folders.add(str(part))
                 self.add("--perms", "0755", "--dir", str(part))
 
     def read_only(self, source: str, place: str) -> None:
-        """Show a file or folder of the machine, where there is one."""
+        """Show a file or folder of the machine, if it exists."""
         if Path(source).exists():
             self.below(str(PurePosixPath(place).parent))
             self.add("--ro-bind-try", source, place)
@@ -251,18 +251,18 @@ class Mounts:
         self.add("--bind", str(source), place)
 
     def hide(self, folder: str) -> None:
-        """Put an empty folder over one of the machine wherever it would be seen.
+        """Put an empty folder over a folder of the machine wherever it would be visible.
 
-        What is shown after that may lie in it; `seal` makes it read-only.
+        Later mounts may lie inside it; `seal` makes it read-only.
         """
         for source, place in self._shown:
             if PurePosixPath(folder).is_relative_to(source) and Path(folder).is_dir():
-                seen = str(place / PurePosixPath(folder).relative_to(source))
-                self.add("--perms", "0755", "--tmpfs", seen)
-                self._hidden.append(seen)
+                path = str(place / PurePosixPath(folder).relative_to(source))
+                self.add("--perms", "0755", "--tmpfs", path)
+                self._hidden.append(path)
 
     def seal(self) -> None:
-        """Let nobody write into what stands in the place of hidden folders."""
+        """Make the empty folders over hidden ones read-only."""
         for place in self._hidden:
             self.add("--remount-ro", place)
 
@@ -274,12 +274,12 @@ class Mounts:
             self.read_only(place, place)
 
 
-# What a program may use of the devices, where it sees the machine's own.
+# The devices a program may use where it sees those of the machine.
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 
 
-def restraining(python: str) -> list[str]:
-    """Return the words that run restraint.py, whoever may read it where it lies."""
+def restraint_command(python: str) -> list[str]:
+    """Return the command that runs restraint.py, even for a user who may not read the file."""
     return [python, "-I", "-S", "-c", _restraint()]
 
 
@@ -288,10 +288,10 @@ def _restraint() -> str:
     return Path(__file__).with_name("restraint.py").read_text()
 
 
-def giving_up(place: StartingPlace) -> list[str]:
-    """Return what makes a program give up the machine's files and its network before it starts.
+def _restrained(place: StartingPlace) -> list[str]:
+    """Return the command that gives up files and network before a program starts.
 
-    Whether it has the network or not, it gives up the calls that lead out of a sandbox.
+    With or without the network, it gives up the system calls that lead out of a sandbox.
     """
     calls = ""
     if "network" in place.closed:
@@ -312,17 +312,17 @@ def giving_up(place: StartingPlace) -> list[str]:
     )
     writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
     if place.user is not None:
-        # What is left there by a user who is nobody else is counted and removed.
+        # Files that the program's own user leaves there are counted and removed.
         writable += (SHARED_MEMORY,)
     python = interpreter(for_everybody=place.user is not None).program
     kept = ("\n".join(writable), "\n".join(readable)) if "files" in place.closed else ("", "")
-    return [*restraining(python), calls, *kept]
+    return [*restraint_command(python), calls, *kept]
 
 
 def without(folder: str, hidden: Iterable[str]) -> Iterator[str]:
-    """Give what of a folder may be read when some below it may not: itself when there is none.
+    """Yield the readable paths of a folder without hidden ones; the folder itself if nothing in it is hidden.
 
-    A right to a folder holds for all in it, so one above a hidden folder gives way to what lies beside.
+    A right to a folder covers everything in it, so a parent of a hidden folder is replaced by its other entries.
     """
     real = os.path.realpath(folder)
     inside = [path for path in hidden if PurePosixPath(path).is_relative_to(real)]
@@ -330,14 +330,14 @@ def without(folder: str, hidden: Iterable[str]) -> Iterator[str]:
         yield folder
     elif real not in inside:
         with contextlib.suppress(OSError), os.scandir(real) as entries:
-            # Where links lead to has rights of its own.
-            beside = [entry.path for entry in entries if not entry.is_symlink()]
-            for path in beside:
+            # The target of a link has its own rights.
+            siblings = [entry.path for entry in entries if not entry.is_symlink()]
+            for path in siblings:
                 yield from without(path, inside)
 
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-# The program's user inside, where there are users of its own.
+# The program's user inside a user namespace.
 INNER_USER = 1000
 SHARED_MEMORY_BYTES = 64 * MEGABYTE
 OPEN_FILES = 1024
@@ -345,16 +345,16 @@ NOTHING = ("/bin/sh", "-c", ":")
 END_OF_TRIAL = len(NOTHING)
 INNER_NAMES, INNER_ENVIRONMENT = "/run/bin", "/run/environment"
 WITH_VARIABLES = '. "$0" && exec "$@"'
-# Two processes of bubblewrap count among the program's.
-OURS = 2
-# Since then a namespace of users counts its processes apart from those outside.
-COUNTED_APART = (5, 14)
+# Two processes of bubblewrap count towards the limit of the program.
+BUBBLEWRAP_PROCESSES = 2
+# From this kernel on, a user namespace counts its own processes only.
+COUNTS_APART_FROM = (5, 14)
 
 
 def namespaces(*, user: int | None, has_network: bool = False) -> list[str]:
-    """Return what is taken from a program: processes, network, names of others, rights.
+    """Return the arguments that isolate a program: processes, network, host name, rights.
 
-    Root needs no users of their own to do so, and makes the program a user that is nobody's.
+    Root needs no user namespace for this, and runs the program as a user that nobody else is.
     """
     own = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
     words = [*own, "--hostname", "sandbox", "--die-with-parent", "--cap-drop", "ALL"]
@@ -371,7 +371,7 @@ def boxed(
 ) -> list[str]:
     """Return the command line that runs a command with a view of only what it needs.
 
-    Calls to the kernel are refused by the filter that can be read from an open file.
+    The open file of `filter_handle` holds the filter of system calls.
     """
     box, mounts = place.box, _view_of_machine(has_network=place.has_network).copy()
     mounts.read_only(str(box.root / "passwd"), "/etc/passwd")
@@ -386,25 +386,25 @@ def boxed(
     if place.folder:
         mounts.read_only(place.folder, "/agent")
     shown = {*place.python.folders, *place.folders}
-    # What lies deeper says more: a folder that is shown within one that is hidden, or the reverse.
+    # Deeper paths come later: a folder may be shown inside a hidden one, or the reverse.
     for folder in sorted({*shown, *place.hidden}, key=lambda path: path.count("/")):
         if folder in shown:
             mounts.read_only(folder, folder)
         if folder in place.hidden:
             mounts.hide(folder)
     mounts.seal()
-    shut = namespaces(user=place.user, has_network=place.has_network)
+    isolation = namespaces(user=place.user, has_network=place.has_network)
     start = "/agent" if place.folder else "/script"
-    # What is left of the view is memory, which the program could fill.
+    # The rest of the view is in memory, which the program could fill.
     last = ("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", start, "--")
     inner = _limited(command, place, is_boxed=True)
     calls = [] if filter_handle is None else ["--seccomp", str(filter_handle)]
-    return [bubblewrap, *shut, *calls, *mounts.words, *last, *inner]
+    return [bubblewrap, *isolation, *calls, *mounts.words, *last, *inner]
 
 
 @cache
 def _view_of_machine(*, has_network: bool) -> Mounts:
-    """Return the part of a view that is the same for every program."""
+    """Return the part of the view that every program shares."""
     mounts = Mounts()
     mounts.read_only("/usr", "/usr")
     for top in TOPS:
@@ -417,12 +417,12 @@ def _view_of_machine(*, has_network: bool) -> Mounts:
 
 
 def limited(command: Sequence[str], place: StartingPlace) -> list[str]:
-    """Return the command line that runs a command under limits alone; it ends with us."""
+    """Return the command line that runs a command under limits alone; it ends when we do."""
     return _limited(command, place, is_boxed=False)
 
 
 def own_environment(place: StartingPlace, *, is_boxed: bool) -> dict[str, str]:
-    """Return what a program sees of an environment besides what it is given."""
+    """Return the variables that every program gets."""
     box = place.box
     workspace, temporary = ("/workspace", "/tmp") if is_boxed else (box.workspace, box.temporary)  # noqa: S108 - of the box
     own = {"HOME": str(temporary), "LANG": "C.UTF-8", "EVAL_WORKSPACE": str(workspace)}
@@ -436,7 +436,7 @@ def own_environment(place: StartingPlace, *, is_boxed: bool) -> dict[str, str]:
 def _limited(command: Sequence[str], place: StartingPlace, *, is_boxed: bool) -> list[str]:
     words = [*_privileges(place.user, is_boxed=is_boxed), *_rlimits(place, is_boxed=is_boxed), "--"]
     if not is_boxed:
-        words += giving_up(place)
+        words += _restrained(place)
     if place.box.environment.exists():
         variables = INNER_ENVIRONMENT if is_boxed else str(place.box.environment)
         words += ["/bin/sh", "-c", WITH_VARIABLES, variables]
@@ -444,7 +444,7 @@ def _limited(command: Sequence[str], place: StartingPlace, *, is_boxed: bool) ->
 
 
 def _privileges(user: int | None, *, is_boxed: bool) -> list[str]:
-    """Return what makes a program the user's, without any right that programs lend, dying with us."""
+    """Return the command that runs a program as the user, without further rights, and kills it when we end."""
     if is_boxed and user is None:
         return []
     words = [_path_of("setpriv"), "--no-new-privs"]
@@ -455,17 +455,17 @@ def _privileges(user: int | None, *, is_boxed: bool) -> list[str]:
 
 
 def _path_of(program: str) -> str:
-    """Return where a program lies: a script may have put one of that name before it."""
+    """Return the path of a program in the system's folders; a script may put its own earlier in PATH."""
     return shutil.which(program, path=":".join((*SYSTEM_PATH, "/usr/sbin", "/sbin"))) or program
 
 
 def _rlimits(place: StartingPlace, *, is_boxed: bool) -> list[str]:
     limits = place.limits
-    processes = limits.processes + (OURS if is_boxed else 0)
-    if place.user is None and not (is_boxed and _kernel() >= COUNTED_APART):
-        # The limit counts all that our user runs, ourselves included.
+    processes = limits.processes + (BUBBLEWRAP_PROCESSES if is_boxed else 0)
+    if place.user is None and not (is_boxed and _kernel() >= COUNTS_APART_FROM):
+        # The limit counts all processes of our user, including our own.
         processes += tasks_of_user(os.geteuid())
-    # Room that is asked for and not used is not memory: the guard sees what is. This is the far end.
+    # Reserved but unused memory does not count, and the guard measures what is used: this is the outer limit.
     memory = 2 * limits.memory_mb * MEGABYTE
     seconds = int(limits.seconds * (os.cpu_count() or 1)) + 1
     return [
@@ -479,13 +479,13 @@ def _kernel() -> tuple[int, ...]:
     return tuple(int(number) for number in numbers if number.isdigit())
 
 
-def trial(user: int | None, *, is_boxed: bool) -> list[str]:
-    """Return the command line of a program that does nothing, under limits as any other."""
+def trial_command(user: int | None, *, is_boxed: bool) -> list[str]:
+    """Return the command line of a program that does nothing, under limits."""
     limits = ["--nofile=64", "--core=0", "--cpu=5"]
     words = _privileges(user, is_boxed=is_boxed)
     return [*words, _path_of("prlimit"), *limits, "--", *NOTHING]
 
 
 def missing_program() -> str:
-    """Return a program without which no limits can be set and that is not there; "" when all are."""
+    """Return a program that is needed to set limits and missing, "" if none is."""
     return next((name for name in ("setpriv", "prlimit") if not Path(_path_of(name)).exists()), "")

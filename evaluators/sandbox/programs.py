@@ -1,4 +1,4 @@
-"""One program from its start to its end, watched while it runs, and the end of all it started; blocks the thread it is in."""
+"""Run one program in a blocking call: start it, enforce its limits, and end every process it started."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from typing import Self
 from evaluators.sandbox.box import Box, user_files
 from evaluators.sandbox.confinement import MEGABYTE, ProgramLimits
 from evaluators.sandbox.processes import (
-    Brood,
-    end_brood,
+    ProcessFamily,
+    end_family,
     members,
     memory_held,
     memory_share,
-    start_brood,
+    start_family,
 )
 
 BLOCK = 512
-# A mapping of a file without a name; memory that processes share looks like one and is counted as such.
+# A mapping of a deleted file. Shared memory looks like one, but is counted as memory.
 MAPPED = re.compile(
     r"^(\w+)-(\w+) \S+ (\w+) (\w+):(\w+) (\d+) +/(?!dev/zero \(|SYSV|memfd:).* \(deleted\)$",
     re.MULTILINE,
@@ -39,23 +39,23 @@ File = tuple[int, int]
 
 
 def deleted_bytes(pids: Iterable[int], user: int | None) -> tuple[int, set[int]]:
-    """Return what deleted files of the processes take, and which processes cannot be looked into.
+    """Return the bytes of files that the processes deleted but keep open, and the processes that hide theirs.
 
-    Those of another user are looked at as that user: root in a container may not otherwise.
+    Processes of another user are inspected as that user, as root in a container may not do it otherwise.
     """
-    open_ones: dict[File, int] = {}
+    open_files: dict[File, int] = {}
     mapped: dict[File, int] = {}
     closed = set()
     with _as_user(user):
         for pid in pids:
             try:
-                open_ones.update(_open_files(pid))
+                open_files.update(_open_files(pid))
                 for file, size in _mapped_files(pid):
                     mapped[file] = max(size, mapped.get(file, 0))
             except PermissionError:
                 closed.add(pid)
-    # Of a mapping only its end is known, of an open file what it really takes.
-    return sum({**mapped, **open_ones}.values()), closed
+    # Of a mapping only the end is known; of an open file, the real size.
+    return sum({**mapped, **open_files}.values()), closed
 
 
 def _open_files(pid: int) -> Iterator[tuple[File, int]]:
@@ -85,60 +85,58 @@ def _mapped_files(pid: int) -> Iterator[tuple[File, int]]:
 
 @contextlib.contextmanager
 def _as_user(user: int | None) -> Iterator[None]:
-    """Look at files as a user, in this thread alone."""
+    """Access files as a user, in this thread only."""
     if user is None:
         yield
         return
-    group_before, before = libc.setfsgid(user), libc.setfsuid(user)
+    own_group, own_user = libc.setfsgid(user), libc.setfsuid(user)
     try:
         yield
     finally:
-        libc.setfsuid(before)
-        libc.setfsgid(group_before)
+        libc.setfsuid(own_user)
+        libc.setfsgid(own_group)
 
 
 class ProgramGuard:
-    """Looks again and again whether one program has passed a limit.
+    """Checks repeatedly whether one program has passed a limit.
 
-    No limit of the kernel covers these: it knows the memory of one process and the size of one file.
+    The kernel limits only the memory of one process and the size of one file.
     """
 
     def __init__(self, box: Box, limits: ProgramLimits, public: tuple[str, ...] = ()) -> None:
-        """Have seen nothing yet; in public folders all that is its user's is the program's."""
+        """Start without observations; files of the program's user in public folders belong to the program."""
         self._box, self._limits, self._public = box, limits, public
         self._closed: set[int] = set()
 
-    def limit_passed(self, brood: Brood) -> str:
-        """Return the limit that a running program has passed, in words; "" for none."""
-        pids = members(brood)
+    def limit_passed(self, family: ProcessFamily) -> str:
+        """Return the limit that a running program has passed, "" for none."""
+        pids = members(family)
         if _hold_too_much(pids, self._limits.memory_mb * 1024):
             return self._limits.memory_words
-        without_name, closed = deleted_bytes(pids, brood.user)
-        # Whoever becomes another user is closed for a moment.
+        deleted, closed = deleted_bytes(pids, family.user)
+        # A process that changes its user cannot be inspected for a moment.
         stays_closed, self._closed = closed & self._closed, closed
-        if stays_closed and not brood.is_boxed:
-            return f"{self._limits.disk_words}, which cannot be counted: a process of it is closed"
-        elsewhere = () if brood.user is None else user_files(brood.user, self._public)
-        return disk_limit_passed(
-            self._box, self._limits, elsewhere=elsewhere, without_name=without_name
-        )
+        if stays_closed and not family.is_boxed:
+            return f"{self._limits.disk_words}, which cannot be counted: one of its processes is closed"
+        elsewhere = () if family.user is None else user_files(family.user, self._public)
+        return disk_limit_passed(self._box, self._limits, elsewhere=elsewhere, deleted=deleted)
 
 
 def _hold_too_much(pids: Collection[int], most_kb: int) -> bool:
-    # What processes share is counted once only when it matters: that takes longer.
+    # Counting shared memory once takes longer, so only do it near the limit.
     if sum(map(memory_held, pids)) <= most_kb:
         return False
     return sum(map(memory_share, pids)) > most_kb
 
 
 def disk_limit_passed(
-    box: Box, limits: ProgramLimits, *, elsewhere: Iterable[str] = (), without_name: int = 0
+    box: Box, limits: ProgramLimits, *, elsewhere: Iterable[str] = (), deleted: int = 0
 ) -> str:
-    """Return in words that a program wrote more than it may, or hides how much it is; "" if not.
+    """Return the limit if a program wrote too much or hides how much it wrote, else "".
 
-    `elsewhere` are its paths outside the box, `without_name` bytes of files in no folder any more.
+    `elsewhere` are its paths outside the box, `deleted` the bytes of its deleted files.
     """
-    room = limits.disk_mb * MEGABYTE - without_name
+    room = limits.disk_mb * MEGABYTE - deleted
     if room < 0:
         return limits.disk_words
     try:
@@ -147,25 +145,25 @@ def disk_limit_passed(
             if count > limits.files or room < 0:
                 return limits.disk_words
     except PermissionError:
-        # It is our own user's, who took his own rights away.
-        return f"{limits.disk_words}, which cannot be counted: a folder of it is closed"
+        # The program runs as our own user and removed its rights.
+        return f"{limits.disk_words}, which cannot be counted: one of its folders is closed"
     except OSError:
-        # A path that has become too long to be looked at.
+        # A path is too long to read.
         return limits.disk_words
     return ""
 
 
 def _sizes(folders: Iterable[Path], others: Iterable[str]) -> Iterator[int]:
-    """Give the size of each file: those in the folders, and the others with what is in them."""
-    ahead = [str(folder) for folder in folders]
+    """Yield the size of each file in the folders and below the other paths."""
+    pending = [str(folder) for folder in folders]
     for path in others:
         with contextlib.suppress(FileNotFoundError):
             facts = os.lstat(path)
             yield facts.st_blocks * BLOCK
             if stat.S_ISDIR(facts.st_mode):
-                ahead.append(path)
-    while ahead:
-        folder = ahead.pop()
+                pending.append(path)
+    while pending:
+        folder = pending.pop()
         try:
             entries = list(os.scandir(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -177,7 +175,7 @@ def _sizes(folders: Iterable[Path], others: Iterable[str]) -> Iterator[int]:
                 continue
             yield facts.st_blocks * BLOCK
             if entry.is_dir(follow_symlinks=False):
-                ahead.append(entry.path)
+                pending.append(entry.path)
 
 
 CHUNK = 64 * 1024
@@ -187,7 +185,7 @@ class Ends:
     """Both ends of the three pipes of a program: input, output, errors."""
 
     def __init__(self, user: int | None) -> None:
-        """Make the pipes; they are the user's, so that /dev/stdout can be opened by its name."""
+        """Make the pipes; the user owns them, so that /dev/stdout can be opened by name."""
         pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
         if user is not None:
             for end, _ in pairs:
@@ -198,19 +196,19 @@ class Ends:
 
 
 def close_all(ends: Iterable[int]) -> None:
-    """Let go of the ends."""
+    """Close the ends."""
     for end in ends:
         os.close(end)
 
 
 class Pipes:
-    """Our ends of the three pipes of a program; `is_over` once it printed more than it may.
+    """Our ends of the three pipes of a program; `is_over` once it printed too much.
 
-    What it never reads, and that it closes its ends early, is its own business.
+    The program may ignore its input and close its ends early.
     """
 
     def __init__(self, ends: tuple[int, int, int], stdin: bytes, *, most: int) -> None:
-        """Take over the ends; `most` bytes are read of output and of errors, each."""
+        """Take over the ends; read at most `most` bytes of output and of errors each."""
         self.is_over = False
         self.poll = select.poll()
         self._most = most
@@ -223,11 +221,11 @@ class Pipes:
             self.poll.register(handle, select.POLLIN if handle in outputs else select.POLLOUT)
 
     def __enter__(self) -> Self:
-        """Be ready."""
+        """Return the pipes."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Let go of all ends."""
+        """Close all ends."""
         for handle in list(self._open):
             self._shut(handle)
 
@@ -238,14 +236,14 @@ class Pipes:
         return bytes(output), bytes(errors)
 
     def serve(self, handle: int) -> None:
-        """Do what a pipe is ready for; other handles are none of ours."""
+        """Read or write a pipe that is ready; ignore other handles."""
         if handle in self._texts:
             self._read(handle)
         elif handle == self._input:
             self._send()
 
     def drain(self) -> None:
-        """Take what the dead have left."""
+        """Read what ended processes left in the pipes."""
         for handle in self._texts:
             while self._read(handle):
                 pass
@@ -260,12 +258,12 @@ class Pipes:
         except BlockingIOError:
             return
         except OSError:
-            # It closed its end, or is gone.
+            # The program closed its end or is gone.
             pass
         self._shut(self._input)
 
     def _read(self, handle: int) -> bool:
-        """Take what is there; False when there is nothing more for now."""
+        """Read what is there; False if there is nothing more for now."""
         if handle not in self._open:
             return False
         try:
@@ -289,7 +287,7 @@ class Pipes:
 
 
 GUARD_EVERY_S = 0.1
-# Looking takes time, with many processes and files more of it: at most a twentieth of all.
+# Checks take longer with many processes and files: spend at most a twentieth of the time on them.
 GUARD_SHARE = 20
 STOPPED = "a stop from outside"
 
@@ -298,7 +296,7 @@ STOPPED = "a stop from outside"
 class Start:
     """How to start a program. `mark` is in its environment and in no other program's.
 
-    `handles` are open files for what shuts it in.
+    `handles` are open files for the program that confines it.
     """
 
     command: Sequence[str]
@@ -313,7 +311,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How it ended: `exit_code` as shells count, None when it was killed by us for `ended_by`."""
+    """How a program ended: `exit_code` as shells report it, None if we killed it because of `ended_by`."""
 
     exit_code: int | None
     ended_by: str
@@ -324,48 +322,48 @@ class Ending:
 
 
 class Stop:
-    """A signal to the thread that runs a program: end it now."""
+    """A signal to the thread that runs a program to end it now."""
 
     def __init__(self) -> None:
-        """Be silent."""
+        """Open the signal."""
         self.handle = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def set(self) -> None:
-        """Give the signal; from any thread."""
+        """Send the signal; callable from any thread."""
         os.eventfd_write(self.handle, 1)
 
     def close(self) -> None:
-        """Forget it."""
+        """Close the signal."""
         os.close(self.handle)
 
 
 def run_program(
-    start: Start, limits: ProgramLimits, stop: Stop, limit_passed: Callable[[Brood], str]
+    start: Start, limits: ProgramLimits, stop: Stop, limit_passed: Callable[[ProcessFamily], str]
 ) -> Ending:
-    """Run a program to its end, or to the limit it passes; nothing it started is left after that.
+    """Run a program until it ends or passes a limit, then end every process it started.
 
-    Raises OSError or ValueError when it cannot be started.
+    Raises OSError or ValueError if it cannot be started.
     """
     ends = Ends(start.user)
-    process, brood = _start(start, ends)
+    process, family = _start(start, ends)
     began = time.monotonic()
     with contextlib.ExitStack() as last:
-        # Undone from the last to the first: killed, waited for, all it started ended, the pipes closed.
+        # These run in reverse order: kill, wait, end the other processes, drain and close the pipes.
         pipes = last.enter_context(Pipes(ends.ours, start.stdin, most=limits.output_kb * 1024))
         last.callback(pipes.drain)
-        last.callback(end_brood, brood)
+        last.callback(end_family, family)
         last.callback(process.wait)
         last.callback(_kill, process)
         watch = last.enter_context(_Watch(process.pid, pipes, limits, stop))
-        ended_by = watch.until_end(began, lambda: limit_passed(brood))
+        ended_by = watch.until_end(began, lambda: limit_passed(family))
         duration_ms = round((time.monotonic() - began) * 1000)
     ended_by = ended_by or (limits.output_words if pipes.is_over else "")
     is_time = ended_by == limits.time_words
-    exit_code = None if ended_by else _as_shells_count(process.returncode)
+    exit_code = None if ended_by else _shell_exit_code(process.returncode)
     return Ending(exit_code, ended_by, is_time, duration_ms, *pipes.texts)
 
 
-def _start(start: Start, ends: Ends) -> tuple[subprocess.Popen[bytes], Brood]:
+def _start(start: Start, ends: Ends) -> tuple[subprocess.Popen[bytes], ProcessFamily]:
     its_input, its_output, its_errors = ends.its
 
     def open_process() -> subprocess.Popen[bytes]:
@@ -381,7 +379,7 @@ def _start(start: Start, ends: Ends) -> tuple[subprocess.Popen[bytes], Brood]:
         )
 
     try:
-        return start_brood(open_process, mark=start.mark, user=start.user, is_boxed=start.is_boxed)
+        return start_family(open_process, mark=start.mark, user=start.user, is_boxed=start.is_boxed)
     except BaseException:
         close_all(ends.ours)
         raise
@@ -390,19 +388,19 @@ def _start(start: Start, ends: Ends) -> tuple[subprocess.Popen[bytes], Brood]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the program and its group; the number is still its own, because nobody waited for it yet."""
+    """Kill the program and its group; nobody has waited for it yet, so its number cannot be reused."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process.pid, signal.SIGKILL)
 
 
-def _as_shells_count(code: int) -> int:
+def _shell_exit_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
 class _Watch:
-    """Waits for whatever comes first: the program's end, a limit, or a stop."""
+    """Waits for the end of the program, a limit, or a stop."""
 
     def __init__(self, pid: int, pipes: Pipes, limits: ProgramLimits, stop: Stop) -> None:
         self._pipes, self._limits, self._stop = pipes, limits, stop
@@ -411,32 +409,32 @@ class _Watch:
             pipes.poll.register(handle, select.POLLIN)
 
     def __enter__(self) -> Self:
-        """Watch from now on."""
+        """Return the watch."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Let go of the program's handle."""
+        """Close the program's handle."""
         for handle in (self._handle, self._stop.handle):
             self._pipes.poll.unregister(handle)
         os.close(self._handle)
 
     def until_end(self, began: float, limit_passed: Callable[[], str]) -> str:
-        """Return why the program has to be killed, "" when it ended by itself."""
-        deadline, look = began + self._limits.seconds, began + GUARD_EVERY_S
+        """Return why the program has to be killed, "" if it ended by itself."""
+        deadline, next_check = began + self._limits.seconds, began + GUARD_EVERY_S
         while (now := time.monotonic()) < deadline:
-            if now < look:
-                ended = self._serve_until(min(deadline, look) - now)
+            if now < next_check:
+                ended = self._serve_until(min(deadline, next_check) - now)
                 if ended is not None:
                     return ended
                 continue
             if passed := limit_passed():
                 return passed
             spent = time.monotonic() - now
-            look = time.monotonic() + max(GUARD_EVERY_S, spent * GUARD_SHARE)
+            next_check = time.monotonic() + max(GUARD_EVERY_S, spent * GUARD_SHARE)
         return self._limits.time_words
 
     def _serve_until(self, seconds: float) -> str | None:
-        """Wait so long at most and serve the pipes; why the program is at its end, None if it is not."""
+        """Wait and serve the pipes; return why the program ended or must end, None if it goes on running."""
         ready = {handle for handle, _ in self._pipes.poll.poll(seconds * 1000)}
         for handle in ready:
             self._pipes.serve(handle)

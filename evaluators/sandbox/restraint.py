@@ -1,7 +1,7 @@
-"""Give up the files of the machine and calls to its kernel, the network's too, then become a program.
+"""Give up access to files, to the network and to other system calls, then become a program.
 
-Runs by itself, by its path and before the program, where no namespaces may be made: any process may
-restrict itself. `offered` words are asked for with the argument --offered.
+This runs as a program of its own where namespaces are not allowed, as any process may restrict itself.
+With the argument --offered it prints what it can give up here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PR_GET_SECCOMP, PR_SET_SECCOMP, FILTER_MODE = 21, 22, 2
 BYTES_OF_WORD = 8
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 ASK_VERSION, PATH_BENEATH = 1, 1
-# Rights of Landlock, by bit; the later ones came with later versions.
+# Rights of Landlock, by bit; later versions added the later ones.
 EXECUTE, WRITE, READ, LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 ALL_OF_FIRST, MOVE, TRUNCATE, DEVICES = (1 << 13) - 1, 1 << 13, 1 << 14, 1 << 15
 OF_FILES = EXECUTE | WRITE | READ | TRUNCATE
@@ -28,30 +28,30 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def landlock_version() -> int:
-    """Return which Landlock the kernel has, 0 for none."""
+    """Return the kernel's version of Landlock, 0 for none."""
     return max(0, int(libc.syscall(LANDLOCK_CREATE, None, 0, ASK_VERSION)))
 
 
 def offered() -> str:
-    """Return in words what can be given up here: files, network."""
+    """Return what can be given up here: files, network."""
     words = [FILES] if landlock_version() else []
     filters = libc.prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
     return " ".join([*words, NETWORK] if filters else words)
 
 
 def give_up_files(writable: list[str], readable: list[str]) -> None:
-    """Keep only the named files and folders; raises OSError."""
+    """Keep access to these files and folders only; raises OSError."""
     version = landlock_version()
     rights = ALL_OF_FIRST | (MOVE if version > 1 else 0) | (TRUNCATE if version > 2 else 0)
     scope = SIGNALS_AND_ABSTRACT_SOCKETS if version > 5 else 0
     size = 24 if version > 5 else 16 if version > 3 else 8
-    asked = struct.pack("QQQ", rights, 0, scope)
-    rules = _checked(libc.syscall(LANDLOCK_CREATE, asked, size, 0))
+    ruleset = struct.pack("QQQ", rights, 0, scope)
+    handle = _checked(libc.syscall(LANDLOCK_CREATE, ruleset, size, 0))
     for paths, allowed in ((writable, rights), (readable, EXECUTE | READ | LIST)):
         for path in paths:
-            _allow(rules, path, allowed & rights)
-    _checked(libc.syscall(LANDLOCK_RESTRICT, rules, 0))
-    os.close(rules)
+            _allow(handle, path, allowed & rights)
+    _checked(libc.syscall(LANDLOCK_RESTRICT, handle, 0))
+    os.close(handle)
 
 
 def _allow(rules: int, path: str, rights: int) -> None:
@@ -67,7 +67,7 @@ def _allow(rules: int, path: str, rights: int) -> None:
 
 
 def give_up_calls(words: bytes) -> None:
-    """Make no more calls to the kernel but those that a filter lets pass; raises OSError."""
+    """Make only the system calls that a filter allows; raises OSError."""
     code = ctypes.create_string_buffer(words, len(words))
     program = struct.pack("HxxxxxxP", len(words) // BYTES_OF_WORD, ctypes.addressof(code))
     _checked(libc.prctl(PR_SET_SECCOMP, FILTER_MODE, program, 0, 0))
@@ -81,9 +81,9 @@ def _checked(answer: int) -> int:
 
 
 def main(calls: str, writable: str, readable: str, *command: str) -> None:
-    """Give up what is asked for, and become the command; exits with 125 when that fails.
+    """Give up access and become the command; exits with 125 if that fails.
 
-    `calls` is a filter in hexadecimal digits, "" for none; no `writable` path means all files stay.
+    `calls` is a filter in hexadecimal digits, "" for none; without `writable` paths all files stay.
     """
     try:
         if writable:

@@ -1,4 +1,4 @@
-"""The filter of calls to the kernel that no program needs and that lead out of a sandbox, as bytes."""
+"""The filter that refuses system calls which no program needs and which lead out of a sandbox."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ PR_GET_SECCOMP, PR_SET_DUMPABLE = 21, 4
 LOAD, IF_EQUAL, IF_GREATER, IF_ANY_BIT, RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16
-# Above it begin the calls of another kind of program (x32), which a filter of numbers does not know.
+# Above it are the system calls of x32 programs, which the filter does not know.
 LAST_NUMBER = 0x3FFFFFFF
-# Every new namespace that a new process can be asked for; users are what opens the others.
+# All new namespaces that a new process can ask for; a user namespace opens the others.
 NEW_NAMESPACES = 0x7E020000
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 
 
 class Machine(NamedTuple):
-    """How the kernel names a kind of machine, and its numbers of calls where kinds differ."""
+    """The kernel's name of an architecture, and the numbers of its system calls that differ."""
 
     name: int
     socket: int
@@ -31,13 +31,13 @@ class Machine(NamedTuple):
     clone: int
     prctl: int
     memfd_create: int
-    # One process reaching into another: ptrace, process_vm_readv, process_vm_writev.
+    # Access to other processes: ptrace, process_vm_readv, process_vm_writev.
     reaching: tuple[int, ...]
     # unshare, setns, mount, umount2, pivot_root, chroot.
     views: tuple[int, ...]
-    # What stays behind in memory that is nobody's: shmget, shmat, msgget, semget, mq_open.
+    # Memory that outlives its process: shmget, shmat, msgget, semget, mq_open.
     left_behind: tuple[int, ...]
-    # Parts of the kernel that holes are found in: keyctl, add_key, request_key, bpf,
+    # Parts of the kernel with a history of holes: keyctl, add_key, request_key, bpf,
     # perf_event_open, userfaultfd.
     kernel: tuple[int, ...]
 
@@ -61,22 +61,22 @@ MACHINES = {
 # The same everywhere: pidfd_getfd; open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
 # mount_setattr.
 REFUSED_EVERYWHERE = (438, 428, 429, 430, 431, 432, 433, 442)
-# As on an older kernel, for which C libraries know another way: clone3, whose flags no filter sees;
-# io_uring, which makes other calls past any filter; memfd_secret.
+# Reported as missing, so that C libraries fall back as on an older kernel: clone3, whose flags no filter
+# sees; io_uring, which makes other calls past any filter; memfd_secret.
 MISSING_EVERYWHERE = (435, 425, 426, 427, 447)
 
 
 def can_filter() -> bool:
-    """Tell whether this machine's calls are known here and its kernel filters them."""
+    """Tell whether the system calls of this machine are known and its kernel filters them."""
     libc = ctypes.CDLL(None, use_errno=True)
     return os.uname().machine in MACHINES and libc.prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
 
 
 @cache
 def call_filter(*, cuts_network: bool) -> bytes:
-    """Return the filter for programs on this machine, b"" where there can be none.
+    """Return the filter for programs on this machine, b"" if there is none.
 
-    One that cuts the network lets them open sockets between own processes only and connect none.
+    With `cuts_network` programs may only open sockets between their own processes, and connect none.
     """
     return (
         filter_for(MACHINES[os.uname().machine], cuts_network=cuts_network) if can_filter() else b""
@@ -85,14 +85,14 @@ def call_filter(*, cuts_network: bool) -> bytes:
 
 @contextlib.contextmanager
 def open_filter(*, is_wanted: bool) -> Iterator[int | None]:
-    """Give an open file from which the filter that leaves the network can be read, None for none."""
+    """Open a pipe with the filter that allows the network; None if no filter is wanted or possible."""
     words = call_filter(cuts_network=False) if is_wanted else b""
     if not words:
         yield None
         return
     handle, end = os.pipe2(os.O_CLOEXEC)
     try:
-        # It is far shorter than what a pipe holds.
+        # The filter is far shorter than the buffer of a pipe.
         os.write(end, words)
         os.close(end)
         yield handle
@@ -101,7 +101,7 @@ def open_filter(*, is_wanted: bool) -> Iterator[int | None]:
 
 
 def filter_for(machine: Machine, *, cuts_network: bool) -> bytes:
-    """Return the filter for programs on that kind of machine."""
+    """Return the filter for programs on this architecture."""
     words = [
         *(_word(LOAD, MACHINE), _word(IF_EQUAL, machine.name, 1, 0), _refuse(errno.ENOSYS)),
         *(_word(LOAD, NUMBER), _word(IF_GREATER, LAST_NUMBER, 0, 1), _refuse(errno.ENOSYS)),
@@ -109,25 +109,27 @@ def filter_for(machine: Machine, *, cuts_network: bool) -> bytes:
     refused = machine.reaching + machine.views + machine.left_behind + machine.kernel
     for number in (*refused, *REFUSED_EVERYWHERE, *((machine.connect,) if cuts_network else ())):
         words += [_word(IF_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    # Memory that no process shows, and other ways past this filter.
+    # Memory that no process reports, and other ways past this filter.
     for number in (machine.memfd_create, *MISSING_EVERYWHERE):
         words += [_word(IF_EQUAL, number, 0, 1), _refuse(errno.ENOSYS)]
-    # Who cannot be looked into could hide what it holds.
-    words += _of_argument(
+    # A process that cannot be inspected could hide what it holds.
+    words += _check_argument(
         machine.prctl, [_word(IF_EQUAL, PR_SET_DUMPABLE, 0, 1), _refuse(errno.EPERM)]
     )
-    words += _of_argument(
+    words += _check_argument(
         machine.clone, [_word(IF_ANY_BIT, NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM)]
     )
     families = (AF_UNIX,) if cuts_network else (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
-    allowed = [_word(IF_EQUAL, one, len(families) - at, 0) for at, one in enumerate(families)]
-    words += _of_argument(machine.socket, [*allowed, _refuse(errno.EAFNOSUPPORT)])
+    allowed = [
+        _word(IF_EQUAL, family, len(families) - index, 0) for index, family in enumerate(families)
+    ]
+    words += _check_argument(machine.socket, [*allowed, _refuse(errno.EAFNOSUPPORT)])
     return b"".join([*words, _word(RETURN, ALLOW)])
 
 
-def _of_argument(number: int, judged: list[bytes]) -> list[bytes]:
-    """Return the words that judge a call by its first argument and let it pass behind them."""
-    within = [_word(LOAD, FIRST_ARGUMENT), *judged, _word(RETURN, ALLOW)]
+def _check_argument(number: int, checks: list[bytes]) -> list[bytes]:
+    """Return the instructions that check a call by its first argument, else allow it."""
+    within = [_word(LOAD, FIRST_ARGUMENT), *checks, _word(RETURN, ALLOW)]
     return [_word(IF_EQUAL, number, 0, len(within)), *within]
 
 

@@ -195,7 +195,7 @@ def test_links_and_devices_are_not_followed_out_of_the_workspace(sandbox, tmp_pa
         ("i=0; while [ $i -lt 501 ]; do : > $i; i=$((i+1)); done", "more than 500 files"),
         ("for i in 1 2 3; do head -c 8M /dev/zero > $i; done", "more than 20 MB"),
         ("mkdir -p $(seq -s/ 40) && cd $(seq -s/ 40) && : > x", "more than 30 deep"),
-        ("printf x > \"$(printf 'a\\377')\"", "no text in UTF-8"),
+        ("printf x > \"$(printf 'a\\377')\"", "not UTF-8 text"),
         (": > $(head -c 200 /dev/zero | tr '\\0' a) && mkdir -p $(head -c 200 /dev/zero | tr '\\0' b) &&"
          " cd b* && : > $(head -c 200 /dev/zero | tr '\\0' c)", "longer than 300"),
     ],
@@ -366,7 +366,7 @@ def test_a_folder_without_a_place_for_agents_names_the_variable(sandbox):
         ({"workspace": {"a/../../x": b""}}, "leads outside"),
         ({"files": {"": b""}}, "leads outside"),
         ({"files": {"a\0": b""}}, "leads outside"),
-        ({"files": {"a": b"", "a/b": b""}}, "could not be laid out"),
+        ({"files": {"a": b"", "a/b": b""}}, "could not be written"),
         ({"environment": {"A B": "x"}}, "variable"),
         ({"environment": {"A": "x\0"}}, "variable"),
         ({"command": ("true", "a\0b")}, "could not be started"),

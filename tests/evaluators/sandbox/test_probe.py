@@ -71,13 +71,13 @@ def test_limits_say_what_they_close_all_the_same():
 
 def test_a_machine_whose_python_cannot_ask_closes_nothing(bubblewrap, monkeypatch):
     bubblewrap("exit 1")
-    monkeypatch.setattr(probe, "restraining", lambda python: ["/bin/false"])
+    monkeypatch.setattr(probe, "restraint_command", lambda python: ["/bin/false"])
     assert sandbox_offered().closed == ()
 
 
 def test_a_machine_with_nothing_says_so(monkeypatch):
     monkeypatch.setattr(probe, "bubblewrap_path", lambda: "")
-    monkeypatch.setattr(probe, "trial", lambda user, is_boxed: ["/bin/false"])
+    monkeypatch.setattr(probe, "trial_command", lambda user, is_boxed: ["/bin/false"])
     assert sandbox_offered().in_words == (
         "none: bubblewrap is not installed, and prlimit does not work either"
     )
