@@ -16,7 +16,7 @@ from runs.lists import ListQuery, read_integer, read_run_name, with_tag
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
-from runs.results.run_list import listed
+from runs.results.runs import listed
 
 
 def with_counts(suites: QuerySet[Suite]) -> QuerySet[Suite]:

@@ -51,7 +51,7 @@ from runs.results.result_documents import (
     result_document,
 )
 from runs.results.result_page import whole_output
-from runs.results.run_list import RunsQuery
+from runs.results.runs import RunsQuery
 from runs.suites.documents import (
     CaseDetailDoc,
     CaseDoc,

@@ -15,15 +15,26 @@ from django.urls import reverse
 from evaluators.models import LanguageModel
 from evaluators.templatetags.figures import counted, money
 from runs import lists
-from runs.campaigns.board import COLUMNS, BoardRow, CampaignQuery, board, headline, in_order
-from runs.campaigns.cases import Matrix, Outcomes, evidence_against, matrix, outcomes_by_case
+from runs.campaigns.board import (
+    COLUMNS,
+    BoardRow,
+    CampaignQuery,
+    Matrix,
+    Outcomes,
+    board,
+    evidence_against,
+    headline,
+    in_order,
+    matrix,
+    outcomes_by_case,
+)
 from runs.charts.queries import COSTS, ChartsQuery, CostChart, charted, cost_chart
 from runs.compare.evidence import Evidence
 from runs.costs import with_origins
 from runs.lists import NEWEST_FIRST, Control, HeadCell, ListQuery, head_cell
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunStatus
 from runs.models.suites import Suite
-from runs.results.run_list import listed
+from runs.results.runs import listed
 
 
 @dataclass(frozen=True, slots=True)

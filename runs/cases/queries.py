@@ -26,14 +26,15 @@ from runs.models.results import Result
 from runs.models.run_cases import execution_from, live_state
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
-from runs.results.case_rows import (
+from runs.results.result_state import (
+    Override,
     RepetitionMark,
     mark_of_row,
+    override_of_case,
     passed_words,
     people_of_row,
     result_address,
 )
-from runs.results.overrides import Override, override_of_case
 from runs.specs.suites import CaseSpec
 from runs.suites.queries import Branch, branches
 from runs.suites.services import suite_with_cases

@@ -12,7 +12,7 @@ from runs.compare.comparison import Comparison, ComparisonSide, format_p
 from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.models.runs import RunStatus
-from runs.results.run_figures import RunGate
+from runs.results.runs import RunGate
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
 CODES = {

@@ -27,7 +27,7 @@ from runs.models.database import database_now
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.results.files import result_lines
-from runs.results.run_figures import cases_gate, metrics_gate, repetitions_of_run
+from runs.results.runs import cases_gate, metrics_gate, repetitions_of_run
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import profile_named
 from runs.suites.services import create_suite, written_titles

@@ -15,7 +15,7 @@ from evaluators.templatetags.figures import counted, duration, money, pct, score
 from runs.costs import Cost, run_costs
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries
-from runs.results.run_figures import (
+from runs.results.runs import (
     CountOf,
     RunGate,
     RunRepetitions,

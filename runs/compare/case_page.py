@@ -10,7 +10,7 @@ from runs.compare.page import KINDS
 from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
-from runs.results.overrides import Override, override_of, with_names
+from runs.results.result_state import Override, override_of, with_names
 from runs.texts import DiffLine, text_diff
 
 # Longer answers are shown on the pages of their results.

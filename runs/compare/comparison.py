@@ -47,8 +47,8 @@ from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import unpack_leaf_scores
-from runs.results.overrides import Override
-from runs.results.run_figures import (
+from runs.results.result_state import Override
+from runs.results.runs import (
     RunGate,
     cases_gate,
     metrics_gate,

@@ -40,7 +40,7 @@ from runs.formats.tables import csv_parts
 from runs.lists import Chip, HeadCell, ListQuery, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import RunStatus
-from runs.results.overrides import Override
+from runs.results.result_state import Override
 
 SHARED = "shared"
 CHANGED, EVERY, FLIPPED = "changed", "all", "flipped"

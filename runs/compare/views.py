@@ -41,7 +41,7 @@ from runs.engine.plan import read_plan
 from runs.lists import read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.requests import MemberRequest, may_change_suites, may_start, may_view, run_of
-from runs.results.run_list import run_word
+from runs.results.runs import run_word
 from runs.what_if.services import cannot_score_alike, has_rules_of, score_alike
 
 NOT_TWO_TICKED = "Tick two runs to compare them."

@@ -10,9 +10,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from runs.home import queries
+from runs.home.queries import SuiteTableQuery, latest_rows, suite_page, suite_table
 from runs.home.queries import search as find
-from runs.home.suite_page import suite_page
-from runs.home.suite_rows import SuiteTableQuery, latest_rows, suite_table
 from runs.requests import may_view, suite_of
 from runs.suites.queries import policy_words
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -11,13 +11,9 @@ from zlib import crc32
 
 from django.urls import reverse
 
-from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean
 from evaluators.scoring.policy import PolicySpec
-from runs.engine.plan import METRICS_KIND
 from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, head_cell
-from runs.models.results import ENDED_RESULT_STATUSES as ENDED
-from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.run_cases import (
     STATES,
     LiveCases,
@@ -29,122 +25,22 @@ from runs.models.run_cases import (
     sorted_cases,
 )
 from runs.models.runs import Run
-from runs.models.stored import read_executions
 from runs.models.suites import Case
-from runs.results.overrides import STATUS_MARKS, Override, override_of_case, with_names
+from runs.results.result_state import (
+    Override,
+    RepetitionMark,
+    mark_of_row,
+    override_of_case,
+    people_of_row,
+    result_url,
+    with_names,
+)
 from runs.running.retrying import is_retryable, matching_results
 from runs.summary.cases import BY_FORCE, summarise_case
 from runs.summary.figures import (
     CaseSummary,
-    DimensionMean,
-    MetricMean,
-    dimension_means,
-    metric_means,
     sum_known,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RepetitionMark:
-    """One repetition: its number, the address of its result, the state it is shown in, its score.
-
-    `people` is the verdict that people gave, "" where none is settled.
-    """
-
-    number: int
-    url: str
-    state: str
-    score: float | None
-    people: str = ""
-
-
-def people_of_row(row: Mapping[str, Any]) -> str:
-    """Return the verdict that people gave of a result, "" where none is settled or its work goes on."""
-    return str(row["reviewed_verdict"]) if row["status"] in ENDED else ""
-
-
-def mark_of_row(row: Mapping[str, Any], policy: PolicySpec) -> str:
-    """Return the state a result is shown in: the verdict that counts, or how far the work is."""
-    if policy.count_reviews and row["reviewed_verdict"] and row["status"] in ENDED:
-        return str(row["reviewed_verdict"])
-    return str(row["verdict"] or STATUS_MARKS.get(row["status"], row["status"]))
-
-
-def result_url(run: Run, key: str, repetition: int) -> str:
-    """Return the address of one result."""
-    return result_address(run.suite.slug, run.number, key, repetition)
-
-
-def result_address(slug: str, number: int, key: str, repetition: int) -> str:
-    """Return the address of one result of a run that is known by its suite and number."""
-    place = {"slug": slug, "number": number, "key": key, "repetition": repetition}
-    return reverse("runs:result", kwargs=place)
-
-
-def passed_words(found: CaseSummary) -> str:
-    """Say how many of several repetitions passed and whether they differ; "" of one."""
-    if found.executions == 1 or not found.scored:
-        return ""
-    told = f"{found.passed} of {found.scored} passed"
-    return f"{told}, flaky" if found.is_flaky else told
-
-
-Parts = Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class CaseRepetitions:
-    """A case over its repetitions; `state` is what the table of the run shows it in.
-
-    `errors` repetitions are left out of the means, and `left` have not been carried out. What
-    `priced` repetitions cost their target is known.
-    """
-
-    state: str
-    summary: CaseSummary
-    errors: int
-    left: int
-    priced: int
-    metrics: tuple[MetricMean, ...]
-    dimensions: tuple[DimensionMean, ...]
-
-    @property
-    def verdict_words(self) -> str:
-        """Say whether verdicts agree, as far as there are several."""
-        found = self.summary
-        told = f"{found.passed} of {found.scored} passed"
-        return f"{told}: verdicts differ." if found.is_flaky else f"{told}."
-
-
-def case_repetitions(
-    run: Run, case: Case, policy: PolicySpec, state: str
-) -> CaseRepetitions | None:
-    """Return a case over its repetitions; None where each case runs once. Three queries."""
-    if run.repetitions == 1:
-        return None
-    rows = list(read_executions(run, case=case.pk))
-    scores = EvaluatorScore.objects.filter(
-        result__run=run,
-        result__case=case,
-        kind__in=(METRICS_KIND, HYBRID_KIND),
-        state=ScoreState.SCORED,
-    ).order_by()
-    parts = list(scores.values_list("position", "path", "details__metrics", "details__dimensions"))
-    summary = summarise_case(case.key, rows, policy)
-    return CaseRepetitions(
-        state=state,
-        summary=summary,
-        errors=sum(row.status == "error" for row in rows),
-        left=summary.executions - summary.ended,
-        priced=sum(row.run_cost_usd is not None for row in rows),
-        metrics=metric_means(_with(parts, 2)),
-        dimensions=dimension_means(_with(parts, 3)),
-    )
-
-
-def _with(parts: Sequence[tuple[Any, ...]], column: int) -> Iterator[tuple[int, str, Parts]]:
-    return ((row[0], row[1], row[column]) for row in parts if row[column])
-
 
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")

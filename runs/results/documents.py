@@ -18,8 +18,7 @@ from runs.engine.plan import CHANGED
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
-from runs.results.run_figures import RunRepetitions, repetitions_of_run
-from runs.results.run_list import listed, run_row
+from runs.results.runs import RunRepetitions, listed, repetitions_of_run, run_row
 from runs.suites.documents import PolicyDoc
 from runs.summary.cases import summarise_case
 from runs.summary.figures import CaseSummary, Summary

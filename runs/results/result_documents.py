@@ -12,8 +12,8 @@ from evaluators.scoring.numbers import rounded
 from runs.documents import Document, Dollars, TextOrNone, VerdictOrNone
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.runs import Run
-from runs.results.case_rows import result_url
 from runs.results.result_page import ResultPage, result_page
+from runs.results.result_state import result_url
 from runs.results.result_tree import ResultMetrics, TreeNode
 from runs.suites.documents import CaseDetailDoc
 from runs.summary.figures import sum_known

@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib.auth.models import User
-from django.db.models import Count, F
+from django.db.models import Count, QuerySet
 from django.urls import reverse
 
+from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from runs.costs import ResultCosts, result_costs
-from runs.engine.plan import read_plan, tree_of_case
+from runs.engine.plan import METRICS_KIND, read_plan, tree_of_case
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     Artifact,
     Attempt,
+    CallStatus,
     EvaluatorScore,
+    ModelCall,
     Result,
     ResultOutput,
     ResultStatus,
     Retry,
     ScoreState,
 )
-from runs.models.reviews import Review, ReviewItem
 from runs.models.run_cases import execution_from, live_state
 from runs.models.runs import RESCORED, Run, RunStatus
+from runs.models.stored import read_executions
 from runs.models.suites import Case
-from runs.requests import MAY_REVIEW
-from runs.results.case_rows import (
-    CaseRepetitions,
-    case_repetitions,
-    mark_of_row,
-    passed_words,
-    result_url,
-)
-from runs.results.overrides import (
-    STATUS_MARKS,
+from runs.results.result_state import (
+    LeftFile,
     Override,
     ReviewHistory,
+    mark_of,
+    mark_of_row,
     override_of,
     override_of_case,
+    passed_words,
+    result_files,
+    result_url,
     review_history,
 )
 from runs.results.result_tree import (
@@ -59,7 +59,14 @@ from runs.results.result_tree import (
     result_tree,
 )
 from runs.summary.cases import summarise_case
-from runs.summary.figures import sum_known
+from runs.summary.figures import (
+    CaseSummary,
+    DimensionMean,
+    MetricMean,
+    dimension_means,
+    metric_means,
+    sum_known,
+)
 from runs.texts import MAX_SHOWN_LENGTH, DiffLine, Turns, conversation, cut_step, text_diff
 
 RUNS_SHOWN = 12
@@ -141,11 +148,6 @@ class Neighbour:
     url: str
 
 
-def mark_of(result: Result) -> str:
-    """Return the state a result is shown in: its verdict, or how far the work is."""
-    return result.verdict or STATUS_MARKS.get(result.status, result.status)
-
-
 def repetitions_of(
     run: Run, result: Result, policy: PolicySpec
 ) -> tuple[tuple[Repetition, ...], str]:
@@ -178,6 +180,63 @@ def neighbour(run: Run, result: Result, *, back: bool) -> Neighbour | None:
     rows = run.results.filter(**here).order_by("-position" if back else "position", "repetition")
     row = rows.values_list("case__key", "repetition").first()
     return Neighbour(row[0], result_url(run, row[0], 1 if back else row[1])) if row else None
+
+
+Parts = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRepetitions:
+    """A case over its repetitions; `state` is what the table of the run shows it in.
+
+    `errors` repetitions are left out of the means, and `left` have not been carried out. What
+    `priced` repetitions cost their target is known.
+    """
+
+    state: str
+    summary: CaseSummary
+    errors: int
+    left: int
+    priced: int
+    metrics: tuple[MetricMean, ...]
+    dimensions: tuple[DimensionMean, ...]
+
+    @property
+    def verdict_words(self) -> str:
+        """Say whether verdicts agree, as far as there are several."""
+        found = self.summary
+        told = f"{found.passed} of {found.scored} passed"
+        return f"{told}: verdicts differ." if found.is_flaky else f"{told}."
+
+
+def case_repetitions(
+    run: Run, case: Case, policy: PolicySpec, state: str
+) -> CaseRepetitions | None:
+    """Return a case over its repetitions; None where each case runs once. Three queries."""
+    if run.repetitions == 1:
+        return None
+    rows = list(read_executions(run, case=case.pk))
+    scores = EvaluatorScore.objects.filter(
+        result__run=run,
+        result__case=case,
+        kind__in=(METRICS_KIND, HYBRID_KIND),
+        state=ScoreState.SCORED,
+    ).order_by()
+    parts = list(scores.values_list("position", "path", "details__metrics", "details__dimensions"))
+    summary = summarise_case(case.key, rows, policy)
+    return CaseRepetitions(
+        state=state,
+        summary=summary,
+        errors=sum(row.status == "error" for row in rows),
+        left=summary.executions - summary.ended,
+        priced=sum(row.run_cost_usd is not None for row in rows),
+        metrics=metric_means(_with(parts, 2)),
+        dimensions=dimension_means(_with(parts, 3)),
+    )
+
+
+def _with(parts: Sequence[tuple[Any, ...]], column: int) -> Iterator[tuple[int, str, Parts]]:
+    return ((row[0], row[1], row[column]) for row in parts if row[column])
 
 
 # Which try of which generation.
@@ -265,76 +324,12 @@ def _current(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LeftFile:
-    """One file as the page lists it; its size is in bytes."""
-
-    path: str
-    size: int
-
-
-def result_files(result: Result) -> tuple[LeftFile, ...]:
-    """Return the files of a result by path, without their content."""
-    rows = result.artifacts.annotate(size=F("content__size")).order_by("path")
-    return tuple(LeftFile(path, size) for path, size in rows.values_list("path", "size"))
-
-
 def one_file(run: Run, key: str, repetition: int, path: str) -> bytes:
     """Return what a file holds; raises Artifact.DoesNotExist."""
     left = Artifact.objects.filter(result__run=run, result__repetition=repetition)
     return bytes(
         left.select_related("content").get(result__case__key=key, path=path).content.content
     )
-
-
-MAY_LOOK = "runs.change_suite"
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What of a result is kept from a person.
-
-    `machine` is its verdict with scores and reasons, `people` what others decided. `may_look` tells whether the
-    person may ask for the machine's part all the same, as who mends evaluators has to.
-    """
-
-    machine: bool = False
-    people: bool = False
-    may_look: bool = False
-
-
-def kept_from(user: User, result: Result, item: ReviewItem | None, policy: PolicySpec) -> Kept:
-    """Return what the page of a result keeps from a person, nothing where they decided or are not to decide.
-
-    In a blind suite the machine's part is kept while the result waits for review, and what others decided for
-    good; in others what they decided is kept while it waits. One query, none where no item is in the queue.
-    """
-    if item is None or not user.has_perm(MAY_REVIEW):
-        return Kept()
-    is_waiting, is_blind = item.closed_at is None, policy.review_blind
-    if not (is_waiting or is_blind):
-        return Kept()
-    standing = Review.objects.standing().filter(result=result)
-    deciders = set(standing.values_list("reviewer", flat=True))
-    if user.pk in deciders:
-        return Kept()
-    return Kept(
-        machine=is_waiting and is_blind,
-        people=bool(deciders),
-        may_look=user.has_perm(MAY_LOOK),
-    )
-
-
-def keeps_machine(user: User, run: Run, key: str, repetition: int) -> bool:
-    """Tell whether what judges said of an execution is kept from a person, who may not ask for it either."""
-    rows = ReviewItem.objects.filter(
-        result__run=run, result__case__key=key, result__repetition=repetition
-    )
-    item = rows.select_related("result").first()
-    if item is None:
-        return False
-    kept = kept_from(user, item.result, item, run.policy)
-    return kept.machine and not kept.may_look
 
 
 MAX_STEPS = 300
@@ -526,7 +521,103 @@ def is_finished(run: Run, key: str, repetition: int) -> bool:
     return ResultStatus(status) not in OPEN_RESULT_STATUSES
 
 
-def item_of_result(result: Result) -> ReviewItem | None:
-    """Return the item of a result in the queue, decided or not; None for one that never entered it."""
-    people = ReviewItem.objects.select_related("reserved_by", "assigned_to")
-    return people.filter(result=result).first()
+MAX_CALLS = 200
+MAX_CALL_TEXT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One call as the page shows it; request and reply are cut, the download is whole."""
+
+    pk: int
+    purpose: str
+    evaluator: str
+    model: str
+    status: str
+    is_ok: bool
+    http_status: int | None
+    error: str
+    occasion: str
+    is_cached: bool
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: Decimal | None
+    latency_ms: int | None
+    created_at: datetime
+    request: str
+    reply: str
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCalls:
+    """The calls of one result, oldest first, and how many there are in all."""
+
+    rows: tuple[CallRow, ...]
+    total: int
+
+
+def result_calls(run: Run, key: str, repetition: int) -> ResultCalls:
+    """Return the calls made for one execution, the target's and the judges'."""
+    calls = _calls_of(run, key, repetition)
+    return ResultCalls(tuple(_row(call) for call in calls[:MAX_CALLS]), calls.count())
+
+
+def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:
+    """Return one call of an execution whole, for download; raises ModelCall.DoesNotExist."""
+    call = _calls_of(run, key, repetition).get(pk=pk)
+    return {
+        "request": call.request,
+        "reply": call.reply,
+        "status": call.status,
+        "http_status": call.http_status,
+        "error": call.error,
+        "model": call.model_name,
+    }
+
+
+def _calls_of(run: Run, key: str, repetition: int) -> QuerySet[ModelCall]:
+    return ModelCall.objects.filter(run=run, result__case__key=key, result__repetition=repetition)
+
+
+def _row(call: ModelCall) -> CallRow:
+    request, reply = _spelled(call.request), _spelled(call.reply)
+    return CallRow(
+        pk=call.pk,
+        purpose=call.purpose,
+        evaluator=call.evaluator_path,
+        model=call.model_name,
+        status=CallStatus(call.status).label,
+        is_ok=call.status == CallStatus.OK,
+        http_status=call.http_status,
+        error=call.error,
+        occasion=_occasion(call),
+        is_cached=call.is_cached,
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        cost_usd=call.cost_usd,
+        latency_ms=call.latency_ms,
+        created_at=call.created_at,
+        request=request[:MAX_CALL_TEXT],
+        reply=reply[:MAX_CALL_TEXT],
+        is_cut=max(len(request), len(reply)) > MAX_CALL_TEXT,
+    )
+
+
+def _occasion(call: ModelCall) -> str:
+    """Say which of several calls of the same evaluator it was, and in which try."""
+    named = (("sample", call.sample), ("round", call.round), ("repair", call.repair))
+    parts = [
+        f"{name} {number}" if name == "repair" else f"{name} {number + 1}"
+        for name, number in named
+        if number
+    ]
+    if call.generation > 1 or call.attempt > 1:
+        parts.append(name_of_try(call.generation, call.attempt))
+    return ", ".join(parts)
+
+
+def _spelled(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

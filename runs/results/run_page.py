@@ -23,7 +23,7 @@ from runs.models.database import LEASE
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
 from runs.models.run_cases import count_states
 from runs.models.runs import ALL_ALIKE, RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
-from runs.results.run_figures import (
+from runs.results.runs import (
     EvaluatorRow,
     JudgedDimensions,
     JudgedMetrics,

@@ -28,23 +28,24 @@ from runs.requests import (
     may_view,
     run_of,
 )
-from runs.results import result_calls as results_result_calls
-from runs.results import run_list as listing
+from runs.results import runs as listing
 from runs.results.case_rows import results_table
 from runs.results.documents import run_file_document
 from runs.results.files import result_lines, results_csv
 from runs.results.result_page import (
     is_finished,
-    item_of_result,
-    keeps_machine,
-    kept_from,
+    one_call,
     one_file,
     result_page,
     whole_output,
 )
-from runs.results.run_figures import evaluators_of
+from runs.results.result_page import (
+    result_calls as calls_of_result,
+)
+from runs.results.result_state import item_of_result, keeps_machine, kept_from
 from runs.results.run_page import run_head as head_of
 from runs.results.run_page import run_live as live_of
+from runs.results.runs import evaluators_of
 from runs.running.retry_forms import ResumeForm
 from runs.suites.services import drop_baseline, make_baseline
 
@@ -221,7 +222,7 @@ def result_calls(
     run = run_of(slug, number)
     if keeps_machine(request.user, run, key, repetition):
         return redirect("runs:result", slug, number, key, repetition)
-    context = {"calls": results_result_calls.result_calls(run, key, repetition), "run": run}
+    context = {"calls": calls_of_result(run, key, repetition), "run": run}
     context |= {"key": key, "repetition": repetition}
     template = "results/_result_calls.html" if request.htmx else "results/result_calls.html"
     return render(request, template, context)
@@ -237,7 +238,7 @@ def result_call(
     if keeps_machine(request.user, run, key, repetition):
         return redirect("runs:result", slug, number, key, repetition)
     try:
-        call = results_result_calls.one_call(run, key, repetition, pk)
+        call = one_call(run, key, repetition, pk)
     except ModelCall.DoesNotExist:
         raise Http404 from None
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-call-{pk}.json")

@@ -29,9 +29,9 @@ from runs.documents import DetailLevel
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.result_page import mark_of
-from runs.results.run_figures import RunGate
+from runs.results.result_state import mark_of
 from runs.results.run_page import RunLive
+from runs.results.runs import RunGate
 from runs.sharing.whitelist import MAX_TEXT_LENGTH, Allowance
 
 VERSION = 1

@@ -26,7 +26,7 @@ from runs.lists import read_integer, read_run_name
 from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
-from runs.results.run_list import run_word
+from runs.results.runs import run_word
 from runs.sharing.documents import SHAPES, SharedDoc
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
 from runs.sharing.parts import against

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Count
 
 from runs.models.suites import Target
-from runs.results.run_list import RunRow, listed, run_row
+from runs.results.runs import RunRow, listed, run_row
 from runs.target_kinds import UnknownTargetKindError, target_kind_named, target_kinds
 
 RUNS_SHOWN = 20

@@ -22,7 +22,7 @@ from runs.models.runs import Run
 from runs.models.suites import Case, Suite
 from runs.results.documents import run_file_document
 from runs.results.files import result_lines
-from runs.results.run_list import RunsQuery, run_list
+from runs.results.runs import RunsQuery, run_list
 from tests.api.site import get, make_site
 from tests.support.factories import make_case, make_result, make_run, make_suite
 

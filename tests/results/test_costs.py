@@ -20,7 +20,7 @@ from runs.home.queries import dashboard
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
 from runs.results.result_page import result_attempts
-from runs.results.run_list import listed, run_row
+from runs.results.runs import listed, run_row
 from runs.running.retrying import retry_results
 from tests.support.factories import (
     make_call,

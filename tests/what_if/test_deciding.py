@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runs.what_if.figures import StoredCase
 
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.metrics_judge import MetricsJudgeConfig as MetricsConfig
@@ -16,7 +17,6 @@ from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Skipped, Unscored
 from runs.what_if.changes import RuleSet, origins_of
-from runs.what_if.figures import StoredCase
 from tests.evaluators.scoring.test_properties import FEW, cases
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.what_if.values import FAILED_TARGET, ask, stored_run

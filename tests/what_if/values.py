@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runs.what_if.figures import StoredCase, StoredResult, StoredRun, WhatIf
+
 from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
@@ -13,7 +15,6 @@ from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Uns
 from runs.what_if.asking import Asked, what_if
 from runs.what_if.changes import RuleSet
 from runs.what_if.deciding import PartsRead, overall_of, rescore_parts
-from runs.what_if.figures import StoredCase, StoredResult, StoredRun, WhatIf
 
 FAILED_TARGET = "the target failed"
 Said = Mapping[str, Outcome] | str

@@ -24,7 +24,7 @@ from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
 from runs.results.documents import run_document
 from runs.results.files import result_lines
-from runs.results.run_list import listed
+from runs.results.runs import listed
 from runs.reviews.services import ReviewDecision, decide, undo
 from runs.sharing.frozen import shared_run
 from tests.sharing.linked import share

@@ -17,7 +17,7 @@ from runs.lists import Control
 from runs.models.database import database_now
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.requests import MAY_REVIEW
-from runs.results.case_rows import result_url
+from runs.results.result_state import result_url
 from runs.reviews import services
 from runs.reviews.agreement import JudgeAgreement, Pair, measure_agreement
 from runs.reviews.item_page import SAYS_NOTHING

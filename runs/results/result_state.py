@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth.models import User
+from django.db.models import F
+from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.scoring.policy import PolicySpec
@@ -15,10 +18,12 @@ from evaluators.scoring.types import Verdict
 from runs.engine.review_rules import RULE, combine_decisions
 from runs.models.results import ENDED_RESULT_STATUSES as ENDED
 from runs.models.results import Result
-from runs.models.reviews import Review
+from runs.models.reviews import Review, ReviewItem
 from runs.models.run_cases import execution_from
 from runs.models.runs import Run
+from runs.requests import MAY_REVIEW
 from runs.summary.cases import case_verdict
+from runs.summary.figures import CaseSummary
 
 UNKNOWN_REVIEWER = "somebody whose account is gone"
 STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
@@ -184,3 +189,123 @@ def _past(row: Review) -> PastReview:
         machine=row.machine_verdict,
         state=state,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionMark:
+    """One repetition: its number, the address of its result, the state it is shown in, its score.
+
+    `people` is the verdict that people gave, "" where none is settled.
+    """
+
+    number: int
+    url: str
+    state: str
+    score: float | None
+    people: str = ""
+
+
+def people_of_row(row: Mapping[str, Any]) -> str:
+    """Return the verdict that people gave of a result, "" where none is settled or its work goes on."""
+    return str(row["reviewed_verdict"]) if row["status"] in ENDED else ""
+
+
+def mark_of_row(row: Mapping[str, Any], policy: PolicySpec) -> str:
+    """Return the state a result is shown in: the verdict that counts, or how far the work is."""
+    if policy.count_reviews and row["reviewed_verdict"] and row["status"] in ENDED:
+        return str(row["reviewed_verdict"])
+    return str(row["verdict"] or STATUS_MARKS.get(row["status"], row["status"]))
+
+
+def result_url(run: Run, key: str, repetition: int) -> str:
+    """Return the address of one result."""
+    return result_address(run.suite.slug, run.number, key, repetition)
+
+
+def result_address(slug: str, number: int, key: str, repetition: int) -> str:
+    """Return the address of one result of a run that is known by its suite and number."""
+    place = {"slug": slug, "number": number, "key": key, "repetition": repetition}
+    return reverse("runs:result", kwargs=place)
+
+
+def passed_words(found: CaseSummary) -> str:
+    """Say how many of several repetitions passed and whether they differ; "" of one."""
+    if found.executions == 1 or not found.scored:
+        return ""
+    told = f"{found.passed} of {found.scored} passed"
+    return f"{told}, flaky" if found.is_flaky else told
+
+
+MAY_LOOK = "runs.change_suite"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a result is kept from a person.
+
+    `machine` is its verdict with scores and reasons, `people` what others decided. `may_look` tells whether the
+    person may ask for the machine's part all the same, as who mends evaluators has to.
+    """
+
+    machine: bool = False
+    people: bool = False
+    may_look: bool = False
+
+
+def kept_from(user: User, result: Result, item: ReviewItem | None, policy: PolicySpec) -> Kept:
+    """Return what the page of a result keeps from a person, nothing where they decided or are not to decide.
+
+    In a blind suite the machine's part is kept while the result waits for review, and what others decided for
+    good; in others what they decided is kept while it waits. One query, none where no item is in the queue.
+    """
+    if item is None or not user.has_perm(MAY_REVIEW):
+        return Kept()
+    is_waiting, is_blind = item.closed_at is None, policy.review_blind
+    if not (is_waiting or is_blind):
+        return Kept()
+    standing = Review.objects.standing().filter(result=result)
+    deciders = set(standing.values_list("reviewer", flat=True))
+    if user.pk in deciders:
+        return Kept()
+    return Kept(
+        machine=is_waiting and is_blind,
+        people=bool(deciders),
+        may_look=user.has_perm(MAY_LOOK),
+    )
+
+
+def keeps_machine(user: User, run: Run, key: str, repetition: int) -> bool:
+    """Tell whether what judges said of an execution is kept from a person, who may not ask for it either."""
+    rows = ReviewItem.objects.filter(
+        result__run=run, result__case__key=key, result__repetition=repetition
+    )
+    item = rows.select_related("result").first()
+    if item is None:
+        return False
+    kept = kept_from(user, item.result, item, run.policy)
+    return kept.machine and not kept.may_look
+
+
+def item_of_result(result: Result) -> ReviewItem | None:
+    """Return the item of a result in the queue, decided or not; None for one that never entered it."""
+    people = ReviewItem.objects.select_related("reserved_by", "assigned_to")
+    return people.filter(result=result).first()
+
+
+def mark_of(result: Result) -> str:
+    """Return the state a result is shown in: its verdict, or how far the work is."""
+    return result.verdict or STATUS_MARKS.get(result.status, result.status)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftFile:
+    """One file as the page lists it; its size is in bytes."""
+
+    path: str
+    size: int
+
+
+def result_files(result: Result) -> tuple[LeftFile, ...]:
+    """Return the files of a result by path, without their content."""
+    rows = result.artifacts.annotate(size=F("content__size")).order_by("path")
+    return tuple(LeftFile(path, size) for path, size in rows.values_list("path", "size"))
