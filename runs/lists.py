@@ -46,6 +46,28 @@ def read_run_name(text: str) -> tuple[str, int] | None:
     return (slug, number) if slug and slug.isprintable() and number is not None else None
 
 
+class CaseKeyConverter:
+    """Keep the key of a case a single part of a path, for any characters in it.
+
+    Browsers and proxies read slashes, and parts of dots only, as steps in the path.
+    """
+
+    regex = "[^/]+"
+    # These parts of paths have pages of their own.
+    taken = ("new",)
+
+    def to_python(self, value: str) -> str:
+        """Return the key of a path part."""
+        return unquote(value)
+
+    def to_url(self, value: str) -> str:
+        """Return the path part of a key."""
+        escaped = value.replace("%", "%25").replace("/", "%2F")
+        if escaped in self.taken:
+            return f"%{ord(escaped[0]):X}{escaped[1:]}"
+        return escaped.replace(".", "%2E") if not escaped.strip(".") else escaped
+
+
 class ParamType(Protocol):
     """How the text of a parameter becomes a value and back; `read` returns None for nonsense."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 from django.urls import include, path, register_converter
 
 from runs.audit import views as audit
@@ -14,6 +12,7 @@ from runs.compare import views as compare
 from runs.evaluator_trials import views as evaluator_trials
 from runs.files import views as files
 from runs.home import views as home
+from runs.lists import CaseKeyConverter
 from runs.results import views as results
 from runs.reviews import views as reviews
 from runs.running import views as running
@@ -22,29 +21,6 @@ from runs.suites import views as suites
 from runs.targets import views as targets
 from runs.what_if import views as what_if
 from runs.workers import views as workers
-
-
-class CaseKeyConverter:
-    """Keep a case's key one part of an address, whatever characters it is made of.
-
-    Slashes and dots alone would be read as steps in the address, by browsers and proxies alike.
-    """
-
-    regex = "[^/]+"
-    # What stands in these places of addresses already.
-    taken = ("new",)
-
-    def to_python(self, value: str) -> str:
-        """Return the key of an address part."""
-        return unquote(value)
-
-    def to_url(self, value: str) -> str:
-        """Return the address part of a key."""
-        escaped = value.replace("%", "%25").replace("/", "%2F")
-        if escaped in self.taken:
-            return f"%{ord(escaped[0]):X}{escaped[1:]}"
-        return escaped.replace(".", "%2E") if not escaped.strip(".") else escaped
-
 
 register_converter(CaseKeyConverter, "case_key")
 

@@ -36,7 +36,7 @@ from runs.compare.comparison import build_comparison
 from runs.compare.documents import ComparisonDoc, comparison_document
 from runs.compare.rules import Tolerances
 from runs.documents import Document
-from runs.engine.plan import read_plan
+from runs.engine.plan import read_policy
 from runs.lists import NEWEST_FIRST, Key, Keyset
 from runs.models.results import ResultOutput
 from runs.models.runs import Campaign
@@ -194,7 +194,7 @@ def compare_runs(request: Request) -> Response:
     candidate = run_named(params["candidate_run_id"])
     if baseline.pk == candidate.pk:
         raise ValidationError({"candidate_run_id": [SAME_RUN]})
-    usual = Tolerances.from_policy(read_plan(candidate.snapshot).policy)
+    usual = Tolerances.from_policy(read_policy(candidate.snapshot))
     tolerances = usual.with_entered(params)
     only_shared = params["cases"] == "shared"
     comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)

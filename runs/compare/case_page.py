@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from runs.compare.comparison import case_side
 from runs.compare.page import KINDS
 from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case
+from runs.engine.plan import read_policy
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
 from runs.results.result_state import Override, override_of, with_names
@@ -142,13 +143,13 @@ def _results(run: Run, key: str) -> dict[int, Result]:
 
 
 def _side(run: Run, results: Mapping[int, Result]) -> CaseSide | None:
-    return case_side(list(results.values()), run.policy) if results else None
+    return case_side(list(results.values()), read_policy(run.snapshot)) if results else None
 
 
 def _reviewed(run: Run, result: Result | None) -> Override | None:
     if result is None or not result.reviewed_verdict:
         return None
-    override = override_of(result, run.policy)
+    override = override_of(result, read_policy(run.snapshot))
     return with_names({result.pk: override}, {result.pk: [result.pk]})[result.pk]
 
 

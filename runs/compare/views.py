@@ -37,7 +37,7 @@ from runs.compare.page import (
     comparison_page,
 )
 from runs.compare.rules import UNITS, Tolerances
-from runs.engine.plan import read_plan
+from runs.engine.plan import read_policy
 from runs.lists import read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.requests import MemberRequest, may_change_suites, may_start, may_view, run_of
@@ -373,5 +373,5 @@ class TolerancesForm(forms.Form):
 
 def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:
     """Return the form with the tolerances of the address; raises UnreadableSnapshotError."""
-    usual = Tolerances.from_policy(read_plan(candidate.snapshot).policy)
+    usual = Tolerances.from_policy(read_policy(candidate.snapshot))
     return TolerancesForm(usual, dict(query.limits))
