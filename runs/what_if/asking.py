@@ -15,7 +15,7 @@ from evaluators.scoring.tree import walk
 from evaluators.scoring.types import Verdict
 from runs.running.rules import Origins
 from runs.summary.cases import case_decision
-from runs.summary.figures import ExecutionRecord
+from runs.summary.figures import ExecutionRecord, GateResult
 from runs.summary.run import brief
 from runs.what_if.changes import CaseTrees, Comparing, LeafChange, Reach, RuleSet, key_of, trees_of
 from runs.what_if.deciding import (
@@ -26,22 +26,159 @@ from runs.what_if.deciding import (
     Deciding,
     PartsRead,
     RescoredScores,
+    Stale,
     Staleness,
-)
-from runs.what_if.figures import (
-    Agreement,
-    Band,
-    Bin,
-    CaseFlip,
-    ExecutionFlip,
-    Histogram,
-    Stand,
     StoredCase,
     StoredResult,
     StoredRun,
-    WhatIf,
-    WhatIfSide,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How many of the reviewed executions that have a verdict have the reviewer's."""
+
+    agreed: int
+    reviewed: int
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfSide:
+    """A run by one set of rules.
+
+    `distribution` counts cases by state: pass, borderline, fail, error, and waiting where new calls
+    would tell. Of `executions`, `scored` have a verdict and `passed` pass; `open` need new calls.
+    `mean_score` (0 to 1) is over the `with_score`. The gates stay open while anything is.
+    """
+
+    executions: int
+    scored: int
+    passed: int
+    errors: int
+    open: int
+    distribution: Mapping[str, int]
+    mean_score: float | None
+    with_score: int
+    metrics_gate: GateResult
+    cases_gate: GateResult
+    agreement: Agreement
+
+    @property
+    def cases(self) -> int:
+        """Return how many cases the distribution counts."""
+        return sum(self.distribution.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How an execution or a case stands: `state` is a verdict, error, waiting or not_run; `score` is 0 to 1."""
+
+    state: str
+    score: float | None
+    decided_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFlip:
+    """One execution whose verdict changes.
+
+    `reviewed` is the verdict of a human review or "". `review` is contradicted where the machine
+    agreed with it and would no more, agreed where it would now, still_contradicted where neither
+    does, "" without a review.
+    """
+
+    result: int
+    repetition: int
+    before: Stand
+    after: Stand
+    reviewed: str = ""
+    review: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFlip:
+    """One case whose verdict changes, or that of one of its executions; scores are means over them.
+
+    `is_flip` tells whether the case's own does. `executions` are those that change.
+    """
+
+    case: int
+    key: str
+    before: Stand
+    after: Stand
+    executions: tuple[ExecutionFlip, ...]
+
+    @property
+    def is_flip(self) -> bool:
+        """Tell whether the case's verdict changes, not only that of an execution."""
+        return self.before.state != self.after.state
+
+    @property
+    def review(self) -> str:
+        """Return what matters most of the reviews: contradicted, agreed, still_contradicted or ""."""
+        found = {flip.review for flip in self.executions}
+        order = ("contradicted", "agreed", "still_contradicted")
+        return next((word for word in order if word in found), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The executions with a score from `low` up to `high`, the last bin with its upper end."""
+
+    low: float
+    high: float
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A limit of the case gate, 0 to 1: pass, borderline or fallback."""
+
+    name: str
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """The scores of the executions before and after, with the bands of both."""
+
+    bins: tuple[Bin, ...]
+    bands_before: tuple[Band, ...]
+    bands_after: tuple[Band, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A run by its own rules and by others, on stored scores alone.
+
+    `before` is what is stored. `flips` are in the order of the suite. `told` executions carry a
+    verdict that the run's own rules do not give, as files of results may tell one: it is kept.
+    `cases_kept` have a verdict and keep it; `cases_without` have none on either side.
+    `unanswered` ones had no output to score and stay as they are. `scores_changed` counts
+    executions whose score moves, whatever becomes of the verdict.
+    """
+
+    before: WhatIfSide
+    after: WhatIfSide
+    flips: tuple[CaseFlip, ...]
+    histogram: Histogram
+    stale: tuple[Stale, ...]
+    cases_flipped: int
+    cases_kept: int
+    cases_without: int
+    executions_flipped: int
+    scores_changed: int
+    contradicted: int
+    agreed: int
+    told: int
+    unanswered: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether the stored scores answer the question whole, so that a run can be made of them."""
+        return not self.stale
+
 
 BINS = 20
 SCORED, ERROR = "scored", "error"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluators.kinds._base import Kind
 from evaluators.scoring.aggregate import HYBRID_KIND, HYBRID_SCALE, JUDGE_OVERALL, Values, is_held
@@ -19,7 +19,6 @@ from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError, OutcomeResult, Score, Unscored, Verdict
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH
 from runs.what_if.changes import CaseTrees, LeafChange, Reach, RuleSet
-from runs.what_if.figures import Stale, StoredCase, StoredResult, StoredRun
 
 SCORED, ERROR, OPEN_STATE = "scored", "error", "open"
 FINAL_FROM_JUDGE = "judge_overall"
@@ -27,6 +26,73 @@ BY_OUTCOMES = "expected_outcomes"
 SCORE_GATE = CaseBasis()
 # A rule of the root that may fail the result once a score that is open is known.
 FAILING_ROOTS = ("safety_gate", "all_or_nothing", "threshold")
+
+
+class StoredResult(NamedTuple):
+    """One execution as it was recorded; `marks` has a character for each expected outcome, 1 met and 0 missed."""
+
+    id: int
+    case: int
+    repetition: int
+    status: str
+    verdict: str
+    score: float | None
+    is_forced: bool
+    reviewed: str
+    marks: str
+    decided_by: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A case in the revision that ran: how many outcomes it expects, and evaluators of its own."""
+
+    key: str
+    expected: int = 0
+    evaluators: Mapping[str, Any] | None = None
+    append: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """The executions of a run in the order of the suite, with what every evaluator said.
+
+    `scores` holds by result one entry for each of the `columns`, which are found by path: the
+    score before negation, False where the evaluator could not score, None where it was not run,
+    [score, required parts missed] where it missed some. `overalls` holds by path and result the
+    judge's own overall score, 0 to 1, where it gave one. `is_completed` tells whether nothing was left out.
+    """
+
+    results: Sequence[StoredResult]
+    cases: Mapping[int, StoredCase]
+    columns: Mapping[str, int]
+    scores: Mapping[int, Sequence[Any]]
+    overalls: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    is_completed: bool = True
+
+    def is_answered(self, result_id: int) -> bool:
+        """Tell whether an evaluator saw an output of this execution."""
+        return any(said is not None for said in self.scores.get(result_id, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """An evaluator whose change the stored scores cannot follow in `results` of `total` executions.
+
+    `instead` is kept where the stored score stands in, open where there is none and the execution
+    waits. `asks` tells what scoring it anew takes: judge for new model calls, script for a program, "" for
+    a new scoring pass alone.
+    """
+
+    path: str
+    name: str
+    kind: str
+    why: str
+    instead: str
+    asks: str
+    results: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)

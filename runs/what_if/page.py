@@ -20,17 +20,20 @@ from runs.results.run_page import run_changes
 from runs.running.rules import Origins, with_own_samples, without_samples
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import matched
+from runs.what_if.asking import WhatIf, WhatIfSide
 from runs.what_if.changes import RuleSet, origins_of
-from runs.what_if.figures import WhatIf, WhatIfSide
-from runs.what_if.flips import SHOWN_ALONGSIDE, FlipRow, by_harm, rows_of
 from runs.what_if.panel import (
+    SHOWN_ALONGSIDE,
     FigureRow,
+    FlipRow,
     GateChange,
     ScoreHistogram,
     Unanswered,
+    by_harm,
     distribution,
     figures_of,
     gates_of,
+    rows_of,
     score_histogram,
     unanswered,
 )

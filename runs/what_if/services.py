@@ -23,7 +23,7 @@ from runs.running.retrying import note, user_name
 from runs.running.rules import Origins, samples_kept
 from runs.specs.suites import SuiteSpec
 from runs.what_if.changes import RuleSet
-from runs.what_if.figures import Stale
+from runs.what_if.deciding import Stale
 from runs.what_if.page import changes_rules, rules_for
 from runs.what_if.rescoring import carry_out
 from runs.what_if.stored import WhatIfQuestion, question

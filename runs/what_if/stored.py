@@ -19,10 +19,16 @@ from runs.models.runs import Run, RunStatus
 from runs.models.stored import LeafScores, pack_leaf_scores, unpack_leaf_scores
 from runs.models.suites import Case
 from runs.running.rules import Origins
-from runs.what_if.asking import Asked, told_of, what_if
+from runs.what_if.asking import Asked, WhatIf, told_of, what_if
 from runs.what_if.changes import RuleSet
-from runs.what_if.deciding import PartsRead, overall_of, rescore_parts
-from runs.what_if.figures import StoredCase, StoredResult, StoredRun, WhatIf
+from runs.what_if.deciding import (
+    PartsRead,
+    StoredCase,
+    StoredResult,
+    StoredRun,
+    overall_of,
+    rescore_parts,
+)
 
 CHUNK = 2000
 PARTS_CHUNK = 200

@@ -31,8 +31,8 @@ from runs.suites.drafts import draft_of
 from runs.suites.edits import Content
 from runs.suites.queries import base_of, suite_head, tree_editor
 from runs.suites.tree_forms import EvaluatorTreeForm
-from runs.what_if.flips import FlipQuery, filtered, flip_table, flips_file
 from runs.what_if.page import WhatIfPage, what_if_page
+from runs.what_if.panel import FlipQuery, filtered, flip_table, flips_file
 from runs.what_if.services import score_again
 
 STALE_DRAFT = (

@@ -17,6 +17,7 @@ from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Skipped, Unscored
 from runs.what_if.changes import RuleSet, origins_of
+from runs.what_if.deciding import StoredCase
 from tests.evaluators.scoring.test_properties import FEW, cases
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.what_if.values import FAILED_TARGET, ask, stored_run

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from runs.what_if.figures import Band, Bin, CaseFlip, ExecutionFlip, Histogram, Stale, Stand
-from runs.what_if.flips import FlipQuery, by_harm
 
-from runs.what_if.panel import NARROW, WIDE, score_histogram, unanswered
+from runs.what_if.asking import Band, Bin, CaseFlip, ExecutionFlip, Histogram, Stand
+from runs.what_if.deciding import Stale
+from runs.what_if.panel import NARROW, WIDE, FlipQuery, by_harm, score_histogram, unanswered
 
 BANDS = (Band("borderline", 0.6), Band("pass", 0.8))
 

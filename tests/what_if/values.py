@@ -12,9 +12,16 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
-from runs.what_if.asking import Asked, what_if
+from runs.what_if.asking import Asked, WhatIf, what_if
 from runs.what_if.changes import RuleSet
-from runs.what_if.deciding import PartsRead, overall_of, rescore_parts
+from runs.what_if.deciding import (
+    PartsRead,
+    StoredCase,
+    StoredResult,
+    StoredRun,
+    overall_of,
+    rescore_parts,
+)
 
 FAILED_TARGET = "the target failed"
 Said = Mapping[str, Outcome] | str
