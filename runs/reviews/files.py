@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
 
+from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import QuerySet
 
-from runs.formats.reviews import COLUMNS, MARK_WORDS, ReviewLine, review_cells, review_json
+from evaluators.models import AuditEntry
+from evaluators.scoring.types import DomainError
+from runs.engine.review_rules import ReviewReason, read_reasons
+from runs.formats.reviews import (
+    COLUMNS,
+    MARK_WORDS,
+    ReadReviews,
+    ReviewLine,
+    read_reviews,
+    review_cells,
+    review_json,
+)
+from runs.formats.table_cases import Rejected
 from runs.formats.tables import csv_parts
-from runs.models.reviews import QueueQuery, Review
+from runs.models.database import database_now
+from runs.models.results import Result
+from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.temporary import ReviewUpload
+from runs.reviews.services import (
+    COMMAND_LINE,
+    MAX_NAME_LENGTH,
+    clean_tags,
+    reviewers_of,
+    store_consensus,
+)
 
 CHUNK = 500
 
@@ -83,4 +114,404 @@ def _line(review: Review) -> ReviewLine:
         created_at=review.created_at,
         withdrawn_at=review.withdrawn_at,
         stale_at=review.stale_at,
+    )
+
+
+CHUNK = 500
+# Moments outside of it are no moments of a review, and no page could show those at the ends of the calendar.
+EARLIEST, AHEAD = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+# Who decided and when: the id of a member or a name, the moment, and the verdict.
+Identity = tuple[int, int | str, datetime | None, str]
+Place = tuple[str, int, str, int]
+One = TypeVar("One")
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A decision with the execution it is of and the member who decided, None for a name from outside."""
+
+    review: ReviewLine
+    result: Result
+    member: User | None
+
+    @property
+    def who(self) -> int | str:
+        """Return what tells the reviewer apart: a member's id, else the name."""
+        return self.member.pk if self.member else self.review.reviewer
+
+    @property
+    def is_standing(self) -> bool:
+        """Tell whether the file says that it counts."""
+        return self.review.withdrawn_at is None and self.review.stale_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What a file would add: new decisions, `known` ones that are here already, and rows that fit nothing here."""
+
+    new: tuple[Matched, ...]
+    known: int
+    rejected: tuple[Rejected, ...]
+
+    @property
+    def unknown_reviewers(self) -> list[str]:
+        """Return the reviewers who are no members here, whose names are kept as they are."""
+        return sorted({entry.review.reviewer for entry in self.new if entry.member is None})
+
+
+class _MismatchError(Exception):
+    """A decision fits nothing here: the column to blame and the reason."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        self.column, self.reason = column, reason
+        super().__init__(reason)
+
+
+def runs_named(reviews: Sequence[ReviewLine]) -> Mapping[tuple[str, int], int]:
+    """Return the ids of the runs that decisions name, by suite and number."""
+    named = {(entry.suite, entry.run) for entry in reviews}
+    slugs, numbers = {slug for slug, _ in named}, {number for _, number in named}
+    runs = Run.objects.filter(suite__slug__in=slugs, number__in=numbers)
+    found = {
+        (slug, number): pk for slug, number, pk in runs.values_list("suite__slug", "number", "pk")
+    }
+    return {place: pk for place, pk in found.items() if place in named}
+
+
+def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
+    """Find the execution and the reviewer of each decision; nothing is stored.
+
+    A reviewer is the member of that user name, else a name from outside. A decision is here already where the same
+    person gave the same verdict on the same execution at the same moment; one without a moment where such a verdict
+    of theirs stands. One on another output than the execution has now fits nothing, unless the file itself says
+    that it is stale. The number of queries grows with each 500 decisions.
+    """
+    runs = runs_named(reviews)
+    slugs = set(
+        Suite.objects.filter(slug__in={entry.suite for entry in reviews}).values_list(
+            "slug", flat=True
+        )
+    )
+    results = _results(reviews, runs)
+    members = {
+        member.get_username(): member
+        for member in User.objects.filter(username__in={entry.reviewer for entry in reviews})
+    }
+    known, latest = _known(results.values()), database_now() + AHEAD
+    new, rejected, times = [], [], 0
+    for review in reviews:
+        try:
+            result = _result(review, slugs, runs, results)
+            _check(review, result)
+            _check_moments(review, latest)
+        except _MismatchError as error:
+            rejected.append(Rejected(review.line, error.column, error.reason, ()))
+            continue
+        entry = Matched(review, result, members.get(review.reviewer))
+        identity: Identity = (result.pk, entry.who, review.created_at, review.verdict)
+        if identity in known:
+            times += 1
+            continue
+        known.add(identity)
+        new.append(entry)
+    return Matching(tuple(new), times, tuple(rejected))
+
+
+def _batches(every: Sequence[One]) -> Iterator[Sequence[One]]:
+    return (every[start : start + CHUNK] for start in range(0, len(every), CHUNK))
+
+
+def _results(
+    reviews: Sequence[ReviewLine], runs: Mapping[tuple[str, int], int]
+) -> dict[Place, Result]:
+    found: dict[Place, Result] = {}
+    for batch in _batches(sorted({entry.case for entry in reviews})):
+        rows = Result.objects.filter(run__in=runs.values(), case__key__in=batch)
+        fields = (
+            "status",
+            "generation",
+            "verdict",
+            "score",
+            "repetition",
+            "reviewed_verdict",
+            "run",
+        )
+        related = rows.select_related("run__suite", "case", "output")
+        shown = ("run__suite__slug", "run__number", "case__key", "case__expected_outcomes")
+        for row in related.only(*fields, *shown, "output__text"):
+            found[row.run.suite.slug, row.run.number, row.case.key, row.repetition] = row
+    return found
+
+
+def _known(results: Iterable[Result]) -> set[Identity]:
+    known: set[Identity] = set()
+    for batch in _batches([entry.pk for entry in results]):
+        for review in Review.objects.filter(result__in=batch):
+            who = review.reviewer_id or review.reviewer_name
+            known.add((review.result_id, who, review.created_at, review.verdict))
+            if review.withdrawn_at is None and review.stale_at is None:
+                known.add((review.result_id, who, None, review.verdict))
+    return known
+
+
+def _result(
+    review: ReviewLine,
+    slugs: set[str],
+    runs: Mapping[tuple[str, int], int],
+    results: Mapping[Place, Result],
+) -> Result:
+    if review.suite not in slugs:
+        raise _MismatchError("suite", f"there is no suite {review.suite}")
+    if (review.suite, review.run) not in runs:
+        raise _MismatchError("run", f"there is no run #{review.run} of {review.suite}")
+    place = (review.suite, review.run, review.case, review.repetition)
+    result = results.get(place)
+    if result is None:
+        again = f", repetition {review.repetition}" if review.repetition > 1 else ""
+        column = "case" if (*place[:3], 1) not in results else "repetition"
+        raise _MismatchError(column, f"run #{review.run} has no execution of {review.case}{again}")
+    return result
+
+
+def _check(review: ReviewLine, result: Result) -> None:
+    if result.status not in ENDED:
+        raise _MismatchError("case", "this execution has not ended; import its review when it has")
+    expected: Any = result.case.expected_outcomes
+    if review.outcomes and len(review.outcomes) != len(expected):
+        said = f"{len(review.outcomes)} given, and the case has {len(expected)} expected outcomes"
+        raise _MismatchError("outcomes", said)
+    try:
+        clean_tags(review.tags)
+    except DomainError as refusal:
+        raise _MismatchError("tags", str(refusal)) from refusal
+    if review.stale_at is not None:
+        return
+    output = getattr(result, "output", None)
+    text = output.text if output else ""
+    another = "the review is of another output than the execution has now, so it is not counted for this one"
+    if review.output_sha256 and review.output_sha256 != output_digest(text):
+        raise _MismatchError("output_sha256", another)
+    if not review.output_sha256 and review.generation not in (None, result.generation):
+        raise _MismatchError("generation", another)
+
+
+def _check_moments(review: ReviewLine, latest: datetime) -> None:
+    for column in ("created_at", "withdrawn_at", "stale_at"):
+        moment = getattr(review, column)
+        if moment is None:
+            continue
+        if moment < EARLIEST:
+            raise _MismatchError(column, "it is before 1970")
+        if moment > latest:
+            raise _MismatchError(
+                column, "it is in the future, and would stand before all that follow"
+            )
+
+
+class ReviewsRejectedError(DomainError):
+    """Rows were rejected, and nobody said that they are to be left out."""
+
+    code = "reviews_rejected"
+
+    def __init__(self, rejected: Sequence[Rejected]) -> None:
+        """Say how many; `rejected` holds each."""
+        self.rejected = tuple(rejected)
+        rows = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
+        super().__init__(
+            f"Nothing was stored: {rows} rejected. Mend the file, or say that they are left out."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewsPreview:
+    """What a file would add: `matching` tells what is new and known, `rejected` every row left out, by line."""
+
+    read: ReadReviews
+    matching: Matching
+    rejected: tuple[Rejected, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedReviews:
+    """What came of a file: decisions added and known before, executions whose reviewed verdict changed, rows left out."""
+
+    added: int
+    known: int
+    changed: int
+    rejected: int
+
+
+def preview_reviews(content: bytes, *, file: str) -> ReviewsPreview:
+    """Return what a file would add, nothing stored; raises UnreadableFileError for what is no such file."""
+    read = read_reviews(content, file=file)
+    matching = match_reviews(read.reviews)
+    rejected = sorted((*read.rejected, *matching.rejected), key=lambda entry: entry.line)
+    return ReviewsPreview(read, matching, tuple(rejected))
+
+
+def keep_reviews(content: bytes, *, name: str, owner: User) -> ReviewUpload:
+    """Keep a file until it is stored; raises UnreadableFileError for what holds no reviews."""
+    name = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:MAX_NAME_LENGTH]
+    read_reviews(content, file=name)
+    with transaction.atomic():
+        upload = ReviewUpload.objects.create(
+            owner=owner, name=name or "reviews.csv", content=content
+        )
+        ReviewUpload.objects.make_room(owner)
+    return upload
+
+
+def store_reviews(upload: ReviewUpload, *, leaves_out: bool, by: User) -> ReviewUpload:
+    """Take in what an upload holds, once only; the file is forgotten then. Raises ReviewsRejectedError."""
+    with transaction.atomic():
+        held = ReviewUpload.objects.select_for_update(of=("self",)).get(pk=upload.pk)
+        if held.stored_at is not None:
+            return held
+        done = import_reviews(bytes(held.content), file=held.name, by=by, leaves_out=leaves_out)
+        counts = ("added", "known", "changed", "rejected")
+        held.stored = {name: getattr(done, name) for name in counts}
+        held.stored_at, held.content = database_now(), b""
+        held.save(update_fields=["stored", "stored_at", "content"])
+    return held
+
+
+def import_reviews(
+    content: bytes, *, file: str, by: User | None, leaves_out: bool = False
+) -> ImportedReviews:
+    """Take in the decisions of a file, all in one transaction, and let them count like those made here.
+
+    Of one person's decisions on one execution the latest stands, the others are kept as withdrawn. What is here
+    already is not added again. An execution that was not in the queue enters it with the reasons and the sampling
+    rate of the file, without a rate as picked by hand. Raises UnreadableFileError, and ReviewsRejectedError
+    where rows fit nothing here unless `leaves_out`.
+    """
+    read = read_reviews(content, file=file)
+    with transaction.atomic():
+        runs = [Run.objects.hold(pk) for pk in sorted(runs_named(read.reviews).values())]
+        matching = match_reviews(read.reviews)
+        rejected = (*read.rejected, *matching.rejected)
+        if rejected and not leaves_out:
+            raise ReviewsRejectedError(rejected)
+        of_run: dict[int, list[Matched]] = defaultdict(list)
+        for entry in matching.new:
+            of_run[entry.result.run_id].append(entry)
+        changed = sum(_take(run, of_run[run.pk], by) for run in runs if run.pk in of_run)
+        done = ImportedReviews(len(matching.new), matching.known, changed, len(rejected))
+        if done.added:
+            _audit(file, done, by)
+    return done
+
+
+def _take(run: Run, matched: Sequence[Matched], by: User | None) -> int:
+    """Add the decisions on executions of one run; return how many reviewed verdicts changed."""
+    now, reviewers = database_now(), reviewers_of(run)
+    for entry in sorted(matched, key=lambda entry: entry.review.created_at or now):
+        _enter(entry, reviewers, by)
+        _add(entry, now)
+    results = {entry.result.pk: entry.result for entry in matched}
+    _, changed = store_consensus(run, results.values(), by=by)
+    return changed
+
+
+def _enter(entry: Matched, reviewers: int, by: User | None) -> None:
+    reasons = read_reasons(" ".join(entry.review.reasons)) or (ReviewReason.ASKED_FOR,)
+    ReviewItem.objects.get_or_create(
+        result=entry.result,
+        defaults={
+            "reasons": f" {' '.join(reasons)} ",
+            "rank": reasons[0].rank,
+            "sampling_rate": entry.review.sampling_rate,
+            "wanted": reviewers,
+            "added_by": by,
+        },
+    )
+
+
+def _add(entry: Matched, now: datetime) -> None:
+    review = entry.review
+    created = review.created_at or now
+    withdrawn = review.withdrawn_at
+    if entry.is_standing:
+        whose = {"reviewer": entry.member} if entry.member else {"reviewer": None}
+        name = "" if entry.member else review.reviewer
+        standing = Review.objects.standing().filter(
+            result=entry.result, reviewer_name=name, **whose
+        )
+        if later := standing.filter(created_at__gt=created).order_by("created_at").first():
+            withdrawn = later.created_at
+        else:
+            standing.update(withdrawn_at=now)
+    Review.objects.create(
+        result=entry.result,
+        reviewer=entry.member,
+        reviewer_name="" if entry.member else review.reviewer,
+        verdict=review.verdict,
+        note=review.note,
+        tags=clean_tags(review.tags),
+        outcome_marks=review.marks,
+        metric_labels=dict(review.metric_labels),
+        seconds=review.seconds,
+        machine_verdict=review.machine_verdict or entry.result.verdict,
+        machine_score=entry.result.score if review.machine_score is None else review.machine_score,
+        generation=review.generation
+        if review.stale_at and review.generation
+        else entry.result.generation,
+        created_at=created,
+        withdrawn_at=withdrawn,
+        stale_at=review.stale_at,
+    )
+
+
+def _audit(file: str, done: ImportedReviews, by: User | None) -> None:
+    AuditEntry.objects.create(
+        actor=by,
+        actor_name=by.get_username() if by else COMMAND_LINE,
+        action="import",
+        object_type="review",
+        object_id="",
+        object_name=file[:MAX_NAME_LENGTH],
+        after={"added": done.added, "known": done.known, "changed": done.changed},
+    )
+
+
+MAX_SHOWN = 20
+MAX_REJECTED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPage:
+    """The preview: how many rows, new and known decisions, the first new ones, and the rejected rows.
+
+    `history` counts those that come in withdrawn or stale, which do not count.
+    """
+
+    rows: int
+    said: str
+    new: int
+    known: int
+    history: int
+    executions: int
+    first: Sequence[Matched]
+    rejected: int
+    rejected_first: Sequence[Rejected]
+    unknown_reviewers: Sequence[str]
+    passed_over: Sequence[str]
+
+
+def import_page(upload: ReviewUpload) -> ImportPage:
+    """Return the preview of an upload that is not stored yet."""
+    found = preview_reviews(bytes(upload.content), file=upload.name)
+    new, table = found.matching.new, found.read.table
+    return ImportPage(
+        rows=len(table.rows),
+        said=", ".join(table.said),
+        new=len(new),
+        known=found.matching.known,
+        history=sum(not entry.is_standing for entry in new),
+        executions=len({entry.result.pk for entry in new}),
+        first=new[:MAX_SHOWN],
+        rejected=len(found.rejected),
+        rejected_first=found.rejected[:MAX_REJECTED],
+        unknown_reviewers=found.matching.unknown_reviewers,
+        passed_over=found.read.passed_over,
     )

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import COMPOSITE, walk
+from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import MINUS, down
-from runs.engine.review_rules import VERDICTS, ReviewReason
+from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
+from runs.engine.review_rules import RULE, VERDICTS, Consensus, ReviewReason, combine_decisions
 from runs.lists import Control
 from runs.models.database import database_now
-from runs.models.reviews import QueueQuery, Review, ReviewItem
+from runs.models.results import EvaluatorScore, Result, ResultOutput, ScoreState
+from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
+from runs.models.runs import Run
+from runs.models.suites import Case, CaseGate
 from runs.requests import MAY_REVIEW
-from runs.results.result_state import result_url
+from runs.results.result_state import (
+    LeftFile,
+    RepetitionMark,
+    mark_of,
+    mark_of_row,
+    result_files,
+    result_url,
+)
 from runs.reviews import services
 from runs.reviews.agreement import JudgeAgreement, Pair, measure_agreement
-from runs.reviews.item_page import SAYS_NOTHING
+from runs.texts import MAX_SHOWN_LENGTH, DiffLine, Turns, conversation, cut_step, text_diff
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -67,7 +83,7 @@ MAX_NEXT = 4
 MAX_LISTED = 50
 LAST_REVIEWS = 50
 NEEDED = ("result__case", "result__run__suite")
-HEAVY = ("result__run__snapshot", "result__run__summary", "result__run__leaf_scores")
+HEAVY = ("result__run__summary", "result__run__leaf_scores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +209,7 @@ def _down(size: int) -> range:
 
 
 def _next(rows: Any, most: int, *, is_hidden: bool) -> Sequence[NextRow]:
-    told_of = rows.select_related(*NEEDED).defer(*HEAVY)
+    told_of = rows.select_related(*NEEDED).defer("result__run__snapshot", *HEAVY)
     blind = told_of.annotate(policy=F("result__run__snapshot__policy"))[:most]
     return [_row(item, is_hidden=is_hidden or item.policy["review_blind"]) for item in blind]
 
@@ -250,3 +266,381 @@ def _why_empty(query: QueueQuery, counts: dict[str, int]) -> str:
     if not waiting:
         return "decided"
     return "reserved" if counts["reserved"] else "others"
+
+
+NO_MARK = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What stands in the form, as a person typed it; nothing of it need be right."""
+
+    verdict: str = ""
+    note: str = ""
+    tags: str = ""
+    outcome_marks: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, review: Review | None) -> Typed:
+        """Return what a person said before, nothing where they have not."""
+        if review is None:
+            return cls()
+        labels = {key: str(label) for key, label in review.metric_labels.items()}
+        tags = ", ".join(review.tags)
+        return cls(review.verdict, review.note, tags, review.outcome_marks, labels)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedOutcome:
+    """One expected outcome; `state` is pass or fail, "" where it is hidden or was not judged."""
+
+    text: str
+    state: str
+    justification: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """One metric with the label a person gave it, "" for none; `judged` is the judge's, 0 to 5, None where hidden."""
+
+    key: str
+    name: str
+    label: str
+    judged: float | None
+
+
+def outcome_rows(
+    case: Case, judged: Sequence[Mapping[str, Any]], typed: Typed, *, is_hidden: bool
+) -> tuple[ReviewedOutcome, ...]:
+    """Return the expected outcomes with what was marked; without the machine's findings where they are hidden."""
+    texts = [entry["text"] for entry in judged] or list(case.expected_outcomes)
+    marks = typed.outcome_marks.ljust(len(texts), NO_MARK)
+    states = ["pass" if entry["passed"] else "fail" for entry in judged] if not is_hidden else []
+    said = [entry.get("justification", "") for entry in judged] if not is_hidden else []
+    states += [""] * (len(texts) - len(states))
+    said += [""] * (len(texts) - len(said))
+    return tuple(
+        ReviewedOutcome(text, state, why, mark)
+        for text, state, why, mark in zip(texts, states, said, marks, strict=False)
+    )
+
+
+def metric_keys(result: Result) -> set[str]:
+    """Return the keys of the metrics that a person can label; one query."""
+    return {row.key for row in label_rows(list(result.scores.all()), Typed(), is_hidden=True)}
+
+
+def label_rows(
+    rows: Sequence[EvaluatorScore], typed: Typed, *, is_hidden: bool
+) -> tuple[LabelRow, ...]:
+    """Return the metrics of the first judge that scored some; without its scores where they are hidden."""
+    judges = (row for row in rows if row.kind == METRICS_KIND and row.state == ScoreState.SCORED)
+    judge = next((row for row in judges if row.details.get("metrics")), None)
+    return tuple(
+        LabelRow(
+            entry["key"],
+            entry.get("name") or entry["key"],
+            typed.labels.get(entry["key"], ""),
+            None if is_hidden else entry["score"],
+        )
+        for entry in (judge.details["metrics"] if judge else ())
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How far a score of 0 to 1 is from the threshold it missed, or the highest it reached."""
+
+    label: str
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
+class JudgePanel:
+    """The machine's verdict with what led to it; `lowest` is a leaf's name and score of 0 to 1."""
+
+    state: str
+    score: float | None
+    scale: int
+    decided_by: str
+    says: str
+    margin: Margin | None
+    outcomes: str
+    lowest: tuple[str, float] | None
+    repetitions: tuple[RepetitionMark, ...]
+    error: str
+
+
+def judge_panel(
+    result: Result,
+    plan: Plan,
+    rows: Sequence[EvaluatorScore],
+    outcomes: Sequence[Mapping[str, Any]],
+) -> JudgePanel:
+    """Return what the machine said of a result; one query, for its other repetitions."""
+    leaves = _leaves(result, plan, rows)
+    lowest = min(leaves, key=lambda leaf: leaf[1], default=None)
+    spoken = sorted((leaf for leaf in leaves if leaf[0].reasoning), key=lambda leaf: leaf[1])
+    met = sum(bool(outcome["passed"]) for outcome in outcomes)
+    return JudgePanel(
+        state=mark_of(result),
+        score=result.score,
+        scale=plan.policy.scale,
+        decided_by=result.decided_by,
+        says=spoken[0][0].reasoning if spoken else "",
+        margin=_margin(result, plan.policy),
+        outcomes=f"{met} of {len(outcomes)}" if outcomes else "",
+        lowest=(lowest[0].path.rpartition("/")[2], lowest[1]) if lowest else None,
+        repetitions=_others(result, plan.policy),
+        error=result.error,
+    )
+
+
+def _leaves(
+    result: Result, plan: Plan, rows: Sequence[EvaluatorScore]
+) -> list[tuple[EvaluatorScore, float]]:
+    """Return the leaves that scored, each with its score of 0 to 1 after negation."""
+    case = result.case
+    tree = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    negated = {path for path, node in walk(tree) if node.negate}
+    return [
+        (row, 1 - row.score if row.path in negated else row.score)
+        for row in rows
+        if row.kind != COMPOSITE and row.state == ScoreState.SCORED and row.score is not None
+    ]
+
+
+def _margin(result: Result, policy: PolicySpec) -> Margin | None:
+    """Return how far the score is from the band above it, None where no score decided."""
+    if result.score is None or result.is_forced or policy.case_gate != CaseGate.SCORE:
+        return None
+    for word, limit in (
+        ("borderline", policy.borderline_threshold),
+        ("pass", policy.pass_threshold),
+    ):
+        if rounded(result.score) < rounded(limit):
+            return Margin(f"Below {word} by", rounded(limit - result.score))
+    return Margin("Above pass by", rounded(result.score - policy.pass_threshold))
+
+
+def _others(result: Result, policy: PolicySpec) -> tuple[RepetitionMark, ...]:
+    run = result.run
+    if run.repetitions == 1:
+        return ()
+    rows = run.results.filter(case=result.case_id).exclude(pk=result.pk).order_by("repetition")
+    columns = ("repetition", "status", "verdict", "reviewed_verdict", "score")
+    return tuple(
+        RepetitionMark(
+            row["repetition"],
+            result_url(run, result.case.key, row["repetition"]),
+            mark_of_row(row, policy),
+            row["score"],
+        )
+        for row in rows.values(*columns)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionMessage:
+    """A decision just made beside the machine's; `settled` says what all decisions on it come to."""
+
+    key: str
+    title: str
+    url: str
+    person: str
+    machine: str
+    score: float | None
+    scale: int
+    consensus: Consensus
+    decided: int
+
+    @property
+    def is_same(self) -> bool:
+        """Tell whether both said the same."""
+        return self.person == self.machine
+
+
+def decision_message(review: Review | None) -> DecisionMessage | None:
+    """Return a decision beside the machine's, None for one that is withdrawn or gone."""
+    if review is None or review.withdrawn_at or review.stale_at:
+        return None
+    result = review.result
+    reviewers = ReviewItem.objects.values_list("wanted", flat=True).get(result=result)
+    verdicts = Review.objects.standing().filter(result=result).order_by("id")
+    said = [Verdict(verdict) for verdict in verdicts.values_list("verdict", flat=True)]
+    return DecisionMessage(
+        key=result.case.key,
+        title=result.case.title,
+        url=result_url(result.run, result.case.key, result.repetition),
+        person=review.verdict,
+        machine=review.machine_verdict or "error",
+        score=review.machine_score,
+        scale=result.run.scale,
+        consensus=combine_decisions(said, reviewers),
+        decided=len(said),
+    )
+
+
+MAX_STEPS = 300
+MAX_CAUSES = 30
+READ_REVIEWS = 300
+# What brought an output in and says nothing of how the machine decided on it.
+SAYS_NOTHING = (ReviewReason.ASKED_FOR, ReviewReason.VERDICT_LIKE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPage:
+    """Everything the deciding page shows of one item.
+
+    `judge` is None, and `opinions` are empty, while they are hidden from this person. `is_demanded` tells whether
+    the suite hides them. `mine` is the person's decision that stands.
+    """
+
+    item: ReviewItem
+    run: Run
+    case: Case
+    result: Result
+    url: str
+    is_hidden: bool
+    is_demanded: bool
+    is_skipped: bool
+    why: tuple[ReviewReason, ...]
+    turns: Turns
+    output_size: int
+    output_text: str
+    diff: tuple[DiffLine, ...] | None
+    files: tuple[LeftFile, ...]
+    outcomes: tuple[ReviewedOutcome, ...]
+    labels: tuple[LabelRow, ...]
+    steps: tuple[Mapping[str, Any], ...] | None
+    step_count: int
+    judge: JudgePanel | None
+    typed: Typed
+    mine: Review | None
+    opinions: tuple[Review, ...]
+    consensus: Consensus
+    decided: int
+    causes: tuple[str, ...]
+    rule: str = RULE
+
+    @property
+    def has_output(self) -> bool:
+        """Tell whether the target answered with a text."""
+        return bool(self.output_size)
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether the output is the expected one, character for character."""
+        return self.case.expected_output == self.output_text
+
+    @property
+    def expected_text(self) -> str:
+        """Return the expected output as far as a page shows it."""
+        return self.case.expected_output[:MAX_SHOWN_LENGTH]
+
+    @property
+    def outcomes_met(self) -> int:
+        """Count the outcomes that the machine found met."""
+        return sum(row.state == Verdict.PASS for row in self.outcomes)
+
+    @property
+    def outcomes_text(self) -> str:
+        """Say how many of the expected outcomes were met."""
+        return f"{self.outcomes_met} of {len(self.outcomes)} met"
+
+    @property
+    def is_judged(self) -> bool:
+        """Tell whether it is shown what the machine found of each outcome."""
+        return any(row.state for row in self.outcomes)
+
+    @property
+    def is_ended(self) -> bool:
+        """Tell whether there is something to decide on."""
+        return self.result.status in ENDED
+
+    @property
+    def wants_several(self) -> bool:
+        """Tell whether more than one person decides."""
+        return max(self.consensus.wanted, self.decided) > 1
+
+
+def items_for_review() -> QuerySet[ReviewItem]:
+    """Return the items of the queue with what a page shows of each read along."""
+    items = ReviewItem.objects.select_related(
+        "result__case", "result__output", "result__run__suite", "reserved_by", "assigned_to"
+    )
+    return items.defer(*HEAVY)
+
+
+def review_page(
+    item: ReviewItem,
+    user: User,
+    *,
+    may_decide: bool = True,
+    hides_judge: bool = False,
+    typed: Typed | None = None,
+) -> ReviewPage:
+    """Return what a person is shown of an item.
+
+    With `hides_judge`, or when the run's suite demands it, nothing of the machine is in it until this person has
+    decided. Raises UnreadableSnapshotError for a run of another version.
+    """
+    item = items_for_review().get(pk=item.pk)
+    result = item.result
+    plan, case, run = read_plan(result.run.snapshot), result.case, result.run
+    output = getattr(result, "output", None) or ResultOutput(result=result)
+    reviews = list(
+        Review.objects.filter(result=result, generation=result.generation).select_related(
+            "reviewer"
+        )
+    )
+    standing = [entry for entry in reviews if entry.withdrawn_at is None and entry.stale_at is None]
+    mine = next((entry for entry in standing if entry.reviewer_id == user.pk), None)
+    earlier = next((entry for entry in reviews if entry.reviewer_id == user.pk), None)
+    is_demanded = plan.policy.review_blind
+    is_asked = is_demanded or (hides_judge and may_decide)
+    is_hidden = is_asked and mine is None and (may_decide or item.closed_at is None)
+    rows = list(result.scores.all())
+    typed = typed or Typed.of(earlier)
+    outcomes = tuple(output.outcomes or ())
+    steps = output.trace
+    has_both = bool(case.expected_output and output.text)
+    return ReviewPage(
+        item=item,
+        run=run,
+        case=case,
+        result=result,
+        url=result_url(run, case.key, result.repetition),
+        is_hidden=is_hidden,
+        is_demanded=is_demanded,
+        is_skipped=item.skips.filter(reviewer=user).exists() if may_decide else False,
+        why=tuple(why for why in item.why if why in SAYS_NOTHING or not is_hidden),
+        turns=conversation(case, output),
+        output_size=len(output.text),
+        output_text=output.text[:MAX_SHOWN_LENGTH],
+        diff=text_diff(case.expected_output, output.text) if has_both else None,
+        files=result_files(result),
+        outcomes=outcome_rows(case, outcomes, typed, is_hidden=is_hidden),
+        labels=label_rows(rows, typed, is_hidden=is_hidden),
+        steps=None if steps is None else tuple(cut_step(step) for step in steps[:MAX_STEPS]),
+        step_count=len(steps or ()),
+        judge=None if is_hidden else judge_panel(result, plan, rows, outcomes),
+        typed=typed,
+        mine=mine,
+        opinions=() if is_hidden or not (mine or item.closed_at) else tuple(standing),
+        consensus=combine_decisions(
+            [Verdict(entry.verdict) for entry in reversed(standing)], plan.policy.review_reviewers
+        ),
+        decided=len(standing),
+        causes=_causes(run) if may_decide else (),
+    )
+
+
+def _causes(run: Run) -> tuple[str, ...]:
+    """Return the causes of failure that reviews of the suite named, the most frequent first."""
+    reviews = Review.objects.filter(result__run__suite=run.suite_id).exclude(tags=[])
+    said = reviews.order_by("-id").values_list("tags", flat=True)[:READ_REVIEWS]
+    counted = Counter(tag for tags in said for tag in tags)
+    return tuple(tag for tag, _ in counted.most_common(MAX_CAUSES))

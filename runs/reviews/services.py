@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.contrib.auth.models import User
@@ -177,6 +177,8 @@ def _first_free(items: QuerySet[ReviewItem], by: User) -> ReviewItem | None:
 
 
 ACTION = "override"
+# Who acts at the command line, where nobody logs in.
+COMMAND_LINE = "command line"
 MAX_NOTE_LENGTH = 10_000
 MAX_NAME_LENGTH = 200
 MAX_TAG_LENGTH = 60
@@ -261,7 +263,9 @@ def decide(
             created_at=now,
         )
         held.skips.filter(reviewer=by).delete()
-        return _store_consensus(run, held, result, by=by)
+        consensus, _ = store_consensus(run, [result], by=by)
+        release(held, by)
+        return consensus
 
 
 def undo(item: ReviewItem, *, by: User) -> Consensus | None:
@@ -275,7 +279,8 @@ def undo(item: ReviewItem, *, by: User) -> Consensus | None:
         standing = Review.objects.standing().filter(result=result, reviewer=by)
         if not standing.update(withdrawn_at=now):
             return None
-        consensus = _store_consensus(run, held, result, by=by)
+        consensus, _ = store_consensus(run, [result], by=by)
+        release(held, by)
         if consensus.is_open:
             # Nobody else gets it in between, unless somebody has it open already.
             free = ReviewItem.objects.filter(pk=held.pk).exclude(reserved_until__gt=now)
@@ -328,43 +333,50 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
     return found
 
 
-def _store_consensus(run: Run, item: ReviewItem, result: Result, *, by: User) -> Consensus:
-    """Let the decisions that stand come to what they come to, in the item, the result and the run."""
-    decisions = Review.objects.standing().filter(result=result).order_by("id")
-    verdicts = [Verdict(verdict) for verdict in decisions.values_list("verdict", flat=True)]
-    consensus = combine_decisions(verdicts, reviewers_of(run))
-    if consensus.is_open:
-        closed_at = None
-    else:
-        closed_at = item.closed_at or database_now()
-    free = FREE if item.reserved_by_id in (None, by.pk) else {}
-    ReviewItem.objects.filter(pk=item.pk).update(
-        wanted=consensus.wanted, closed_at=closed_at, **free
-    )
-    verdict = "" if consensus.verdict is None else consensus.verdict.value
-    if verdict != result.reviewed_verdict:
-        _override(run, result, verdict, by=by)
-    return consensus
+def store_consensus(
+    run: Run, results: Iterable[Result], *, by: User | None
+) -> tuple[Consensus, int]:
+    """Combine the standing decisions on results of a locked run, and write what follows from them.
+
+    That is the item in the queue, the reviewed verdict with an audit entry, and the figures of the run where
+    it counts reviews. Returns the consensus on the last result, and how many reviewed verdicts changed.
+    """
+    reviewers, now = reviewers_of(run), database_now()
+    entries, cases = [], set()
+    consensus = combine_decisions([], reviewers)
+    for result in results:
+        standing = Review.objects.standing().filter(result=result).order_by("id")
+        verdicts = [Verdict(verdict) for verdict in standing.values_list("verdict", flat=True)]
+        consensus = combine_decisions(verdicts, reviewers)
+        items = ReviewItem.objects.filter(result=result)
+        if consensus.is_open:
+            items.update(wanted=consensus.wanted, closed_at=None)
+        else:
+            items.update(wanted=consensus.wanted)
+            items.filter(closed_at=None).update(closed_at=now, **FREE)
+        verdict = "" if consensus.verdict is None else consensus.verdict.value
+        if verdict != result.reviewed_verdict:
+            Result.objects.filter(pk=result.pk).update(reviewed_verdict=verdict)
+            entries.append(_override_entry(run, result, verdict, by))
+            cases.add(result.case_id)
+    run.cases.refresh(run.pk, cases)
+    AuditEntry.objects.bulk_create(entries)
+    if entries and not run.is_active and counts_reviews(run):
+        renew_figures(run.pk)
+    return consensus, len(entries)
 
 
-def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
-    """Set the reviewed verdict, write it into the audit, and have figures made anew that count it."""
-    before = result.reviewed_verdict
-    Result.objects.filter(pk=result.pk).update(reviewed_verdict=verdict)
-    run.cases.refresh(run.pk, [result.case_id])
-    result.reviewed_verdict = verdict
-    AuditEntry.objects.create(
+def _override_entry(run: Run, result: Result, verdict: str, by: User | None) -> AuditEntry:
+    return AuditEntry(
         actor=by,
-        actor_name=by.get_username(),
+        actor_name=by.get_username() if by else COMMAND_LINE,
         action=ACTION,
         object_type="result",
         object_id=str(result.pk),
         object_name=f"{run.suite.slug} #{run.number} {result.case.key}"[:MAX_NAME_LENGTH],
-        before={"verdict": result.verdict, "reviewed_verdict": before},
+        before={"verdict": result.verdict, "reviewed_verdict": result.reviewed_verdict},
         after={"verdict": result.verdict, "reviewed_verdict": verdict},
     )
-    if not run.is_active and counts_reviews(run):
-        renew_figures(run.pk)
 
 
 def counts_reviews(run: Run) -> bool:

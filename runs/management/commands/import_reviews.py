@@ -12,7 +12,7 @@ from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT
 from runs.cli.printing import tell
 from runs.formats.reviews import rejected_rows
-from runs.reviews.importing import ReviewsRejectedError, import_reviews, preview_reviews
+from runs.reviews.files import ReviewsRejectedError, import_reviews, preview_reviews
 
 EPILOG = """\
 FILE holds one decision a line, as JSON Lines or CSV, as the export of reviews writes it. Each names
