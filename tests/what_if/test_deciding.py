@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runs.what_if.figures import StoredCase
 
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.metrics_judge import MetricsJudgeConfig as MetricsConfig

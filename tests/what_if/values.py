@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runs.what_if.figures import StoredCase, StoredResult, StoredRun, WhatIf
-
 from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
