@@ -22,7 +22,7 @@ from runs.charts.figures import (
     score_cost_figure,
     trend_figure,
 )
-from runs.costs import Cost, RunCosts, costs_of_runs, with_origins
+from runs.costs import Cost, CostPair, read_costs, with_origins
 from runs.formats.tables import csv_text
 from runs.lists import Control, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
@@ -83,7 +83,7 @@ class ChartedRun:
     latency_ms: float | None
     passed_cases: int | None
     counts: Mapping[str, int]
-    costs: RunCosts
+    costs: CostPair
     score_interval: tuple[float, float] | None = None
 
 
@@ -100,7 +100,7 @@ def charted_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
 
 def charted(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
     """Return runs of `with_origins`, each told its `policy_json`, in the figures of charts; two queries or three."""
-    costs, ends = costs_of_runs(runs), score_intervals(runs)
+    costs, ends = read_costs(runs), score_intervals(runs)
     return [_charted(run, slug, costs[run.pk], ends[run.pk]) for run in runs]
 
 
@@ -139,7 +139,7 @@ def _named(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
 
 
 def _charted(
-    run: Run, slug: str, costs: RunCosts, score_interval: tuple[float, float] | None
+    run: Run, slug: str, costs: CostPair, score_interval: tuple[float, float] | None
 ) -> ChartedRun:
     policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # annotated above
     summary: Mapping[str, Any] = run.summary or {}

@@ -12,7 +12,7 @@ from pydantic import AliasPath, Field
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean, rounded
-from runs.costs import RunCosts, run_costs
+from runs.costs import CostPair, run_costs
 from runs.documents import FIGURES, Document, Dollars, TextOrNone, VerdictOrNone
 from runs.engine.plan import CHANGED
 from runs.models.results import EvaluatorScore, ScoreState
@@ -498,7 +498,7 @@ def _fields(run: Run) -> dict[str, Any]:
     }
 
 
-def _cost_fields(costs: RunCosts) -> dict[str, Any]:
+def _cost_fields(costs: CostPair) -> dict[str, Any]:
     return {
         "run_cost_usd": costs.run.usd,
         "evaluation_cost_usd": costs.evaluation.usd,

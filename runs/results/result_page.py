@@ -17,7 +17,7 @@ from django.urls import reverse
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
-from runs.costs import ResultCosts, result_costs
+from runs.costs import CostPair, result_costs
 from runs.engine.plan import METRICS_KIND, read_plan, tree_of_case
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -370,7 +370,7 @@ class ResultPage:
     steps: tuple[Mapping[str, Any], ...] | None
     step_count: int
     tool_calls: int
-    costs: ResultCosts
+    costs: CostPair
     repetitions: tuple[Repetition, ...]
     over: CaseRepetitions | None
     previous: Neighbour | None

@@ -16,7 +16,7 @@ from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import money, thousands
-from runs.costs import RunCosts, budget_words, counted_usd, run_costs
+from runs.costs import CostPair, budget_words, counted_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
 from runs.models.database import LEASE
@@ -341,7 +341,7 @@ class RunProgress:
 class Costs:
     """Both costs so far, the forecast for the whole run, and the budget."""
 
-    costs: RunCosts
+    costs: CostPair
     forecast_usd: Decimal | None
     budget_words: str
     share: float | None

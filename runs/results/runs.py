@@ -20,7 +20,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted
 from runs import lists
-from runs.costs import RunCosts, listed_costs, with_costs
+from runs.costs import CostPair, listed_costs, with_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, tree_of_case
 from runs.lists import NEWEST_FIRST, Chip, Control, ListQuery
 from runs.models.results import CallPurpose, EvaluatorScore, Result, ResultStatus, ScoreState
@@ -101,7 +101,7 @@ class RunRow:
     counts: Mapping[str, int]
     metrics: RunGate
     cases: RunGate
-    costs: RunCosts
+    costs: CostPair
     created_at: datetime
     started_by: str
     source_number: int | None = None

@@ -11,7 +11,7 @@ import pytest
 from pytest_django.asserts import assertNumQueries
 
 from runs.charts.queries import ChartsPage, ChartsQuery, charts_page, cost_file, trend_file
-from runs.costs import costs_of_runs, run_costs, with_origins
+from runs.costs import read_costs, run_costs, with_origins
 from runs.models.runs import Run
 from runs.summary.run import summarise
 from tests.support.charts import make_charted_run
@@ -174,7 +174,7 @@ def test_the_costs_of_many_runs_are_counted_like_those_of_one() -> None:
     make_call(result=asked, purpose="target", cost_usd=None)
     make_call(result=asked, purpose="evaluation")
     make_call(result=asked, purpose="evaluation", cost_usd=None)
-    found = costs_of_runs(list(with_origins(Run.objects.all())))
+    found = read_costs(list(with_origins(Run.objects.all())))
     for run in runs:
         one, many = run_costs(Run.objects.get(pk=run.pk)), found[run.pk]
         for ours, theirs in ((many.run, one.run), (many.evaluation, one.evaluation)):
