@@ -44,10 +44,10 @@ class InvalidCaseError(DomainError):
         """Say the first problems, each on a line of its own."""
         self.problems = problems
         lines = [
-            f"Case {key[:MAX_KEY_LENGTH]}, {field}: {said}"
+            f"Case {key[:MAX_KEY_LENGTH]}, {field}: {message}"
             for key, fields in problems.items()
             for field, messages in fields.items()
-            for said in messages
+            for message in messages
         ]
         more = len(lines) - MAX_SHOWN
         shown = lines[:MAX_SHOWN] + ([f"and {more} more"] if more > 0 else [])
@@ -66,12 +66,12 @@ class CaseChecks:
     def problems(self, case: CaseSpec) -> Problems:
         """Return by field what is wrong with a case; nothing when it can be stored."""
         found: dict[str, list[str]] = {}
-        for field, said in (*_key_problems(case.key), *_plain_problems(case), *self._own(case)):
-            found.setdefault(field, []).append(said)
+        for field, message in (*_key_problems(case.key), *_plain_problems(case), *self._own(case)):
+            found.setdefault(field, []).append(message)
         for field, value in case.columns().items():
             if holds_unstorable(value):
                 found.setdefault(field, []).append(UNSTORABLE_SAID)
-        return {field: tuple(said) for field, said in found.items()}
+        return {field: tuple(message) for field, message in found.items()}
 
     def _own(self, case: CaseSpec) -> Iterator[tuple[str, str]]:
         if case.evaluators is None:
@@ -95,7 +95,7 @@ class CaseChecks:
 def check_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
     """Raise InvalidCaseError with everything that is wrong with any of the cases."""
     checks = CaseChecks(suite)
-    found = {case.key: said for case in cases if (said := checks.problems(case))}
+    found = {case.key: message for case in cases if (message := checks.problems(case))}
     keys: set[str] = set()
     for case in cases:
         if case.key in keys:
@@ -157,8 +157,8 @@ def read_mapping(text: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        said = f"{named(value)} stands where names with values are expected, such as plan: pro"
-        raise UnreadableFileError([Problem(said, line=1)])
+        message = f"{named(value)} stands where names with values are expected, such as plan: pro"
+        raise UnreadableFileError([Problem(message, line=1)])
     return value
 
 
@@ -194,8 +194,8 @@ def read_own(
     for left in fields.rest():
         fields.refuse(left, "is not known here; known are evaluators and aggregator")
     if options and append:
-        said = "is taken from the suite; only evaluators in its place have one of their own"
-        fields.refuse(aggregator_key, said)
+        message = "is taken from the suite; only evaluators in its place have one of their own"
+        fields.refuse(aggregator_key, message)
     beside = root.children if append else ()
     listed = read_evaluators(reading, fields.place(key), items, beside=beside)
     aggregator = (

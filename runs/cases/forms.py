@@ -192,8 +192,8 @@ def beginning_of(suite: Suite, asked: Mapping[str, str]) -> Beginning:
     results = Result.objects.select_related("case", "output", "run__suite")
     result = get_object_or_404(results, pk=number, run__suite=suite)
     content = content_of_result(result, with_answer="answer" in asked)
-    said = f"Made of {result.case.key} in run #{result.run.number}. Nothing is saved yet."
-    return Beginning(result.case, content, said)
+    message = f"Made of {result.case.key} in run #{result.run.number}. Nothing is saved yet."
+    return Beginning(result.case, content, message)
 
 
 def asked_revision(data: QueryDict, name: str = "base") -> int | None:

@@ -213,8 +213,8 @@ class CaseFileForm(forms.Form):
         except UnreadableFileError as refusal:
             for problem in refusal.problems:
                 line = f"line {problem.line}: " if problem.line else ""
-                said = f"{line}{problem.message}."
-                self.add_error("file" if file else "pasted", said[:1].upper() + said[1:])
+                message = f"{line}{problem.message}."
+                self.add_error("file" if file else "pasted", message[:1].upper() + message[1:])
             return None
 
 

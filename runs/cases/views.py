@@ -205,8 +205,8 @@ def result_expected(
     return redirect(f"{reverse('runs:case', args=[slug, case.key])}?before={before}")
 
 
-def _form(request: MemberRequest, form: CaseForm, status: int, said: str = "") -> HttpResponse:
-    context = {"form": form, "suite": form.suite, "case": form.case, "said": said}
+def _form(request: MemberRequest, form: CaseForm, status: int, message: str = "") -> HttpResponse:
+    context = {"form": form, "suite": form.suite, "case": form.case, "said": message}
     return render(request, "cases/form.html", context, status=status)
 
 
@@ -237,10 +237,10 @@ def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
     if ticked.keys and action == "delete" and not is_sure(ticked, request.POST):
         return _asked(request, ticked)
     try:
-        said = _done(request, ticked, action) if ticked.keys else NONE
+        message = _done(request, ticked, action) if ticked.keys else NONE
     except DomainError as refusal:
-        said = str(refusal)
-    messages.info(request, said)
+        message = str(refusal)
+    messages.info(request, message)
     back = redirect("runs:suite-cases", slug)
     back["Location"] = ticked.query.at(back["Location"])
     return back
@@ -267,8 +267,8 @@ def _done(request: MemberRequest, ticked: TickedCases, action: str | None) -> st
     if action == "delete":
         return delete(ticked, request.user)
     tags = request.POST.get("tags", "")
-    said = retag(ticked, tags, is_added=action == "tag", by=request.user)
-    return said or "Write the tag, up to 200 characters."
+    message = retag(ticked, tags, is_added=action == "tag", by=request.user)
+    return message or "Write the tag, up to 200 characters."
 
 
 def _asked(request: MemberRequest, ticked: TickedCases) -> HttpResponse:

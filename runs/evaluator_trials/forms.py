@@ -135,8 +135,8 @@ class EvaluatorTrialForm(forms.Form):
         except RecursionError:
             self.add_error("trace", "The trace is nested too deeply.")
         except (ValueError, TypeError) as error:
-            said = str(error)[:200]
-            self.add_error("trace", f"This is no trace: {said}.")
+            message = str(error)[:200]
+            self.add_error("trace", f"This is no trace: {message}.")
         else:
             return steps
         return None

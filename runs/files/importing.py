@@ -52,11 +52,11 @@ def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Prob
         )
     ]
     if without:
-        said = (
+        message = (
             f"{len(without)} of {len(content.cases)} cases have no hybrid judge, whose overall score is to be "
             "theirs, so that every result of them would be an error; add one, or set final_score: aggregate"
         )
-        yield Problem(said, file, 0, without[0], "final_score")
+        yield Problem(message, file, 0, without[0], "final_score")
 
 
 BATCH = 1_000

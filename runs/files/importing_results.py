@@ -296,8 +296,8 @@ def _as_told(line: ResultLine, found: Decision, policy: PolicySpec) -> Decision:
         if line.decided_by in ("", found.decided_by[:MAX_CELL_LENGTH]):
             return found
         score = found.score
-    said = "" if score is None else f" at {format_number(score)}"
-    cell = line.decided_by or f"imported: {verdict or 'no verdict'}{said}"
+    message = "" if score is None else f" at {format_number(score)}"
+    cell = line.decided_by or f"imported: {verdict or 'no verdict'}{message}"
     step = TraceStep(f"The file says: {cell}", passed=verdict is Verdict.PASS)
     return replace(
         found,

@@ -44,13 +44,13 @@ class LeftOut:
 
     def problems(self, place: str = "") -> list[Problem]:
         """Return what was passed over in at most two sentences."""
-        said = {
+        message = {
             "hidden files and caches are not read": self.hidden,
             "links that lead out of the folder are not followed": self.links,
         }
         return [
             Problem(f"{sentence}: {named(paths)}", place.rstrip("/"))
-            for sentence, paths in said.items()
+            for sentence, paths in message.items()
             if paths
         ]
 
@@ -61,8 +61,8 @@ def checked_path(path: str, source: str) -> str:
     if found.is_absolute() or ".." in found.parts or not found.parts or "\0" in path:
         raise UnreadableFileError([Problem(f"the path {path[:60]!r} leads out of it", source)])
     if len(str(found)) > MAX_PATH_LENGTH:
-        said = f"the path {str(found)[:60]}… is longer than {MAX_PATH_LENGTH} characters"
-        raise UnreadableFileError([Problem(said, source)])
+        message = f"the path {str(found)[:60]}… is longer than {MAX_PATH_LENGTH} characters"
+        raise UnreadableFileError([Problem(message, source)])
     return str(found)
 
 
@@ -117,13 +117,13 @@ class FolderFiles(Mapping[str, bytes]):
             raise KeyError(path)
         try:
             if size == MAX_FOLDER_BYTES and place.stat().st_size > MAX_FOLDER_BYTES:
-                said = f"the file is larger than {MAX_FOLDER_BYTES // 1024**2} MB"
-                raise UnreadableFileError([Problem(said, path)])
+                message = f"the file is larger than {MAX_FOLDER_BYTES // 1024**2} MB"
+                raise UnreadableFileError([Problem(message, path)])
             with place.open("rb") as stream:
                 return stream.read(size)
         except OSError as error:
-            said = f"the file cannot be read: {error.strerror}"
-            raise UnreadableFileError([Problem(said, path)]) from error
+            message = f"the file cannot be read: {error.strerror}"
+            raise UnreadableFileError([Problem(message, path)]) from error
 
     def _place(self, path: str) -> Path | None:
         try:
@@ -148,18 +148,20 @@ def listed(root: Path, left_out: LeftOut) -> list[str]:
             if not left_out.takes(path, is_link=(root / path).is_symlink() and path not in inside)
         ]
         if len(found) > MAX_FOLDER_FILES:
-            said = f"holds more than {MAX_FOLDER_FILES} files; name the folder of the suites in it"
-            raise UnreadableFileError([Problem(said, str(root))])
+            message = (
+                f"holds more than {MAX_FOLDER_FILES} files; name the folder of the suites in it"
+            )
+            raise UnreadableFileError([Problem(message, str(root))])
     unnameable = [path for path in found if not _is_text(path)]
     if unnameable:
-        said = f"the name {unnameable[0]!r} is not text in UTF-8; rename the file"
-        raise UnreadableFileError([Problem(said, str(root))])
+        message = f"the name {unnameable[0]!r} is not text in UTF-8; rename the file"
+        raise UnreadableFileError([Problem(message, str(root))])
     return sorted(path for path in found if path in inside)
 
 
 def _refuse(error: OSError) -> NoReturn:
-    said = f"the folder cannot be read: {error.strerror}"
-    raise UnreadableFileError([Problem(said, str(error.filename))]) from error
+    message = f"the folder cannot be read: {error.strerror}"
+    raise UnreadableFileError([Problem(message, str(error.filename))]) from error
 
 
 def _is_text(path: str) -> bool:
@@ -205,8 +207,8 @@ def unzipped(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
     try:
         with zipfile.ZipFile(stream) as packed:
             files = _contents(packed, name, left_out)
-            said = packed.comment.decode(errors="replace")
-            suite = said.removeprefix(WRITTEN_BY) if said.startswith(WRITTEN_BY) else ""
+            message = packed.comment.decode(errors="replace")
+            suite = message.removeprefix(WRITTEN_BY) if message.startswith(WRITTEN_BY) else ""
             return Unzipped(files, suite if suite in files else "")
     except UnreadableFileError:
         raise
@@ -235,8 +237,8 @@ def _refuse_large_zip(wanted: dict[str, zipfile.ZipInfo], name: str) -> None:
         len(wanted) > MAX_ZIP_FILES
         or sum(part.file_size for part in wanted.values()) > MAX_ZIP_BYTES
     ):
-        said = f"holds more than {MAX_ZIP_FILES} files or {MAX_ZIP_BYTES // 1024**2} MB"
-        raise UnreadableFileError([Problem(said, name)])
+        message = f"holds more than {MAX_ZIP_FILES} files or {MAX_ZIP_BYTES // 1024**2} MB"
+        raise UnreadableFileError([Problem(message, name)])
 
 
 def _read(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -394,8 +396,8 @@ def bundles_at(paths: Sequence[Path]) -> tuple[Bundle, ...]:
     """
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
     if missing:
-        said = "there is no file or folder of this name"
-        raise UnreadableFileError([Problem(said, str(path)) for path in missing])
+        message = "there is no file or folder of this name"
+        raise UnreadableFileError([Problem(message, str(path)) for path in missing])
     zips = [path for path in paths if _is_zip(path.name) and path.is_file()]
     others = [path for path in paths if path not in zips]
     return (*map(_zip_at, zips), *([_folder_of(others)] if others else []))
@@ -429,8 +431,8 @@ def _zip_at(path: Path) -> Bundle:
         with path.open("rb") as stream:
             found = unzipped(stream, str(path), left_out)
     except OSError as error:
-        said = f"the file cannot be read: {error.strerror}"
-        raise UnreadableFileError([Problem(said, str(path))]) from error
+        message = f"the file cannot be read: {error.strerror}"
+        raise UnreadableFileError([Problem(message, str(path))]) from error
     return Bundle(found.files, _given(found), place, tuple(left_out.problems(place)), Origin.ZIP)
 
 
@@ -469,8 +471,8 @@ def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
             files[path] = content
         _refuse_large(_size(files))
     if len(files) > MAX_ZIP_FILES:
-        said = f"these are {len(files)} files; an import takes up to {MAX_ZIP_FILES}"
-        raise UnreadableFileError([Problem(said)])
+        message = f"these are {len(files)} files; an import takes up to {MAX_ZIP_FILES}"
+        raise UnreadableFileError([Problem(message)])
     origin = _origin_of([name for name, _ in parts], files)
     held = LooseFiles(files) if origin is Origin.LOOSE else files
     return Bundle(held, tuple(sorted(paths)), place, tuple(left_out.problems(place)), origin)
@@ -489,8 +491,8 @@ def _size(files: Mapping[str, bytes]) -> int:
 def _refuse_large(size: int) -> None:
     if size > MAX_ZIP_BYTES:
         most = MAX_ZIP_BYTES // 1024**2
-        said = f"the files hold more than {most} MB, the most an import takes"
-        raise UnreadableFileError([Problem(said)])
+        message = f"the files hold more than {most} MB, the most an import takes"
+        raise UnreadableFileError([Problem(message)])
 
 
 def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> Unzipped:

@@ -74,10 +74,10 @@ class Search:
         rest = set(self.bundle.paths) - self.named - self.described - set(candidates)
         if rest and self.found:
             some = f"{len(rest)} files" if len(rest) > 1 else "1 file"
-            said = f"{some} that no suite names {'were' if len(rest) > 1 else 'was'} left out"
+            message = f"{some} that no suite names {'were' if len(rest) > 1 else 'was'} left out"
             more = NEEDED if self.bundle.origin is Origin.LOOSE and _has_scripts(rest) else ""
-            said = f"{said}: {named(rest)}{more}"
-            self.notes.append(Problem(said, self.bundle.place.rstrip("/")))
+            message = f"{message}: {named(rest)}{more}"
+            self.notes.append(Problem(message, self.bundle.place.rstrip("/")))
         self.notes += self.bundle.left_out
 
     def suites(self) -> list[FoundSuite]:
@@ -236,6 +236,8 @@ def _doubled(suites: Sequence[FoundSuite]) -> Iterator[Problem]:
     for suite in suites:
         slug = suite.content.slug
         if slug in first:
-            said = f"the suite {slug!r} stands in {first[slug]} too; give one of them another name"
-            yield Problem(said, suite.path, key="name")
+            message = (
+                f"the suite {slug!r} stands in {first[slug]} too; give one of them another name"
+            )
+            yield Problem(message, suite.path, key="name")
         first.setdefault(slug, suite.path)

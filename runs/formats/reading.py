@@ -78,8 +78,10 @@ class Reading:
         self.shared_characters += len(text)
         if self.shared_characters > MAX_SHARED:
             millions = MAX_SHARED // 1_000_000
-            said = f"the cases are given more than {millions} million characters of shared texts"
-            self.refuse(path, f"{said}; share shorter ones, or name them in fewer cases", case=case)
+            message = f"the cases are given more than {millions} million characters of shared texts"
+            self.refuse(
+                path, f"{message}; share shorter ones, or name them in fewer cases", case=case
+            )
             raise UnreadableFileError(self.in_order())
 
     def keep(self, references: Iterable[str]) -> None:
@@ -268,8 +270,8 @@ class Fields:
         for key in self.rest():
             name = normal_spelling(key)
             if not (self.case and name in READ_BY_EVALUATORS):
-                said = "is not used by Evalsite and is kept with the metadata"
-                self.warn(key, said + did_you_mean(name, self._asked))
+                message = "is not used by Evalsite and is kept with the metadata"
+                self.warn(key, message + did_you_mean(name, self._asked))
         return self.rest()
 
     def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,5 +286,5 @@ class Fields:
     def refuse_rest(self, known: str) -> None:
         """Refuse the keys nobody took, naming those that are known."""
         for key in self.rest():
-            said = f"is not known here; known are {known}"
-            self.refuse(key, said + did_you_mean(normal_spelling(key), self._asked))
+            message = f"is not known here; known are {known}"
+            self.refuse(key, message + did_you_mean(normal_spelling(key), self._asked))

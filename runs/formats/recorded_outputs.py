@@ -72,8 +72,8 @@ def _form(case: Fields, key: str, value: Any) -> dict[str, Any]:
     names |= {spelt: spelt for spelt in inner.rest()}
     recorded = {names[spelt]: part for spelt, part in value.items() if spelt in names}
     if not recorded.keys() & {"output", "messages", "files"}:
-        said = "holds no output, messages or files; an answer that is JSON stands in quotes"
-        case.refuse(key, said)
+        message = "holds no output, messages or files; an answer that is JSON stands in quotes"
+        case.refuse(key, message)
     text = recorded.get("output")
     if isinstance(text, list):
         recorded |= {"output": _said(text)["output"], "messages": recorded.get("messages", text)}
@@ -113,8 +113,10 @@ def _files(case: Fields, key: str, files: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 value = {"path": f"./{case.reading.use(reference)}"}
             except ValueError as error:
-                said = f"files: {name!r}: {error}"
-                case.refuse(key, f'{said}; a text that looks like a path is written {{"text": …}}')
+                message = f"files: {name!r}: {error}"
+                case.refuse(
+                    key, f'{message}; a text that looks like a path is written {{"text": …}}'
+                )
                 value = {"text": ""}
         kept[name] = value
     return kept
@@ -152,8 +154,8 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
             problems.append(Problem(str(error), file, number))
             continue
         if line.key in found:
-            said = f"the id stands twice, first on line {found[line.key].line}"
-            problems.append(Problem(said, file, number, line.key))
+            message = f"the id stands twice, first on line {found[line.key].line}"
+            problems.append(Problem(message, file, number, line.key))
             continue
         found[line.key] = line
     if not found and not problems:

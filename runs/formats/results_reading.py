@@ -136,8 +136,8 @@ class ResultFields:
         except InvalidOperation:
             usd = Decimal("NaN")
         if not usd.is_finite() or not 0 <= usd <= MAX_USD:
-            said = f"{names[0]}: {value!r} is not an amount of 0 to {MAX_USD} dollars"
-            self.place.refuse(said)
+            message = f"{names[0]}: {value!r} is not an amount of 0 to {MAX_USD} dollars"
+            self.place.refuse(message)
             return None
         return usd
 
@@ -235,8 +235,8 @@ def _metric(row: Any) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise _OtherFormError
     texts = {name: _text(row.get(name, "")) for name in TEXTS}
-    binary, said = row.get("binary", False), row.get("justification", "")
-    if not texts["key"] or not isinstance(binary, bool) or not isinstance(said, str):
+    binary, message = row.get("binary", False), row.get("justification", "")
+    if not texts["key"] or not isinstance(binary, bool) or not isinstance(message, str):
         raise _OtherFormError
     score = _number(row.get("score"), HIGHEST)
     return {
@@ -246,7 +246,7 @@ def _metric(row: Any) -> dict[str, Any]:
         "binary": binary,
         "score": score,
         "label": metric_label(score, binary=binary),
-        "justification": said,
+        "justification": message,
     }
 
 
@@ -267,18 +267,18 @@ def _round(row: Any, number: int, fields: ResultFields) -> dict[str, Any]:
 def _vote(row: Any, fields: ResultFields) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise _OtherFormError
-    said = ResultFields(row, fields.place)
-    names = {name: _text(said.text(name)) for name in ("judge", "slug", "model")}
-    stage = _text(said.text("stage"))
-    bracket, score = said.text("bracket"), said.value("score")
+    message = ResultFields(row, fields.place)
+    names = {name: _text(message.text(name)) for name in ("judge", "slug", "model")}
+    stage = _text(message.text("stage"))
+    bracket, score = message.text("bracket"), message.value("score")
     if not names["judge"] or (bracket and bracket not in BRACKET_NAMES):
         raise _OtherFormError
     return {
         **names,
         "bracket": bracket,
         "score": None if score is None else _number(score, HUNDRED),
-        "reasons": said.text("reasons"),
-        "problem": said.text("problem"),
+        "reasons": message.text("reasons"),
+        "problem": message.text("problem"),
         **({"stage": stage} if stage else {}),
     }
 
@@ -339,7 +339,7 @@ def read_evaluators(
     found = _listed(fields, place, names, depth=0)
     if found or overall is None:
         return found
-    said = EvaluatorLine(
+    message = EvaluatorLine(
         name=OVERALL,
         type="score",
         status="scored",
@@ -347,7 +347,7 @@ def read_evaluators(
         findings=tuple(_findings(fields)),
         reasoning=fields.text("reasoning"),
     )
-    return (said,)
+    return (message,)
 
 
 def _listed(
@@ -384,7 +384,7 @@ def _evaluator(
     is_negated = fields.flag("negate")
     is_composite = bool(children) or isinstance(aggregator, dict)
     raw_score, scale = _on_its_scale(fields)
-    kind, said = _kind(spelling)
+    kind, message = _kind(spelling)
     return EvaluatorLine(
         name=name,
         type=COMPOSITE if is_composite else kind,
@@ -401,7 +401,7 @@ def _evaluator(
         scale=scale,
         metrics=() if is_composite else read_metrics(fields),
         rounds=() if is_composite else read_rounds(fields),
-        spelling="" if is_composite else said,
+        spelling="" if is_composite else message,
     )
 
 
@@ -539,8 +539,10 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
 def _notes(reading: _Reading) -> Iterator[Problem]:
     if reading.left_out:
         count = len(reading.left_out)
-        said = f"{count} {'execution was' if count == 1 else 'executions were'} never carried out"
-        yield Problem(f"{said} and left out", reading.file, reading.left_out[0])
+        message = (
+            f"{count} {'execution was' if count == 1 else 'executions were'} never carried out"
+        )
+        yield Problem(f"{message} and left out", reading.file, reading.left_out[0])
 
 
 def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number: int) -> None:
@@ -625,8 +627,8 @@ def _answer(fields: ResultFields) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
-        said = [turn for turn in fields.turns(ANSWER) if turn["role"] == "assistant"]
-        return said[-1]["content"] if said else ""
+        message = [turn for turn in fields.turns(ANSWER) if turn["role"] == "assistant"]
+        return message[-1]["content"] if message else ""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -127,8 +127,8 @@ def _moment(value: Any) -> datetime:
     try:
         found = datetime.fromisoformat(str(value).strip())
     except ValueError as error:
-        said = f"{str(value)[:40]!r} is no moment such as 2026-03-14T09:26:53+00:00"
-        raise ValueError(said) from error
+        message = f"{str(value)[:40]!r} is no moment such as 2026-03-14T09:26:53+00:00"
+        raise ValueError(message) from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -243,10 +243,10 @@ def read_reviews(content: bytes, *, file: str = "reviews.jsonl") -> ReadReviews:
     table = read_table(content, file=file)
     missing = [name for name in NEEDED if name not in table.columns]
     if missing:
-        said = (
+        message = (
             f"no column is called {', '.join(missing)}; the export of reviews shows what is needed"
         )
-        raise UnreadableFileError([Problem(said, file, 1)])
+        raise UnreadableFileError([Problem(message, file, 1)])
     reviews, rejected = [], []
     for row in table.rows:
         try:

@@ -86,8 +86,8 @@ def read_file(
         found = reading.use(reference, is_kept=is_kept)
         text = reading.files[found].decode("utf-8-sig")
     except UnicodeDecodeError:
-        said = "is not text in UTF-8, and what a case asks is text; leave it out or convert it"
-        reading.refuse(path, f"the file {named} {said}", case=case)
+        message = "is not text in UTF-8, and what a case asks is text; leave it out or convert it"
+        reading.refuse(path, f"the file {named} {message}", case=case)
         return None
     except ValueError as error:
         reading.refuse(path, str(error), case=case)
@@ -118,8 +118,8 @@ def _block(turn: Fields, key: str, n: int, part: Any, *, is_kept: bool) -> Block
         text = value
     else:
         shown = f" ({value!r})" if isinstance(value, str) and len(value) < 100 else ""
-        said = f"a block of type {kind}{shown} cannot be made text; {WRITE}"
-        block.refuse(named, said)
+        message = f"a block of type {kind}{shown} cannot be made text; {WRITE}"
+        block.refuse(named, message)
         return None
     return text_block(text)
 
@@ -184,8 +184,8 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
     text = case.written(key, value)
     if not isinstance(text, str):
         if files:
-            said = "goes with an input that is a text; in turns a file is a block of type file"
-            case.refuse(files_key, said)
+            message = "goes with an input that is a text; in turns a file is a block of type file"
+            case.refuse(files_key, message)
         return (*shared.turns, *read_turns(case, key, value))
     if not files:
         case.reading.keep(block["value"] for _, block in shared.files)
@@ -241,8 +241,8 @@ def read_expected(case: Fields) -> tuple[str, dict[str, Any]]:
         ), {}
     found = [_read(case, key, part, n, is_kept=False) for n, part in enumerate(value)]
     turns = [turn for part in found for turn in part]
-    said = [turn["content"] for turn in turns if turn["role"] == "assistant"]
-    text = "\n\n".join(content for content in said if content)
+    message = [turn["content"] for turn in turns if turn["role"] == "assistant"]
+    text = "\n\n".join(content for content in message if content)
     has_more = any(turn.keys() - {"role", "content"} for turn in turns)
     return text, {key: value} if has_more else {}
 
@@ -297,8 +297,8 @@ def with_cases(
     if not reference:
         return document, ()
     if path not in files:
-        said = absent(reference, files) if path else f"the file {reference!r} {OUTSIDE}"
-        raise UnreadableFileError([_problem(document, key, said)])
+        message = absent(reference, files) if path else f"the file {reference!r} {OUTSIDE}"
+        raise UnreadableFileError([_problem(document, key, message)])
     read = _lined if path.lower().endswith(LINES_SUFFIXES) else _listed
     cases = read(files[path], path, key)
     found = replace(
@@ -321,8 +321,8 @@ def _listed(content: bytes, path: str, key: str) -> LinedCases:
     """Return the cases of a YAML file."""
     found = read_document(decoded(content, path), path)
     if not isinstance(found.value, list):
-        said = f"{named(found.value)} stands where a list of cases is expected"
-        raise UnreadableFileError([Problem(said, path, 1)])
+        message = f"{named(found.value)} stands where a list of cases is expected"
+        raise UnreadableFileError([Problem(message, path, 1)])
     return LinedCases(
         cases=found.value,
         lines={(key, *place): line for place, line in found.lines.items()},
@@ -394,15 +394,17 @@ def read_cases(
     for n, item in enumerate(items):
         at = (*path, n)
         if isinstance(item, str):
-            said = f"{item[:100]!r} names no case; cases stand here themselves, with id and input"
-            reading.refuse(at, said)
+            message = (
+                f"{item[:100]!r} names no case; cases stand here themselves, with id and input"
+            )
+            reading.refuse(at, message)
             continue
         case = _Case(reading, at, item, defaults).content()
         if case is None:
             continue
         if case.key in found:
-            said = f"the id {case.key!r} stands twice, first on line {first_lines[case.key]}"
-            reading.refuse((*at, "id"), f"{said}; give each case its own", case=case.key)
+            message = f"the id {case.key!r} stands twice, first on line {first_lines[case.key]}"
+            reading.refuse((*at, "id"), f"{message}; give each case its own", case=case.key)
             continue
         found[case.key] = case
         first_lines[case.key] = reading.document.line_of(at)
@@ -431,8 +433,8 @@ class _Case:
         self.fields.case = key
         title = self.fields.text("title")
         if len(title) > MAX_TITLE_LENGTH:
-            said = f"the title is longer than {MAX_TITLE_LENGTH} characters; shorten it"
-            self.fields.refuse("title", said)
+            message = f"the title is longer than {MAX_TITLE_LENGTH} characters; shorten it"
+            self.fields.refuse("title", message)
         execution_key, block = self.fields.mapping("execution")
         place = self.fields.place(execution_key)
         inner = Fields(self.reading, place, aliases=WITHIN, value=block, case=key)
@@ -476,8 +478,8 @@ class _Case:
         place = self.fields.place(aggregator_key)
         aggregator = read_aggregator(self.reading, place, options, case=self.fields.case)
         if options and (joins or not (own or joined)):
-            said = "is taken from the suite, unless the case lists evaluators of its own"
-            self.fields.refuse(aggregator_key, said)
+            message = "is taken from the suite, unless the case lists evaluators of its own"
+            self.fields.refuse(aggregator_key, message)
         if not own and not joined:
             return (root_of(default_children()), False) if skips else (None, False)
         root = root_of((*own, *joined), aggregator if options else None)

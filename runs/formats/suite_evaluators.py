@@ -72,8 +72,8 @@ def read_aggregator(
     except InvalidConfigError as error:
         for refusal in error.refusals:
             inner = refusal.path[1:]
-            said = f"{'.'.join(map(str, inner))}: {refusal.reason}" if inner else refusal.reason
-            reading.refuse((*path, *inner), said, case=case)
+            message = f"{'.'.join(map(str, inner))}: {refusal.reason}" if inner else refusal.reason
+            reading.refuse((*path, *inner), message, case=case)
         return {}
     except ValueError as error:
         reading.refuse(path, str(error), case=case)
@@ -125,10 +125,10 @@ def read_settings(
         settings = read_config(kind.name, config, evaluator=name, files=fields.reading.used_files)
     except InvalidConfigError as error:
         for refusal in error.refusals:
-            said = f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
-            said += _meant_instead(refusal.path, (*kind.config.model_fields, *COMMON))
+            message = f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
+            message += _meant_instead(refusal.path, (*kind.config.model_fields, *COMMON))
             at = (*fields.path, *_as_spelt(refusal.path, left))
-            fields.reading.refuse(at, f"evaluator {name}: {said}", case=fields.case)
+            fields.reading.refuse(at, f"evaluator {name}: {message}", case=fields.case)
         return {}
     except ValueError as error:
         fields.refuse("", f"evaluator {name}: {error}")
@@ -286,8 +286,8 @@ def read_evaluators(
     be that of an evaluator `beside` them; `above` is the path of the composite that holds them.
     """
     if len(items) > MAX_IN_A_LIST:
-        said = f"holds {len(items)} evaluators, and {MAX_IN_A_LIST} is the most; put some into composites"
-        reading.refuse(path, said, case=case)
+        message = f"holds {len(items)} evaluators, and {MAX_IN_A_LIST} is the most; put some into composites"
+        reading.refuse(path, message, case=case)
         return ()
     taken = {node.name for node in beside}
     found: list[EvaluatorSpec] = []
@@ -306,11 +306,11 @@ def _gathered(
     sentences = {n: item for n, item in enumerate(items) if isinstance(item, str)}
     for n, item in sentences.items():
         if not item.strip():
-            said = "the sentence is empty; write what must be true of the answer, or remove it"
-            reading.refuse((*path, n), said, case=case)
+            message = "the sentence is empty; write what must be true of the answer, or remove it"
+            reading.refuse((*path, n), message, case=case)
         elif is_spelling(item):
-            said = f"{item!r} is a type, not a sentence to judge by; write type: {item.strip()}"
-            reading.refuse((*path, n), said, case=case)
+            message = f"{item!r} is a type, not a sentence to judge by; write type: {item.strip()}"
+            reading.refuse((*path, n), message, case=case)
     for n, item in enumerate(items):
         if n not in sentences:
             yield n, item
@@ -331,8 +331,8 @@ class _Item:
             reading, path, aliases=ALIASES, value=item if self.is_read else {}, case=case
         )
         if not self.is_read:
-            said = "an evaluator with name and type, or a sentence to judge by, is expected here"
-            self.fields.refuse("", said)
+            message = "an evaluator with name and type, or a sentence to judge by, is expected here"
+            self.fields.refuse("", message)
 
     def node(self, taken: set[str]) -> EvaluatorSpec | None:
         """Return the evaluator, None when its type is not known."""
@@ -341,8 +341,10 @@ class _Item:
         named = self.fields.text("name")
         if not spelling or not self.is_read:
             if self.is_read and len(self.reading.problems) == before:
-                said = "type is missing; it says what scores, such as contains, rubric or llm_judge"
-                self.fields.refuse("", f"evaluator {named or '?'}: {said}")
+                message = (
+                    "type is missing; it says what scores, such as contains, rubric or llm_judge"
+                )
+                self.fields.refuse("", f"evaluator {named or '?'}: {message}")
             return None
         try:
             kind, preset = kind_for_spelling(spelling, self.fields.rest())
@@ -361,8 +363,8 @@ class _Item:
             "negate": bool(self.fields.flag("negate")),
         }
         if facts["weight"] < 0:
-            said = f"the weight {weight!r} is below 0; 0 records a score without counting it"
-            self.fields.refuse("weight", f"evaluator {name}: {said}")
+            message = f"the weight {weight!r} is below 0; 0 records a score without counting it"
+            self.fields.refuse("weight", f"evaluator {name}: {message}")
         if kind.name == COMPOSITE:
             return self._composite(name, facts)
         config = read_settings(self.fields, kind, preset, below(self.above, name))
@@ -375,11 +377,13 @@ class _Item:
             free = (spelling if n == 1 else f"{spelling}_{n}" for n in range(1, len(taken) + 2))
             return next(name for name in free if name not in taken)
         if named in taken:
-            said = "evaluators scored together, the suite's own among them, need names of their own"
-            self.fields.refuse("name", f"the evaluator {named!r} stands twice; {said}")
+            message = (
+                "evaluators scored together, the suite's own among them, need names of their own"
+            )
+            self.fields.refuse("name", f"the evaluator {named!r} stands twice; {message}")
         if "/" in named or len(named) > MAX_NAME_LENGTH:
-            said = f"a name has at most {MAX_NAME_LENGTH} characters and no slash"
-            self.fields.refuse("name", f"evaluator {named[:MAX_NAME_LENGTH]!r}: {said}")
+            message = f"a name has at most {MAX_NAME_LENGTH} characters and no slash"
+            self.fields.refuse("name", f"evaluator {named[:MAX_NAME_LENGTH]!r}: {message}")
         return named
 
     def _required(self, name: str) -> tuple[bool, float | None]:
@@ -388,11 +392,11 @@ class _Item:
         if isinstance(required, int | float) and not isinstance(required, bool):
             below, required = float(required), False
         if required is not None and not isinstance(required, bool):
-            said = f"{required!r} is neither true or false nor a number from 0 to 1"
-            self.fields.refuse(key, f"evaluator {name}: required: {said}")
+            message = f"{required!r} is neither true or false nor a number from 0 to 1"
+            self.fields.refuse(key, f"evaluator {name}: required: {message}")
         if below is not None and not 0 <= below <= 1:
-            said = f"evaluator {name}: {below!r} is not a number from 0 to 1"
-            self.fields.refuse(key or "min_score", said)
+            message = f"evaluator {name}: {below!r} is not a number from 0 to 1"
+            self.fields.refuse(key or "min_score", message)
         return required is True, below
 
     def _composite(self, name: str, facts: dict[str, Any]) -> EvaluatorSpec:
@@ -403,8 +407,8 @@ class _Item:
             self.reading, (*self.path, key), items, case=self.case, above=path
         )
         if not items:
-            said = "a composite needs evaluators; list what it combines under evaluators"
-            self.fields.refuse("", f"evaluator {name}: {said}")
+            message = "a composite needs evaluators; list what it combines under evaluators"
+            self.fields.refuse("", f"evaluator {name}: {message}")
         aggregator = read_aggregator(
             self.reading, (*self.path, aggregator_key), options, case=self.case
         )
@@ -412,8 +416,8 @@ class _Item:
         left = {normal_spelling(key): key for key in self.fields.rest()}
         kept = keep_unknown(self.fields, path, known=known, names=left)
         for spelling in left.keys() - kept:
-            said = f"is not known here; known are {', '.join(known)}"
-            self.fields.refuse(left[spelling], said + did_you_mean(spelling, known))
+            message = f"is not known here; known are {', '.join(known)}"
+            self.fields.refuse(left[spelling], message + did_you_mean(spelling, known))
         config = {"aggregator": aggregator} if aggregator else {}
         node = EvaluatorSpec(name=name, kind=COMPOSITE, config=config, children=children, **facts)
         check_composite(self.reading, self.path, node, case=self.case)

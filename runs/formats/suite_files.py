@@ -227,8 +227,8 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     title = suite.text("title") or name
     slug = slug_of(name)
     if not slug:
-        said = "has no letter or digit an address could be made of; give the suite another name"
-        suite.refuse("name", f"{name!r} {said}")
+        message = "has no letter or digit an address could be made of; give the suite another name"
+        suite.refuse("name", f"{name!r} {message}")
     if len(title) > MAX_TITLE_LENGTH:
         suite.refuse("title", f"the title is longer than {MAX_TITLE_LENGTH} characters; shorten it")
     children, rest = _evaluators(reading, suite)
@@ -268,8 +268,8 @@ def _profile(suite: Fields, chosen: Profile | None) -> Profile | None:
         suite.refuse("profile", str(error))
         return None
     if own and chosen and own != chosen:
-        said = f"the file starts from {own.name}, which goes before the chosen {chosen.name}"
-        suite.warn(key, f"{said}; remove the line to start from {chosen.name}")
+        message = f"the file starts from {own.name}, which goes before the chosen {chosen.name}"
+        suite.warn(key, f"{message}; remove the line to start from {chosen.name}")
     return own or chosen
 
 
@@ -277,8 +277,10 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
     """Return the list of cases with its key; what is no list of any is noted."""
     key, value = suite.take("tests")
     if isinstance(value, str):
-        said = "names no cases; list them here, or name a file of them that ends in .yaml or .jsonl"
-        suite.refuse(key, f"{value[:100]!r} {said}")
+        message = (
+            "names no cases; list them here, or name a file of them that ends in .yaml or .jsonl"
+        )
+        suite.refuse(key, f"{value[:100]!r} {message}")
         return key, []
     if value is not None and not isinstance(value, list):
         suite.refuse(key, f"{named(value)} stands where a list of cases is expected")
@@ -299,8 +301,8 @@ def _evaluators(
     for fields in (suite, execution):
         key, items = fields.items("evaluators")
         if items and found:
-            said = "evaluators stand at the top and under execution; keep one list"
-            fields.refuse(key, said)
+            message = "evaluators stand at the top and under execution; keep one list"
+            fields.refuse(key, message)
         found += read_evaluators(reading, fields.place(key), items, beside=found)
     key, rubrics = suite.items("rubrics")
     if rubrics:
@@ -379,8 +381,8 @@ def _head(files: Mapping[str, bytes], path: str, cases: str) -> YamlDocument:
         if normal_spelling(key) not in CASES_KEYS:
             continue
         if not isinstance(value, str) or reference_path(value, folder_of(path)) != cases:
-            said = "the cases stand in the JSON Lines beside this file; remove them here"
-            raise UnreadableFileError([Problem(said, path, document.line_of((key,)), key=key)])
+            message = "the cases stand in the JSON Lines beside this file; remove them here"
+            raise UnreadableFileError([Problem(message, path, document.line_of((key,)), key=key)])
         # It says what is so anyway.
         del head[key]
     return replace(document, value=head if "name" in head else _named(head))

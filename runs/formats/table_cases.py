@@ -92,8 +92,8 @@ def expected_of(cell: Any) -> str:
         found = [found]
     if not _is_conversation(found):
         return text_of(cell)
-    said = [turn["content"] for turn in turns_of(found) if turn["role"] == "assistant"]
-    return "\n\n".join(content for content in said if content)
+    message = [turn["content"] for turn in turns_of(found) if turn["role"] == "assistant"]
+    return "\n\n".join(content for content in message if content)
 
 
 def outcomes_of(cell: Any, split: Split) -> tuple[str, ...]:
@@ -260,8 +260,8 @@ class RowReader:
         claims: list[str] = []
         kept: dict[str, Any] = {}
         for name, cell in self._filled(row, CasePart.ASSERTION):
-            said, listed, is_understood = self._read(name, assertion_of, cell)
-            answer, claims = answer or said, [*claims, *listed]
+            message, listed, is_understood = self._read(name, assertion_of, cell)
+            answer, claims = answer or message, [*claims, *listed]
             if not is_understood:
                 kept[name] = cell
                 self.unused[name] = self.unused.get(name, 0) + 1
@@ -302,10 +302,10 @@ def check_key(
     """Raise RefusedRowError for a key that stands in the table or the suite already."""
     column = reader.column(CasePart.KEY)
     if key in lines:
-        said = f"the key {key!r} stands" if column else "the same input stands"
+        message = f"the key {key!r} stands" if column else "the same input stands"
         raise RefusedRowError(
             column or reader.column(CasePart.INPUT),
-            f"{said} on line {lines[key]} already; give each case its own",
+            f"{message} on line {lines[key]} already; give each case its own",
         )
     if key in taken:
         raise RefusedRowError(column, f"the suite has a case {key!r} already")
@@ -315,8 +315,8 @@ def _short(most: int) -> Callable[[Any], str]:
     def read(cell: Any) -> str:
         text = text_of(cell).strip()
         if len(text) > most:
-            said = f"has {len(text)} characters, and {most} is the most"
-            raise UnreadableCellError(said)
+            message = f"has {len(text)} characters, and {most} is the most"
+            raise UnreadableCellError(message)
         return text
 
     return read
@@ -339,8 +339,8 @@ _key = _short(MAX_KEY_LENGTH)
 def _checked_tags(cell: Any) -> tuple[str, ...]:
     tags = tags_of(cell)
     if long := next((tag for tag in tags if len(tag) > MAX_TAG_LENGTH), ""):
-        said = f"a tag has {len(long)} characters, and {MAX_TAG_LENGTH} is the most"
-        raise UnreadableCellError(said)
+        message = f"a tag has {len(long)} characters, and {MAX_TAG_LENGTH} is the most"
+        raise UnreadableCellError(message)
     return tags
 
 

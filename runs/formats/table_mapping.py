@@ -194,10 +194,10 @@ def _turn_output_of_data_sets(table: Table, parts: list[CasePart | None]) -> Non
     """Read the output beside an input, both objects, as the expected one: data sets are kept so."""
     if CasePart.EXPECTED_OUTPUT in parts or not {CasePart.INPUT, CasePart.OUTPUT} <= set(parts):
         return
-    asked, said = parts.index(CasePart.INPUT), parts.index(CasePart.OUTPUT)
+    asked, message = parts.index(CasePart.INPUT), parts.index(CasePart.OUTPUT)
     first = next((row for row in table.rows if not row.unread), None)
-    if first and _is_object(first.cells[asked]) and _is_object(first.cells[said]):
-        parts[said] = CasePart.EXPECTED_OUTPUT
+    if first and _is_object(first.cells[asked]) and _is_object(first.cells[message]):
+        parts[message] = CasePart.EXPECTED_OUTPUT
 
 
 def _is_object(cell: Any) -> bool:

@@ -91,9 +91,9 @@ def table_text(content: bytes, file: str) -> tuple[str, str]:
     Raises UnreadableFileError for a file too large, empty, or of another kind than text.
     """
     refuse_size(content, file)
-    for start, said in OTHERS:
+    for start, message in OTHERS:
         if content.startswith(start):
-            raise UnreadableFileError([Problem(said, file)])
+            raise UnreadableFileError([Problem(message, file)])
     text, encoding = _decoded(content, file)
     if not text.strip():
         raise UnreadableFileError([Problem("the file is empty", file)])
@@ -124,8 +124,8 @@ def _read(content: bytes, codec: str, name: str, file: str) -> str:
     try:
         return content.decode(codec)
     except UnicodeDecodeError as error:
-        said = f"the file is not text in {name.replace('UTF-8 nor', 'UTF-8 or')}; {SAVE_AS}"
-        raise UnreadableFileError([Problem(said, file)]) from error
+        message = f"the file is not text in {name.replace('UTF-8 nor', 'UTF-8 or')}; {SAVE_AS}"
+        raise UnreadableFileError([Problem(message, file)]) from error
 
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
@@ -177,8 +177,8 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     else:
         table = _of_csv(text, encoding)
     if len(table.columns) > MAX_COLUMNS:
-        said = f"the table has {len(table.columns)} columns, and {MAX_COLUMNS} is the most"
-        raise UnreadableFileError([Problem(said, file)])
+        message = f"the table has {len(table.columns)} columns, and {MAX_COLUMNS} is the most"
+        raise UnreadableFileError([Problem(message, file)])
     if table.rows and not table.columns:
         raise UnreadableFileError([Problem(row.unread, file, row.line) for row in table.rows])
     if not table.rows:
@@ -202,8 +202,8 @@ def _of_csv(text: str, encoding: str) -> Table:
     if tuple(names[-2:]) == REASON_COLUMNS:
         names = list(map(as_meant, names))
         rows = [replace(row, cells=tuple(map(as_meant, row.cells))) for row in rows]
-    said = ("CSV", f"{DELIMITERS[delimiter]} between cells", encoding)
-    return Table(_unique(names), tuple(rows), blank, said)
+    message = ("CSV", f"{DELIMITERS[delimiter]} between cells", encoding)
+    return Table(_unique(names), tuple(rows), blank, message)
 
 
 def _told_delimiter(text: str) -> tuple[str, str, int]:
@@ -259,11 +259,13 @@ def _fitted(row: TableRow, width: int, delimiter: str) -> TableRow:
     if len(cells) == width:
         return row
     if any(cell.strip() for cell in cells[width:]):
-        said = (
+        message = (
             f"the row has {len(cells)} cells and the header {width}; a text that holds the delimiter "
             "stands in quotes"
         )
-        return TableRow(row.line, (*cells[: width - 1], delimiter.join(cells[width - 1 :])), said)
+        return TableRow(
+            row.line, (*cells[: width - 1], delimiter.join(cells[width - 1 :])), message
+        )
     return TableRow(row.line, (*cells[:width], *("",) * (width - len(cells))))
 
 
@@ -302,8 +304,8 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
         try:
             _, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            said = "not readable as JSON from here on"
-            raise UnreadableFileError([Problem(said, file, line)]) from error
+            message = "not readable as JSON from here on"
+            raise UnreadableFileError([Problem(message, file, line)]) from error
         try:
             raw = text[at:end].encode("utf-8", "surrogatepass")
             yield line, with_plain_numbers(read_object(raw)), ""
@@ -312,7 +314,7 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
         at = end
 
 
-def _of_objects(found: Iterable[tuple[int, Any, str]], said: tuple[str, ...]) -> Table:
+def _of_objects(found: Iterable[tuple[int, Any, str]], message: tuple[str, ...]) -> Table:
     rows = list(found)
     names = tuple(
         dict.fromkeys(name for _, values, unread in rows if not unread for name in values)
@@ -325,7 +327,7 @@ def _of_objects(found: Iterable[tuple[int, Any, str]], said: tuple[str, ...]) ->
         for line, values, unread in rows
         if values or unread
     )
-    return Table(_unique(names), tuple(made), blank, said, is_json=True)
+    return Table(_unique(names), tuple(made), blank, message, is_json=True)
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

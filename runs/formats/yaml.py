@@ -22,8 +22,8 @@ MAX_BYTES = 50_000_000
 def refuse_size(content: bytes, file: str) -> None:
     """Raise UnreadableFileError for a file that is too large to be a suite."""
     if len(content) > MAX_BYTES:
-        said = f"the file is larger than {MAX_BYTES // 1_000_000} MB"
-        raise UnreadableFileError([Problem(said, file)])
+        message = f"the file is larger than {MAX_BYTES // 1_000_000} MB"
+        raise UnreadableFileError([Problem(message, file)])
 
 
 def decoded(content: bytes, file: str) -> str:
@@ -141,35 +141,35 @@ def _refuse_excess(text: str, file: str) -> None:
     while (event := parser.get_event()) is not None:
         values += isinstance(event, ScalarEvent | AliasEvent | CollectionStartEvent)
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        said = ""
+        message = ""
         if depth > SAFE_DEPTH:
-            said = f"the file is nested too deeply; {SAFE_DEPTH} levels are the most"
+            message = f"the file is nested too deeply; {SAFE_DEPTH} levels are the most"
         elif values > MAX_VALUES:
-            said = f"the file holds more than {MAX_VALUES:,} values; split it, or write its cases as JSON Lines"
-        if said:
+            message = f"the file holds more than {MAX_VALUES:,} values; split it, or write its cases as JSON Lines"
+        if message:
             line = event.start_mark.line + 1 if event.start_mark else 0
-            raise UnreadableFileError([Problem(said, file, line)])
+            raise UnreadableFileError([Problem(message, file, line)])
 
 
 def _problem(error: Exception, text: str, file: str) -> Problem:
     """Return what the parser could not read, with the line it stopped at."""
-    said, line = str(error).partition("\n")[0], 0
+    message, line = str(error).partition("\n")[0], 0
     if isinstance(error, MarkedYAMLError):
-        said = (error.problem or error.context or "is not YAML").removeprefix("but ")
+        message = (error.problem or error.context or "is not YAML").removeprefix("but ")
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         begun = error.context_mark.line + 1 if error.context_mark else line
-        said += f" in what begins on line {begun}" if begun < line else ""
+        message += f" in what begins on line {begun}" if begun < line else ""
     elif isinstance(error, ReaderError):
         line = text[: error.position].count("\n") + 1
-    return Problem(f"not readable as YAML: {said}{_remedy(said, text, line)}", file, line)
+    return Problem(f"not readable as YAML: {message}{_remedy(message, text, line)}", file, line)
 
 
-def _remedy(said: str, text: str, line: int) -> str:
+def _remedy(message: str, text: str, line: int) -> str:
     """Return what would mend a text the parser stopped at, as far as can be told."""
     written = text.split("\n")[line - 1] if 0 < line <= text.count("\n") + 1 else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "; indent with spaces, not with tabs"
-    return next((f"; {remedy}" for part, remedy in REMEDIES.items() if part in said), "")
+    return next((f"; {remedy}" for part, remedy in REMEDIES.items() if part in message), "")
 
 
 Path = tuple[str | int, ...]
@@ -308,8 +308,8 @@ class _Reading:
             return READERS[node.tag](str(node.value))
         except (ValueError, KeyError, OverflowError) as error:
             shown = repr(node.value[:MAX_SHOWN_LENGTH])
-            said = "is too large a number; put it in quotes" if node.tag == INT else str(error)
-            raise self.refusal(node, f"{shown} {said}") from error
+            message = "is too large a number; put it in quotes" if node.tag == INT else str(error)
+            raise self.refusal(node, f"{shown} {message}") from error
 
     def refuse_tag(self, node: Node, known: Container[str]) -> None:
         """Refuse a node that a tag makes something else than it looks like."""

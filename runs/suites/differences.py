@@ -64,8 +64,8 @@ def matched(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, str]:
     facts = facts_of(before), facts_of(after)
     likenesses: tuple[Callable[[str, EvaluatorSpec, Mapping[str, Any]], Any], ...] = (
         lambda _, node, __: (node.name, node.kind),
-        lambda path, node, said: (path.rpartition("/")[0], node.kind, _settings(said)),
-        lambda _, node, said: (node.kind, _settings(said)),
+        lambda path, node, message: (path.rpartition("/")[0], node.kind, _settings(message)),
+        lambda _, node, message: (node.kind, _settings(message)),
         lambda path, node, _: (path.rpartition("/")[0], node.kind),
     )
     for like in likenesses:

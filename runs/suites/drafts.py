@@ -128,7 +128,7 @@ def _file_problems(
     for part in config.get(get_kind(kind).programs_in) or ():
         if isinstance(part, Mapping) and part.get("type") == "script":
             found = _script_problems(part, files)
-            yield from ((get_kind(kind).programs_in, said) for _, said in found)
+            yield from ((get_kind(kind).programs_in, message) for _, message in found)
     if runs_script(options):
         yield from _script_problems(options, files)
     if named := prompt_file(options):
@@ -162,8 +162,8 @@ def _case_problems(suite: Suite, root: EvaluatorSpec) -> Iterator[DraftProblem]:
         try:
             validate(tree_of_case(root, evaluators, append=True))
         except DomainError as error:
-            said = f"with the evaluators of its own that case {key} has: {error}."
-            yield DraftProblem("", "", said)
+            message = f"with the evaluators of its own that case {key} has: {error}."
+            yield DraftProblem("", "", message)
 
 
 def _ids(content: Content) -> dict[str, str]:
@@ -531,8 +531,8 @@ def _no_effect(path: str, node: EvaluatorSpec, above: EvaluatorSpec) -> Iterator
     if aggregator.type in WEIGHTLESS:
         yield TreeWarning("no_effect", path, f"{told} {WEIGHTLESS[aggregator.type]}.", "weight")
     elif _is_gate_alone(above, node):
-        said = "it is a gate alone and left out of the average"
-        yield TreeWarning("no_effect", path, f"{told} {said}.", "weight")
+        message = "it is a gate alone and left out of the average"
+        yield TreeWarning("no_effect", path, f"{told} {message}.", "weight")
     elif not aggregator.is_judging and _counts_alone(above, node):
         yield TreeWarning("no_effect", path, f"{told} nothing else counts beside it.", "weight")
 
@@ -544,8 +544,8 @@ def _never_decides(
     if reach[path] or not reach[path.rpartition("/")[0]]:
         return
     why = "its weight is 0" if above.weight_of(node) == 0 else "no score counts but the judge's own"
-    said = f"“{path}” can never change a verdict: {why}, and it is neither required nor a gate"
-    yield TreeWarning("never_decides", path, f"{said}. It is only recorded.")
+    message = f"“{path}” can never change a verdict: {why}, and it is neither required nor a gate"
+    yield TreeWarning("never_decides", path, f"{message}. It is only recorded.")
 
 
 def _overall_judge(root: EvaluatorSpec, policy: PolicySpec) -> str | None:

@@ -32,11 +32,11 @@ def unfit_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem
     unfit = set(rows.values_list("name", flat=True))
     for case, path, name in asking:
         if name in unfit:
-            said = (
+            message = (
                 f"the target {name!r} has recorded outputs and answers no question; name a chat model, "
                 "an agent over HTTP or a command"
             )
-            yield Problem(said, file, 0, case, f"evaluator {path}: agent")
+            yield Problem(message, file, 0, case, f"evaluator {path}: agent")
 
 
 def absent_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
@@ -49,11 +49,11 @@ def absent_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Proble
     for name, (case, path) in first.items():
         if name in known:
             continue
-        said = (
+        message = (
             f"no target is called {name!r} yet; add it under Targets before a run is started, or name "
             "another"
         )
-        yield Problem(said, file, 0, case, f"evaluator {path}: agent")
+        yield Problem(message, file, 0, case, f"evaluator {path}: agent")
 
 
 def _asking(content: SuiteWithCases) -> list[tuple[str, str, str]]:

@@ -46,8 +46,10 @@ def read_conversation(turns: Any) -> Conversation:
     for turn in turns:
         reading.read(turn)
     steps = tuple(reading.steps) if reading.tells_calls else None
-    said = [turn.content for turn in reading.messages if turn.role == "assistant" and turn.content]
-    return Conversation(tuple(reading.messages), steps, said[-1] if said else "")
+    message = [
+        turn.content for turn in reading.messages if turn.role == "assistant" and turn.content
+    ]
+    return Conversation(tuple(reading.messages), steps, message[-1] if message else "")
 
 
 class _Turns:
@@ -196,8 +198,8 @@ def clean_path(name: str) -> str:
         or path.startswith("/")
         or path.split("/")[0] == ".."
     ):
-        said = "is no path inside the output; write one like report/summary.md"
-        raise ValueError(f"files: {name!r} {said}")
+        message = "is no path inside the output; write one like report/summary.md"
+        raise ValueError(f"files: {name!r} {message}")
     return path
 
 
@@ -281,8 +283,8 @@ def _decoded(name: str, text: str) -> bytes:
 
 def _beside(name: str, reference: str, beside: Mapping[str, bytes] | None) -> bytes:
     if beside is None:
-        said = "names a file of a suite, which only a case of a suite file can"
-        raise ValueError(f"files: {name!r} {said}; write its text or base64 here")
+        message = "names a file of a suite, which only a case of a suite file can"
+        raise ValueError(f"files: {name!r} {message}; write its text or base64 here")
     path = reference_path(reference)
     if path not in beside:
         raise ValueError(f"files: {name!r}: the file {reference!r} is not among those of the suite")
@@ -337,8 +339,8 @@ def _step(step: Any) -> Step:
         value = known.get(name)
         is_figure = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
         if value is not None and not is_figure:
-            said = f"{name} is {value!r}, not a number of 0 or more"
-            raise ValueError(f"trace holds a step whose {said}")
+            message = f"{name} is {value!r}, not a number of 0 or more"
+            raise ValueError(f"trace holds a step whose {message}")
     return Step(**known)
 
 

@@ -159,8 +159,8 @@ def read_usd(value: Any) -> Decimal:
     except InvalidOperation:
         usd = Decimal(-1)
     if isinstance(value, bool) or not usd.is_finite() or not 0 <= usd <= MAX_USD:
-        said = f"not an amount of 0 to {MAX_USD} dollars"
-        raise UnreadablePartError(f"there is {describe(value)}, {said}")
+        message = f"not an amount of 0 to {MAX_USD} dollars"
+        raise UnreadablePartError(f"there is {describe(value)}, {message}")
     return usd.quantize(NANO_USD)
 
 

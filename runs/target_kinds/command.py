@@ -169,10 +169,10 @@ def _failure(result: ScriptResult) -> TargetFailure | None:
 
 def _end(result: ScriptResult) -> str:
     """Return the end of what it said on standard error, where whatever went wrong mostly stands."""
-    said = result.stderr.strip()
-    if len(said) > MAX_END_LENGTH:
-        said = f"…{said[-MAX_END_LENGTH:]}"
-    return f": {said}" if said else ""
+    message = result.stderr.strip()
+    if len(message) > MAX_END_LENGTH:
+        message = f"…{message[-MAX_END_LENGTH:]}"
+    return f": {message}" if message else ""
 
 
 def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:

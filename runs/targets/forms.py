@@ -145,8 +145,8 @@ class JsonText(forms.CharField):
         try:
             return json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
-            said = f"Line {error.lineno}, character {error.colno}, is not JSON: {error.msg}."
-            raise forms.ValidationError(said) from error
+            message = f"Line {error.lineno}, character {error.colno}, is not JSON: {error.msg}."
+            raise forms.ValidationError(message) from error
         except (ValueError, RecursionError) as error:
             raise forms.ValidationError(f"This is not JSON: {error}.") from error
 

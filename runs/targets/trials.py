@@ -148,8 +148,8 @@ class TrialForm(forms.Form):
         else:
             case = case_of(suite, key.strip())
             if case is None:
-                said = f"has no case “{key}”" if key else "has no cases"
-                self.add_error("case", f"{suite.title} {said}.")
+                message = f"has no case “{key}”" if key else "has no cases"
+                self.add_error("case", f"{suite.title} {message}.")
             self.question = TrialInput(case=case)
         return found
 
