@@ -121,7 +121,7 @@ class CaseConflictForm(forms.Form):
                     label=CASE_FIELDS[name],
                     choices=((THEIRS, "Take theirs"), (MINE, "Keep mine")),
                     widget=forms.RadioSelect,
-                    error_messages={"required": "Choose whose is to be kept."},
+                    error_messages={"required": "Choose which to keep."},
                 )
 
     def clean_resolve(self) -> int:

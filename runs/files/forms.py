@@ -125,7 +125,7 @@ class Done:
 
 def _profiles() -> list[tuple[str, str]]:
     own = "As the file says: without evaluators, one judge scores by what each case expects."
-    presets = ((one.name, f"{one.label}: {one.says}") for one in all_profiles())
+    presets = ((profile.name, f"{profile.label}: {profile.summary}") for profile in all_profiles())
     return [("", own), *presets]
 
 

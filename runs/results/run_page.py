@@ -39,7 +39,7 @@ from runs.results.runs import (
     repetitions_of_run,
     usage_of_run,
 )
-from runs.suites.version_pages import name_of, spelt
+from runs.suites.version_pages import value_label, value_text
 
 NOTHING = "none"
 
@@ -49,10 +49,10 @@ def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
     scale = PolicySpec.model_validate(snapshot["policy"]).scale
     found = []
     for one in snapshot.get(CHANGED) or ():
-        old, new = (spelt(one["name"], one[side], scale) or NOTHING for side in ("old", "new"))
+        old, new = (value_text(one["name"], one[side], scale) or NOTHING for side in ("old", "new"))
         path = one["evaluator"]
         owner = "" if path is None else f"{path or 'The whole suite'}: "
-        found.append(f"{owner}{name_of(one['name'])} {old} → {new}")
+        found.append(f"{owner}{value_label(one['name'])} {old} → {new}")
     return tuple(found)
 
 

@@ -42,10 +42,10 @@ from runs.suites.tree_forms import (
     BANDS_CROSSED,
     PERCENT,
     WrongNumberError,
+    number_text,
     read_share,
     read_weight,
-    spelt,
-    spelt_share,
+    share_text,
 )
 from runs.target_kinds import target_kinds
 
@@ -440,7 +440,7 @@ class RunRulesFields:
         return self._field(name, asked, saved, then)
 
     def _spelt(self, name: str, policy: Mapping[str, Any]) -> str:
-        return str(policy[name]) if name == GATE else spelt_share(policy[name], self._most(name))
+        return str(policy[name]) if name == GATE else share_text(policy[name], self._most(name))
 
     def _most(self, name: str) -> int:
         return self.scale if name in SCORES else PERCENT
@@ -463,11 +463,11 @@ class RunRulesFields:
         weight, required = saved.weight, saved.required
         below = saved.below
         if path in self.asked.weights:
-            weight = spelt(self.asked.weights[path])
+            weight = number_text(self.asked.weights[path])
         if path in self.asked.required:
             asked = self.asked.required[path]
             required = bool(asked) or not isinstance(asked, bool)
-            below = "" if isinstance(asked, bool) else spelt_share(asked, self.scale)
+            below = "" if isinstance(asked, bool) else share_text(asked, self.scale)
         names = {part: f"{part}:{path}" for part in ("weight", "required", "below")}
         if self.data is not None and names["below"] in self.data:
             sent = names["required"] in self.data
@@ -498,9 +498,9 @@ class _Saved:
     def of(cls, node: EvaluatorSpec, parent: EvaluatorSpec | None, scale: int) -> _Saved:
         below = node.required_below
         return cls(
-            weight="" if parent is None else spelt(parent.weight_of(node)),
+            weight="" if parent is None else number_text(parent.weight_of(node)),
             required=node.is_required,
-            below="" if below is None else spelt_share(below, scale),
+            below="" if below is None else share_text(below, scale),
         )
 
 

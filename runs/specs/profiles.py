@@ -1,4 +1,4 @@
-"""What a suite starts from: a policy and evaluators for each of the systems it can be scored by (SCORING §10)."""
+"""What a suite can start from: a policy and evaluators for each scoring system (SCORING §10)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class UnknownProfileError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A preset. Every value of it can be changed afterwards; a suite does not remember where it started.
+    """A preset. Every value can be changed later; a suite does not remember its profile.
 
-    `says` is one sentence for whoever chooses.
+    `summary` is one sentence that helps to choose.
     """
 
     name: str
     label: str
-    says: str
+    summary: str
     policy: PolicySpec
     evaluators: tuple[EvaluatorSpec, ...]
 
@@ -39,26 +39,26 @@ class Profile:
 
 
 def all_profiles() -> tuple[Profile, ...]:
-    """Return the profiles in the order they are offered."""
+    """Return the profiles in the order in which forms offer them."""
     return (
         Profile(
             name="verdicts",
             label="Verdicts",
-            says="Evaluators are averaged by weight; from 0.8 a case passes, from 0.6 it is borderline.",
+            summary="The weighted average of the evaluators decides: from 0.8 a case passes, from 0.6 it is borderline.",
             policy=PolicySpec(),
             evaluators=(_evaluator("llm_judge"),),
         ),
         Profile(
             name="metrics",
             label="Metrics",
-            says="A judge scores eight metrics from 0 to 5; a case passes when all its expected outcomes are met.",
+            summary="A judge scores eight metrics from 0 to 5; a case passes when all its expected outcomes are met.",
             policy=PolicySpec(case_gate="expected_outcomes", scale=100),
             evaluators=(_evaluator("metrics_judge", name="metrics"),),
         ),
         Profile(
             name="tasks",
             label="Tasks",
-            says="Scores from 0 to 100; what can be compared weighs three times as much as what is judged.",
+            summary="Scores from 0 to 100; comparing with the expected output weighs three times as much as judging.",
             policy=PolicySpec(scale=100),
             evaluators=(
                 _evaluator("expected_output", weight=3.0, config={"match": "contains"}),
@@ -68,7 +68,7 @@ def all_profiles() -> tuple[Profile, ...]:
         Profile(
             name="hybrid",
             label="Hybrid",
-            says="Programs check, a judge reads what they found; its overall score from 0 to 10 is the score.",
+            summary="Programs check, and a judge reads their findings; its overall score from 0 to 10 is the score.",
             policy=PolicySpec(final_score="judge_overall", scale=10),
             evaluators=(_evaluator("hybrid_judge", config={"checks": [ANSWERED]}),),
         ),
@@ -76,7 +76,7 @@ def all_profiles() -> tuple[Profile, ...]:
 
 
 def profile_named(name: str) -> Profile:
-    """Return the profile; raises UnknownProfileError with those there are."""
+    """Return the profile; raises UnknownProfileError listing the profiles there are."""
     profiles = {profile.name: profile for profile in all_profiles()}
     if name not in profiles:
         raise UnknownProfileError(f"{name!r} is not one of {', '.join(profiles)}")

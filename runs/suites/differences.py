@@ -1,4 +1,8 @@
-"""What differs between two versions of a suite: cases, evaluators, weights, thresholds, files."""
+"""What differs between two versions of a suite, and how a draft and a newer version become one.
+
+In a conflict, texts and policy are decided value by value, and evaluators one by one. Which evaluators
+there are, and in which order, is one decision; an evaluator that only one side has goes with it.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +19,23 @@ from runs.suites.edits import Content, begin_draft, guard, nodes_with_paths, opt
 
 AGGREGATOR = "aggregator."
 CONFIG = "config."
-# What is said with the children, as `weight` and `gate`.
+# Options of a composite that are facts of its children: `weight` and `gate`.
 OF_CHILDREN = ("weights", "required")
 
 
 def facts_of(root: EvaluatorSpec) -> dict[str, dict[str, Any]]:
-    """Return the facts of every evaluator by path, in tree order; names and places are not among them."""
-    found: dict[str, dict[str, Any]] = {}
-    _gather(root, ROOT_PATH, None, found)
-    return found
+    """Return the facts of every evaluator by path, in tree order, without names and places."""
+    facts: dict[str, dict[str, Any]] = {}
+    _gather(root, ROOT_PATH, None, facts)
+    return facts
 
 
 def _gather(
-    node: EvaluatorSpec, path: str, above: EvaluatorSpec | None, found: dict[str, dict[str, Any]]
+    node: EvaluatorSpec, path: str, above: EvaluatorSpec | None, facts: dict[str, dict[str, Any]]
 ) -> None:
-    found[path] = _facts(node, above)
+    facts[path] = _facts(node, above)
     for child in node.children:
-        _gather(child, below(path, child.name), node, found)
+        _gather(child, below(path, child.name), node, facts)
 
 
 def _facts(node: EvaluatorSpec, above: EvaluatorSpec | None) -> dict[str, Any]:
@@ -51,12 +55,12 @@ def _facts(node: EvaluatorSpec, above: EvaluatorSpec | None) -> dict[str, Any]:
     }
 
 
-def matched(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, str]:
-    """Return by path of the one tree the path of the same evaluator in the other.
+def match_evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, str]:
+    """Return the path of the same evaluator in the newer tree, by its path in the older one.
 
-    The same are two at one path; of the others those of one name and kind, which were moved; then
-    those of one kind and settings, which were renamed; then those of one kind in one composite. What
-    would fit several fits none.
+    Evaluators at the same path are the same. Of the rest, the same are those with the same name and kind,
+    which were moved; then with the same kind and settings, which were renamed; then of the same kind in
+    the same composite. An evaluator that matches several matches none.
     """
     old, new = dict(walk(before)), dict(walk(after))
     pairs = {path: path for path in old if path in new}
@@ -64,8 +68,8 @@ def matched(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, str]:
     facts = facts_of(before), facts_of(after)
     likenesses: tuple[Callable[[str, EvaluatorSpec, Mapping[str, Any]], Any], ...] = (
         lambda _, node, __: (node.name, node.kind),
-        lambda path, node, message: (path.rpartition("/")[0], node.kind, _settings(message)),
-        lambda _, node, message: (node.kind, _settings(message)),
+        lambda path, node, facts: (path.rpartition("/")[0], node.kind, _settings(facts)),
+        lambda _, node, facts: (node.kind, _settings(facts)),
         lambda path, node, _: (path.rpartition("/")[0], node.kind),
     )
     for like in likenesses:
@@ -87,14 +91,14 @@ def _by_likeness(
     facts: Mapping[str, Mapping[str, Any]],
     like: Callable[[str, EvaluatorSpec, Mapping[str, Any]], Any],
 ) -> dict[Any, list[str]]:
-    found: dict[Any, list[str]] = {}
+    groups: dict[Any, list[str]] = {}
     for path in paths:
-        found.setdefault(like(path, nodes[path], facts[path]), []).append(path)
-    return found
+        groups.setdefault(like(path, nodes[path], facts[path]), []).append(path)
+    return groups
 
 
 def _settings(facts: Mapping[str, Any]) -> str:
-    """Return the settings of the kind as something that can be compared and looked up."""
+    """Return the settings of the kind in a hashable form."""
     return repr(sorted((name, repr(value)) for name, value in facts.items() if CONFIG in name))
 
 
@@ -103,7 +107,7 @@ WHAT = ("added", "changed", "moved", "renamed", "removed")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One value that differs; None where there was or is none."""
+    """One value that differs; None for no value."""
 
     name: str
     old: Any
@@ -114,8 +118,8 @@ class Change:
 class EvaluatorChange:
     """One evaluator that differs: `what` is added, removed, moved, renamed or changed.
 
-    `path` is where it stands in the newer version, in the older one where it was removed; `old_path`
-    where it stood in the older one, "" for an added one. A moved or renamed one may have changes too.
+    `path` is its path in the newer version, in the older one if it was removed; `old_path` is its path in
+    the older version, "" if it was added. A moved or renamed evaluator may have changes too.
     """
 
     what: str
@@ -127,7 +131,7 @@ class EvaluatorChange:
 
 @dataclass(frozen=True, slots=True)
 class CaseDifference:
-    """One case that differs: `what` is added, removed or changed; revisions are None where there is none."""
+    """One case that differs: `what` is added, removed or changed; a revision is None where there is none."""
 
     what: str
     key: str
@@ -137,7 +141,7 @@ class CaseDifference:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file that differs: `what` is added, removed or changed; the hashes are "" where there is none."""
+    """One file that differs: `what` is added, removed or changed; a hash is "" where there is no file."""
 
     what: str
     path: str
@@ -163,31 +167,31 @@ class VersionDifference:
 
     @property
     def scoring(self) -> bool:
-        """Tell whether anything differs that a draft edits: what is said, policy, evaluators."""
+        """Tell whether anything differs that a draft edits: texts, policy, evaluators."""
         return bool(self.texts or self.policy or self.evaluators)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return how many of each differ, those that do: "cases added" 2, "evaluators changed" 1 and so on."""
-        found: dict[str, int] = {}
+        """Return how many of each differ, without zeros: "cases added" 2, "evaluators changed" 1 and so on."""
+        counts: dict[str, int] = {}
         parts: tuple[tuple[str, Sequence[CaseDifference | EvaluatorChange | FileChange]], ...] = (
             ("cases", self.cases),
             ("evaluators", self.evaluators),
             ("files", self.files),
         )
         for noun, changes in parts:
-            told = [one.what for one in changes]
-            found |= {f"{noun} {what}": told.count(what) for what in WHAT if what in told}
+            actions = [change.what for change in changes]
+            counts |= {f"{noun} {what}": actions.count(what) for what in WHAT if what in actions}
         for noun, values in (("policy values", self.policy), ("texts", self.texts)):
             if values:
-                found[f"{noun} changed"] = len(values)
-        return found
+                counts[f"{noun} changed"] = len(values)
+        return counts
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return the counts in words: "2 cases added", "1 evaluator changed"."""
-        found = [_counted(name, count) for name, count in self.counts.items()]
-        return (*found, "cases reordered") if self.is_reordered else tuple(found)
+        words = [_counted(name, count) for name, count in self.counts.items()]
+        return (*words, "cases reordered") if self.is_reordered else tuple(words)
 
 
 def _counted(name: str, count: int) -> str:
@@ -196,7 +200,7 @@ def _counted(name: str, count: int) -> str:
 
 
 def compare_specs(older: SuiteSpec, newer: SuiteSpec) -> VersionDifference:
-    """Return what differs between two versions; of a draft, which has neither, cases and files do not."""
+    """Return what differs between two versions; cases and files are compared only where both sides have them."""
     before, after = older.plain().as_json(), newer.plain().as_json()
     texts = [name for name in SuiteSpec.model_fields if name not in ("policy", "evaluators")]
     difference = VersionDifference(
@@ -207,7 +211,7 @@ def compare_specs(older: SuiteSpec, newer: SuiteSpec) -> VersionDifference:
     if not (isinstance(older, VersionSpec) and isinstance(newer, VersionSpec)):
         return difference
     difference = replace(difference, files=tuple(_files(older.files, newer.files)))
-    # Most versions change no case, and thousands of them are not worth a closer look then.
+    # Most versions change no case; comparing thousands one by one would then be wasted.
     if older.cases == newer.cases:
         return difference
     return replace(
@@ -228,7 +232,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Chang
 
 
 def _evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> Iterator[EvaluatorChange]:
-    pairs = matched(before, after)
+    pairs = match_evaluators(before, after)
     came_from = {new: old for old, new in pairs.items()}
     old_facts, new_facts = facts_of(before), facts_of(after)
     shuffled = _shuffled(before, after, pairs)
@@ -252,7 +256,7 @@ def _what(
     is_shuffled: bool,
     changes: Sequence[Change],
 ) -> str:
-    """Say what became of an evaluator; "" for nothing. What merely went along with its composite stayed."""
+    """Say what happened to an evaluator, "" for nothing; moving along with its composite is nothing."""
     (old_above, _, old_name), (new_above, _, new_name) = old.rpartition("/"), new.rpartition("/")
     if pairs.get(old_above) != new_above or is_shuffled:
         return "moved"
@@ -262,22 +266,24 @@ def _what(
 
 
 def _shuffled(before: EvaluatorSpec, after: EvaluatorSpec, pairs: Mapping[str, str]) -> set[str]:
-    """Return the paths in the newer tree of evaluators that stand elsewhere among the same siblings."""
+    """Return the paths, in the newer tree, of evaluators that moved among the same siblings."""
     old_order = {path: place for place, (path, _) in enumerate(walk(before))}
     back = {new: old for old, new in pairs.items()}
-    found: set[str] = set()
+    moved: set[str] = set()
     for path, node in walk(after):
         inner = [f"{path}/{child.name}" if path else child.name for child in node.children]
         old = back.get(path)
         stayed = [
-            one for one in inner if one in back and back[one].rpartition("/")[0] == (old or "")
+            inner_path
+            for inner_path in inner
+            if inner_path in back and back[inner_path].rpartition("/")[0] == (old or "")
         ]
-        found |= _out_of_order(stayed, [old_order[back[one]] for one in stayed])
-    return found
+        moved |= _out_of_order(stayed, [old_order[back[inner_path]] for inner_path in stayed])
+    return moved
 
 
 def _out_of_order(names: Sequence[str], places: Sequence[int]) -> set[str]:
-    """Return the names outside a longest rising run: the fewest whose move explains the order."""
+    """Return the names outside a longest rising run: the fewest moves that explain the new order."""
     best: list[list[int]] = []
     for index, place in enumerate(places):
         fits = [run for run in best if places[run[-1]] < place]
@@ -286,8 +292,8 @@ def _out_of_order(names: Sequence[str], places: Sequence[int]) -> set[str]:
     return {name for index, name in enumerate(names) if index not in kept}
 
 
-def _longest(found: Sequence[list[int]]) -> list[int]:
-    return max(found, key=len) if found else []
+def _longest(runs: Sequence[list[int]]) -> list[int]:
+    return max(runs, key=len) if runs else []
 
 
 def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[FileChange]:
@@ -302,7 +308,7 @@ def _cases(
 ) -> Iterator[CaseDifference]:
     """Yield the cases that differ: those of the newer version in its order, then the removed ones.
 
-    Two revisions of one content are the same case.
+    Two revisions with the same content do not differ.
     """
     old, new = ({case["key"]: case for case in cases} for cases in (before, after))
     for key, case in new.items():
@@ -323,7 +329,7 @@ def _are_different(past: CaseRevision, now: CaseRevision) -> bool:
 
 
 def _are_reordered(before: Sequence[CaseRevision], after: Sequence[CaseRevision]) -> bool:
-    """Tell whether the cases that are in both stand in another order."""
+    """Tell whether the cases that both versions have are in another order."""
     shared = {case["key"] for case in before} & {case["key"] for case in after}
     orders = ([c["key"] for c in cases if c["key"] in shared] for cases in (before, after))
     return next(orders) != next(orders)
@@ -335,53 +341,54 @@ def _how(old: Any, new: Any) -> str:
     return "changed" if new else "removed"
 
 
-MOST = 200
-LONGEST = 2_000
+MAX_FACTS = 200
+MAX_FACT_LENGTH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFacts:
-    """The values before and after, each by the name of what differs."""
+    """The values before and after, by the name of what differs."""
 
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
 
 
 def facts_of_change(difference: VersionDifference) -> ChangeFacts:
-    """Return what differs, evaluators by path and setting; long texts cut, and of very many the first."""
-    found = ChangeFacts()
-    for one in (*difference.texts, *difference.policy):
-        _note(found, one.name, one.old, one.new)
+    """Return the changed values, evaluators by path and setting; long texts are cut, and long lists too."""
+    facts = ChangeFacts()
+    for change in (*difference.texts, *difference.policy):
+        _note(facts, change.name, change.old, change.new)
     for evaluator in difference.evaluators:
-        _note_evaluator(found, evaluator)
+        _note_evaluator(facts, evaluator)
     for file in difference.files:
-        _note(found, f"file {file.path}", file.old_hash[:12] or None, file.new_hash[:12] or None)
+        _note(facts, f"file {file.path}", file.old_hash[:12] or None, file.new_hash[:12] or None)
     for case in difference.cases:
-        _note(found, f"case {case.key}", case.old_revision, case.new_revision)
-    return found
+        _note(facts, f"case {case.key}", case.old_revision, case.new_revision)
+    return facts
 
 
-def _note_evaluator(found: ChangeFacts, one: EvaluatorChange) -> None:
-    name = f"evaluator {one.path or 'of the whole suite'}"
-    if one.what == "added":
-        _note(found, name, None, one.kind)
-    elif one.what == "removed":
-        _note(found, name, one.kind, None)
-    elif one.what != "changed":
-        _note(found, f"{name}: {one.what}", one.old_path, one.path)
-    for change in one.changes:
-        _note(found, f"{name}: {change.name}", change.old, change.new)
+def _note_evaluator(facts: ChangeFacts, evaluator: EvaluatorChange) -> None:
+    name = f"evaluator {evaluator.path or 'of the whole suite'}"
+    if evaluator.what == "added":
+        _note(facts, name, None, evaluator.kind)
+    elif evaluator.what == "removed":
+        _note(facts, name, evaluator.kind, None)
+    elif evaluator.what != "changed":
+        _note(facts, f"{name}: {evaluator.what}", evaluator.old_path, evaluator.path)
+    for change in evaluator.changes:
+        _note(facts, f"{name}: {change.name}", change.old, change.new)
 
 
-def _note(found: ChangeFacts, name: str, old: Any, new: Any) -> None:
-    if len(found.before) < MOST:
-        found.before[name], found.after[name] = _cut(old), _cut(new)
+def _note(facts: ChangeFacts, name: str, old: Any, new: Any) -> None:
+    if len(facts.before) < MAX_FACTS:
+        facts.before[name], facts.after[name] = _cut(old), _cut(new)
 
 
 def _cut(value: Any) -> Any:
     if value == "":
         return None
-    return f"{value[:LONGEST]} …" if isinstance(value, str) and len(value) > LONGEST else value
+    is_long = isinstance(value, str) and len(value) > MAX_FACT_LENGTH
+    return f"{value[:MAX_FACT_LENGTH]} …" if is_long else value
 
 
 ARRANGEMENT = "arrangement"
@@ -390,7 +397,7 @@ EVALUATORS = "evaluators."
 
 
 class MergeSide(StrEnum):
-    """Whose value it is; where both changed one, whose is to be kept."""
+    """Whose value it is, or whose value to keep where both changed it."""
 
     MINE = "mine"
     THEIRS = "theirs"
@@ -406,23 +413,23 @@ class Who(StrEnum):
 
 
 class UndecidedError(DomainError):
-    """A value that both changed was not decided by mine or theirs; `key` names it."""
+    """Nobody chose mine or theirs for a value that both sides changed; `key` names it."""
 
     code = "undecided"
 
     def __init__(self, key: str) -> None:
-        """Say which value."""
+        """Name the value."""
         self.key = key
-        super().__init__(f"Both changed {key}. Choose whose is to be kept.")
+        super().__init__(f"Both sides changed {key}. Choose which to keep.")
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value that differs: what it was, what it is now, and what it is in the draft; None for none.
+    """One value that differs: in the base version, in theirs and in the draft; None for no value.
 
-    `key` names it in forms. `evaluator` is a path, None for a value of no evaluator; the values of an
-    evaluator are its facts that differ. Those of the arrangement are the evaluators there are, in
-    order. `who` is None for an evaluator that only one side has: it goes with the arrangement.
+    `key` names it in forms. `evaluator` is a path, None for a value outside the tree; an evaluator's
+    value holds its facts that differ. The arrangement's value is the list of evaluators in order.
+    `who` is None for an evaluator that only one side has: it goes with the arrangement.
     """
 
     key: str
@@ -435,12 +442,12 @@ class Value:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether both changed it, each otherwise, so that somebody has to decide."""
+        """Tell whether both sides changed it differently, so that somebody has to decide."""
         return self.who is Who.BOTH
 
 
 def differing_values(base: SuiteSpec, theirs: SuiteSpec, mine: SuiteSpec) -> tuple[Value, ...]:
-    """Return every value in which the draft and their version differ, in the order of the suite."""
+    """Return every value that differs between the draft and their version, in the order of the suite."""
     sides = [side.plain().as_json() for side in (base, theirs, mine)]
     values = [
         _value(name, name, None, *(side[name] for side in sides))
@@ -475,7 +482,7 @@ def _evaluator_values(
     old, new, own = (facts_of(tree) for tree in trees)
     shared = {path for path in new if path in own and new[path]["kind"] == own[path]["kind"]}
     if arrangement is not None and arrangement.who is not Who.BOTH:
-        # What the one changed would go with what the other removed, so that somebody has to decide.
+        # One side changed an evaluator that the other removed, so somebody has to decide.
         kept = new if arrangement.who is Who.MINE else own
         if any(path not in shared and kept[path] != old.get(path) for path in kept):
             arrangement = replace(arrangement, who=Who.BOTH)
@@ -490,7 +497,7 @@ def _evaluator_values(
 
 
 def _differing(sides: Sequence[Mapping[str, Any] | None]) -> Iterator[dict[str, Any] | None]:
-    """Yield of each side the facts that are not the same on all."""
+    """Yield, for each side, the facts that are not the same on all sides."""
     present = [side for side in sides if side is not None]
     names = [
         name
@@ -502,13 +509,13 @@ def _differing(sides: Sequence[Mapping[str, Any] | None]) -> Iterator[dict[str, 
         yield None if side is None else {name: side[name] for name in shown if name in side}
 
 
-def take(
+def merge_draft(
     base: SuiteSpec, theirs: SuiteSpec, draft: Content, choices: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a draft of their version that holds what either changed, and of both what was chosen.
+    """Return a draft of their version with the changes of both sides, and the chosen one where both changed.
 
-    `choices` has "mine" or "theirs" for the key of each open value. Raises UndecidedError. Whether
-    the tree that comes of it can be scored is left to `check`.
+    `choices` has "mine" or "theirs" for the key of each open value. Raises UndecidedError. The caller
+    checks whether the resulting tree can be scored.
     """
     mine = SuiteSpec.model_validate(draft)
     values = [value for value in differing_values(base, theirs, mine) if value.who is not None]
@@ -537,16 +544,18 @@ def _side(value: Value, choices: Mapping[str, str]) -> MergeSide:
 
 
 def _rebased(theirs: SuiteSpec, mine: SuiteSpec, draft: Content) -> dict[str, Any]:
-    """Return the draft with the places its evaluators have in their version."""
+    """Return the draft, its evaluators pointing to their places in the other version."""
     content = deepcopy(dict(draft))
-    origins = {new: old for old, new in matched(theirs.evaluators, mine.evaluators).items()}
+    origins = {
+        new: old for old, new in match_evaluators(theirs.evaluators, mine.evaluators).items()
+    }
     for path, node in nodes_with_paths(content["evaluators"]):
         node["origin"] = origins.get(path)
     return content
 
 
 def _take_evaluator(content: dict[str, Any], path: str, tree: EvaluatorSpec) -> None:
-    """Give the evaluator at a path the facts it has in another tree; what it holds stays."""
+    """Give the evaluator at a path its facts from another tree; its children stay."""
     nodes = dict(nodes_with_paths(content["evaluators"]))
     node, other = nodes[path], dict(walk(tree))[path].as_json()
     config = other["config"]

@@ -13,12 +13,12 @@ from runs.specs.suites import SuiteTexts
 
 
 class PolicyDoc(Document):
-    """What turns scores into verdicts and runs into passed or failed gates."""
+    """The rules that turn scores into verdicts and decide the gates of runs."""
 
     pass_band: float
-    """From this score on a result passes, 0 to 1."""
+    """A result with at least this score passes, 0 to 1."""
     borderline_band: float
-    """From this score on a result is borderline, 0 to 1."""
+    """A result with at least this score is borderline, 0 to 1."""
     case_gate: CaseGate
     """What decides the verdict of a result."""
     final_score: FinalScore
@@ -26,11 +26,11 @@ class PolicyDoc(Document):
     on_unscored: OnUnscored
     """What happens to a result when one of its evaluators could not score."""
     pass_threshold: float
-    """The score a result without expected outcomes has to reach, points of 100."""
+    """The score a result without expected outcomes must reach, points of 100."""
     metrics_pass_threshold: float
-    """The mean score a run has to reach, percent."""
+    """The mean score a run must reach, percent."""
     cases_pass_threshold: float
-    """The share of a run's executions that has to pass, percent."""
+    """The share of a run's executions that must pass, percent."""
     max_pass_rate_drop: float
     """How far the pass rate may fall, a share from 0 to 1."""
     max_avg_score_drop: float
@@ -38,13 +38,13 @@ class PolicyDoc(Document):
     max_latency_increase_pct: float
     """How far the mean latency may grow, percent."""
     count_reviews: bool
-    """Whether decisions of reviewers replace verdicts."""
+    """Whether reviewers' decisions replace verdicts."""
     scale: int
-    """What pages show scores out of: 1, 5, 10 or 100. Here scores are 0 to 1."""
+    """The scale of scores on pages: 1, 5, 10 or 100. In the API scores are 0 to 1."""
 
     @classmethod
     def make(cls, policy: PolicySpec) -> PolicyDoc:
-        """Describe a policy in the units of its form."""
+        """Describe a policy in the units of the settings form."""
         return cls(
             pass_band=policy.pass_threshold,
             borderline_band=policy.borderline_threshold,
@@ -70,9 +70,9 @@ class SuiteDoc(Document, SuiteTexts):
     version: int
     """Its current version."""
     judge: TextOrNone  # type: ignore[assignment]  # "" in a spec
-    """The slug of the language model that judges; null without one."""
+    """The slug of the judge, a language model; null without one."""
     case_count: int
-    """How many cases it has now."""
+    """How many current cases it has."""
     run_count: int
     """How many runs it has."""
     baseline_run_id: int | None
@@ -82,7 +82,7 @@ class SuiteDoc(Document, SuiteTexts):
     archived_at: datetime | None
     """When it was archived; null while it is not."""
     created_at: datetime
-    """When it was made."""
+    """When it was created."""
     updated_at: datetime
     """When it last changed."""
 
@@ -136,15 +136,15 @@ class VersionDoc(Document):
     note: str
     """The note of its author."""
     author: str | None
-    """Who made it; null where that is not known."""
+    """Who created it; null if unknown."""
     created_at: datetime
-    """When it was made."""
+    """When it was created."""
     content_hash: str
     """The same for the same content."""
 
     @classmethod
     def make(cls, version: SuiteVersion) -> VersionDoc:
-        """Describe a version whose suite and author were read with it."""
+        """Describe a version that was read with its suite and author."""
         return cls(
             number=version.number,
             is_current=version.number == version.suite.version,
@@ -165,16 +165,16 @@ class CaseOfVersionDoc(Document):
 
 
 class VersionDetailDoc(VersionDoc, SuiteTexts):
-    """What a suite was at a version."""
+    """A suite as it was at a version."""
 
     judge: TextOrNone  # type: ignore[assignment]  # "" in a spec
-    """The slug of the judge then; null without one."""
+    """The slug of its judge; null without one."""
     metadata: dict[str, Any]
-    """What else the suite's file said."""
+    """The other keys of the suite's file."""
     policy: PolicyDoc
-    """The policy then."""
+    """Its policy."""
     evaluators: dict[str, Any]
-    """The evaluators then, as a tree."""
+    """Its evaluators, as a tree."""
     files: list[str]
     """The paths of its files."""
     cases: list[CaseOfVersionDoc]
@@ -182,7 +182,7 @@ class VersionDetailDoc(VersionDoc, SuiteTexts):
 
     @classmethod
     def make(cls, version: SuiteVersion) -> VersionDetailDoc:
-        """Describe a version with all that it holds."""
+        """Describe a version in full."""
         spec = version.spec
         return cls(
             **dict(VersionDoc.make(version)),
@@ -199,9 +199,9 @@ class CaseDoc(Document):
     """A case as lists show it."""
 
     key: str
-    """Its name in the suite."""
+    """Its key, unique in the suite."""
     revision: int
-    """The revision, from 1."""
+    """Its revision, from 1."""
     is_current: bool
     """Whether new runs use this revision."""
     position: int
@@ -211,7 +211,7 @@ class CaseDoc(Document):
     tags: list[str]
     """Its tags."""
     created_at: datetime
-    """When this revision was made."""
+    """When this revision was created."""
 
 
 class CaseDetailDoc(CaseDoc):
@@ -220,20 +220,20 @@ class CaseDetailDoc(CaseDoc):
     input: list[dict[str, Any]]
     """The messages to the target, each with role and content."""
     expected_output: str
-    """What a good answer is; empty without one."""
+    """A good answer; empty without one."""
     expected_outcomes: list[Any]
-    """What a good answer does, one by one."""
+    """What a good answer must achieve, one by one."""
     criteria: str
-    """How the answer is to be judged; empty without any."""
+    """How to judge the answer; empty without any."""
     metadata: dict[str, Any]
-    """What else the case holds."""
+    """Its metadata."""
     evaluators: dict[str, Any] | None
     """Its own evaluators, as a tree; null without."""
     evaluators_append: bool
-    """Whether its own join the suite's instead of replacing them."""
+    """Whether its own evaluators join the suite's instead of replacing them."""
     recorded_output: Any
-    """The answer that a recorded target gives; null without one."""
+    """The answer a recorded target gives; null without one."""
 
 
-# What lists read of a case.
+# The columns of a case that lists read.
 CASE_COLUMNS = tuple(CaseDoc.model_fields)

@@ -1,4 +1,7 @@
-"""A person's draft of a suite: begun, changed, checked, discarded, and saved as the next version."""
+"""A person's draft of a suite: begin, change, check, discard it, and save it as the next version.
+
+Problems keep a draft from being saved; warnings only tell what is odd about its evaluators.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,13 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import judge_models, tree_of_case
 from runs.models.suites import Suite, SuiteDraft, SuiteVersion
 from runs.specs.suites import SuiteSpec
-from runs.suites.differences import Value, compare_specs, differing_values, facts_of_change, take
+from runs.suites.differences import (
+    Value,
+    compare_specs,
+    differing_values,
+    facts_of_change,
+    merge_draft,
+)
 from runs.suites.edits import Content, Operation, begin_draft, change, check, nodes_with_paths
 from runs.suites.services import (
     editable,
@@ -39,7 +48,7 @@ MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class DraftProblem:
-    """One thing that is wrong: the path of the evaluator ("" for the whole), the field, and what is.
+    """One problem: the path of the evaluator ("" for the whole suite), the field and the message.
 
     `node` is the evaluator's id in a draft, "" outside of drafts.
     """
@@ -57,12 +66,12 @@ class DraftProblem:
 
 
 class InvalidDraftError(DomainError):
-    """A draft cannot be saved as it is; `problems` says everything that is in the way."""
+    """A draft cannot be saved as it is; `problems` lists every reason."""
 
     code = "invalid_draft"
 
     def __init__(self, problems: tuple[DraftProblem, ...]) -> None:
-        """Say every problem on a line of its own."""
+        """Put each problem on its own line."""
         self.problems = problems
         lines = [str(problem) for problem in problems[:MAX_SHOWN]]
         more = len(problems) - MAX_SHOWN
@@ -70,10 +79,10 @@ class InvalidDraftError(DomainError):
 
 
 def problems_of(suite: Suite, content: Content) -> list[DraftProblem]:
-    """Return what keeps the content from being what the suite is scored by, in the order of the tree.
+    """Return what keeps the content from becoming a version, in the order of the tree.
 
-    It is held to the rules of imports: the tree and its weights, the settings of every kind, the
-    files they name among those of the suite, the language models, and the cases' own evaluators beside it.
+    The rules are those of imports: the tree and its weights, the settings of every kind, the suite's
+    files that these name, the language models, and the tree together with the cases' own evaluators.
     """
     try:
         check(content)
@@ -84,15 +93,15 @@ def problems_of(suite: Suite, content: Content) -> list[DraftProblem]:
     files = suite_files(suite)
     models = set(LanguageModel.objects.values_list("slug", flat=True))
     ids = _ids(content)
-    found = list(_judge_problems(spec.judge, models))
+    problems = list(_judge_problems(spec.judge, models))
     for path, node in walk(root):
         for field, message in _problems(path, node, files, models):
-            found.append(DraftProblem(path, field, message, ids.get(path, "")))
-    return [*found, *_case_problems(suite, root)]
+            problems.append(DraftProblem(path, field, message, ids.get(path, "")))
+    return [*problems, *_case_problems(suite, root)]
 
 
 def missing_model(slug: str) -> str:
-    """Say that there is no language model of a slug, and what would help."""
+    """Return the message for a slug that no language model has."""
     return f"there is no language model {slug!r}. Choose another, or add it under Language models first."
 
 
@@ -127,8 +136,8 @@ def _file_problems(
         yield from _script_problems(config, files)
     for part in config.get(get_kind(kind).programs_in) or ():
         if isinstance(part, Mapping) and part.get("type") == "script":
-            found = _script_problems(part, files)
-            yield from ((get_kind(kind).programs_in, message) for _, message in found)
+            problems = _script_problems(part, files)
+            yield from ((get_kind(kind).programs_in, message) for _, message in problems)
     if runs_script(options):
         yield from _script_problems(options, files)
     if named := prompt_file(options):
@@ -142,94 +151,94 @@ def _script_problems(
     config: Mapping[str, object], files: Mapping[str, bytes]
 ) -> Iterator[tuple[str, str]]:
     try:
-        found = placed(config, "", files)
+        script = placed(config, "", files)
     except ValueError as error:
         yield "script", f"{error}."
         return
-    for name in found.missing:
+    for name in script.missing:
         yield (
             "script",
             f"the file {name!r} is not among the files of the suite. Import it with the suite.",
         )
-    for name in found.outside:
+    for name in script.outside:
         yield "script", f"the file {name!r} lies outside of the suite's files."
 
 
 def _case_problems(suite: Suite, root: EvaluatorSpec) -> Iterator[DraftProblem]:
-    """Yield what the tree and the evaluators that cases add to it contradict each other in."""
+    """Yield conflicts between the tree and the evaluators that cases add to it."""
     own = suite.cases.filter(is_current=True, evaluators__isnull=False, evaluators_append=True)
     for key, evaluators in own.order_by("position").values_list("key", "evaluators"):
         try:
             validate(tree_of_case(root, evaluators, append=True))
         except DomainError as error:
-            message = f"with the evaluators of its own that case {key} has: {error}."
+            message = f"together with the own evaluators of case {key}: {error}."
             yield DraftProblem("", "", message)
 
 
 def _ids(content: Content) -> dict[str, str]:
-    """Return by path the ids of a draft's evaluators."""
-    found = nodes_with_paths(content["evaluators"])
-    return {path: str(node.get("id", "")) for path, node in found}
+    """Return the ids of a draft's evaluators by path."""
+    nodes = nodes_with_paths(content["evaluators"])
+    return {path: str(node.get("id", "")) for path, node in nodes}
 
 
-# How many versions may be saved while a page of the suite stays open, for what is entered there to be kept.
+# A form still finds its draft when up to this many versions were saved after its page was opened.
 MAX_VERSIONS_BACK = 20
 CHANGED = (
-    "Your draft was changed in another tab, or the suite was, since this page was opened. "
-    "Nothing of this form was applied. Open the page again and make the change there."
+    "Your draft or the suite has changed since this page was opened, perhaps in another tab. "
+    "Nothing on this form was saved. Open the page again and make the change there."
 )
 
 
 class DraftChangedError(DomainError):
-    """A form was made for a draft as it no longer is: changed in another tab, saved or discarded."""
+    """The draft a form was made for has since been changed, saved or discarded."""
 
     code = "draft_changed"
 
 
 def draft_of(suite: Suite, author: User) -> SuiteDraft:
-    """Return the person's draft of the suite, or one as the suite is now, which is not stored yet."""
-    found = SuiteDraft.objects.filter(suite=suite, author=author).first()
-    return found or _begun(suite, author)
+    """Return the person's draft of the suite; without one, an unstored draft of the suite as it is now."""
+    draft = SuiteDraft.objects.filter(suite=suite, author=author).first()
+    return draft or _begun(suite, author)
 
 
 def draft_for(suite: Suite, author: User, stamp: str) -> SuiteDraft:
     """Return the draft that a form was made for.
 
-    That is the person's draft. Where none is stored and others saved since the page was opened, it is one
-    of the version that the page showed, so that what was entered is kept and meets theirs as a conflict.
+    That is the person's draft. If none is stored and others saved since the page was opened, it is a draft
+    of the version the page showed, so that the person's input is kept and shown as a conflict with theirs.
     """
-    found = draft_of(suite, author)
-    if not stamp or is_stored(found) or found.stamp == stamp:
-        return found
+    draft = draft_of(suite, author)
+    if not stamp or is_stored(draft) or draft.stamp == stamp:
+        return draft
     earlier = suite.versions.filter(number__lt=suite.version).order_by("-number")
     for version in earlier.only("suite", "number", "content")[:MAX_VERSIONS_BACK]:
-        begun = SuiteDraft(
+        earlier_draft = SuiteDraft(
             suite=suite,
             author=author,
             base_version=version.number,
             content=begin_draft(version.spec),
         )
-        if begun.stamp == stamp:
-            return begun
-    return found
+        if earlier_draft.stamp == stamp:
+            return earlier_draft
+    return draft
 
 
 def is_stored(draft: SuiteDraft) -> bool:
-    """Tell whether anything was changed in the draft since it was begun."""
+    """Tell whether the draft is stored, which the first change does."""
     return not draft._state.adding
 
 
 def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> SuiteDraft:
-    """Make the changes, all or none, and return the draft as it is then; the first one stores it.
+    """Make all the changes or none, and return the changed draft; the first change stores it.
 
-    `stamp` is that of the draft which the form was made for. Raises DraftChangedError when the draft
-    is another by now, and what `runs.suites.edits.change` refuses with; the draft then stays as it was.
+    `stamp` is that of the draft the form was made for. Raises DraftChangedError when the draft has
+    changed since, and whatever `runs.suites.edits.change` raises; the draft then stays as it was.
     """
     with transaction.atomic():
         held = held_draft(draft, stamp)
         content = change(held.content, *operations)
         if content != held.content:
-            _refuse_what_is_so(held, content)
+            _refuse_repeated_form(held, content)
             held.content = content
             held.revision += 1
             held.save()
@@ -237,7 +246,7 @@ def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> Suite
 
 
 def discard_draft(draft: SuiteDraft, stamp: str) -> None:
-    """Throw away what was changed; the suite stays as it is. Raises DraftChangedError."""
+    """Delete the draft; the suite stays as it is. Raises DraftChangedError."""
     with transaction.atomic():
         held = held_draft(draft, stamp)
         if is_stored(held):
@@ -245,15 +254,15 @@ def discard_draft(draft: SuiteDraft, stamp: str) -> None:
 
 
 def held_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
-    """Return the draft as it is stored, locked until the transaction ends; raises DraftChangedError.
+    """Return the stored draft, locked until the transaction ends; raises DraftChangedError.
 
-    One that is not stored is held by the suite's row: nobody can store one, nor change the suite.
+    For a draft that is not stored the suite's row is locked: nobody can store one or change the suite.
     """
     if is_stored(draft):
         held = SuiteDraft.objects.select_for_update(of=("self",)).filter(pk=draft.pk).first()
         if held is None:
             raise DraftChangedError(
-                "This draft was saved or discarded meanwhile, in another tab. Open the page again to go on."
+                "This draft has since been saved or discarded in another tab. Open the page again."
             )
     else:
         held = draft_for(locked(draft.suite), draft.author, draft.stamp)
@@ -262,8 +271,8 @@ def held_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
     return held
 
 
-def _refuse_what_is_so(draft: SuiteDraft, content: Content) -> None:
-    """Refuse to begin a draft of an earlier version that says what the suite says: a form sent twice."""
+def _refuse_repeated_form(draft: SuiteDraft, content: Content) -> None:
+    """Refuse to begin a draft of an earlier version that equals the suite: its form was sent twice."""
     if is_stored(draft) or draft.base_version == draft.suite.version:
         return
     if SuiteSpec.model_validate(content) == draft.suite.spec:
@@ -276,7 +285,7 @@ def _begun(suite: Suite, author: User) -> SuiteDraft:
 
 
 class NothingToSaveError(DomainError):
-    """A draft is what the suite is already."""
+    """A draft equals the suite."""
 
     code = "nothing_to_save"
 
@@ -285,8 +294,8 @@ class NothingToSaveError(DomainError):
 class Conflict:
     """A draft and what others saved since the version it is based on.
 
-    `theirs` are their versions that change more than cases, newest first: who, when and with which note.
-    `version` is the one the draft would be brought up to, `values` are those that differ from it.
+    `theirs` are their versions that change more than cases, newest first. `version` is the suite's
+    version now; `values` are the draft's values that differ from it.
     """
 
     draft: SuiteDraft
@@ -297,32 +306,32 @@ class Conflict:
 
     @property
     def open(self) -> tuple[Value, ...]:
-        """Return the values somebody has to decide."""
+        """Return the values that need a decision."""
         return tuple(value for value in self.values if value.is_open)
 
 
 class DraftConflictError(DomainError):
-    """A draft cannot be saved, as the suite was changed since; `conflict` holds both. Nothing is lost."""
+    """A draft cannot be saved because the suite changed since; `conflict` holds both. Nothing is lost."""
 
     code = "draft_conflict"
 
     def __init__(self, conflict: Conflict) -> None:
-        """Say who changed the suite and what to do."""
+        """Name who changed the suite, and say what to do."""
         self.conflict = conflict
         latest = conflict.theirs[0] if conflict.theirs else None
         author = latest.author.get_username() if latest and latest.author else "somebody else"
         super().__init__(
             f"{author} saved version {conflict.version} while you were editing version "
-            f"{conflict.draft.base_version}. Your draft is kept. Decide what of the two is to stay."
+            f"{conflict.draft.base_version}. Your draft is kept. Choose which changes to keep."
         )
 
 
 def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion:
-    """Make the draft the next version of its suite and return that; the draft is gone then.
+    """Save the draft as the next version of its suite, delete the draft and return the version.
 
-    Without a note the version says what changed. Raises DraftConflictError when the suite was changed
-    since, cases apart, InvalidDraftError with everything that is wrong, NothingToSaveError,
-    SuiteArchivedError and DraftChangedError. Whatever is raised, suite and draft stay as they were.
+    Without a note the version says what changed. Raises DraftConflictError when others changed more
+    than cases since, InvalidDraftError with every problem, NothingToSaveError, SuiteArchivedError and
+    DraftChangedError. After any error suite and draft are as they were.
     """
     with transaction.atomic():
         suite = editable(draft.suite)
@@ -332,7 +341,7 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
             raise DraftConflictError(conflict)
         if not is_stored(held) or SuiteSpec.model_validate(held.content) == suite.spec:
             raise NothingToSaveError(
-                f"Your draft says what version {suite.version} says; there is nothing to save."
+                f"Your draft is the same as version {suite.version}; there is nothing to save."
             )
         if problems := problems_of(suite, held.content):
             raise InvalidDraftError(tuple(problems))
@@ -344,7 +353,7 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
 
 
 def conflict_of(draft: SuiteDraft) -> Conflict | None:
-    """Return what stands between the draft and its being saved; None when nothing does."""
+    """Return the conflict that keeps the draft from being saved; None without one."""
     suite = draft.suite
     if draft.base_version == suite.version:
         return None
@@ -365,11 +374,11 @@ def conflict_of(draft: SuiteDraft) -> Conflict | None:
 def rebase_draft(
     draft: SuiteDraft, stamp: str, *, version: int, choices: Mapping[str, str]
 ) -> SuiteDraft:
-    """Bring a draft up to the suite's version: both sides' changes, and of what both changed the chosen.
+    """Bring a draft up to the suite's version: the changes of both sides, and the chosen one where both changed.
 
     `version` is the one the choices were made against; `choices` has "mine" or "theirs" for the key
-    of every open value. It changes the draft alone. Raises DraftChangedError when the suite moved on
-    again, UndecidedError, and TreeError or ScoreOutOfRangeError when the choices do not go together.
+    of every open value. Only the draft changes. Raises DraftChangedError when the suite changed
+    again, UndecidedError, and TreeError or ScoreOutOfRangeError when the choices do not fit together.
     """
     with transaction.atomic():
         suite = locked(draft.suite)
@@ -377,13 +386,13 @@ def rebase_draft(
         held.suite = suite
         if suite.version != version:
             raise DraftChangedError(
-                f"Version {suite.version} was saved while you decided. Your draft is as it was; look at "
-                "what differs now and decide again."
+                f"Version {suite.version} was saved while you were choosing. Your draft is unchanged. "
+                "Look at the differences now and choose again."
             )
         conflict = conflict_of(held)
         if conflict is not None:
             base = conflict.base.spec if conflict.base else suite.spec
-            content = take(base, suite.spec, held.content, choices)
+            content = merge_draft(base, suite.spec, held.content, choices)
             check(content)
             held.content = content
         held.base_version = suite.version
@@ -425,7 +434,7 @@ def _theirs(suite: Suite, base: int, before: SuiteSpec) -> Sequence[SuiteVersion
     return versions[::-1]
 
 
-# Rules under which no weight of a child moves the score (SCORING §3).
+# Rules under which weights of children do not change the score (SCORING §3).
 WEIGHTLESS = {
     "minimum": "the lowest score counts",
     "maximum": "the highest score counts",
@@ -439,10 +448,10 @@ NOBODY: Mapping[str, Collection[str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class TreeWarning:
-    """One thing pointed out, in a sentence.
+    """One warning, as a sentence.
 
-    `code` is no_effect, zero_sum, never_decides, own_model, literal or unfinished; `path` that of the evaluator
-    in the draft, "" for the whole; `field` the setting it speaks of, "" for none in particular.
+    `code` is no_effect, zero_sum, never_decides, own_model, literal or unfinished; `path` is that of the
+    evaluator in the draft, "" for the whole suite; `field` is the setting, "" for none in particular.
     """
 
     code: str
@@ -451,43 +460,34 @@ class TreeWarning:
     field: str = ""
 
 
-def remarks(
+def tree_warnings(
     content: Content, *, target_models: Mapping[str, Collection[str]] = NOBODY
 ) -> list[TreeWarning]:
-    """Return what is to be pointed out, in the order of the tree.
+    """Return the warnings, in the order of the tree.
 
-    `target_models` has by slug of a language model the names of the targets that are that model, so
-    that a judge who would judge itself is told.
+    `target_models` has the names of the targets that use a language model, by its slug: a judge that
+    would judge its own answers gets a warning.
     """
     spec = SuiteSpec.model_validate(content)
     root, policy = spec.evaluators, spec.policy
     nodes = dict(walk(root))
     overall = _overall_judge(root, policy)
     reach = _reach(root, policy, overall)
-    found: list[TreeWarning] = []
+    warnings: list[TreeWarning] = []
     if overall is not None:
         text = f"The final score is the overall score of “{overall}”, so weights change nothing."
-        found.append(TreeWarning("no_effect", ROOT_PATH, text, "weight"))
+        warnings.append(TreeWarning("no_effect", ROOT_PATH, text, "weight"))
     for path, node in nodes.items():
         above = nodes[path.rpartition("/")[0]] if path != ROOT_PATH else None
-        found += _unfinished(path, node)
-        found += _literal(path, node)
-        found += _zero_sums(path, node)
+        warnings += _unfinished(path, node)
+        warnings += _literal(path, node)
+        warnings += _zero_sums(path, node)
         if above is not None and overall is None:
-            found += _no_effect(path, node, above)
+            warnings += _no_effect(path, node, above)
         if above is not None:
-            found += _never_decides(path, node, above, reach)
-    found += _own_models(root, spec.judge, target_models)
-    return found
-
-
-def unfinished(content: Content) -> list[TreeWarning]:
-    """Return what has to be filled in before the draft can be saved: settings that kinds cannot do without."""
-    return [
-        one
-        for path, node in walk(SuiteSpec.model_validate(content).evaluators)
-        for one in _unfinished(path, node)
-    ]
+            warnings += _never_decides(path, node, above, reach)
+    warnings += _own_models(root, spec.judge, target_models)
+    return warnings
 
 
 def _unfinished(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
@@ -503,10 +503,10 @@ def _unfinished(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
 
 
 def _literal(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
-    """Point out a variable of prompts in a text that is looked for as it stands."""
-    if found := literal_variable(node.kind, node.config):
-        text = f"“{path or node.name}” {found.text}."
-        yield TreeWarning("literal", path, text, found.setting)
+    """Warn of a prompt variable in a text that is searched for literally."""
+    if variable := literal_variable(node.kind, node.config):
+        text = f"“{path or node.name}” {variable.text}."
+        yield TreeWarning("literal", path, text, variable.setting)
 
 
 def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
@@ -523,42 +523,44 @@ def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
 
 
 def _no_effect(path: str, node: EvaluatorSpec, above: EvaluatorSpec) -> Iterator[TreeWarning]:
-    """Point out a weight other than 1 that cannot move the score."""
+    """Warn of a weight other than 1 that cannot change the score."""
     aggregator, weight = above.aggregator, above.weight_of(node)
     if aggregator is None or weight in (0, 1):
         return
-    told = f"The weight {format_weight(weight)} of “{path}” changes nothing:"
+    subject = f"The weight {format_weight(weight)} of “{path}” changes nothing:"
     if aggregator.type in WEIGHTLESS:
-        yield TreeWarning("no_effect", path, f"{told} {WEIGHTLESS[aggregator.type]}.", "weight")
+        yield TreeWarning("no_effect", path, f"{subject} {WEIGHTLESS[aggregator.type]}.", "weight")
     elif _is_gate_alone(above, node):
-        message = "it is a gate alone and left out of the average"
-        yield TreeWarning("no_effect", path, f"{told} {message}.", "weight")
+        message = "it is only a gate and left out of the average"
+        yield TreeWarning("no_effect", path, f"{subject} {message}.", "weight")
     elif not aggregator.is_judging and _counts_alone(above, node):
-        yield TreeWarning("no_effect", path, f"{told} nothing else counts beside it.", "weight")
+        yield TreeWarning(
+            "no_effect", path, f"{subject} nothing else in its composite counts.", "weight"
+        )
 
 
 def _never_decides(
     path: str, node: EvaluatorSpec, above: EvaluatorSpec, reach: Mapping[str, bool]
 ) -> Iterator[TreeWarning]:
-    """Point out an evaluator that no verdict depends on, of a branch the outermost alone."""
+    """Warn of an evaluator that no verdict depends on; in a branch, only of the outermost one."""
     if reach[path] or not reach[path.rpartition("/")[0]]:
         return
-    why = "its weight is 0" if above.weight_of(node) == 0 else "no score counts but the judge's own"
+    why = "its weight is 0" if above.weight_of(node) == 0 else "only the judge's own score counts"
     message = f"“{path}” can never change a verdict: {why}, and it is neither required nor a gate"
     yield TreeWarning("never_decides", path, f"{message}. It is only recorded.")
 
 
 def _overall_judge(root: EvaluatorSpec, policy: PolicySpec) -> str | None:
-    """Return the path of the judge whose overall score is the final one, None without one (SCORING §4.4)."""
+    """Return the path of the judge whose overall score is the final score, None without one (SCORING §4.4)."""
     if policy.final_score != JUDGE_OVERALL:
         return None
     return next((path for path, node in walk(root) if node.kind == HYBRID), None)
 
 
 def _reach(root: EvaluatorSpec, policy: PolicySpec, overall: str | None) -> dict[str, bool]:
-    """Return by path whether an evaluator, or one under it, can change a verdict."""
+    """Return by path whether an evaluator, or one inside it, can change a verdict."""
     kinds = all_kinds()
-    found: dict[str, bool] = {}
+    reach: dict[str, bool] = {}
 
     def look(node: EvaluatorSpec, path: str, *, counts: bool) -> bool:
         inner = [
@@ -567,11 +569,11 @@ def _reach(root: EvaluatorSpec, policy: PolicySpec, overall: str | None) -> dict
         ]
         kind = kinds.get(node.kind)
         supplies = kind is not None and kind.supplies_outcomes and policy.case_gate == OUTCOMES_GATE
-        found[path] = counts or node.is_required or supplies or path == overall or any(inner)
-        return found[path]
+        reach[path] = counts or node.is_required or supplies or path == overall or any(inner)
+        return reach[path]
 
     look(root, ROOT_PATH, counts=True)
-    return found
+    return reach
 
 
 def _counts(
@@ -598,7 +600,7 @@ def _is_gate_alone(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
 
 def _counts_alone(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
     others = (child for child in above.children if child is not node)
-    return all(above.weight_of(one) == 0 or _is_gate_alone(above, one) for one in others)
+    return all(above.weight_of(other) == 0 or _is_gate_alone(above, other) for other in others)
 
 
 def _own_models(

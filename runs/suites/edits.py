@@ -1,4 +1,4 @@
-"""Change a draft's content: operations in, new content out, and never a tree that cannot be scored."""
+"""Edit a draft's content: apply operations and return new content, never a tree that cannot be scored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Content = Mapping[str, Any]
 
 
 def begin_draft(spec: SuiteSpec) -> dict[str, Any]:
-    """Return the draft of a suite in which nothing is changed; ids follow the order of the tree."""
+    """Return an unchanged draft of a suite; ids follow the order of the tree."""
     content = spec.plain().as_json()
     count = 0
     for path, node in nodes_with_paths(content["evaluators"]):
@@ -45,25 +45,25 @@ def nodes_with_paths(
 
 
 def path_of(content: Content, node_id: str) -> str | None:
-    """Return where an evaluator stands in the draft's tree, None when it is not in it."""
-    found = nodes_with_paths(content["evaluators"])
-    return next((path for path, node in found if node["id"] == node_id), None)
+    """Return an evaluator's path in the draft's tree, None when it is not there."""
+    nodes = nodes_with_paths(content["evaluators"])
+    return next((path for path, node in nodes if node["id"] == node_id), None)
 
 
 def origins(content: Content) -> dict[str, str | None]:
-    """Return by path of the draft's tree where each evaluator stood in the base version."""
+    """Return each evaluator's path in the base version, by its path in the draft."""
     return {path: node["origin"] for path, node in nodes_with_paths(content["evaluators"])}
 
 
 MAX_NAME_LENGTH = 100
 MAX_EVALUATORS = 500
-DEEPEST = 40
+MAX_DEPTH = 40
 # A NUL in JSON: an escape whose backslash is not itself escaped.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class ChangeRefusedError(DomainError):
-    """A change of a draft cannot be made; the message names the evaluator and what would help."""
+    """A draft cannot be changed like this; the message names the evaluator and a remedy."""
 
     code = "change_refused"
 
@@ -76,7 +76,7 @@ class UnknownEvaluatorError(ChangeRefusedError):
 
 @dataclass(slots=True)
 class TreePosition:
-    """An evaluator in the tree under change: itself, what holds it, and where."""
+    """An evaluator in the edited tree: the node, its parent, and its place among the siblings."""
 
     node: dict[str, Any]
     path: str
@@ -85,12 +85,12 @@ class TreePosition:
 
     @property
     def name(self) -> str:
-        """Return the name in quotes, as messages say it."""
+        """Return the name in quotes, for messages."""
         return "the suite's outermost composite" if self.parent is None else shown(self.node)
 
     @property
     def siblings(self) -> list[dict[str, Any]]:
-        """Return the children of what holds it, itself included."""
+        """Return the children of its parent, itself included."""
         return self.parent.node["children"] if self.parent else [self.node]
 
     @property
@@ -101,30 +101,30 @@ class TreePosition:
 
 @dataclass(slots=True)
 class Editing:
-    """The content while operations work on it; they may change it as they like."""
+    """The content that operations change in place."""
 
     content: dict[str, Any]
     places: dict[str, TreePosition] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Look where every evaluator is."""
-        self.look()
+        """Locate every evaluator."""
+        self.locate()
 
-    def look(self) -> None:
-        """Find every evaluator anew, after the tree was rearranged."""
+    def locate(self) -> None:
+        """Locate every evaluator again, after the tree was rearranged."""
         self.places = {}
-        self._look(TreePosition(self.content["evaluators"], ROOT_PATH))
+        self._locate(TreePosition(self.content["evaluators"], ROOT_PATH))
 
-    def _look(self, place: TreePosition) -> None:
+    def _locate(self, place: TreePosition) -> None:
         self.places[place.node["id"]] = place
         for position, child in enumerate(place.node["children"]):
-            self._look(TreePosition(child, below(place.path, child["name"]), place, position))
+            self._locate(TreePosition(child, below(place.path, child["name"]), place, position))
 
     def place(self, node_id: str) -> TreePosition:
         """Return where an evaluator is; raises UnknownEvaluatorError."""
         if node_id not in self.places:
             raise UnknownEvaluatorError(
-                "That evaluator is not in your draft any more. Open the page again to see what is."
+                "That evaluator is no longer in your draft. Open the page again to see what is."
             )
         return self.places[node_id]
 
@@ -135,10 +135,10 @@ class Editing:
 
 
 class Operation(Protocol):
-    """One change; it works on the content under change and refuses in words what cannot be done."""
+    """One change; it edits the content in place, or refuses with a message."""
 
     def apply(self, editing: Editing) -> None:
-        """Make the change; raises DomainError naming the evaluator and what would help."""
+        """Make the change; raises DomainError naming the evaluator and a remedy."""
         ...
 
 
@@ -146,26 +146,26 @@ def change(content: Content, *operations: Operation) -> dict[str, Any]:
     """Return the content after the operations, which are checked together: all of them or none.
 
     So one form may lower one weight to 0 and raise another. Raises ChangeRefusedError, TreeError,
-    ScoreOutOfRangeError, UnknownPolicyError or InvalidConfigError; the content given stays as it was.
+    ScoreOutOfRangeError, UnknownPolicyError or InvalidConfigError; the given content is not changed.
     """
-    found = applied(content, *operations)
-    check(found)
-    return found
+    changed = apply(content, *operations)
+    check(changed)
+    return changed
 
 
-def applied(content: Content, *operations: Operation) -> dict[str, Any]:
-    """Return the content after the operations, without looking whether the whole can be scored then."""
+def apply(content: Content, *operations: Operation) -> dict[str, Any]:
+    """Return the content after the operations, without checking whether it can be scored."""
     editing = Editing(deepcopy(dict(content)))
     for operation in operations:
         operation.apply(editing)
-        editing.look()
+        editing.locate()
     return editing.content
 
 
 def check(content: Content) -> None:
-    """Raise DomainError unless the content's tree and policy can be scored by, and the whole be stored.
+    """Raise DomainError unless the content can be stored and its tree and policy can score.
 
-    A suite that has no evaluators yet can be edited all the same; only no run of it can start.
+    A suite without evaluators can be edited, but no run of it can start.
     """
     _check_storable(content)
     _check_size(content)
@@ -185,41 +185,41 @@ def _check_storable(content: Content) -> None:
 
 
 def _check_size(content: Content) -> None:
-    found = [*nodes_with_paths(content["evaluators"])]
-    if len(found) > MAX_EVALUATORS:
+    nodes = [*nodes_with_paths(content["evaluators"])]
+    if len(nodes) > MAX_EVALUATORS:
         raise ChangeRefusedError(
-            f"That makes {len(found)} evaluators, and {MAX_EVALUATORS} is the most of a suite. "
+            f"That makes {len(nodes)} evaluators; a suite can have {MAX_EVALUATORS} at most. "
             "Remove some first."
         )
-    for path, node in found:
-        if path.count("/") >= DEEPEST:
+    for path, node in nodes:
+        if path.count("/") >= MAX_DEPTH:
             raise ChangeRefusedError(
-                f"{shown(node)} would lie {path.count('/') + 1} levels deep, and {DEEPEST} is the most. "
+                f"{shown(node)} would be {path.count('/') + 1} levels deep; {MAX_DEPTH} is the limit. "
                 "Move it further out."
             )
 
 
 def name_for(wanted: str, evaluator: str = "") -> str:
-    """Return a name without white space around it; raises ChangeRefusedError saying what a name is."""
+    """Return a name without white space around it; raises ChangeRefusedError for an invalid one."""
     name = wanted.strip()
     owner = f"{evaluator}: " if evaluator else ""
     if not name:
         raise ChangeRefusedError(f"{owner}an evaluator needs a name.")
     if len(name) > MAX_NAME_LENGTH:
         raise ChangeRefusedError(
-            f"{owner}the name “{name[:20]}…” has {len(name)} characters, and {MAX_NAME_LENGTH} is the most."
+            f"{owner}the name “{name[:20]}…” has {len(name)} characters; {MAX_NAME_LENGTH} is the limit."
         )
     if "/" in name or name.startswith("@"):
         raise ChangeRefusedError(
-            f"{owner}“{name}” cannot be a name: it holds no “/” and does not begin with “@”."
+            f"{owner}“{name}” cannot be a name: a name has no “/” and does not begin with “@”."
         )
     if not name.isprintable():
-        raise ChangeRefusedError(f"{owner}a name is one line of letters, figures and signs.")
+        raise ChangeRefusedError(f"{owner}a name is one line of printable characters.")
     return name
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
-    """Return the name, numbered where a sibling has it already."""
+    """Return the name, with a number if a sibling already has it."""
     if wanted not in taken:
         return wanted
     stem, _, number = wanted.rpartition("_")
@@ -232,12 +232,12 @@ def free_name(wanted: str, taken: set[str]) -> str:
 
 
 def shown(node: Mapping[str, Any]) -> str:
-    """Return an evaluator's name as messages quote it."""
+    """Return an evaluator's name in quotes, for messages."""
     return f"“{node['name']}”"
 
 
 def is_number(value: Any) -> bool:
-    """Tell a finite number from everything else; True and False are none."""
+    """Tell whether a value is a finite number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -251,9 +251,9 @@ POLICY = tuple(PolicySpec.model_fields)
 
 
 class Describe:
-    """Set texts and lists of a suite by the names of their fields; what is not named stays.
+    """Set texts and lists of a suite by field name; the others stay.
 
-    Whether a language model has the slug of the judge is looked up when the draft is saved.
+    Whether the judge's slug exists is checked when the draft is saved.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -303,10 +303,10 @@ class SetPolicy:
         editing.content["policy"] = policy.as_json()
 
 
-def _words(label: str, given: Sequence[str]) -> list[str]:
-    words = list(dict.fromkeys(word for word in (" ".join(text.split()) for text in given) if word))
+def _words(label: str, texts: Sequence[str]) -> list[str]:
+    words = list(dict.fromkeys(word for word in (" ".join(text.split()) for text in texts) if word))
     if len(words) > MAX_TAGS:
-        raise ChangeRefusedError(f"{label}: {len(words)} are given, and {MAX_TAGS} is the most.")
+        raise ChangeRefusedError(f"{label}: there are {len(words)}; {MAX_TAGS} is the limit.")
     for word in words:
         _check_length(f"{label.removesuffix('s')} “{word[:20]}”", word, MAX_TAG_LENGTH)
     return words
@@ -315,25 +315,25 @@ def _words(label: str, given: Sequence[str]) -> list[str]:
 def _check_length(field: str, text: str, most: int) -> None:
     if len(text) > most:
         raise ChangeRefusedError(
-            f"{field}: the text has {len(text)} characters, and {most} is the most. Shorten it."
+            f"{field}: the text has {len(text)} characters; {most} is the limit. Shorten it."
         )
 
 
 def options_of(composite: dict[str, Any]) -> dict[str, Any]:
-    """Return the aggregator of a composite, to be changed in place."""
+    """Return the aggregator of a composite, for changing it in place."""
     options: dict[str, Any] = composite["config"].setdefault("aggregator", {})
     return options
 
 
 def weight_in_force(composite: dict[str, Any], child: dict[str, Any]) -> float:
-    """Return what a child weighs: the aggregator's word, else its own (SCORING §3)."""
+    """Return a child's weight: the one its composite's aggregator sets, else its own (SCORING §3)."""
     weights = options_of(composite).get("weights") or {}
     weight: float = weights.get(child["name"], child["weight"])
     return weight
 
 
 def weigh(composite: dict[str, Any], child: dict[str, Any], weight: float) -> None:
-    """Set the weight where it is in force: with the aggregator if that names the child."""
+    """Set the weight that is in force: the aggregator's if that names the child, else the child's own."""
     weights = options_of(composite).get("weights") or {}
     if child["name"] in weights:
         options_of(composite)["weights"] = {**weights, child["name"]: weight}
@@ -347,7 +347,7 @@ def is_gate(composite: dict[str, Any], child: dict[str, Any]) -> bool:
 
 
 def guard(composite: dict[str, Any], child: dict[str, Any], *, gate: bool) -> None:
-    """Name the child as a gate, or no longer."""
+    """Add the child to the composite's gates, or remove it."""
     names = [*(options_of(composite).get("required") or ())]
     if gate and child["name"] not in names:
         names.append(child["name"])
@@ -357,7 +357,7 @@ def guard(composite: dict[str, Any], child: dict[str, Any], *, gate: bool) -> No
 
 
 def follow(composite: dict[str, Any], old: str, new: str) -> None:
-    """Have the aggregator mean by another name the child it meant before."""
+    """Make the aggregator follow a child that is renamed."""
     options = options_of(composite)
     weights = options.get("weights") or {}
     _put(options, "weights", {new if name == old else name: w for name, w in weights.items()})
@@ -366,7 +366,7 @@ def follow(composite: dict[str, Any], old: str, new: str) -> None:
 
 
 def forget(composite: dict[str, Any], child: dict[str, Any]) -> None:
-    """Have the aggregator say nothing more of a child; the child takes its weight along."""
+    """Remove a child from the aggregator; the child keeps its weight."""
     child["weight"] = weight_in_force(composite, child)
     options = options_of(composite)
     weights = options.get("weights") or {}
@@ -375,7 +375,7 @@ def forget(composite: dict[str, Any], child: dict[str, Any]) -> None:
 
 
 def _put(options: dict[str, Any], key: str, value: Any) -> None:
-    """Set an option, or take it away where it would say nothing."""
+    """Set an option, or remove it when its value is empty."""
     if value:
         options[key] = value
     else:
@@ -389,11 +389,11 @@ WAYS = ("up", "down", "into", "out")
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Add an evaluator of a kind to a composite; at its end without a position.
+    """Add an evaluator of a kind to a composite, at its end without a position.
 
-    Without a name it is called like its kind, numbered where that is taken. Without settings it has
-    those of its kind; what such a kind needs besides is said by `unfinished`. A composite comes with
-    one judge in it, as none is empty.
+    Without a name it gets the name of its kind, with a number if that is taken. Without settings it gets
+    the kind's defaults; a warning names settings that are still missing. A new composite contains one
+    judge, because a composite is never empty.
     """
 
     kind: str
@@ -410,29 +410,29 @@ class Add:
         name = name_for(self.name) if self.name.strip() else free_name(self.kind, taken)
         if name in taken:
             raise _name_taken(name, parent)
-        node = _made(editing, name, self.kind, self.config)
+        node = _new_node(editing, name, self.kind, self.config)
         if self.kind == COMPOSITE:
-            node["children"] = [_made(editing, FIRST_OF_A_GROUP, FIRST_OF_A_GROUP, None)]
+            node["children"] = [_new_node(editing, FIRST_OF_A_GROUP, FIRST_OF_A_GROUP, None)]
         children.insert(_within(self.position, children), node)
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove an evaluator with everything under it."""
+    """Remove an evaluator with everything inside it."""
 
     node: str
 
     def apply(self, editing: Editing) -> None:
-        """Remove it; raises ChangeRefusedError where the composite could not do without."""
+        """Remove it; raises ChangeRefusedError where the composite needs it."""
         place = _movable(editing, self.node, "removed")
         _leave(place, "Remove")
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Put a copy of an evaluator, with everything under it, after it.
+    """Insert a copy of an evaluator, with everything inside it, after it.
 
-    The copy weighs what the original does and is no gate; its evaluators count as new.
+    The copy has the weight of the original and is not a gate; its evaluators count as new.
     """
 
     node: str
@@ -440,7 +440,7 @@ class Duplicate:
     def apply(self, editing: Editing) -> None:
         """Copy it."""
         place = _movable(editing, self.node, "duplicated")
-        assert place.parent is not None  # noqa: S101 - what is movable stands in something
+        assert place.parent is not None  # noqa: S101 - what is movable has a parent
         copy = deepcopy(place.node)
         copy["weight"] = weight_in_force(place.parent.node, place.node)
         copy["name"] = free_name(copy["name"], {child["name"] for child in place.siblings})
@@ -451,31 +451,31 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Put an evaluator into a new composite that takes its place, weight and gate."""
+    """Put an evaluator into a new composite that takes over its place, weight and gate."""
 
     node: str
     name: str = ""
 
     def apply(self, editing: Editing) -> None:
-        """Put it in."""
+        """Group it."""
         place = _movable(editing, self.node, "put into a group")
-        assert place.parent is not None  # noqa: S101 - what is movable stands in something
+        assert place.parent is not None  # noqa: S101 - what is movable has a parent
         taken = {child["name"] for child in place.siblings}
         name = name_for(self.name) if self.name.strip() else free_name(GROUP, taken)
         if name in taken:
             raise _name_taken(name, place.parent)
-        made = _made(editing, name, COMPOSITE, None)
-        made |= {"children": [place.node], "weight": place.node["weight"]}
+        group = _new_node(editing, name, COMPOSITE, None)
+        group |= {"children": [place.node], "weight": place.node["weight"]}
         follow(place.parent.node, place.node["name"], name)
         place.node["weight"] = 1.0
-        place.siblings[place.position] = made
+        place.siblings[place.position] = group
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Move an evaluator into a composite, to a position among the others there; else to its end.
+    """Move an evaluator into a composite, to a position or to its end.
 
-    Its weight goes along; it is a gate no longer where it leaves the composite that named it one.
+    It keeps its weight; when it leaves the composite that made it a gate, it is no longer one.
     """
 
     node: str
@@ -488,7 +488,7 @@ class Move:
         parent = composite_at(editing, self.parent)
         if any(inner["id"] == self.parent for _, inner in nodes_with_paths(place.node)):
             raise ChangeRefusedError(
-                f"{place.name} cannot be moved into itself or into what it holds. "
+                f"{place.name} cannot be moved into itself or its own evaluators. "
                 "Choose a composite outside of it."
             )
         children = parent.node["children"]
@@ -503,17 +503,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Move an evaluator one step: up or down, into the composite beside it, or out of its own."""
+    """Move an evaluator one step: up or down, into the next composite, or out of its own."""
 
     node: str
     way: str
 
     def apply(self, editing: Editing) -> None:
-        """Move it; raises ChangeRefusedError where there is no such step."""
+        """Move it; raises ChangeRefusedError where that step is impossible."""
         if self.way not in WAYS:
             raise ChangeRefusedError(f"{self.way!r} is none of {', '.join(WAYS)}.")
         place = _movable(editing, self.node, "moved")
-        assert place.parent is not None  # noqa: S101 - what is movable stands in something
+        assert place.parent is not None  # noqa: S101 - what is movable has a parent
         goal: tuple[str, int | None]
         match self.way:
             case "out":
@@ -522,7 +522,7 @@ class Shift:
                     raise ChangeRefusedError(f"{place.name} is at the outermost level already.")
                 goal = (above.node["id"], place.parent.position + 1)
             case "into":
-                goal = (_beside(place)["id"], None)
+                goal = (_next_composite(place)["id"], None)
             case _:
                 goal = (place.parent.node["id"], _next(place, self.way))
         Move(self.node, *goal).apply(editing)
@@ -536,20 +536,20 @@ def _next(place: TreePosition, way: str) -> int:
     return position
 
 
-def _beside(place: TreePosition) -> dict[str, Any]:
-    """Return the composite next to an evaluator, the one above it first."""
+def _next_composite(place: TreePosition) -> dict[str, Any]:
+    """Return the composite next to an evaluator; the one above it comes first."""
     before = place.siblings[place.position - 1 : place.position] if place.position else []
     after = place.siblings[place.position + 1 : place.position + 2]
-    found = next((node for node in (*before, *after) if node["kind"] == COMPOSITE), None)
-    if found is None:
+    composite = next((node for node in (*before, *after) if node["kind"] == COMPOSITE), None)
+    if composite is None:
         raise ChangeRefusedError(
-            f"No composite stands next to {place.name}. Put it into a new group, or move it next to one."
+            f"There is no composite next to {place.name}. Put it into a new group, or move it next to one."
         )
-    return found
+    return composite
 
 
 def composite_at(editing: Editing, node_id: str) -> TreePosition:
-    """Return a composite of the tree; raises ChangeRefusedError for an evaluator that holds none."""
+    """Return a composite of the tree; raises ChangeRefusedError for any other evaluator."""
     place = editing.place(node_id)
     if not place.is_composite:
         raise ChangeRefusedError(
@@ -563,15 +563,15 @@ def _movable(editing: Editing, node_id: str, done: str) -> TreePosition:
     place = editing.place(node_id)
     if place.parent is None:
         raise ChangeRefusedError(
-            f"The suite's outermost composite cannot be {done}; it holds all the others."
+            f"The suite's outermost composite cannot be {done}; it contains all the others."
         )
     return place
 
 
 def _leave(place: TreePosition, action: str) -> None:
-    """Take an evaluator out of the composite that holds it."""
+    """Take an evaluator out of its composite."""
     parent = place.parent
-    assert parent is not None  # noqa: S101 - what is movable stands in something
+    assert parent is not None  # noqa: S101 - what is movable has a parent
     options = parent.node["config"].get("aggregator") or {}
     if len(place.siblings) == 1:
         outer = "" if parent.parent is None else f", or {action.lower()} {parent.name} itself"
@@ -586,18 +586,18 @@ def _leave(place: TreePosition, action: str) -> None:
         and len(gates) == 1
     ):
         raise ChangeRefusedError(
-            f"{place.name} is the only gate of {parent.name}. Name another gate there first, or "
-            "choose another way to combine."
+            f"{place.name} is the only gate of {parent.name}. Choose another gate there first, or "
+            "another way to combine."
         )
     forget(parent.node, place.node)
     parent.node["children"].remove(place.node)
 
 
-def _made(
+def _new_node(
     editing: Editing, name: str, kind: str, config: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     if config is None:
-        settings = usual_config(kind)
+        settings = default_config(kind)
     else:
         settings = read_config(kind, config, evaluator=name).model_dump(mode="json")
     if kind == COMPOSITE and config is None:
@@ -616,19 +616,21 @@ def _made(
     }
 
 
-def usual_config(kind: str) -> dict[str, Any]:
-    """Return the settings a kind has of itself; those it cannot do without are left for the user."""
+def default_config(kind: str) -> dict[str, Any]:
+    """Return the default settings of a kind; required settings are left for the user."""
     try:
         return read_config(kind, {}).model_dump(mode="json")
     except InvalidConfigError:
         fields = get_kind(kind).config.model_fields
-        given = {
+        defaults = {
             name: setting.get_default(call_default_factory=True)
             for name, setting in fields.items()
             if not setting.is_required()
         }
         return (
-            get_kind(kind).config.model_construct(**given).model_dump(mode="json", warnings=False)
+            get_kind(kind)
+            .config.model_construct(**defaults)
+            .model_dump(mode="json", warnings=False)
         )
 
 
@@ -639,30 +641,30 @@ def _within(position: int | None, children: list[Any]) -> int:
 def _name_taken(name: str, parent: TreePosition) -> ChangeRefusedError:
     node = {"name": name}
     return ChangeRefusedError(
-        f"There is a {shown(node)} in {parent.name} already. Rename one of the two first."
+        f"There is already a {shown(node)} in {parent.name}. Rename one of the two first."
     )
 
 
-# Weights count by their ratio; much larger ones could not be added up, nor read.
+# Only the ratio of weights counts; much larger ones could not be added up or read.
 MAX_WEIGHT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Call an evaluator otherwise; what its composite says of it follows."""
+    """Rename an evaluator; its composite's weights and gates follow."""
 
     node: str
     name: str
 
     def apply(self, editing: Editing) -> None:
-        """Rename it; raises ChangeRefusedError for a name that is none, or that a sibling has."""
+        """Rename it; raises ChangeRefusedError for an invalid name and for one that a sibling has."""
         place = editing.place(self.node)
         old, new = place.node["name"], name_for(self.name, place.name)
         if place.parent is not None and new != old:
             if new in {child["name"] for child in place.siblings}:
                 raise ChangeRefusedError(
-                    f"{place.name} cannot be called “{new}”: another evaluator beside it is. "
-                    "Choose another name."
+                    f"{place.name} cannot be called “{new}”: another evaluator in its composite has that "
+                    "name. Choose another."
                 )
             follow(place.parent.node, old, new)
         place.node["name"] = new
@@ -676,7 +678,7 @@ class SetWeight:
     weight: float
 
     def apply(self, editing: Editing) -> None:
-        """Set it; raises ScoreOutOfRangeError for what is no number of 0 or more."""
+        """Set it; raises ScoreOutOfRangeError unless it is a number of 0 or more."""
         place = editing.place(self.node)
         if not (is_number(self.weight) and self.weight >= 0):
             raise ScoreOutOfRangeError(
@@ -684,7 +686,7 @@ class SetWeight:
             )
         if self.weight > MAX_WEIGHT:
             raise ScoreOutOfRangeError(
-                f"{place.name}: the weight {self.weight:g} is above {MAX_WEIGHT:g}, which is the most. "
+                f"{place.name}: the weight {self.weight:g} is above the limit of {MAX_WEIGHT:g}. "
                 "Only its ratio to the other weights counts."
             )
         if place.parent is None:
@@ -716,7 +718,7 @@ class Require:
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    """Turn the evaluator's score s into 1 − s, or leave it."""
+    """Count the evaluator's score s as 1 − s, or as it is."""
 
     node: str
     negate: bool
@@ -728,7 +730,7 @@ class Negate:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Make an evaluator a gate of the safety gate it stands in, or no longer (SCORING §3)."""
+    """Make an evaluator a gate of its safety gate, or an ordinary child (SCORING §3)."""
 
     node: str
     gate: bool
@@ -738,17 +740,17 @@ class Guard:
         place = editing.place(self.node)
         if place.parent is None or options_of(place.parent.node).get("type") != "safety_gate":
             raise ChangeRefusedError(
-                f"{place.name} does not stand in a safety gate. Let its composite combine by one first."
+                f"{place.name} is not in a safety gate. Make its composite a safety gate first."
             )
         guard(place.parent.node, place.node, gate=self.gate)
 
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Choose how a composite makes one score of many, and the options of that rule.
+    """Choose how a composite combines its children, and the options of that rule.
 
-    An option that is not given stays as it is where the rule has it; those of other rules are dropped.
-    `required` of a safety gate names children; weights are set with the children.
+    An option of the rule that is not given keeps its value; options of other rules are dropped.
+    `required` of a safety gate names children; weights are set on the children.
     """
 
     node: str
@@ -776,7 +778,7 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Give an evaluator other settings of its kind, all of them."""
+    """Replace all settings of an evaluator."""
 
     node: str
     config: Mapping[str, Any]
@@ -786,7 +788,7 @@ class Configure:
         place = editing.place(self.node)
         if place.is_composite:
             raise ChangeRefusedError(
-                f"{place.name} is a composite: its settings are how it combines what it holds."
+                f"{place.name} is a composite: its only setting is how it combines its evaluators."
             )
         settings = read_config(place.node["kind"], self.config, evaluator=place.path)
         place.node["config"] = settings.model_dump(mode="json")

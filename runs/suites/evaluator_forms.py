@@ -1,4 +1,4 @@
-"""Forms of one evaluator in a draft: add one of a kind, edit its settings, say how a composite combines."""
+"""Forms of one evaluator in a draft: add one, edit its settings, choose how a composite combines."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from runs.suites.queries import composites, files_of, rules_offered
 from runs.suites.tree_forms import (
     PERCENT,
     WrongNumberError,
+    number_text,
     read_share,
     read_weight,
-    spelt,
-    spelt_share,
+    share_text,
 )
 
 ONE_MODEL, MODELS, AGENT = "model", "models", "agent"
-# Settings of every kind that may name files of the suite.
-OF_FILES = ("prompt", "criteria", "instructions", "command", "script")
+# Settings, of any kind, that may name files of the suite.
+FILE_SETTINGS = ("prompt", "criteria", "instructions", "command", "script")
 MAX_FILES = 20
 
 
 def offer_choices(form: forms.Form, suite: Suite) -> None:
-    """Turn the names of models and agents into choices, and say which files there are."""
+    """Offer the models and agents there are as choices, and list the suite's files in the help."""
     fields = form.fields
     if ONE_MODEL in fields or MODELS in fields:
         slugs = list(LanguageModel.objects.order_by("slug").values_list("slug", flat=True))
@@ -59,22 +59,22 @@ def offer_choices(form: forms.Form, suite: Suite) -> None:
             judge = f", {suite.judge.slug}" if suite.judge else ", which is not set"
             _choose(form, ONE_MODEL, slugs, empty=f"The suite's judge{judge}")
         if MODELS in fields:
-            _say(fields[MODELS], f"There are: {', '.join(slugs) or 'none yet'}.")
+            _add_help(fields[MODELS], f"Available: {', '.join(slugs) or 'none yet'}.")
     if AGENT in fields:
         targets = Target.objects.filter(archived_at=None).order_by("name")
         _choose(form, AGENT, list(targets.values_list("name", flat=True)), empty="Choose one")
-    named = [name for name in OF_FILES if name in fields]
+    named = [name for name in FILE_SETTINGS if name in fields]
     if named and (files := files_of(suite)):
         shown = ", ".join(files[:MAX_FILES]) + (" and more" if len(files) > MAX_FILES else "")
         for name in named:
-            _say(fields[name], f"Files of the suite: {shown}.")
+            _add_help(fields[name], f"Files of the suite: {shown}.")
 
 
-def _choose(form: forms.Form, name: str, offered: Sequence[str], *, empty: str) -> None:
+def _choose(form: forms.Form, name: str, options: Sequence[str], *, empty: str) -> None:
     field = form.fields[name]
-    now = str(form.get_initial_for_field(field, name) or "")
-    missing = [(now, f"{now}, not set up")] if now and now not in offered else []
-    choices = [("", empty), *((one, one) for one in offered), *missing]
+    current = str(form.get_initial_for_field(field, name) or "")
+    missing = [(current, f"{current}, not set up")] if current and current not in options else []
+    choices = [("", empty), *((option, option) for option in options), *missing]
     form.fields[name] = forms.ChoiceField(
         choices=choices,
         label=field.label,
@@ -84,30 +84,30 @@ def _choose(form: forms.Form, name: str, offered: Sequence[str], *, empty: str) 
     )
 
 
-def _say(field: forms.Field, text: str) -> None:
+def _add_help(field: forms.Field, text: str) -> None:
     field.help_text = f"{field.help_text} {text}".strip()
 
 
 GATES = "required"
 SHARES = ("gate_threshold", "threshold", "share")
 REMAINDERS = (
-    ("all", "Gates count in the average, too"),
+    ("all", "The gates count in the average too"),
     ("remaining", "Only the others count in the average"),
 )
 
 
 class CombineForm(forms.Form):
-    """The rule of a composite; fields of other rules than the chosen one are left aside."""
+    """The rule of a composite; only the fields of the chosen rule count."""
 
     type = forms.ChoiceField(label="Children combine by")
 
     def __init__(self, node: Mapping[str, Any], scale: int, *args: Any, **options: Any) -> None:
-        """Fill the form with the composite; thresholds are on the suite's scale, `share` in percent."""
+        """Fill the form from the composite; thresholds are on the suite's scale, `share` is in percent."""
         stored = node["config"].get("aggregator") or {}
         usual = AggregatorOptions.model_construct().model_dump(mode="json", warnings=False)
         values = {**usual, **stored}
         for name in SHARES:
-            values[name] = spelt_share(values[name], self._most(name, scale))
+            values[name] = share_text(values[name], self._most(name, scale))
         super().__init__(*args, **{"initial": values} | options)
         self.node, self.scale = node, scale
         self.fields["type"].choices = rules_offered()  # type: ignore[attr-defined]  # it is a ChoiceField
@@ -115,29 +115,29 @@ class CombineForm(forms.Form):
             self.fields[name] = self._field(name)
 
     def clean(self) -> dict[str, Any]:
-        """Hold the chosen rule's options to its own rules; every refusal stands at its field."""
-        found: dict[str, Any] = super().clean() or {}
-        rule = found.get("type", "")
-        given = {"type": rule}
+        """Check the chosen rule's options; every error is shown at its field."""
+        values: dict[str, Any] = super().clean() or {}
+        rule = values.get("type", "")
+        options = {"type": rule}
         for name in OPTIONS.get(rule, ()):
-            value = self._value(name, found.get(name))
+            value = self._value(name, values.get(name))
             if value not in EMPTY:
-                given[name] = value
-        if rule == "safety_gate" and not given.get(GATES):
-            self.add_error(GATES, "Choose at least one that has to pass first.")
+                options[name] = value
+        if rule == "safety_gate" and not options.get(GATES):
+            self.add_error(GATES, "Choose at least one gate.")
         if self.errors:
-            return found
+            return values
         try:
-            read_config(COMPOSITE, {"aggregator": given})
+            read_config(COMPOSITE, {"aggregator": options})
         except InvalidConfigError as error:
             for refusal in error.refusals:
                 name = str(refusal.path[1]) if len(refusal.path) > 1 else ""
                 self.add_error(name if name in self.fields else None, refusal.reason)
-        self.options = {name: value for name, value in given.items() if name != "type"}
-        return found
+        self.options = {name: value for name, value in options.items() if name != "type"}
+        return values
 
     def operation(self, node: str) -> Combine:
-        """Return what lets the composite combine as entered; options left empty are as they usually are."""
+        """Return the operation that applies the form; empty options get their defaults."""
         rule = self.cleaned_data["type"]
         fields = AggregatorOptions.model_fields
         usual = {
@@ -162,7 +162,7 @@ class CombineForm(forms.Form):
                 choices=names,
                 required=False,
                 label="Gates",
-                help_text="They run first; one below the threshold ends it with 0 and fail.",
+                help_text="They run first; a gate below the threshold makes the score 0 and the verdict fail.",
                 widget=forms.CheckboxSelectMultiple,
             )
         if name == "remainder":
@@ -176,9 +176,9 @@ class CombineForm(forms.Form):
                 help_text=f"{setting.description} {unit.capitalize()}.",
                 widget=forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}),
             )
-        found = setting_field(name, setting)
-        found.required = False
-        return found
+        field = setting_field(name, setting)
+        field.required = False
+        return field
 
     def _value(self, name: str, value: Any) -> Any:
         if name in SHARES and value not in EMPTY:
@@ -201,14 +201,14 @@ class MarksForm(forms.Form):
 
     stamp = forms.CharField(widget=forms.HiddenInput)
     name = forms.CharField(
-        strip=False, help_text="Unique among those beside it; results and files name it by this."
+        strip=False, help_text="Unique within its composite; results and files use this name."
     )
     weight = forms.CharField(
-        help_text="Among those beside it; only the ratio counts. 0 is recorded and counts in no score.",
+        help_text="Only the ratio to its siblings' weights counts. With 0 its score is only recorded.",
         widget=forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}),
     )
     required = forms.BooleanField(
-        required=False, help_text="Whatever the total: the result fails when this scores 0."
+        required=False, help_text="The result fails when this scores 0, regardless of the total."
     )
     below = forms.CharField(
         required=False,
@@ -220,15 +220,15 @@ class MarksForm(forms.Form):
     )
 
     def __init__(self, scale: int, *args: Any, **options: Any) -> None:
-        """Say the minimum on the scale of the suite."""
+        """Explain the minimum on the suite's scale."""
         super().__init__(*args, **options)
         self.scale = scale
         self.fields[
             "below"
-        ].help_text = f"Where it is required: what it must reach, 0 to {scale}. Empty: above 0."
+        ].help_text = f"If it is required: the score it must reach, 0 to {scale}. Empty: above 0."
 
     def clean_name(self) -> str:
-        """Return the name; refuse what is none."""
+        """Return the name; refuse an invalid one."""
         try:
             return name_for(self.cleaned_data["name"])
         except ChangeRefusedError as refusal:
@@ -242,7 +242,7 @@ class MarksForm(forms.Form):
             raise forms.ValidationError(str(refusal)) from refusal
 
     def clean_below(self) -> float | None:
-        """Return the minimum as a share of 0 to 1, None for none."""
+        """Return the minimum as a share of 0 to 1, None without one."""
         text = self.cleaned_data["below"]
         try:
             return read_share(text, self.scale) if text else None
@@ -250,46 +250,46 @@ class MarksForm(forms.Form):
             raise forms.ValidationError(str(refusal)) from refusal
 
     def marks(self, node: str) -> list[Operation]:
-        """Return what gives an evaluator weight and marks as entered."""
-        found = self.cleaned_data
-        below = found["below"]
-        required = found["required"] if below is None or not found["required"] else below
-        weigh = [SetWeight(node, found["weight"])] if "weight" in self.fields else []
-        return [*weigh, Require(node, required), Negate(node, found["negate"])]
+        """Return the operations that set the evaluator's weight and marks."""
+        values = self.cleaned_data
+        below = values["below"]
+        required = values["required"] if below is None or not values["required"] else below
+        weigh = [SetWeight(node, values["weight"])] if "weight" in self.fields else []
+        return [*weigh, Require(node, required), Negate(node, values["negate"])]
 
 
 class _SettingsForms:
-    """The form of the marks beside that of the settings, checked and kept as one."""
+    """The form of the marks and that of the settings, checked and saved as one."""
 
     marks: MarksForm
     settings: KindForm | CombineForm | None
 
     def __init__(self, draft: SuiteDraft, data: QueryDict | None) -> None:
-        """Hold the draft."""
+        """Take the draft and the form data."""
         self.draft = draft
         self.is_bound = data is not None
         self.is_stale = False
 
     @property
     def errors(self) -> Mapping[str, Any]:
-        """Return what is refused in either form, by field."""
+        """Return the errors of both forms by field."""
         settings = self.settings.errors if self.settings is not None else {}
         return {**self.marks.errors, **settings}
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Return what is refused of the whole."""
-        found = [*self.marks.non_field_errors()]
-        return found if self.settings is None else [*found, *self.settings.non_field_errors()]
+        """Return the errors that belong to no field."""
+        errors = [*self.marks.non_field_errors()]
+        return errors if self.settings is None else [*errors, *self.settings.non_field_errors()]
 
     @property
     def refused_fields(self) -> Iterable[Any]:
-        """Yield the fields that are refused."""
+        """Yield the fields with errors."""
         for form in (self.marks, self.settings):
             yield from (bound for bound in form or () if bound.errors)
 
     def is_valid(self) -> bool:
-        """Tell whether both forms are."""
+        """Tell whether both forms are valid."""
         marks = self.marks.is_valid()
         return (self.settings is None or self.settings.is_valid()) and marks
 
@@ -306,24 +306,24 @@ class _SettingsForms:
     def _refuse_taken(self, siblings: Iterable[str]) -> bool:
         name = self.marks.cleaned_data["name"]
         if name in set(siblings):
-            self.marks.add_error("name", f"Another evaluator beside it is called “{name}” already.")
+            self.marks.add_error("name", f"Another evaluator here is already called “{name}”.")
             return True
         return False
 
 
 class AddForm(_SettingsForms):
-    """An evaluator of a kind that is to be added to a draft, in a composite of it."""
+    """A new evaluator of a kind, to be added to a composite of a draft."""
 
     def __init__(self, draft: SuiteDraft, kind: Kind, into: str, data: QueryDict | None) -> None:
-        """Offer every composite of the draft to hold it."""
+        """Offer every composite of the draft as its parent."""
         super().__init__(draft, data)
         content = draft.content
-        offered = composites(content)
-        into = into if into in dict(offered) else offered[0][0]
+        parents = composites(content)
+        into = into if into in dict(parents) else parents[0][0]
         taken = {child["name"] for child in _node(content, into)["children"]}
         initial = {"stamp": draft.stamp, "weight": "1", "name": free_name(kind.name, taken)}
         self.marks = MarksForm(int(content["policy"]["scale"]), data, initial=initial)
-        field = forms.ChoiceField(choices=offered, initial=into, label="Inside")
+        field = forms.ChoiceField(choices=parents, initial=into, label="Inside")
         self.marks.fields["parent"] = field
         self.kind = kind
         self.settings = None
@@ -332,21 +332,21 @@ class AddForm(_SettingsForms):
             offer_choices(self.settings, draft.suite)
 
     def add(self) -> SuiteDraft | None:
-        """Add it to the draft; None, with the reasons among the errors, when refused."""
-        found = self.marks.cleaned_data
+        """Add it to the draft; None, with the reasons among the errors, if that is refused."""
+        values = self.marks.cleaned_data
         content = self.draft.content
-        parent = _node(content, found["parent"])
+        parent = _node(content, values["parent"])
         if self._refuse_taken(child["name"] for child in parent["children"]):
             return None
-        # The draft gives the next id to what is added first.
-        made = f"n{content['last_id'] + 1}"
+        # The draft gives its next id to the evaluator that is added first.
+        new_id = f"n{content['last_id'] + 1}"
         config = self.settings.config if isinstance(self.settings, KindForm) else None
-        adding = Add(self.kind.name, parent["id"], name=found["name"], config=config)
-        return self._change(adding, *self.marks.marks(made))
+        adding = Add(self.kind.name, parent["id"], name=values["name"], config=config)
+        return self._change(adding, *self.marks.marks(new_id))
 
 
 class EvaluatorForm(_SettingsForms):
-    """An evaluator of a draft: its name, its marks, and all settings of its kind."""
+    """An evaluator of a draft: its name, marks and settings."""
 
     def __init__(
         self,
@@ -356,7 +356,7 @@ class EvaluatorForm(_SettingsForms):
         kind: Kind | None,
         data: QueryDict | None,
     ) -> None:
-        """Fill both forms with the draft."""
+        """Fill both forms from the draft."""
         super().__init__(draft, data)
         self.node, self.parent = node, parent
         scale = int(draft.content["policy"]["scale"])
@@ -364,9 +364,9 @@ class EvaluatorForm(_SettingsForms):
         initial = {
             "stamp": draft.stamp,
             "name": node["name"],
-            "weight": "" if parent is None else spelt(weight_in_force(parent, node)),
+            "weight": "" if parent is None else number_text(weight_in_force(parent, node)),
             "required": node["required"] or below is not None,
-            "below": "" if below is None else spelt_share(below, scale),
+            "below": "" if below is None else share_text(below, scale),
             "negate": node["negate"],
         }
         self.marks = MarksForm(scale, data, initial=initial)
@@ -375,20 +375,20 @@ class EvaluatorForm(_SettingsForms):
                 del self.marks.fields[name]
         self.settings = _settings_form(draft, node, kind, data)
 
-    def point_out(self, problems: Iterable[DraftProblem]) -> list[str]:
-        """Put to each setting what keeps the draft from being saved; return what belongs to none."""
-        left = []
+    def show_problems(self, problems: Iterable[DraftProblem]) -> list[str]:
+        """Show each problem at its setting; return those that belong to none."""
+        others = []
         for problem in problems:
             name = problem.field.removeprefix("aggregator.").partition("[")[0]
             if self.settings is not None and not self.is_bound and name in self.settings.fields:
-                listed = self.settings.errors.setdefault(name, self.settings.error_class())
-                listed.append(problem.message)
+                errors = self.settings.errors.setdefault(name, self.settings.error_class())
+                errors.append(problem.message)
             elif not self.is_bound:
-                left.append(str(problem))
-        return left
+                others.append(str(problem))
+        return others
 
     def keep(self) -> SuiteDraft | None:
-        """Keep what was entered in the draft; None, with the reasons among the errors, when refused."""
+        """Save the form in the draft; None, with the reasons among the errors, if that is refused."""
         key = self.node["id"]
         siblings = self.parent["children"] if self.parent else ()
         if self._refuse_taken(child["name"] for child in siblings if child["id"] != key):
@@ -404,14 +404,14 @@ class EvaluatorForm(_SettingsForms):
 
 
 def _node(content: Content, key: str) -> dict[str, Any]:
-    found = nodes_with_paths(content["evaluators"])
-    return next(node for _, node in found if node["id"] == key)
+    nodes = nodes_with_paths(content["evaluators"])
+    return next(node for _, node in nodes if node["id"] == key)
 
 
 def _settings_form(
     draft: SuiteDraft, node: dict[str, Any], kind: Kind | None, data: QueryDict | None
 ) -> KindForm | CombineForm | None:
-    """Return the form of the settings; None for a kind that is not known here."""
+    """Return the form of the settings; None for an unknown kind."""
     if kind is None:
         return None
     form: KindForm | CombineForm

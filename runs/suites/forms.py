@@ -1,4 +1,4 @@
-"""Forms of a suite as a whole: begin one, edit its settings and review rules, resolve a conflict, restore a version."""
+"""Forms of a suite as a whole: create one, edit its settings, resolve a conflict, restore a version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from runs.suites.queries import Entered
 from runs.suites.services import create_suite, restore_version
 
 REVIEW_SHARES = ("review_distance", "review_pass_sample", "review_fail_sample")
-# Rules that are alike stand together.
+# Similar rules are shown together.
 GROUPS = (
     (
         "Close calls",
@@ -51,7 +51,7 @@ def _rule(label: str, help_text: str = "") -> forms.BooleanField:
 
 
 class ReviewRulesForm(forms.Form):
-    """By which rules executions enter the review queue, and how they are decided there (SCORING §4.6)."""
+    """The rules that send executions to the review queue, and how they are decided there (SCORING §4.6)."""
 
     review_borderline = _rule("Borderline verdict", "Between the two bands of the score")
     review_disagreement = _rule(
@@ -61,29 +61,33 @@ class ReviewRulesForm(forms.Form):
     review_one_missed = _rule("All outcomes met but one", "Under the outcomes gate")
     review_split_panel = _rule("Panel split", "The judges of a deliberation voted differently")
     review_samples = _rule("A judge's samples differ", "On both sides of a threshold")
-    review_repetitions = _rule("Repetitions differ", "Repetitions of a case with other verdicts")
-    review_near_threshold = _rule("Score near a threshold", "On either side, as near as said here")
+    review_repetitions = _rule(
+        "Repetitions differ", "Repetitions of a case have different verdicts"
+    )
+    review_near_threshold = _rule(
+        "Score near a threshold", "On either side, within the distance below"
+    )
     review_required = _rule(
-        "Requirement missed narrowly", "A required evaluator stayed just below its minimum"
+        "Requirement missed narrowly", "A required evaluator scored just below its minimum"
     )
     review_verdict_like = _rule(
         "Answer reads like a verdict",
-        "The output says something that a judge could take for its own",
+        "A judge could take something in the output for its own verdict",
     )
     review_distance = percent_field(
         "Near means within", "Points of 100 from a threshold or a minimum"
     )
     review_pass_sample = percent_field(
-        "Passes drawn at random", "Percent of those that no rule brings in; they measure the judge"
+        "Passes drawn at random", "Percent of those that no rule selects; they measure the judge"
     )
     review_fail_sample = percent_field(
-        "Fails drawn at random", "Percent of those that no rule brings in"
+        "Fails drawn at random", "Percent of those that no rule selects"
     )
     review_reviewers = forms.IntegerField(
         min_value=1,
         max_value=MAX_REVIEWERS,
         label="Reviewers of each",
-        help_text="When they differ, one more is asked; then the most frequent verdict counts, or "
+        help_text="If they differ, one more is asked; then the most frequent verdict counts, or "
         "the middle one",
     )
     review_blind = forms.BooleanField(
@@ -95,11 +99,11 @@ class ReviewRulesForm(forms.Form):
 
     @property
     def rule_groups(self) -> Sequence[tuple[str, Sequence[BoundField]]]:
-        """Return the rules that are on or off, in groups of a name each."""
+        """Return the fields of the rules, in named groups."""
         return [(name, [self[rule] for rule in rules]) for name, rules in GROUPS]
 
     def say_what_entered(self, entered: Entered | None) -> None:
-        """Add to each rule what it brought in by the run that is told of."""
+        """Add to each rule's help how many executions it sent to review in that run."""
         if entered is None:
             return
         for name in REVIEW_RULES:
@@ -114,28 +118,28 @@ SCALES = (
     (10, "0 to 10"),
     (100, "0 to 100"),
 )
-# Shares from 0 to 1 that the form takes in percent or points of 100.
+# Shares from 0 to 1 that the form shows in percent or points of 100.
 IN_PERCENT = (
     *("fallback_threshold", "max_pass_rate_drop", "max_avg_score_drop"),
     *REVIEW_SHARES,
 )
-AS_THEY_ARE = (
+UNCONVERTED = (
     *("case_gate", "final_score", "on_unscored", "count_reviews"),
     *REVIEW_CHOICES,
 )
 
 
 def _starts() -> list[tuple[str, str]]:
-    presets = [(one.name, f"{one.label}: {one.says}") for one in all_profiles()]
+    presets = [(profile.name, f"{profile.label}: {profile.summary}") for profile in all_profiles()]
     return [*presets, (EMPTY, "Empty: no evaluators yet, the thresholds of Verdicts.")]
 
 
 class TagsField(forms.CharField):
-    """Tags with commas between them."""
+    """Tags, separated by commas."""
 
     def __init__(self, **options: Any) -> None:
-        """Say how tags are written."""
-        super().__init__(required=False, help_text="With commas between them", **options)
+        """Make the field optional."""
+        super().__init__(required=False, help_text="Separated by commas", **options)
 
     def prepare_value(self, value: Any) -> Any:
         """Return the tags on one line."""
@@ -163,22 +167,22 @@ class JudgeField(forms.ModelChoiceField[LanguageModel]):
 
 
 class NewSuiteForm(forms.Form):
-    """A suite to begin with: what it is called and which system it starts from."""
+    """A new suite: its name and the profile it starts from."""
 
     title = forms.CharField(max_length=MAX_TITLE_LENGTH)
     slug = forms.SlugField(
         max_length=80,
         required=False,
         label="Short name",
-        help_text="For addresses and the command line; made of the title when left empty. It stays "
-        "as it is later.",
+        help_text="For addresses and the command line; made from the title if left empty. It cannot "
+        "be changed later.",
     )
     start = forms.ChoiceField(
         label="Start from",
         choices=_starts,
         initial="verdicts",
         widget=forms.RadioSelect,
-        help_text="Thresholds and evaluators; every value can be changed afterwards",
+        help_text="Thresholds and evaluators; you can change every value later",
     )
     judge = JudgeField()
     description = forms.CharField(
@@ -187,18 +191,20 @@ class NewSuiteForm(forms.Form):
     tags = TagsField()
 
     def clean(self) -> dict[str, Any]:
-        """Make the short name of the title where none was given, and refuse one that is taken."""
+        """Make the short name from the title if it is empty, and refuse one that is taken."""
         found: dict[str, Any] = super().clean() or self.cleaned_data
         if "slug" in found and "title" in found:
             found["slug"] = found["slug"] or slugify(found["title"])[:80].strip("-")
             if not found["slug"]:
-                self.add_error("slug", "Write one: the title has no letters that an address holds.")
+                self.add_error(
+                    "slug", "Enter one: the title has no letters that an address can hold."
+                )
             elif Suite.objects.filter(slug=found["slug"]).exists():
-                self.add_error("slug", f"There is a suite “{found['slug']}” already.")
+                self.add_error("slug", f"There is already a suite “{found['slug']}”.")
         return found
 
     def create(self, by: User) -> Suite | None:
-        """Create the suite; None, with the reason among the errors, when somebody was quicker."""
+        """Create the suite; None, with the reason among the errors, if somebody took the name first."""
         found = self.cleaned_data
         try:
             return create_suite(
@@ -216,7 +222,7 @@ class NewSuiteForm(forms.Form):
 
 
 class SuiteSettingsForm(ReviewRulesForm):
-    """What is said of a suite, and those parts of its policy that stand by themselves, in a draft."""
+    """The texts of a suite and the policy settings that belong to no evaluator, in a draft."""
 
     stamp = forms.CharField(widget=forms.HiddenInput)
     title = forms.CharField(max_length=MAX_TITLE_LENGTH)
@@ -227,19 +233,19 @@ class SuiteSettingsForm(ReviewRulesForm):
     judge = JudgeField()
     case_gate = forms.ChoiceField(
         choices=CaseGate.choices,
-        help_text="What decides whether an execution passes: its final score by the bands, or its "
-        "expected outcomes, all of them",
+        help_text="What decides whether an execution passes: its final score, by the bands, or all of "
+        "its expected outcomes",
     )
     fallback_threshold = percent_field(
         "Without outcomes, pass from",
-        "Overall score, 0 to 100: for cases without expected outcomes under that gate",
+        "Overall score, 0 to 100, for cases without expected outcomes under the outcomes gate",
     )
     final_score = forms.ChoiceField(choices=FinalScore.choices)
     on_unscored = forms.ChoiceField(
         choices=OnUnscored.choices,
         label="Unscored evaluator",
-        help_text="What becomes of a result when an evaluator could not score; gates and required ones "
-        "make it errored in any case",
+        help_text="What happens to a result when an evaluator could not score; if a gate or a required "
+        "evaluator could not, the result is always errored",
     )
     scale = forms.TypedChoiceField(
         choices=SCALES, coerce=int, help_text="How pages show scores; they are stored from 0 to 1"
@@ -247,11 +253,11 @@ class SuiteSettingsForm(ReviewRulesForm):
     count_reviews = forms.BooleanField(
         required=False,
         label="Reviewed verdicts count in gates, pass rates and comparisons",
-        help_text="A decision of people then takes the place of the machine's verdict, also of an error, and every "
-        "figure says with how many reviews. Scores stay as they are. Otherwise decisions are shown and not counted",
+        help_text="A reviewer's decision then replaces the machine's verdict, errors included, and every figure "
+        "says how many reviews it contains. Scores do not change. Otherwise decisions are shown but not counted",
     )
     max_pass_rate_drop = percent_field(
-        "Pass rate may drop by", "Points of 100, before a comparison calls it a regression"
+        "Pass rate may drop by", "Points of 100 before a comparison calls it a regression"
     )
     max_avg_score_drop = percent_field("Mean score may drop by", "Points of 100")
     max_latency_increase_pct = percent_field("Mean latency may grow by", "Percent", maximum=100_000)
@@ -261,16 +267,16 @@ class SuiteSettingsForm(ReviewRulesForm):
         content = draft.content
         policy = content["policy"]
         initial = {name: content[name] for name in (*TEXTS, *LISTS)}
-        initial |= {name: policy[name] for name in (*AS_THEY_ARE, "scale")}
+        initial |= {name: policy[name] for name in (*UNCONVERTED, "scale")}
         initial |= {name: shown_percent(policy[name]) for name in IN_PERCENT}
         initial["max_latency_increase_pct"] = plain(policy["max_latency_increase_pct"])
         super().__init__(*args, **{"initial": initial | {"stamp": draft.stamp}} | options)
         self.draft = draft
 
     def keep(self) -> SuiteDraft | None:
-        """Keep what was entered in the draft; None, with the reason among the errors, when refused."""
+        """Save the form in the draft; None, with the reason among the errors, if that is refused."""
         found = self.cleaned_data
-        policy = {name: found[name] for name in (*AS_THEY_ARE, "scale")}
+        policy = {name: found[name] for name in (*UNCONVERTED, "scale")}
         policy |= {name: as_share(found[name]) for name in IN_PERCENT}
         policy["max_latency_increase_pct"] = float(found["max_latency_increase_pct"])
         texts = {name: found[name] for name in (*TEXTS, *LISTS) if name in found}
@@ -283,32 +289,32 @@ class SuiteSettingsForm(ReviewRulesForm):
 
 
 class RestoreForm(forms.Form):
-    """A note for the version to come; `seen` is the version of the suite the question was asked at."""
+    """A note for the restored version; `seen` is the suite's version when the page was opened."""
 
     note = forms.CharField(
         max_length=200,
         required=False,
-        help_text="One line, behind “Restored version N”.",
+        help_text="One line, added after “Restored version N”.",
     )
     seen = forms.IntegerField(widget=forms.HiddenInput)
 
     def __init__(self, suite: Suite, *args: Any, **options: Any) -> None:
-        """Ask at the version the suite has now."""
+        """Remember the suite's version."""
         super().__init__(*args, **{"initial": {"seen": suite.version}} | options)
         self.suite = suite
 
     def clean_seen(self) -> int:
-        """Refuse a question that was asked before the suite changed."""
+        """Refuse a form that was opened before the suite changed."""
         seen: int = self.cleaned_data["seen"]
         if seen != self.suite.version:
             raise forms.ValidationError(
                 f"Version {self.suite.version} was saved since this page was opened. Look at what "
-                "restoring changes now, and press again."
+                "restoring would change now, and press again."
             )
         return seen
 
     def restore(self, number: int, by: User) -> SuiteVersion | None:
-        """Restore the version; None, with the reason among the errors, when that cannot be."""
+        """Restore the version; None, with the reason among the errors, if that is refused."""
         if not self.is_valid():
             return None
         try:
@@ -321,7 +327,7 @@ class RestoreForm(forms.Form):
 WORDS: Mapping[Who | None, str] = {
     Who.MINE: "only yours",
     Who.THEIRS: "only theirs",
-    Who.SAME: "both alike",
+    Who.SAME: "both, the same",
     Who.BOTH: "both",
     None: "with the arrangement",
 }
@@ -329,7 +335,7 @@ WORDS: Mapping[Who | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ConflictValueRow:
-    """One value that somebody changed, spelt out, with the field that decides where both did."""
+    """One changed value as text; `choice` is the field that decides where both sides changed it."""
 
     name: str
     base: str
@@ -340,7 +346,7 @@ class ConflictValueRow:
 
 
 class ConflictForm(forms.Form):
-    """One choice for every value that both changed; the others are taken from whoever changed them."""
+    """One choice for every value that both sides changed; a value that one side changed needs none."""
 
     stamp = forms.CharField(widget=forms.HiddenInput)
     version = forms.IntegerField(widget=forms.HiddenInput)
@@ -359,11 +365,11 @@ class ConflictForm(forms.Form):
                     (MergeSide.MINE.value, "Keep mine"),
                 ),
                 widget=forms.RadioSelect,
-                error_messages={"required": "Choose whose is to be kept."},
+                error_messages={"required": "Choose which to keep."},
             )
 
     def rows(self) -> list[ConflictValueRow]:
-        """Return every value that somebody changed, in the order of the suite."""
+        """Return every changed value, in the order of the suite."""
         return [
             ConflictValueRow(
                 name=_label(value),
@@ -377,7 +383,7 @@ class ConflictForm(forms.Form):
         ]
 
     def resolve(self) -> SuiteDraft | None:
-        """Bring the draft up to their version; None, with the reason among the errors, when refused."""
+        """Bring the draft up to their version; None, with the reason among the errors, if that is refused."""
         found = self.cleaned_data
         choices = {
             key: found[name] for key, name in self._names.items() if found.get(name) is not None
@@ -392,7 +398,7 @@ class ConflictForm(forms.Form):
 
 
 def format_value(value: Any) -> str:
-    """Return a value as it is compared on a page: texts as they are, lists and facts one a line, the rest as JSON."""
+    """Return a value for comparison on a page: texts unchanged, lists and facts one per line, the rest as JSON."""
     if value is None:
         return "–"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What the head of every suite page shows, a person's draft, and the policy in words."""
+"""What the pages of a suite show: its head, its rules, its evaluators with their shares, and a draft of them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from runs.suites.drafts import (
     conflict_of,
     is_stored,
     problems_of,
-    remarks,
+    tree_warnings,
 )
 from runs.suites.edits import nodes_with_paths
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteHead:
-    """What the head of every page of a suite shows."""
+    """The head of every page of a suite."""
 
     suite: Suite
     cases: int
@@ -39,7 +39,7 @@ class SuiteHead:
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """A gate of every run: its threshold as a share, and what is measured against it."""
+    """A gate of every run: its threshold as a share, and what it measures."""
 
     name: str
     limit: float
@@ -48,7 +48,7 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRules:
-    """How a suite scores: its policy and evaluators. `root` is None when the current version cannot be read."""
+    """How a suite scores: its policy and evaluators. `root` is None when the current version is unreadable."""
 
     head: SuiteHead
     policy: PolicySpec
@@ -58,7 +58,7 @@ class SuiteRules:
 
 
 def suite_head(suite: Suite) -> SuiteHead:
-    """Return the counts beside the tabs."""
+    """Return the counts shown in the tabs."""
     return SuiteHead(suite, suite.cases.filter(is_current=True).count(), suite.runs.count())
 
 
@@ -77,15 +77,15 @@ def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
 
 def policy_gates(policy: PolicySpec) -> Sequence[GateRule]:
     """Return the two gates of a run (SCORING §8)."""
-    passed = "the share of all executions that pass; errored ones count as not passed"
+    passed = "the share of all executions that pass; errors count as not passed"
     return (
-        GateRule("Metrics", policy.metrics_pass_threshold, "the mean score of what has a score"),
+        GateRule("Metrics", policy.metrics_pass_threshold, "the mean of all scores"),
         GateRule("Cases", policy.cases_pass_threshold, passed),
     )
 
 
 def policy_words(policy: PolicySpec) -> Mapping[str, str]:
-    """Return the choices of a policy as pages name them."""
+    """Return the labels of a policy's choices."""
     return {
         "case_gate": str(CaseGate(policy.case_gate).label),
         "final_score": str(FinalScore(policy.final_score).label),
@@ -95,9 +95,9 @@ def policy_words(policy: PolicySpec) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DraftPanel:
-    """What differs from the suite, what keeps it from being saved, and what the version would be.
+    """A draft's differences from the suite, what keeps it from being saved, and its version numbers.
 
-    `others` are who saved a version since the draft began that changed the same parts.
+    `others` are the people who saved other changes since the draft began.
     """
 
     stamp: str
@@ -110,7 +110,7 @@ class DraftPanel:
 
     @property
     def can_be_saved(self) -> bool:
-        """Tell whether there is something to save and nothing in the way."""
+        """Tell whether there is something to save and nothing prevents it."""
         return bool(self.changes) and not self.problems and not self.others
 
 
@@ -144,20 +144,20 @@ RULE = "review_"
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The results of one run in the review queue, counted by the reason they entered by."""
+    """The results of one run in the review queue, counted by reason."""
 
     run: int
     executions: int
     by_reason: Mapping[str, int]
 
     def words(self, rule: str) -> str:
-        """Return how many executions a rule of the policy brought in, of how many."""
+        """Return how many of the run's executions a rule sent to review."""
         count = figures.thousands(self.by_reason.get(rule.removeprefix(RULE), 0))
         return f"{count} of {figures.counted(self.executions, 'execution')} in run #{self.run}"
 
 
 def entered_by_rule(suite: Suite) -> Entered | None:
-    """Return it for the latest completed run that is no other scored again; None without one."""
+    """Return the counts of the latest completed run that is not a rescore; None without one."""
     runs = Run.objects.filter(suite=suite, status=RunStatus.COMPLETED, source_run=None)
     run = runs.order_by("-number").only("number").first()
     if run is None:
@@ -177,7 +177,7 @@ COMBINES = {
     "code_judge": "script decides",
     "llm_judge": "judge decides",
 }
-# What a child adds where no share of the score can be told beforehand.
+# What a child contributes where its share of the score is not known in advance.
 NOTES = {
     "minimum": "lowest score counts",
     "maximum": "highest score counts",
@@ -186,7 +186,7 @@ NOTES = {
 }
 
 
-# The share of the final score and the weight of an evaluator, None where a rule decides.
+# An evaluator's share of the final score and its weight, None where a rule decides.
 Part = tuple[float | None, float | None]
 
 
@@ -194,8 +194,8 @@ Part = tuple[float | None, float | None]
 class Branch:
     """One evaluator of the tree as the suite's page shows it.
 
-    `share` is the part of the final score it decides, 0 to 1; None when a rule decides and `note`
-    says which. `marks` are what it must reach whatever the total is.
+    `share` is the part of the final score it decides, 0 to 1; None when a rule decides, which `note`
+    names. `marks` are conditions it must meet regardless of the total.
     """
 
     name: str
@@ -213,13 +213,13 @@ class Branch:
 def branches(root: EvaluatorSpec, *, scale: int = 1) -> Branch:
     """Return the tree with the share of the final score that each evaluator decides.
 
-    What an evaluator must reach is said on the scale of the suite.
+    Minimums are shown on the suite's scale.
     """
     return _branch(root, "", (1.0, None), None, scale)
 
 
 def count_leaves(root: EvaluatorSpec) -> int:
-    """Return how many evaluators score by themselves."""
+    """Return how many evaluators score on their own."""
     return sum(count_leaves(child) for child in root.children) if root.children else 1
 
 
@@ -245,10 +245,10 @@ def _branch(
 def _children(
     node: EvaluatorSpec, path: str, share: float | None, scale: int
 ) -> tuple[Branch, ...]:
-    combined = node.aggregator
-    if combined is None:
+    aggregator = node.aggregator
+    if aggregator is None:
         return ()
-    weights = _weights(node, combined)
+    weights = _weights(node, aggregator)
     total = sum(weights.values())
     return tuple(
         _branch(
@@ -258,36 +258,36 @@ def _children(
                 share * weights[child.name] / total
                 if share is not None and child.name in weights and total
                 else None,
-                _weight(node, child, combined),
+                _weight(node, child, aggregator),
             ),
-            combined,
+            aggregator,
             scale,
         )
         for child in node.children
     )
 
 
-def _weights(node: EvaluatorSpec, combined: Aggregator) -> Mapping[str, float]:
-    """Return what each child counts for; a child without an entry has no share of its own."""
-    if combined.type in NOTES:
+def _weights(node: EvaluatorSpec, aggregator: Aggregator) -> Mapping[str, float]:
+    """Return the weight of each child; a child without an entry has no share."""
+    if aggregator.type in NOTES:
         return {}
-    counted = [child for child in node.children if not _is_gate_alone(child, combined)]
+    counted = [child for child in node.children if not _is_gate_alone(child, aggregator)]
     weights = {child.name: node.weight_of(child) for child in counted}
-    if combined.type == "threshold":
+    if aggregator.type == "threshold":
         return {name: 1.0 for name, weight in weights.items() if weight > 0}
     return weights
 
 
-def _is_gate_alone(child: EvaluatorSpec, combined: Aggregator) -> bool:
+def _is_gate_alone(child: EvaluatorSpec, aggregator: Aggregator) -> bool:
     return (
-        combined.type == "safety_gate"
-        and combined.remainder == "remaining"
-        and child.name in combined.required
+        aggregator.type == "safety_gate"
+        and aggregator.remainder == "remaining"
+        and child.name in aggregator.required
     )
 
 
-def _weight(node: EvaluatorSpec, child: EvaluatorSpec, combined: Aggregator) -> float | None:
-    if combined.type in NOTES or _is_gate_alone(child, combined):
+def _weight(node: EvaluatorSpec, child: EvaluatorSpec, aggregator: Aggregator) -> float | None:
+    if aggregator.type in NOTES or _is_gate_alone(child, aggregator):
         return None
     return node.weight_of(child)
 
@@ -314,15 +314,15 @@ def _marks(node: EvaluatorSpec, above: Aggregator | None, scale: int) -> tuple[s
 
 
 SLIDER = 10
-SAID_BY_PROBLEMS = "unfinished"
+SHOWN_AS_PROBLEM = "unfinished"
 
 
 @dataclass(frozen=True, slots=True)
 class EditedRow:
-    """One evaluator of the tree under change.
+    """One evaluator of the edited tree.
 
-    `old_share` is what it decided in the version the draft is based on, where that is something else;
-    `ways` are the steps it can be moved. `fields` hold what the form has for it.
+    `old_share` is its share in the base version where that differs; `ways` are the steps it can be
+    moved. `fields` are its fields of the form.
     """
 
     id: str
@@ -336,7 +336,7 @@ class EditedRow:
     ways: Collection[str]
     inside: int
     can_go: bool
-    remarks: Sequence[TreeWarning]
+    warnings: Sequence[TreeWarning]
     problems: Sequence[DraftProblem]
     children: Sequence[EditedRow]
 
@@ -347,17 +347,16 @@ class EditedRow:
 
     @property
     def note(self) -> str:
-        """Return what stands in place of a weight: the root and what a rule decides have none."""
+        """Return the text in place of a weight: the root has none, nor do children where a rule decides."""
         return self.branch.note if self.is_root or self.branch.weight is None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEditor:
-    """The whole tree, how many evaluators it has, and what is pointed out of the suite as a whole."""
+    """The whole tree, and how many evaluators it has."""
 
     root: EditedRow
     count: int
-    remarks: Sequence[TreeWarning]
 
     @property
     def rows(self) -> Iterator[EditedRow]:
@@ -371,19 +370,19 @@ class TreeEditor:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the rows are made of, each by path or id."""
+    """The data of the rows, by path or id."""
 
     branches: Mapping[str, Branch]
     old: Mapping[str, Branch]
     facts: Mapping[str, Mapping[str, Any]]
     old_facts: Mapping[str, Mapping[str, Any]]
-    remarks: Mapping[str, Sequence[TreeWarning]]
+    warnings: Mapping[str, Sequence[TreeWarning]]
     problems: Mapping[str, Sequence[DraftProblem]]
     fields: Mapping[str, Any]
 
 
 def base_of(draft: SuiteDraft) -> SuiteSpec:
-    """Return what the version that a draft is based on says."""
+    """Return the spec of the version a draft is based on."""
     suite = draft.suite
     if draft.base_version != suite.version:
         version = suite.versions.filter(number=draft.base_version).first()
@@ -399,10 +398,13 @@ def tree_editor(
     fields: Mapping[str, Any],
     problems: Sequence[DraftProblem] = (),
 ) -> TreeEditor:
-    """Return the rows of a draft's content beside the version it is based on; one query, for targets."""
+    """Return the rows of a draft's content, compared with its base version; one query, for targets."""
     spec = SuiteSpec.model_validate(content)
     root, scale = spec.evaluators, spec.policy.scale
-    told = _by_path(remarks(content, target_models=target_models()))
+    warnings = defaultdict(list)
+    for warning in tree_warnings(content, target_models=target_models()):
+        if warning.code != SHOWN_AS_PROBLEM:
+            warnings[warning.path].append(warning)
     by_node = defaultdict(list)
     for problem in problems:
         by_node[problem.node].append(problem)
@@ -411,62 +413,54 @@ def tree_editor(
         old=_branches(base.evaluators, scale),
         facts=facts_of(root),
         old_facts=facts_of(base.evaluators),
-        remarks=told,
+        warnings=warnings,
         problems=by_node,
         fields=fields,
     )
-    found = _row(content["evaluators"], "", None, 0, known)
-    return TreeEditor(root=found, count=len(known.branches) - 1, remarks=told.get("", ()))
+    row = _row(content["evaluators"], "", None, 0, known)
+    return TreeEditor(root=row, count=len(known.branches) - 1)
 
 
 def target_models() -> Mapping[str, Collection[str]]:
-    """Return by slug of a language model the names of the targets that are that model."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return the names of the targets that use each language model, by its slug."""
+    names: dict[str, list[str]] = defaultdict(list)
     chat = Target.objects.filter(archived_at=None, model__isnull=False)
     for slug, name in chat.order_by("name").values_list("model__slug", "name"):
-        found[slug].append(name)
-    return found
+        names[slug].append(name)
+    return names
 
 
 def rules_offered() -> Sequence[tuple[str, str]]:
-    """Return the ways a composite can combine what it holds, as a form offers them."""
+    """Return the ways a composite can combine its children, as form choices."""
     return tuple(COMBINES.items())
 
 
 def shares_text(branch: Branch) -> str:
-    """Return what an evaluator decides, as its row says it."""
+    """Return the share an evaluator decides, as its row shows it."""
     return "" if branch.share is None else figures.pct(branch.share)
 
 
 def composites(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return id and path of all that can hold evaluators, the outermost first."""
-    found = nodes_with_paths(content["evaluators"])
-    return [(node["id"], path or node["name"]) for path, node in found if node["kind"] == COMPOSITE]
+    """Return id and path of every composite, the outermost first."""
+    nodes = nodes_with_paths(content["evaluators"])
+    return [(node["id"], path or node["name"]) for path, node in nodes if node["kind"] == COMPOSITE]
 
 
 def files_of(suite: Suite) -> list[str]:
-    """Return the paths of the suite's files, as settings name them."""
+    """Return the paths of the suite's files as settings write them."""
     return [f"./{path}" for path in suite.files.order_by("path").values_list("path", flat=True)]
 
 
-def _by_path(found: Sequence[TreeWarning]) -> Mapping[str, Sequence[TreeWarning]]:
-    told = defaultdict(list)
-    for one in found:
-        if one.code != SAID_BY_PROBLEMS:
-            told[one.path].append(one)
-    return told
-
-
 def _branches(root: EvaluatorSpec, scale: int) -> dict[str, Branch]:
-    found: dict[str, Branch] = {}
+    by_path: dict[str, Branch] = {}
 
     def gather(branch: Branch) -> None:
-        found[branch.path] = branch
+        by_path[branch.path] = branch
         for child in branch.children:
             gather(child)
 
     gather(branches(root, scale=scale))
-    return found
+    return by_path
 
 
 def _row(
@@ -496,35 +490,37 @@ def _row(
         ways=_ways(siblings, position, path) if parent else (),
         inside=sum(child.inside + 1 for child in children),
         can_go=len(siblings) > 1,
-        remarks=known.remarks.get(path, ()),
+        warnings=known.warnings.get(path, ()),
         problems=known.problems.get(node["id"], ()),
         children=children,
     )
 
 
 def _old_share(branch: Branch, before: Branch | None) -> float | None:
-    """Return the share before, where the two would not read the same."""
+    """Return the earlier share where it would be shown differently."""
     if before is None or before.share is None or shares_text(before) == shares_text(branch):
         return None
     return before.share
 
 
-def _slider(siblings: Sequence[Mapping[str, Any]], found: Mapping[str, Branch], path: str) -> int:
-    """Return up to which weight a slider reaches: ten, or as far as its largest sibling does."""
+def _slider(
+    siblings: Sequence[Mapping[str, Any]], branches: Mapping[str, Branch], path: str
+) -> int:
+    """Return the largest weight of a slider: ten, or the largest among the siblings."""
     above = path.rpartition("/")[0]
-    names = (f"{above}/{one['name']}" if above else one["name"] for one in siblings)
-    weights = [found[name].weight or 0 for name in names if name in found]
+    names = (f"{above}/{sibling['name']}" if above else sibling["name"] for sibling in siblings)
+    weights = [branches[name].weight or 0 for name in names if name in branches]
     largest = max(weights, default=0)
     return SLIDER if largest <= SLIDER else int(-(-largest // SLIDER) * SLIDER)
 
 
 def _ways(siblings: Sequence[Mapping[str, Any]], position: int, path: str) -> Collection[str]:
-    beside = [siblings[at] for at in (position - 1, position + 1) if 0 <= at < len(siblings)]
+    neighbours = [siblings[at] for at in (position - 1, position + 1) if 0 <= at < len(siblings)]
     alone = len(siblings) == 1
     can = {
         "up": position > 0,
         "down": position < len(siblings) - 1,
-        "into": not alone and any(one["kind"] == COMPOSITE for one in beside),
+        "into": not alone and any(sibling["kind"] == COMPOSITE for sibling in neighbours),
         "out": not alone and "/" in path,
     }
     return tuple(way for way, possible in can.items() if possible)

@@ -1,4 +1,4 @@
-"""The language models and agents that evaluators name, as far as they exist here."""
+"""Check the language models and agents that a suite names: which of them are not set up on this site."""
 
 from __future__ import annotations
 
@@ -17,59 +17,59 @@ from runs.target_kinds import target_kinds
 
 
 def unfit_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
-    """Yield a problem for each evaluator that asks a target which answers no question.
+    """Yield a problem for each evaluator that asks a target with recorded outputs, which cannot judge.
 
-    One that is not here yet is no problem of the import: `absent_agents` tells of it.
+    A target that does not exist yet is only a note, which `absent_agents` yields.
     """
-    asking = _asking(content)
+    judging = _judging_targets(content)
     replaying = [name for name, kind in target_kinds().items() if kind.replays]
-    named = {name for _, _, name in asking}
+    named = {name for _, _, name in judging}
     rows = (
         Target.objects.filter(name__in=named, kind__in=replaying)
         if named
         else Target.objects.none()
     )
     unfit = set(rows.values_list("name", flat=True))
-    for case, path, name in asking:
+    for case, path, name in judging:
         if name in unfit:
             message = (
-                f"the target {name!r} has recorded outputs and answers no question; name a chat model, "
+                f"the target {name!r} has recorded outputs and cannot judge; name a chat model, "
                 "an agent over HTTP or a command"
             )
             yield Problem(message, file, 0, case, f"evaluator {path}: agent")
 
 
 def absent_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
-    """Yield a note for each target a suite asks for judgements that is not here yet, where it is first named."""
+    """Yield a note for each judging target that does not exist yet, at the place that names it first."""
     first: dict[str, tuple[str, str]] = {}
-    for case, path, name in _asking(content):
+    for case, path, name in _judging_targets(content):
         first.setdefault(name, (case, path))
-    here = Target.objects.filter(name__in=first).values_list("name", flat=True) if first else ()
-    known = set(here)
+    names = Target.objects.filter(name__in=first).values_list("name", flat=True) if first else ()
+    known = set(names)
     for name, (case, path) in first.items():
         if name in known:
             continue
         message = (
-            f"no target is called {name!r} yet; add it under Targets before a run is started, or name "
+            f"no target is called {name!r} yet; add it under Targets before starting a run, or name "
             "another"
         )
         yield Problem(message, file, 0, case, f"evaluator {path}: agent")
 
 
-def _asking(content: SuiteWithCases) -> list[tuple[str, str, str]]:
-    """Return case ("" for the suite's own tree), path and name for each evaluator that asks a target."""
+def _judging_targets(content: SuiteWithCases) -> list[tuple[str, str, str]]:
+    """Return case ("" for the suite's tree), path and target name for each evaluator that asks a target."""
     trees = [("", content.evaluators)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
     return [(case, *one) for case, tree in trees for one in agent_paths(tree, all_kinds()).items()]
 
 
 class UnknownJudgeError(DomainError):
-    """Suites name judges that are not set up here or cannot judge; `problems` says which and where."""
+    """Suites name judges that are not set up here or cannot judge; `problems` says where."""
 
     code = "unknown_judge"
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        """Say every problem on a line of its own."""
+        """Put each problem on its own line."""
         self.problems = problems
         super().__init__("\n".join(map(str, problems)))
 
@@ -83,13 +83,13 @@ def check_judge(slug: str) -> None:
 def missing_models(
     content: SuiteWithCases, *, judge: str | None = None, file: str = ""
 ) -> Iterator[Problem]:
-    """Yield a problem for each place of a suite that names a language model which is not set up here."""
+    """Yield a problem for each place in a suite that names a language model which is not set up here."""
     known = set(LanguageModel.objects.values_list("slug", flat=True))
-    chosen = content.judge if judge is None else judge
-    if chosen and chosen not in known:
-        places = [one for one in _places(content, "", chosen) if one.is_suite_judge]
+    judge_slug = content.judge if judge is None else judge
+    if judge_slug and judge_slug not in known:
+        places = [one for one in _places(content, "", judge_slug) if one.is_suite_judge]
         place = places[0] if places and judge is None else ModelPlace(file, 0)
-        yield Problem(_missing(chosen), place.file or file, place.line, key="judge")
+        yield Problem(_missing(judge_slug), place.file or file, place.line, key="judge")
     named: Counter[tuple[str, str]] = Counter()
     trees = [("", content.evaluators)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
@@ -97,7 +97,7 @@ def missing_models(
         for path, setting, slug in models_named(tree, all_kinds()):
             if slug not in known:
                 places = [one for one in _places(content, case, slug) if not one.is_suite_judge]
-                # The same slug named again stands at the next of its places.
+                # The same slug, named again, is at the next of its places.
                 at = min(named[case, slug], len(places) - 1)
                 place = places[at] if places else ModelPlace(file, 0)
                 named[case, slug] += 1
@@ -111,7 +111,7 @@ def _places(content: SuiteWithCases, case: str, slug: str) -> Sequence[ModelPlac
 
 def _missing(slug: str) -> str:
     known = ", ".join(LanguageModel.objects.order_by("slug").values_list("slug", flat=True))
-    there_are = f"there are {known}" if known else "there is none yet"
+    there_are = f"there are {known}" if known else "there are none yet"
     return (
         f"no language model has the slug {slug!r}; {there_are}. "
         "Add it under Language models, or name another."

@@ -1,4 +1,4 @@
-"""Begin a suite, archive and delete it, and choose its baseline."""
+"""What changes a suite: create, archive and delete it, choose its baseline, store and restore its versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EMPTY_ROOT = EvaluatorSpec(name="suite", kind=COMPOSITE)
 
 
 class SlugTakenError(DomainError):
-    """Another suite has the short name."""
+    """Another suite already has the short name."""
 
     code = "slug_taken"
 
@@ -52,8 +52,8 @@ def create_suite(
 ) -> Suite:
     """Return a new suite without cases, at version 1; without a profile it has no evaluators either.
 
-    With `is_kept` false its first version is left to the caller, who puts cases into it in the same
-    transaction. Raises SlugTakenError.
+    With `is_kept` false the caller stores the first version, after adding cases in the same transaction.
+    Raises SlugTakenError.
     """
     spec = SuiteSpec(
         title=title,
@@ -70,9 +70,9 @@ def create_suite(
                 suite.write(spec)
         except IntegrityError as error:
             raise SlugTakenError(
-                f"There is a suite “{slug}” already. Choose another short name."
+                f"There is already a suite “{slug}”. Choose another short name."
             ) from error
-        note = f"Began from the profile {profile.label}" if profile else "Began empty"
+        note = f"Created from the profile {profile.label}" if profile else "Created empty"
         if is_kept:
             next_version(suite, version_spec(suite), author=by, note=note)
         write_down(suite, "create", actor=by, before=None, after={"version": 1, "note": note})
@@ -80,23 +80,23 @@ def create_suite(
 
 
 def archive_suite(suite: Suite, *, by: User) -> bool:
-    """Take a suite out of all lists; its runs stay readable. False when it is archived already."""
+    """Take a suite out of all lists; its runs stay readable. Return False if it was already archived."""
     return _put(suite, by, is_archived=True)
 
 
 def unarchive_suite(suite: Suite, *, by: User) -> bool:
-    """Put a suite back into the lists; False when it is there already."""
+    """Put a suite back into the lists. Return False if it was already there."""
     return _put(suite, by, is_archived=False)
 
 
 def delete_suite(suite: Suite, *, by: User) -> None:
-    """Delete a suite with its cases and versions; raises SuiteInUseError when it was ever run."""
+    """Delete a suite with its cases and versions; raises SuiteInUseError if it was ever run."""
     with transaction.atomic():
         held = locked(suite)
         if count := held.runs.count():
             raise SuiteInUseError(
-                f"{held.title} has {count} run{'' if count == 1 else 's'}, and they would lose what they "
-                "are about. Archive it: it leaves all lists, and its runs stay readable."
+                f"{held.title} has {count} run{'' if count == 1 else 's'}, so it cannot be deleted. "
+                "Archive it instead: it leaves all lists, and its runs stay readable."
             )
         write_down(
             held,
@@ -131,21 +131,21 @@ class NoBaselineError(DomainError):
 
 
 def make_baseline(run: Run, *, by: User) -> bool:
-    """Make a run the baseline of its suite in place of another; False when it is already.
+    """Make a run the baseline of its suite, replacing another. Return False if it already is.
 
-    Raises NoBaselineError for a run that is not completed: its figures are not those of the whole
-    suite (SCORING §8).
+    Raises NoBaselineError for a run that is not completed: its figures do not cover the whole suite
+    (SCORING §8).
     """
     if run.status != RunStatus.COMPLETED:
         raise NoBaselineError(
-            f"Run #{run.number} is not completed, so its figures are not those of all its cases. "
+            f"Run #{run.number} is not completed, so its figures do not cover all its cases. "
             "Choose a completed run."
         )
     return _set(run.suite_id, run, by)
 
 
 def drop_baseline(run: Run, *, by: User) -> bool:
-    """Take the mark from a run; False when it is not the baseline, or not any more."""
+    """Make a run the baseline no longer. Return False if it is not the baseline now."""
     return _set(run.suite_id, None, by, only_from=run)
 
 
@@ -172,29 +172,29 @@ def _set(suite_id: int, run: Run | None, by: User, only_from: Run | None = None)
 
 
 def written_titles(suite: Suite | None) -> Mapping[str, str]:
-    """Return by key the titles of a suite's current cases that are not the beginning of what they ask."""
+    """Return, by key, the titles of a suite's current cases that were not made from their input."""
     if suite is None:
         return {}
     cases = suite.cases.filter(is_current=True).exclude(title="")
     rows = cases.values_list("key", "title", "input").iterator()
-    return {key: title for key, title, asked in rows if title != beginning_of(asked)}
+    return {key: title for key, title, turns in rows if title != beginning_of(turns)}
 
 
 MAX_NOTE_LENGTH = 300
-# How long the edits of cases by one person gather in one version.
+# Edits of cases by one person join one version for this long.
 GATHERS_FOR = timedelta(hours=1)
 
 
 class SuiteArchivedError(DomainError):
-    """An archived suite stays as it is: its cases, and what drafts and old versions would make of it."""
+    """An archived suite cannot be changed."""
 
     code = "suite_archived"
 
 
 def version_spec(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> VersionSpec:
-    """Return what a version would store of a suite as it is now.
+    """Return what a version of the suite would store now.
 
-    `metadata` is what the suite's file said and nothing uses; without it the current version's stays.
+    `metadata` are the unused keys of the suite's file; by default those of the current version stay.
     """
     if metadata is None:
         current = current_version(suite)
@@ -208,7 +208,7 @@ def version_spec(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> 
 
 
 def locked(suite: Suite) -> Suite:
-    """Return the suite as it is stored now, its row locked until the transaction ends."""
+    """Return the suite as stored now, its row locked until the transaction ends."""
     rows = Suite.objects.select_for_update(of=("self",)).select_related("judge")
     return rows.get(pk=suite.pk)
 
@@ -218,7 +218,7 @@ def editable(suite: Suite) -> Suite:
     held = locked(suite)
     if held.archived_at is not None:
         raise SuiteArchivedError(
-            f"{held.title} is archived, and stays as it is. Take it out of the archive first."
+            f"{held.title} is archived and cannot be changed. Take it out of the archive first."
         )
     return held
 
@@ -230,7 +230,7 @@ def _case_revisions(suite: Suite) -> list[CaseRevision]:
 
 
 def current_version(suite: Suite) -> SuiteVersion | None:
-    """Return the version the suite is at; None for one that keeps none."""
+    """Return the suite's current version; None if it has none."""
     return suite.versions.filter(number=suite.version).select_related("author").first()
 
 
@@ -242,9 +242,9 @@ def next_version(
     note: str = "",
     gathers: bool = False,
 ) -> SuiteVersion:
-    """Store what a suite is now as its next version and return it; the caller holds the suite's row.
+    """Store the suite as its next version and return that; the caller holds a lock on the suite's row.
 
-    Its number is one more than the current one's, or 1 where none was kept. Without a note it says
+    Its number is one more than the current one's, or 1 for the first. Without a note the version says
     what changed, in counts.
     """
     before = current_version(suite)
@@ -263,9 +263,9 @@ def next_version(
 
 
 def takes_more_edits(version: SuiteVersion, author: User | None, *, now: datetime) -> bool:
-    """Tell whether an edit of cases by the author may join the version instead of making the next one.
+    """Tell whether the author's edit of cases may join this version instead of making the next one.
 
-    It may when the same author made it by such edits, less than an hour ago, and no run has used it.
+    It may if the same author made the version by such edits less than an hour ago and no run has used it.
     """
     return (
         version.gathers
@@ -283,7 +283,7 @@ def write_down(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any],
 ) -> None:
-    """Write a change of a suite into the audit."""
+    """Write a change of a suite to the audit."""
     AuditEntry.objects.create(
         actor=actor,
         actor_name=actor.get_username() if actor else "",
@@ -297,7 +297,7 @@ def write_down(
 
 
 def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
-    """Say in one line what a new version changes."""
+    """Return a line that says what a new version changes."""
     if before is None:
         return f"Imported with {_counted(len(after.cases))}"
     old = {case["key"]: case.get("hash") for case in before.cases}
@@ -327,13 +327,13 @@ MAX_NAMED = 5
 
 
 class UnknownVersionError(DomainError):
-    """A suite has no such version, or none that was kept."""
+    """A suite has no such version."""
 
     code = "unknown_version"
 
 
 class CannotRestoreError(DomainError):
-    """A version cannot be brought back: it names what is no longer there, or it is what the suite is."""
+    """A version cannot be restored: it needs something that is gone, or it equals the suite."""
 
     code = "cannot_restore"
 
@@ -341,11 +341,11 @@ class CannotRestoreError(DomainError):
 def record_version(
     suite: Suite, *, author: User | None, note: str = "", gathers: bool = False
 ) -> SuiteVersion:
-    """Keep the suite as it is stored now as a version and return it; without a change, the current one.
+    """Store the suite as a version and return that; without a change, return the current version.
 
-    With `gathers`, for edits of cases: they join the current version when the same author made that
-    by edits of cases alone, less than an hour ago, and no run has used it. Call it in the transaction
-    that made the change, after taking the suite's row with `runs.suites.services.locked`.
+    With `gathers`, edits of cases join the current version if the same author made that by edits of
+    cases alone, less than an hour ago, and no run has used it. Call it in the transaction that made the
+    change, after locking the suite's row with `locked`.
     """
     with transaction.atomic():
         held = locked(suite)
@@ -361,10 +361,10 @@ def record_version(
 
 
 def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "") -> SuiteVersion:
-    """Make a new version that says what an old one said, and return it.
+    """Make a new version with the content of an old one, and return it.
 
-    Cases come back in the revisions they had, which then are current again, so results keep pointing at
-    what they ran. Raises UnknownVersionError, SuiteArchivedError, or CannotRestoreError naming what is gone.
+    Cases return in the revisions they had, so results keep pointing at what they ran. Raises
+    UnknownVersionError, SuiteArchivedError, or CannotRestoreError naming what is gone.
     """
     with transaction.atomic():
         held = editable(suite)
@@ -374,7 +374,7 @@ def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "
         old, before = row.spec, version_spec(held)
         if compare_specs(before, old).is_empty:
             raise CannotRestoreError(
-                f"{held.title} is what version {number} says already; there is nothing to restore."
+                f"{held.title} is the same as version {number}; there is nothing to restore."
             )
         cases = _stored_cases(held, number, old)
         _check_models(number, old, cases)
@@ -419,7 +419,7 @@ def _differ_in_cases_alone(before: VersionSpec, after: VersionSpec) -> bool:
 
 
 def _stored_cases(suite: Suite, number: int, spec: VersionSpec) -> list[Case]:
-    """Return the revisions a version names, in its order; raises CannotRestoreError for lost ones."""
+    """Return the revisions a version names, in its order; raises CannotRestoreError for missing ones."""
     wanted = [(case["key"], case["revision"]) for case in spec.cases]
     stored: dict[tuple[str, int], Case] = {}
     for start in range(0, len(wanted), BATCH):
@@ -430,11 +430,11 @@ def _stored_cases(suite: Suite, number: int, spec: VersionSpec) -> list[Case]:
         raise CannotRestoreError(
             f"Version {number} cannot be restored: its cases {_some(gone)} are no longer stored."
         )
-    return [stored[part] for part in wanted]
+    return [stored[revision] for revision in wanted]
 
 
 def _check_models(number: int, spec: VersionSpec, cases: Iterable[Case]) -> None:
-    """Raise CannotRestoreError when the version names language models that are gone."""
+    """Raise CannotRestoreError if the version names language models that are gone."""
     trees = [("", spec.evaluators)]
     trees += [
         (case.key, EvaluatorSpec.model_validate(case.evaluators))
@@ -469,10 +469,10 @@ def _put_files(suite: Suite, files: Mapping[str, str]) -> None:
 
 
 def _put_cases(suite: Suite, cases: Sequence[Case]) -> None:
-    """Make these revisions the current ones, in this order, and no others."""
+    """Make these revisions, in this order, the only current ones."""
     wanted = {case.pk for case in cases}
     current = set(suite.cases.filter(is_current=True).values_list("pk", flat=True))
-    # One revision of a key is current: what goes, goes first.
+    # A key has one current revision at a time, so retire the old ones first.
     for part in _parts(sorted(current - wanted)):
         suite.cases.filter(pk__in=part).update(is_current=False)
     for part in _parts(sorted(wanted - current)):
@@ -510,17 +510,17 @@ def _some(names: Sequence[str]) -> str:
 def suite_with_cases(
     suite: Suite, *, version: int | None = None, only: Container[str] | None = None
 ) -> SuiteWithCases:
-    """Return the suite as it was at a version, the current one unless another is named.
+    """Return the suite as it was at a version, by default the current one.
 
-    Importing it again changes nothing. With `only`, it has no other cases than those of these keys.
-    Raises UnknownVersionError naming those there are.
+    Importing it again changes nothing. With `only`, it has just the cases with these keys. Raises
+    UnknownVersionError listing the versions there are.
     """
     number = suite.version if version is None else version
     row = suite.versions.filter(number=number).first()
     if row is None:
         kept = [str(n) for n in suite.versions.order_by("number").values_list("number", flat=True)]
         if not kept:
-            text = f"{suite.slug} has no version that was kept, so there is nothing to export."
+            text = f"{suite.slug} has no stored version, so there is nothing to export."
             raise UnknownVersionError(text)
         there_are = f"there is {kept[0]}" if len(kept) == 1 else f"there are {', '.join(kept)}"
         raise UnknownVersionError(f"{suite.slug} has no version {number}; {there_are}.")
@@ -532,7 +532,7 @@ def suite_with_cases(
 def _version_cases(
     suite: Suite, spec: VersionSpec, only: Container[str] | None
 ) -> Iterator[CaseSpec]:
-    """Yield the cases in the order of the version, each in the revision it had."""
+    """Yield the cases in the version's order, each in the revision it had."""
     wanted = [
         (case["key"], case["revision"])
         for case in spec.cases
@@ -542,11 +542,11 @@ def _version_cases(
         batch = wanted[start : start + BATCH]
         rows = suite.cases.filter(key__in={key for key, _ in batch})
         stored = {(row.key, row.revision): row for row in rows}
-        yield from (stored[part].spec for part in batch)
+        yield from (stored[revision].spec for revision in batch)
 
 
 def suite_files(suite: Suite) -> dict[str, bytes]:
-    """Return the files of a suite as it is now, by path."""
+    """Return the suite's current files by path."""
     return _file_contents(dict(suite.files.values_list("path", "content_id")))
 
 

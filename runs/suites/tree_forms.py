@@ -1,4 +1,4 @@
-"""The form of a suite's whole evaluator tree with its thresholds, in a draft."""
+"""The form of a draft's whole evaluator tree, with the suite's thresholds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evaluators.scoring.tree import COMPOSITE, REMAINDERS, Aggregator
 from evaluators.scoring.types import DomainError
 from runs.lists import read_integer
 from runs.models.suites import SuiteDraft
-from runs.suites.drafts import DraftChangedError, change_draft, remarks
+from runs.suites.drafts import DraftChangedError, change_draft, tree_warnings
 from runs.suites.edits import (
     MAX_PERCENT,
     MAX_WEIGHT,
@@ -32,7 +32,7 @@ from runs.suites.edits import (
     SetPolicy,
     SetWeight,
     Shift,
-    applied,
+    apply,
     change,
     nodes_with_paths,
     weight_in_force,
@@ -44,57 +44,57 @@ BANDS_CROSSED = "Borderline begins above pass. Lower it."
 
 
 class WrongNumberError(ValueError):
-    """What was written is not a number of the range; the message says what to write."""
+    """A text is not a number in the range; the message says what to enter."""
 
 
-def spelt(number: float | Decimal) -> str:
-    """Return a number with no more digits than it has, as a field of a form holds it."""
+def number_text(number: float | Decimal) -> str:
+    """Return a number as a form field holds it, without trailing zeros."""
     text = f"{Decimal(str(number)):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def spelt_share(share: float, scale: int) -> str:
-    """Return a share of 0 to 1 on a scale, as a field of a form holds it."""
-    return spelt(Decimal(str(share)) * scale)
+def share_text(share: float, scale: int) -> str:
+    """Return a share of 0 to 1 on a scale, as a form field holds it."""
+    return number_text(Decimal(str(share)) * scale)
 
 
 def read_share(text: str, scale: int) -> float:
-    """Return a number of 0 to the scale as a share of 0 to 1; raises WrongNumberError."""
+    """Return a number from 0 to the scale as a share from 0 to 1; raises WrongNumberError."""
     number = _number(text)
     if number is None or not 0 <= number <= scale:
-        raise WrongNumberError(f"Write a number from 0 to {scale}.")
+        raise WrongNumberError(f"Enter a number from 0 to {scale}.")
     return float(number / scale)
 
 
 def read_weight(text: str) -> float:
-    """Return a weight; raises WrongNumberError for what is negative, no number, or too large (SCORING §1)."""
+    """Return a weight; raises WrongNumberError unless it is a number of 0 or more, not too large (SCORING §1)."""
     number = _number(text)
     if number is None or number < 0:
-        raise WrongNumberError("Write a number of 0 or more.")
+        raise WrongNumberError("Enter a number of 0 or more.")
     if number > MAX_WEIGHT:
-        raise WrongNumberError(f"Write at most {MAX_WEIGHT:,}; only the ratio of weights counts.")
+        raise WrongNumberError(f"Enter at most {MAX_WEIGHT:,}; only the ratio of weights counts.")
     return float(number)
 
 
 def read_percent(text: str, most: int) -> float:
-    """Return a number of 0 to the most as it is; raises WrongNumberError."""
+    """Return a number from 0 to a maximum; raises WrongNumberError."""
     number = _number(text)
     if number is None or not 0 <= number <= most:
-        raise WrongNumberError(f"Write a number from 0 to {most:,}.")
+        raise WrongNumberError(f"Enter a number from 0 to {most:,}.")
     return float(number)
 
 
 def _number(text: str) -> Decimal | None:
-    """Return what a text says, None where that is no finite number."""
+    """Return the number a text holds, None unless it is finite."""
     try:
-        found = Decimal(text.strip()) if len(text) <= MAX_NUMBER_LENGTH else None
+        number = Decimal(text.strip()) if len(text) <= MAX_NUMBER_LENGTH else None
     except InvalidOperation:
         return None
-    return found if found is not None and found.is_finite() else None
+    return number if number is not None and number.is_finite() else None
 
 
 NAMES_SCRIPT = "code_judge"
-# Options of rules that are shares of 0 to 1, with the rule; `share` is taken in percent.
+# Options that are shares of 0 to 1, with their rule; the form shows `share` in percent.
 SHARES = {
     "gate_threshold": "safety_gate",
     "threshold": "all_or_nothing",
@@ -104,9 +104,9 @@ SHARES = {
 
 @dataclass(slots=True)
 class RowFields:
-    """What the fields of one evaluator hold, as text; a name of a field is `<id>.<field>`.
+    """The fields of one evaluator, as text; a field is named `<id>.<field>`.
 
-    `gates` are ids of children. `errors` say by field what is refused; "" is the evaluator itself.
+    `gates` are ids of children. `errors` are messages by field; "" is the evaluator itself.
     """
 
     id: str
@@ -125,7 +125,7 @@ class RowFields:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """An evaluator of the draft with the fields it has there and those that were sent."""
+    """An evaluator of the draft with its stored fields and those that were sent."""
 
     node: Mapping[str, Any]
     stored: RowFields
@@ -133,7 +133,7 @@ class TreeRow:
     scale: int
 
     def operations(self) -> Iterator[Operation]:
-        """Yield what was asked for; what is refused is put to the errors of its field instead."""
+        """Yield the requested changes; a refused value becomes an error of its field instead."""
         yield from self._weight()
         yield from self._required()
         if self.sent.negate != self.stored.negate:
@@ -172,25 +172,25 @@ class TreeRow:
         is_new = rule != self.stored.type
         if is_new and rule == NAMES_SCRIPT:
             self.sent.errors["type"] = (
-                "Name the script first: open this evaluator and choose it there."
+                "Choose the script first: open this evaluator and name it there."
             )
         elif is_new or options:
             yield Combine(self.sent.id, rule, options)
 
     def _options(self, rule: str) -> dict[str, Any]:
-        """Return the options of the rule that differ; raises WrongNumberError, kept with its field."""
+        """Return the options of the rule that differ; raises WrongNumberError after noting it at its field."""
         is_new = rule != self.stored.type
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, owner in SHARES.items():
             text = getattr(self.sent, name).strip()
             if rule == owner and (is_new or text != getattr(self.stored, name)):
-                found[name] = self._share(name, text)
+                options[name] = self._share(name, text)
         if rule == "safety_gate":
             if is_new or self.sent.remainder != self.stored.remainder:
-                found["remainder"] = self.sent.remainder
+                options["remainder"] = self.sent.remainder
             if is_new or self.sent.gates != self.stored.gates:
-                found["required"] = self._gates()
-        return found
+                options["required"] = self._gates()
+        return options
 
     def _share(self, name: str, text: str) -> float:
         try:
@@ -200,58 +200,58 @@ class TreeRow:
             raise
 
     def _gates(self) -> list[str]:
-        names = [one["name"] for one in self.node["children"] if one["id"] in self.sent.gates]
+        names = [child["name"] for child in self.node["children"] if child["id"] in self.sent.gates]
         if not names:
-            self.sent.errors["gates"] = "Choose at least one that has to pass first."
+            self.sent.errors["gates"] = "Choose at least one gate."
         elif len(names) == len(self.node["children"]) and self.sent.remainder == "remaining":
-            self.sent.errors["gates"] = "Leave at least one that is no gate, or let all count."
+            self.sent.errors["gates"] = "Leave at least one that is not a gate, or let all count."
         else:
             return names
         raise WrongNumberError(self.sent.errors["gates"])
 
 
 def stored_fields(node: Mapping[str, Any], parent: dict[str, Any] | None, scale: int) -> RowFields:
-    """Return the fields of an evaluator as the draft has it."""
+    """Return the fields of an evaluator as stored in the draft."""
     below = node["required_below"]
-    found = RowFields(
+    fields = RowFields(
         id=node["id"],
-        weight="" if parent is None else spelt(weight_in_force(parent, dict(node))),
+        weight="" if parent is None else number_text(weight_in_force(parent, dict(node))),
         required=bool(node["required"] or below is not None),
-        below="" if below is None else spelt_share(below, scale),
+        below="" if below is None else share_text(below, scale),
         negate=node["negate"],
     )
     if node["kind"] != COMPOSITE:
-        return found
+        return fields
     rule = Aggregator.model_validate(node["config"].get("aggregator") or {})
     children = node["children"]
     return replace(
-        found,
+        fields,
         type=rule.type,
-        gates=frozenset(one["id"] for one in children if one["name"] in rule.required),
-        gate_threshold=spelt_share(rule.gate_threshold, scale),
+        gates=frozenset(child["id"] for child in children if child["name"] in rule.required),
+        gate_threshold=share_text(rule.gate_threshold, scale),
         remainder=rule.remainder,
-        threshold=spelt_share(rule.threshold, scale),
-        share=spelt_share(rule.share, PERCENT),
+        threshold=share_text(rule.threshold, scale),
+        share=share_text(rule.share, PERCENT),
     )
 
 
 def sent_fields(stored: RowFields, data: QueryDict) -> RowFields:
-    """Return the fields as they were sent; those of an evaluator that was not in the form as they are."""
+    """Return the fields as they were sent; an evaluator that was not in the form keeps its stored fields."""
     key = stored.id
     texts = ("weight", "below", "type", "gate_threshold", "threshold", "share")
-    found = replace(
+    fields = replace(
         stored,
         errors={},
         **{name: data.get(f"{key}.{name}", getattr(stored, name)) for name in texts},
     )
     if f"{key}.below" in data:
-        found.required = f"{key}.required" in data
-        found.negate = f"{key}.negate" in data
+        fields.required = f"{key}.required" in data
+        fields.negate = f"{key}.negate" in data
     if f"{key}.gate_threshold" in data:
         remainder = data.get(f"{key}.remainder", "")
-        found.remainder = remainder if remainder in REMAINDERS else stored.remainder
-        found.gates = frozenset(data.getlist(f"{key}.gates"))
-    return found
+        fields.remainder = remainder if remainder in REMAINDERS else stored.remainder
+        fields.gates = frozenset(data.getlist(f"{key}.gates"))
+    return fields
 
 
 BANDS = ("borderline_threshold", "pass_threshold")
@@ -264,15 +264,15 @@ IN_PERCENT = (
 GROWTH = "max_latency_increase_pct"
 # Label and help of each.
 THRESHOLDS = {
-    "borderline_threshold": ("Borderline from", "Below is a fail"),
+    "borderline_threshold": ("Borderline from", "Anything below fails"),
     "pass_threshold": ("Pass from", ""),
     "metrics_pass_threshold": (
         "Metrics, at least",
-        "Mean score of all executions that have one, in percent",
+        "Mean score of all scored executions, in percent",
     ),
     "cases_pass_threshold": (
         "Cases, at least",
-        "Executions that pass, in percent. Errors count as not passed",
+        "Share of executions that pass, in percent. Errors count as not passed",
     ),
     "max_pass_rate_drop": ("Pass rate may drop by", "Points of 100"),
     "max_avg_score_drop": ("Mean score may drop by", "Points of 100"),
@@ -282,7 +282,7 @@ THRESHOLDS = {
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One threshold: what its field holds, what the base version has, and what is refused."""
+    """One threshold: the text of its field, the base version's value, its range and its error."""
 
     name: str
     label: str
@@ -295,13 +295,13 @@ class Threshold:
 
     @property
     def largest(self) -> float:
-        """Return the most its field takes; its slider ends at what is usual."""
+        """Return the largest number the field accepts; its slider may end earlier."""
         return MAX_PERCENT if self.name == GROWTH else self.most
 
 
 @dataclass(slots=True)
 class PolicyFields:
-    """All thresholds of the page, of a draft's policy and of what was sent."""
+    """All thresholds of the page, from a draft's policy and the form data."""
 
     policy: Mapping[str, Any]
     base: Mapping[str, Any]
@@ -310,24 +310,24 @@ class PolicyFields:
 
     @property
     def scale(self) -> int:
-        """Return what the suite's scores are shown on."""
+        """Return the scale on which the suite's scores are shown."""
         return int(self.policy["scale"])
 
     def changes(self) -> dict[str, Any]:
-        """Return the fields of the policy that were sent otherwise; what is refused is in `errors`."""
-        found = {}
+        """Return the changed fields of the policy; refused values are in `errors`."""
+        changes = {}
         for name in (*BANDS, *IN_PERCENT, GROWTH):
             text = self._text(name).strip()
-            if text == self._spelt(name, self.policy):
+            if text == self._stored_text(name, self.policy):
                 continue
             try:
-                found[name] = self._read(name, text)
+                changes[name] = self._read(name, text)
             except WrongNumberError as refusal:
                 self.errors[name] = str(refusal)
-        bands = {name: found.get(name, self.policy[name]) for name in BANDS}
+        bands = {name: changes.get(name, self.policy[name]) for name in BANDS}
         if not self.errors and bands["borderline_threshold"] > bands["pass_threshold"]:
             self.errors["borderline_threshold"] = BANDS_CROSSED
-        return found
+        return changes
 
     def shown(self) -> dict[str, Threshold]:
         """Return every threshold by name."""
@@ -337,25 +337,25 @@ class PolicyFields:
                 label=label,
                 help=help_text,
                 text=self._text(name),
-                saved=self._spelt(name, self.base),
+                saved=self._stored_text(name, self.base),
                 most=self._most(name),
-                step=spelt(self._most(name) / 100),
+                step=number_text(self._most(name) / 100),
                 error=self.errors.get(name, ""),
             )
             for name, (label, help_text) in THRESHOLDS.items()
         }
 
     def _text(self, name: str) -> str:
-        kept = self._spelt(name, self.policy)
+        kept = self._stored_text(name, self.policy)
         return kept if self.data is None else self.data.get(name, kept)
 
     def _most(self, name: str) -> int:
         return self.scale if name in BANDS else PERCENT
 
-    def _spelt(self, name: str, policy: Mapping[str, Any]) -> str:
+    def _stored_text(self, name: str, policy: Mapping[str, Any]) -> str:
         if name == GROWTH:
-            return spelt(policy[name])
-        return spelt_share(policy[name], self._most(name))
+            return number_text(policy[name])
+        return share_text(policy[name], self._most(name))
 
     def _read(self, name: str, text: str) -> float:
         if name == GROWTH:
@@ -365,13 +365,13 @@ class PolicyFields:
 
 GOING = ("edit", "add", "try")
 SAVE = "save"
-# What stands in addresses.
+# An evaluator's id, as addresses contain it.
 NODE = re.compile(r"n\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeAction:
-    """One thing to do with an evaluator; `word` is edit, add or try where another page is meant, save for the whole draft."""
+    """One action on an evaluator; `word` is edit, add or try for another page, and save for the whole draft."""
 
     node: str
     word: str
@@ -379,11 +379,11 @@ class TreeAction:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Return what changes the draft."""
+        """Return the operations that change the draft."""
         return () if self.operation is None else (self.operation,)
 
-    def said(self, before: Content, after: Content) -> str:
-        """Say what was done, by the evaluator's name and place."""
+    def message(self, before: Content, after: Content) -> str:
+        """Return a message that says what was done, with the evaluator's name and place."""
         name = next(
             (
                 node["name"]
@@ -396,15 +396,15 @@ class TreeAction:
             return f"{name} is removed from the draft."
         place = _place(after, self.node)
         if self.word == "duplicate":
-            return f"{name} has a copy after it."
+            return f"{name} is copied; the copy stands after it."
         if self.word == "group":
-            return f"{name} stands in a composite of its own now, {place[2]}."
+            return f"{name} is now inside the new composite {place[2]}."
         position, count, parent = place
-        return f"{name} is {position} of {count} in {parent} now."
+        return f"{name} is now {position} of {count} in {parent}."
 
 
 def read_action(text: str) -> TreeAction | None:
-    """Return what a button asks for, None without one; raises ChangeRefusedError for what is none."""
+    """Return the action of a button, None without one; raises ChangeRefusedError for an unknown one."""
     node, _, rest = text.strip().partition(" ")
     word, *more = rest.split() or [""]
     if not text.strip():
@@ -416,17 +416,17 @@ def read_action(text: str) -> TreeAction | None:
     if word in WAYS:
         return TreeAction(node, word, Shift(node, word))
     if word in ("duplicate", "group", "remove"):
-        made: dict[str, Operation] = {
+        operations: dict[str, Operation] = {
             "duplicate": Duplicate(node),
             "group": Group(node),
             "remove": Remove(node),
         }
-        return TreeAction(node, word, made[word])
+        return TreeAction(node, word, operations[word])
     if word == "move" and len(more) == len(("parent", "position")):
         position = read_integer(more[1])
         if position is not None:
             return TreeAction(node, word, Move(node, more[0], position))
-    raise ChangeRefusedError("What that button asks for is not known here. Open the page again.")
+    raise ChangeRefusedError("That button's action is unknown. Open the page again.")
 
 
 def _place(content: Content, node_id: str) -> tuple[int, int, str]:
@@ -438,16 +438,16 @@ def _place(content: Content, node_id: str) -> tuple[int, int, str]:
 
 
 class EvaluatorTreeForm:
-    """What a page of the tree sends: `<id>.<field>` of every evaluator and the names of thresholds.
+    """The form of a page of the tree: `<id>.<field>` for every evaluator, and the thresholds by name.
 
-    What is not sent stays as the draft has it. `is_stale` once the draft turned out to be another than
-    the one the form was made for; what was entered is kept then, too.
+    What is not sent stays as it is in the draft. `is_stale` is set when the draft has changed since the
+    form was made; the entered values are kept in the form then, too.
     """
 
     def __init__(
         self, draft: SuiteDraft, base: Mapping[str, Any], data: QueryDict | None = None
     ) -> None:
-        """Hold a draft, the policy of the version it is based on, and what was sent."""
+        """Take a draft, the policy of its base version, and the form data."""
         self.draft = draft
         self.data = data
         content = draft.content
@@ -458,27 +458,29 @@ class EvaluatorTreeForm:
 
     @property
     def is_bound(self) -> bool:
-        """Tell whether something was sent."""
+        """Tell whether the form was sent."""
         return self.data is not None
 
     @property
     def fields(self) -> Mapping[str, RowFields]:
-        """Return by id what the fields of every evaluator hold."""
+        """Return the fields of every evaluator by id."""
         return {key: row.sent for key, row in self.rows.items()}
 
     @property
     def refused(self) -> int:
-        """Return how many fields are refused."""
-        return sum(len(one.errors) for one in self.fields.values()) + len(self.thresholds.errors)
+        """Return how many fields have errors."""
+        return sum(len(fields.errors) for fields in self.fields.values()) + len(
+            self.thresholds.errors
+        )
 
     def operations(self) -> list[Operation]:
-        """Return what was changed in the form; what is refused stands at its field afterwards."""
-        found = [one for row in self.rows.values() for one in row.operations()]
+        """Return the changes made in the form; refused values become errors of their fields."""
+        operations = [operation for row in self.rows.values() for operation in row.operations()]
         policy = self.thresholds.changes()
-        return [*found, SetPolicy(policy)] if policy else found
+        return [*operations, SetPolicy(policy)] if policy else operations
 
     def content(self) -> Content | None:
-        """Return the draft's content as the form would make it, nothing stored; None when refused."""
+        """Return the draft's content with the form's changes, without storing it; None when refused."""
         operations = self.operations()
         if self.refused:
             return None
@@ -489,11 +491,11 @@ class EvaluatorTreeForm:
             return None
 
     def keep(self, *actions: Operation) -> SuiteDraft | None:
-        """Keep the form, and what is to be done besides, in the draft; None, with the reasons, when refused."""
+        """Save the form and further actions in the draft; None, with the reasons, when refused."""
         operations = self.operations()
         stamp = "" if self.data is None else self.data.get("stamp", "")
         if self.refused:
-            # A form of another draft is told so first: its fields may be refused for that alone.
+            # Fields may be refused only because the form was made for another draft, so that is shown first.
             self.is_stale = stamp != self.draft.stamp
             return None
         try:
@@ -505,30 +507,30 @@ class EvaluatorTreeForm:
         return None
 
     def _refuse(self, refusal: DomainError, operations: list[Operation]) -> None:
-        """Put a refusal of the whole to the composite it is about, where that can be told."""
+        """Show a refusal at the composite it is about, where that is known."""
         if not self._place_zero_sums(operations):
             self.refusals.append(str(refusal))
 
     def _place_zero_sums(self, operations: list[Operation]) -> bool:
         try:
-            content = applied(self.draft.content, *operations)
+            content = apply(self.draft.content, *operations)
         except DomainError:
             return False
         ids = {path: node["id"] for path, node in nodes_with_paths(content["evaluators"])}
-        found = [one for one in remarks(content) if one.code == "zero_sum"]
-        for one in found:
-            if ids[one.path] in self.rows:
-                self.rows[ids[one.path]].sent.errors[""] = one.text
-        return bool(found)
+        warnings = [warning for warning in tree_warnings(content) if warning.code == "zero_sum"]
+        for warning in warnings:
+            if ids[warning.path] in self.rows:
+                self.rows[ids[warning.path]].sent.errors[""] = warning.text
+        return bool(warnings)
 
 
 def _rows(content: Content, data: QueryDict | None) -> Iterator[TreeRow]:
     scale = int(content["policy"]["scale"])
 
-    def look(node: dict[str, Any], parent: dict[str, Any] | None) -> Iterator[TreeRow]:
+    def walk_tree(node: dict[str, Any], parent: dict[str, Any] | None) -> Iterator[TreeRow]:
         stored = stored_fields(node, parent, scale)
         yield TreeRow(node, stored, stored if data is None else sent_fields(stored, data), scale)
         for child in node["children"]:
-            yield from look(child, node)
+            yield from walk_tree(child, node)
 
-    yield from look(content["evaluators"], None)
+    yield from walk_tree(content["evaluators"], None)

@@ -1,4 +1,4 @@
-"""The versions of a suite as pages show them: listed, one in full, and two beside each other."""
+"""The pages of a suite's versions: the list, one version in full, and two compared."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ NAMES: Mapping[str, str] = {
     "max_latency_increase_pct": "Latency may grow by",
     "count_reviews": "Reviews count in the gates",
     "scale": "Scores from 0 to",
-    "review_borderline": "Review what is borderline",
+    "review_borderline": "Review borderline verdicts",
     "review_disagreement": "Review where gate and score disagree",
     "review_one_missed": "Review where one outcome is missed",
     "review_split_panel": "Review split panels",
     "review_samples": "Review where a judge's samples differ",
     "review_repetitions": "Review where repetitions differ",
-    "review_near_threshold": "Review what is near a threshold",
+    "review_near_threshold": "Review scores near a threshold",
     "review_required": "Review requirements missed narrowly",
     "review_verdict_like": "Review answers that read like a verdict",
     "review_distance": "Near means within",
     "review_pass_sample": "Passes drawn for review",
     "review_fail_sample": "Fails drawn for review",
     "review_reviewers": "Reviewers of each",
-    "review_blind": "The judge is hidden until decided",
+    "review_blind": "Hide the judge until a decision",
     "weight": "Weight",
     "required": "Required",
     "negate": "Negated",
@@ -97,16 +97,16 @@ CHOICES: Mapping[str, Any] = {
 }
 
 
-def name_of(fact: str) -> str:
-    """Return a value's name as pages say it: a setting of a kind by its own name."""
+def value_label(fact: str) -> str:
+    """Return a value's label; a setting of a kind keeps its own name."""
     known = NAMES.get(fact)
     return (
         known or fact.removeprefix(AGGREGATOR).removeprefix(CONFIG).replace("_", " ").capitalize()
     )
 
 
-def spelt(fact: str, value: Any, scale: int = 1) -> str | None:
-    """Return a value as pages spell it, scores on the suite's scale; None where there is none."""
+def value_text(fact: str, value: Any, scale: int = 1) -> str | None:
+    """Return a value as pages show it, scores on the suite's scale; None where there is none."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -148,9 +148,9 @@ BY_NUMBER = Keyset(Key("number", int, is_descending=True))
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """One version. `changes` are counts against the one before it, None for the first that is kept.
+    """One version. `changes` are counts compared with the version before, None for the first one.
 
-    `last_run` is the number of the latest of the `runs` that used it.
+    `runs` counts the runs that used it; `last_run` is the number of the latest.
     """
 
     number: int
@@ -165,7 +165,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class VersionsQuery(ListQuery):
-    """Which page of a suite's versions."""
+    """The page of a suite's versions to show."""
 
     after: str = lists.after()
 
@@ -181,7 +181,7 @@ class VersionList:
 
 
 def version_list(suite: Suite, query: VersionsQuery) -> VersionList:
-    """Return 20 versions in a fixed number of queries."""
+    """Return one page of versions, in a fixed number of queries."""
     page = BY_NUMBER.page(suite.versions.select_related("author"), query.after, VERSIONS_A_PAGE)
     runs = _runs(suite, [version.number for version in page.rows])
     return VersionList(
@@ -214,8 +214,8 @@ def _rows(
 
 def _runs(suite: Suite, numbers: Sequence[int]) -> dict[int, tuple[int, int | None]]:
     runs: Any = suite.runs.filter(suite_version__in=numbers).order_by()
-    found = runs.values_list("suite_version").annotate(count=Count("pk"), last=Max("number"))
-    return {version: (count, last) for version, count, last in found}
+    rows = runs.values_list("suite_version").annotate(count=Count("pk"), last=Max("number"))
+    return {version: (count, last) for version, count, last in rows}
 
 
 CASES_SHOWN = 100
@@ -224,7 +224,7 @@ RUNS_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class VersionCase:
-    """One case of a version in the revision it had; `is_kept` is off where that is no longer stored."""
+    """One case of a version in the revision it had; `is_kept` is false if that is no longer stored."""
 
     key: str
     title: str
@@ -235,7 +235,7 @@ class VersionCase:
 
 @dataclass(frozen=True, slots=True)
 class VersionPage:
-    """What a version said. `judge_is_gone` when no model has the slug of its judge now."""
+    """One version in full; `judge_is_gone` tells that no model has its judge's slug now."""
 
     version: SuiteVersion
     is_current: bool
@@ -257,7 +257,7 @@ class VersionPage:
 
 
 def version_page(suite: Suite, version: SuiteVersion, *, first_case: int = 0) -> VersionPage:
-    """Return a version with a hundred of its cases from a place on, in a fixed number of queries."""
+    """Return a version with up to a hundred of its cases, starting at `first_case`, in a fixed number of queries."""
     spec = version.spec
     cases = spec.cases
     shown = cases[first_case : first_case + CASES_SHOWN]
@@ -309,7 +309,7 @@ def _version_cases(suite: Suite, shown: Sequence[CaseRevision]) -> list[VersionC
 VERSIONS_OFFERED = 200
 LONG = 40
 LONGEST = 20_000
-# What of a case a revision can change, as pages call it.
+# The parts of a case that a revision can change, with their labels.
 OF_A_CASE: Mapping[str, str] = {
     "title": "title",
     "input": "input",
@@ -326,7 +326,7 @@ OF_A_CASE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ChangedValueRow:
-    """One value, old and new; None where there was or is none. `lines` lay texts side by side."""
+    """One value, old and new; None for no value. `lines` show two texts side by side."""
 
     name: str
     old: str | None
@@ -335,13 +335,13 @@ class ChangedValueRow:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether it wants a line of its own."""
+        """Tell whether it needs its own line."""
         return any(text and (len(text) > LONG or "\n" in text) for text in (self.old, self.new))
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedEvaluatorRow:
-    """One evaluator that differs, and what of it; `path` is "" for the whole tree."""
+    """One evaluator that differs, with the values that do; `path` is "" for the whole tree."""
 
     what: str
     path: str
@@ -353,7 +353,7 @@ class ChangedEvaluatorRow:
 
 @dataclass(frozen=True, slots=True)
 class ChangedCaseRow:
-    """One case that differs; `parts` names what of it changed."""
+    """One case that differs; `parts` names what changed."""
 
     what: str
     key: str
@@ -364,7 +364,7 @@ class ChangedCaseRow:
 
 @dataclass(frozen=True, slots=True)
 class VersionComparison:
-    """What differs from the one version to the other; of the cases one page."""
+    """What differs between two versions, with one page of the cases."""
 
     older: SuiteVersion
     newer: SuiteVersion
@@ -383,7 +383,7 @@ class VersionComparison:
 def version_comparison(
     suite: Suite, older: SuiteVersion, newer: SuiteVersion, *, first_case: int = 0
 ) -> VersionComparison:
-    """Return what differs, with a hundred cases from a place on, in a fixed number of queries."""
+    """Return what differs, with up to a hundred cases from `first_case` on, in a fixed number of queries."""
     difference = compare_specs(older.spec, newer.spec)
     shown = difference.cases[first_case : first_case + CASES_SHOWN]
     after = first_case + len(shown)
@@ -407,13 +407,13 @@ def version_comparison(
 def setting_rows(
     difference: VersionDifference, scales: tuple[int, int]
 ) -> tuple[list[ChangedValueRow], list[ChangedEvaluatorRow]]:
-    """Return what differs in description and policy, and in each evaluator."""
+    """Return the differences in texts and policy, and those of each evaluator."""
     values = list(_values((*difference.texts, *difference.policy), scales))
     return values, list(_evaluators(difference, scales))
 
 
 def versions_offered(suite: Suite) -> Sequence[tuple[int, str]]:
-    """Return number and note of the versions that can be chosen, the newest first."""
+    """Return number and note of the versions to choose from, newest first."""
     return list(suite.versions.values_list("number", "note")[:VERSIONS_OFFERED])
 
 
@@ -422,12 +422,15 @@ def _scale(version: SuiteVersion) -> int:
 
 
 def _values(changes: Sequence[Change], scales: tuple[int, int]) -> Iterator[ChangedValueRow]:
-    for one in changes:
-        old, new = spelt(one.name, one.old, scales[0]), spelt(one.name, one.new, scales[1])
+    for change in changes:
+        old, new = (
+            value_text(change.name, change.old, scales[0]),
+            value_text(change.name, change.new, scales[1]),
+        )
         lines = None
-        if old and new and isinstance(one.new, str) and " " in old and " " in new:
+        if old and new and isinstance(change.new, str) and " " in old and " " in new:
             lines = text_diff(old, new)
-        yield ChangedValueRow(name_of(one.name), _cut(old), _cut(new), lines)
+        yield ChangedValueRow(value_label(change.name), _cut(old), _cut(new), lines)
 
 
 def _cut(text: str | None) -> str | None:
@@ -437,42 +440,46 @@ def _cut(text: str | None) -> str | None:
 def _evaluators(
     difference: VersionDifference, scales: tuple[int, int]
 ) -> Iterator[ChangedEvaluatorRow]:
-    for one in difference.evaluators:
-        kind = all_kinds().get(one.kind)
+    for change in difference.evaluators:
+        kind = all_kinds().get(change.kind)
         yield ChangedEvaluatorRow(
-            what=one.what,
-            path=one.path,
-            old_path=_moved_from(one),
+            what=change.what,
+            path=change.path,
+            old_path=_old_path(change),
             icon=kind.icon if kind else "e-code",
-            label=kind.label if kind else f"{one.kind}, unknown here",
-            values=list(_values(one.changes, scales)),
+            label=kind.label if kind else f"{change.kind}, unknown here",
+            values=list(_values(change.changes, scales)),
         )
 
 
-def _moved_from(one: EvaluatorChange) -> str:
-    """Return the earlier path where it was another; an order alone has none."""
-    return one.old_path if one.what in ("moved", "renamed") and one.old_path != one.path else ""
+def _old_path(change: EvaluatorChange) -> str:
+    """Return the earlier path if it was different; a change of order has none."""
+    return (
+        change.old_path
+        if change.what in ("moved", "renamed") and change.old_path != change.path
+        else ""
+    )
 
 
 def _changed_cases(suite: Suite, shown: Sequence[CaseDifference]) -> list[ChangedCaseRow]:
-    changed = [one for one in shown if one.what == "changed"]
-    rows = suite.cases.filter(key__in=[one.key for one in changed])
+    changed = [case for case in shown if case.what == "changed"]
+    rows = suite.cases.filter(key__in=[case.key for case in changed])
     revisions: dict[tuple[str, int], dict[str, Any]] = {}
     for row in rows.values("key", "revision", *OF_A_CASE) if changed else ():
         revisions[row["key"], row["revision"]] = row
     return [
         ChangedCaseRow(
-            one.what, one.key, one.old_revision, one.new_revision, _parts(one, revisions)
+            case.what, case.key, case.old_revision, case.new_revision, _parts(case, revisions)
         )
-        for one in shown
+        for case in shown
     ]
 
 
 def _parts(
-    one: CaseDifference, revisions: Mapping[tuple[str, int], Mapping[str, Any]]
+    case: CaseDifference, revisions: Mapping[tuple[str, int], Mapping[str, Any]]
 ) -> list[str]:
-    old = revisions.get((one.key, one.old_revision or 0))
-    new = revisions.get((one.key, one.new_revision or 0))
+    old = revisions.get((case.key, case.old_revision or 0))
+    new = revisions.get((case.key, case.new_revision or 0))
     if old is None or new is None:
         return []
     return [words for name, words in OF_A_CASE.items() if old[name] != new[name]]

@@ -51,10 +51,10 @@ from runs.suites.version_pages import (
 
 @may_change_suites
 def suite_new(request: MemberRequest) -> HttpResponse:
-    """Begin a suite from a profile or empty."""
+    """Create a suite, empty or from a profile."""
     form = NewSuiteForm(posted(request))
     if form.is_valid() and (suite := form.create(request.user)):
-        messages.success(request, f"{suite.title} is there. It needs cases next.")
+        messages.success(request, f"{suite.title} is created. Add cases next.")
         return redirect("runs:suite", suite.slug)
     status = REFUSED if form.is_bound else 200
     return render(request, "suites/new.html", {"form": form}, status=status)
@@ -62,7 +62,7 @@ def suite_new(request: MemberRequest) -> HttpResponse:
 
 @may_change_suites
 def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
-    """Edit in one's draft what is said of a suite and its policy."""
+    """Edit a suite's texts and policy in the member's draft."""
     suite = suite_of(slug=slug)
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     form = SuiteSettingsForm(draft, posted(request))
@@ -77,11 +77,11 @@ def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
 @require_POST
 @may_change_suites
 def suite_archive(request: MemberRequest, slug: str) -> HttpResponse:
-    """Take a suite out of all lists, or with `restore` put it back."""
+    """Archive a suite, or with `restore` put it back into the lists."""
     suite = suite_of(slug=slug)
     if "restore" in request.POST:
         if unarchive_suite(suite, by=request.user):
-            messages.success(request, f"{suite.title} is in the lists again.")
+            messages.success(request, f"{suite.title} is back in the lists.")
     elif archive_suite(suite, by=request.user):
         messages.success(request, f"{suite.title} is archived. Its runs stay readable.")
     return redirect("runs:suite", slug)
@@ -101,34 +101,34 @@ def suite_delete(request: MemberRequest, slug: str) -> HttpResponse:
     return redirect("home")
 
 
-# Where a draft is edited, so that an action leads back there.
+# The pages where a draft is edited; actions lead back there.
 OWN_PAGES = ("runs:suite", "runs:suite-settings", "runs:suite-evaluators", "runs:what-if")
 
 
 @require_POST
 @may_change_suites
 def draft_save(request: MemberRequest, slug: str) -> HttpResponse:
-    """Make the draft the next version, or say what is in the way; the draft is kept then."""
+    """Save the draft as the next version, or say why not and keep the draft."""
     draft = draft_of(suite_of(slug=slug), request.user)
-    return redirect(saved(request, draft, request.POST.get("stamp", "")))
+    return redirect(save_and_report(request, draft, request.POST.get("stamp", "")))
 
 
 @require_POST
 @may_change_suites
 def draft_discard(request: MemberRequest, slug: str) -> HttpResponse:
-    """Throw the draft away."""
+    """Discard the draft."""
     try:
         discard_draft(draft_of(suite_of(slug=slug), request.user), request.POST.get("stamp", ""))
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(_back(request, slug, "runs:suite-settings"))
-    messages.info(request, "The draft is thrown away. The suite is as it was.")
+    messages.info(request, "The draft is discarded. The suite has not changed.")
     return redirect(_back(request, slug, "runs:suite"))
 
 
 @may_change_suites
 def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
-    """Show a draft beside what others saved since, and bring it up to their version as chosen."""
+    """Show a draft next to what others saved since, and bring it up to their version as chosen."""
     suite = suite_of(slug=slug)
     draft = draft_of(suite, request.user)
     conflict = conflict_of(draft)
@@ -137,7 +137,7 @@ def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
     form = ConflictForm(conflict, posted(request))
     if form.is_valid() and form.resolve():
         messages.success(
-            request, f"Your draft is one of version {suite.version} now. Save it next."
+            request, f"Your draft is now based on version {suite.version}. Save it next."
         )
         return redirect("runs:suite-settings", slug)
     context = {"suite": suite, "head": suite_head(suite), "form": form, "conflict": conflict}
@@ -145,8 +145,8 @@ def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
     return render(request, "suites/draft_conflict.html", context, status=status)
 
 
-def saved(request: MemberRequest, draft: SuiteDraft, stamp: str) -> str:
-    """Make a draft the next version; return where to go on, with what was done or what is in the way said there."""
+def save_and_report(request: MemberRequest, draft: SuiteDraft, stamp: str) -> str:
+    """Save a draft as the next version and return the next page, which shows a message about it."""
     slug = draft.suite.slug
     try:
         version = save_draft(draft, stamp, note=request.POST.get("note", ""))
@@ -160,14 +160,14 @@ def saved(request: MemberRequest, draft: SuiteDraft, stamp: str) -> str:
 
 
 def _back(request: MemberRequest, slug: str, usual: str) -> str:
-    """Return the page of the suite that the form came from, else the usual one of the suite."""
-    given = request.POST.get("next", "")
+    """Return the suite's page that the form came from, else a default one."""
+    address = request.POST.get("next", "")
     try:
-        match = resolve(given)
+        match = resolve(address)
     except Resolver404:
         return reverse(usual, args=[slug])
     is_own = match.view_name in OWN_PAGES and match.kwargs == {"slug": slug}
-    return given if is_own else reverse(usual, args=[slug])
+    return address if is_own else reverse(usual, args=[slug])
 
 
 PAIR, MAX_NUMBER = 2, 10**9
@@ -186,10 +186,10 @@ def version_rows(request: HttpRequest, slug: str) -> HttpResponse:
 @may_view
 @require_safe
 def version(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Show what the suite was at a version."""
+    """Show the suite as it was at a version."""
     suite = suite_of(slug=slug)
-    found = get_object_or_404(suite.versions.select_related("author"), number=number)
-    page = version_page(suite, found, first_case=_number(request, "case") or 0)
+    stored = get_object_or_404(suite.versions.select_related("author"), number=number)
+    page = version_page(suite, stored, first_case=_number(request, "case") or 0)
     context = {"suite": suite, "head": suite_head(suite), "page": page}
     return render(request, "suites/version.html", context)
 
@@ -197,18 +197,18 @@ def version(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 @require_safe
 def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show what differs between two versions; two ticked ones become an address of their own."""
+    """Show what differs between two versions; two ticked versions redirect to their comparison."""
     suite = suite_of(slug=slug)
     if "version" in request.GET:
-        return _of_ticked(request, slug)
+        return _compare_ticked(request, slug)
     newer = _number(request, "to") or suite.version
     older = _number(request, "from") or max(newer - 1, 1)
     sides = [
         get_object_or_404(suite.versions.select_related("author"), number=number)
         for number in (older, newer)
     ]
-    found = version_comparison(suite, *sides, first_case=_number(request, "case") or 0)
-    context = {"suite": suite, "head": suite_head(suite), "found": found}
+    comparison = version_comparison(suite, *sides, first_case=_number(request, "case") or 0)
+    context = {"suite": suite, "head": suite_head(suite), "comparison": comparison}
     offered = versions_offered(suite)
     return render(request, "suites/version_compare.html", {**context, "offered": offered})
 
@@ -217,9 +217,9 @@ def _number(request: HttpRequest, name: str) -> int | None:
     return read_integer(request.GET.get(name, ""), maximum=MAX_NUMBER)
 
 
-def _of_ticked(request: HttpRequest, slug: str) -> HttpResponse:
-    given = map(read_integer, request.GET.getlist("version"))
-    ticked = sorted({number for number in given if number is not None})
+def _compare_ticked(request: HttpRequest, slug: str) -> HttpResponse:
+    numbers = map(read_integer, request.GET.getlist("version"))
+    ticked = sorted({number for number in numbers if number is not None})
     if len(ticked) != PAIR:
         messages.warning(request, "Tick two versions to compare them.")
         return redirect("runs:suite-versions", slug)
@@ -230,16 +230,16 @@ def _of_ticked(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @may_change_suites
 def version_restore(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Say what bringing a version back would change, and do it."""
+    """Show what restoring a version would change, and do it."""
     suite = suite_of(slug=slug)
     old = get_object_or_404(suite.versions.select_related("author"), number=number)
     form = RestoreForm(suite, posted(request))
     if form.is_bound and (restored := form.restore(number, request.user)):
-        messages.success(request, f"{restored} says what v{number} said. {restored.note}.")
+        messages.success(request, f"{restored} has the content of v{number}. {restored.note}.")
         return redirect("runs:suite", slug)
     now = get_object_or_404(suite.versions.select_related("author"), number=suite.version)
-    found = version_comparison(suite, now, old)
-    context = {"suite": suite, "head": suite_head(suite), "found": found, "form": form}
+    comparison = version_comparison(suite, now, old)
+    context = {"suite": suite, "head": suite_head(suite), "comparison": comparison, "form": form}
     status = REFUSED if form.is_bound else 200
     return render(request, "suites/version_restore.html", {**context, "old": old}, status=status)
 
@@ -250,7 +250,7 @@ STALE = 409
 @require_safe
 @may_view
 def suite_evaluators(request: MemberRequest, slug: str) -> HttpResponse:
-    """Show the whole tree and the thresholds, as one's draft has them; who may not edit reads them."""
+    """Show the tree and thresholds of the member's draft; a member who may not edit sees the suite's."""
     suite = suite_of(slug=slug)
     if not request.user.has_perm("runs.change_suite"):
         version = suite.versions.filter(number=suite.version)
@@ -264,20 +264,20 @@ def suite_evaluators(request: MemberRequest, slug: str) -> HttpResponse:
 
 @may_change_suites
 def evaluators_keep(request: MemberRequest, slug: str) -> HttpResponse:
-    """Keep the form of the tree in one's draft, with what the pressed button asks for besides."""
+    """Save the form of the tree in the member's draft, and do what the pressed button asks for."""
     if request.method != "POST":
         return redirect("runs:suite-evaluators", slug)
     draft = draft_for(suite_of(slug=slug), request.user, request.POST.get("stamp", ""))
     base = base_of(draft)
     form = EvaluatorTreeForm(draft, base.policy.as_json(), request.POST)
-    goal = _done(request, form)
-    return redirect(goal) if goal else _editor(request, form, base)
+    address = _keep(request, form)
+    return redirect(address) if address else _editor(request, form, base)
 
 
 @require_safe
 @may_change_suites
 def evaluator_kinds(request: MemberRequest, slug: str) -> HttpResponse:
-    """Show the kinds an evaluator of the suite can be of, each with its manual."""
+    """Show the kinds of evaluators to choose from, each with its manual."""
     suite = suite_of(slug=slug)
     context = {
         "suite": suite,
@@ -290,35 +290,40 @@ def evaluator_kinds(request: MemberRequest, slug: str) -> HttpResponse:
 
 @may_change_suites
 def evaluator_add(request: MemberRequest, slug: str, kind: str) -> HttpResponse:
-    """Add an evaluator of a kind to one's draft."""
+    """Add an evaluator of a kind to the member's draft."""
     suite = suite_of(slug=slug)
     try:
-        found = get_kind(kind)
+        chosen = get_kind(kind)
     except UnknownKindError as error:
         raise Http404(str(error)) from error
-    if not found.in_gallery:
+    if not chosen.in_gallery:
         raise Http404(f"The kind {kind} is used by Evalsite itself.")
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
-    form = AddForm(draft, found, request.GET.get("into", ""), posted(request))
+    form = AddForm(draft, chosen, request.GET.get("into", ""), posted(request))
     if form.is_bound and form.is_valid() and (kept := form.add()):
         messages.info(request, f"{form.marks.cleaned_data['name']} is in the draft.")
         return redirect(_at(slug, f"n{kept.content['last_id'] - (kind == 'composite')}"))
-    return _settings_page(request, suite, form, {"kind": found, "is_new": True})
+    return _settings_page(request, suite, form, {"kind": chosen, "is_new": True})
 
 
 @may_change_suites
 def evaluator(request: MemberRequest, slug: str, node: str) -> HttpResponse:
-    """Edit one evaluator of one's draft: name, marks and the settings of its kind."""
+    """Edit one evaluator of the member's draft: name, marks and settings."""
     suite = suite_of(slug=slug)
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
-    found, parent, path = _node(draft, node)
-    kind = all_kinds().get(found["kind"])
-    form = EvaluatorForm(draft, found, parent, kind, posted(request))
+    settings, parent, path = _node(draft, node)
+    kind = all_kinds().get(settings["kind"])
+    form = EvaluatorForm(draft, settings, parent, kind, posted(request))
     if form.is_bound and form.is_valid() and form.keep():
-        messages.info(request, f"{form.marks.cleaned_data['name']} is kept in the draft.")
+        messages.info(request, f"{form.marks.cleaned_data['name']} is saved in the draft.")
         return redirect(_at(slug, node))
-    problems = [one for one in problems_of(suite, draft.content) if one.node == node]
-    context = {"kind": kind, "node": found, "path": path, "problems": form.point_out(problems)}
+    problems = [problem for problem in problems_of(suite, draft.content) if problem.node == node]
+    context = {
+        "kind": kind,
+        "node": settings,
+        "path": path,
+        "problems": form.show_problems(problems),
+    }
     return _settings_page(request, suite, form, context)
 
 
@@ -348,8 +353,8 @@ def _editor(request: MemberRequest, form: EvaluatorTreeForm, base: Any) -> HttpR
     return render(request, "suites/evaluators.html", context, status=status)
 
 
-def _done(request: MemberRequest, form: EvaluatorTreeForm) -> str:
-    """Keep the form and do what its button asks for; return where to go on, "" when refused."""
+def _keep(request: MemberRequest, form: EvaluatorTreeForm) -> str:
+    """Save the form and do what its button asks for; return the next page, "" when refused."""
     try:
         action = read_action(request.POST.get("do", ""))
     except DomainError as refusal:
@@ -360,13 +365,13 @@ def _done(request: MemberRequest, form: EvaluatorTreeForm) -> str:
     if kept is None:
         return ""
     if action and action.word == SAVE:
-        return saved(request, kept, kept.stamp)
+        return save_and_report(request, kept, kept.stamp)
     if action and action.operation:
-        messages.info(request, action.said(before, kept.content))
-    return _goal(form.draft.suite.slug, action)
+        messages.info(request, action.message(before, kept.content))
+    return _next_page(form.draft.suite.slug, action)
 
 
-def _goal(slug: str, action: TreeAction | None) -> str:
+def _next_page(slug: str, action: TreeAction | None) -> str:
     if action and action.word == "edit":
         return reverse("runs:evaluator", args=[slug, action.node])
     if action and action.word == "try":
@@ -382,10 +387,10 @@ def _at(slug: str, node: str) -> str:
 
 
 def _node(draft: SuiteDraft, key: str) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
-    """Return an evaluator of the draft, what holds it and its path; raises Http404."""
-    found = [*nodes_with_paths(draft.content["evaluators"])]
-    for path, node in found:
+    """Return an evaluator of the draft, its parent and its path; raises Http404."""
+    nodes = [*nodes_with_paths(draft.content["evaluators"])]
+    for path, node in nodes:
         if node["id"] == key:
-            parent = next((one for _, one in found if node in one["children"]), None)
+            parent = next((other for _, other in nodes if node in other["children"]), None)
             return node, parent, path
     raise Http404("That evaluator is not in your draft.")

@@ -19,7 +19,7 @@ from runs.models.suites import Case, Suite, SuiteDraft
 from runs.results.run_page import run_changes
 from runs.running.rules import Origins, with_own_samples, without_samples
 from runs.specs.suites import SuiteSpec
-from runs.suites.differences import matched
+from runs.suites.differences import match_evaluators
 from runs.what_if.asking import WhatIf, WhatIfSide
 from runs.what_if.changes import RuleSet, origins_of
 from runs.what_if.panel import (
@@ -291,7 +291,7 @@ def rules_for(run: Run, base: SuiteSpec, content: Mapping[str, Any]) -> tuple[Ru
     rules, origins = edited_rules(run, content, base=base, files=files)
     before, ran = base.evaluators, EvaluatorSpec.model_validate(run.snapshot["evaluators"])
     if origins is not None and before != ran:
-        pairs = matched(before, ran)
+        pairs = match_evaluators(before, ran)
         origins = {path: pairs.get(origin or "") for path, origin in origins.items()}
     return replace(rules, root=with_own_samples(rules.root, origins, run.snapshot)), origins
 

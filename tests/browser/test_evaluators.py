@@ -54,7 +54,7 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     assert Axe().run(editor).response["violations"] == []
     action.focus()
     editor.keyboard.press("Enter")
-    expect(message).to_have_text("length has a copy after it.")
+    expect(message).to_have_text("length is copied; the copy stands after it.")
     editor.get_by_label("Borderline from", exact=True).fill("0.5")
     expect(editor.locator("#unsaved-changes")).to_be_visible()
     questions: list[str] = []
@@ -79,7 +79,7 @@ def weigh_by_keyboard(editor: Page) -> None:
     editor.keyboard.press("Tab")
     editor.keyboard.type("4")
     expect(editor.get_by_label("Weight of length, slider")).to_have_value("4")
-    expect(editor.locator("#draft")).to_contain_text("Entered, not kept yet.")
+    expect(editor.locator("#draft")).to_contain_text("Not in your draft yet.")
     with editor.expect_event("dialog") as asked:
         editor.close(run_before_unload=True)
     assert asked.value.type == "beforeunload"

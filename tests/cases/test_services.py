@@ -71,7 +71,7 @@ def change(suite: Suite, base: int = 1, by: User | None = None, **changes: objec
 
 
 def test_an_edit_is_a_revision_and_edits_gather_in_one_version(suite: Suite, ada: User) -> None:
-    assert versions(suite) == [(1, "Began empty"), (2, "Two to begin with")]
+    assert versions(suite) == [(1, "Created empty"), (2, "Two to begin with")]
     run = make_run(suite=suite)
     ran = make_result(run=run, case=suite.cases.get(key="returns"), verdict="pass")
 

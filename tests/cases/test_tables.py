@@ -310,5 +310,5 @@ class TestNewSuite:
         kept = CaseUpload.objects.get()
         answer = editor.post(place(kept, "case-table-store"), columns("input", "expected_output"))
         assert answer.status_code == 422
-        assert "There is a suite “refunds-2” already." in answer.content.decode()
+        assert "There is already a suite “refunds-2”." in answer.content.decode()
         assert self.send(editor).status_code == 422

@@ -133,7 +133,7 @@ def test_what_cannot_be_written_is_said_and_leaves_nothing():
     Path("in").rmdir()
     assert here() == ["taken"]
     make_suite(slug="bare").versions.all().delete()
-    assert "bare has no version that was kept" in refused("bare")
+    assert "bare has no stored version" in refused("bare")
 
 
 @pytest.mark.parametrize("out", ["x.foo", "evals", "x.yaml.gz"])

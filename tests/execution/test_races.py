@@ -224,5 +224,5 @@ def test_a_draft_saved_twice_at_once_is_one_version_and_begun_twice_is_one_draft
     answers = at_once(save, save, save)
     refused = [answer for answer in answers if isinstance(answer, str)]
     assert len(refused) == 2
-    assert all("saved or discarded meanwhile" in said for said in refused)
+    assert all("been saved or discarded" in said for said in refused)
     assert suite.versions.count() == 2

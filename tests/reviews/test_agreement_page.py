@@ -197,7 +197,7 @@ def test_better_bands_go_into_the_draft_and_leave_the_rest_of_it(bands_run: Run)
         )
     )
     stale = client.post(f"{PAGE}bands/", sent | {"stamp": "another"}, follow=True)
-    assert "was changed in another tab" in stale.content.decode()
+    assert "has changed since this page was opened" in stale.content.decode()
     moved = client.post(f"{PAGE}bands/", sent)
     assert moved["Location"] == f"/suites/support/evaluators/?run={bands_run.number}"
     draft = SuiteDraft.objects.get(author=editor)

@@ -19,7 +19,7 @@ from runs.suites.differences import (
     compare_specs,
     differing_values,
     facts_of,
-    take,
+    merge_draft,
 )
 from runs.suites.edits import (
     Add,
@@ -249,7 +249,7 @@ def test_mine_or_theirs_throughout_is_what_that_side_made_of_it(
     base, saved, content = both(theirs, mine)
     values = values_of(base, saved, content)
     for side in ("mine", "theirs"):
-        merged = take(base, saved, content, dict.fromkeys(values, side))
+        merged = merge_draft(base, saved, content, dict.fromkeys(values, side))
         spec = SuiteSpec.model_validate(merged)
         taken = {
             key: side if value.is_open else str(value.who)
@@ -274,7 +274,7 @@ def test_what_only_one_side_changed_needs_no_decision(operations: Operations) ->
     for sides in (([], operations), (operations, [])):
         base, saved, content = both(*sides)
         assert not any(value.is_open for value in values_of(base, saved, content).values())
-        merged = SuiteSpec.model_validate(take(base, saved, content, {}))
+        merged = SuiteSpec.model_validate(merge_draft(base, saved, content, {}))
         assert merged == SuiteSpec.model_validate(content if sides[1] else saved.as_json())
 
 
@@ -288,7 +288,7 @@ def test_nothing_is_lost_that_the_page_does_not_show(theirs: Operations, mine: O
     """What a side changed is kept, or a value shows it beside what was taken in its place."""
     base, saved, content = both(theirs, mine)
     values = values_of(base, saved, content)
-    merged = take(base, saved, content, dict.fromkeys(values, "theirs"))
+    merged = merge_draft(base, saved, content, dict.fromkeys(values, "theirs"))
     kept, wanted = (facts_of(SuiteSpec.model_validate(one).evaluators) for one in (merged, content))
     before = facts_of(base.evaluators)
     for path, facts in wanted.items():
@@ -299,7 +299,7 @@ def test_nothing_is_lost_that_the_page_does_not_show(theirs: Operations, mine: O
 def test_changes_of_both_come_together() -> None:
     theirs = [Combine("n6", "minimum"), SetPolicy({"pass_threshold": 0.9})]
     mine = [SetWeight("n2", 1), Require("n5", 0.4), SetPolicy({"borderline_threshold": 0.5})]
-    merged = take(*both(theirs, mine), {})
+    merged = merge_draft(*both(theirs, mine), {})
     assert weights(merged)["safety"] == 1.0
     assert merged["policy"]["pass_threshold"] == 0.9
     assert merged["policy"]["borderline_threshold"] == 0.5
@@ -316,8 +316,8 @@ def test_an_evaluator_that_both_changed_is_taken_whole() -> None:
         {"weight": 2.0, "required": 0.4},
     )
     with pytest.raises(UndecidedError, match="tone"):
-        take(base, saved, content, {})
-    merged = take(base, saved, content, {"evaluators.tone": "mine"})
+        merge_draft(base, saved, content, {})
+    merged = merge_draft(base, saved, content, {"evaluators.tone": "mine"})
     assert weights(merged)["tone"] == 2.0
 
 
@@ -328,7 +328,7 @@ def test_an_evaluator_one_moved_and_the_other_changed_is_asked_for_and_shown() -
     assert values["arrangement"].is_open
     assert values["evaluators.kindness"].theirs["weight"] == 7.0
     assert values["evaluators.facts/tone"].mine["weight"] == 2.0
-    merged = take(base, saved, content, {"arrangement": "mine"})
+    merged = merge_draft(base, saved, content, {"arrangement": "mine"})
     assert paths(merged)[-2:] == ["facts/date", "facts/tone"]
     assert origins(merged)["facts/date"] == "facts/date"
 
@@ -339,5 +339,5 @@ def test_what_is_left_out_with_an_arrangement_is_shown() -> None:
     alone = [value.evaluator for value in values.values() if value.who is None]
     assert alone == ["facts/price", "facts/extra"]
     assert [key for key, value in values.items() if value.is_open] == ["arrangement"]
-    merged = take(base, saved, content, {"arrangement": "theirs"})
+    merged = merge_draft(base, saved, content, {"arrangement": "theirs"})
     assert paths(merged)[-2:] == ["facts", "facts/date"]

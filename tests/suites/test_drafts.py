@@ -25,9 +25,8 @@ from runs.suites.drafts import (
     draft_of,
     is_stored,
     rebase_draft,
-    remarks,
     save_draft,
-    unfinished,
+    tree_warnings,
 )
 from runs.suites.edits import Add, Describe, Remove, Rename, SetPolicy, SetWeight
 from runs.suites.services import GATHERS_FOR, record_version
@@ -112,7 +111,7 @@ class TestOneDraft:
         weight(suite, ada, "tone", 5)
         draft = weight(suite, ada, "tone", 2)
 
-        with pytest.raises(NothingToSaveError, match="version 1 says"):
+        with pytest.raises(NothingToSaveError, match="the same as version 1"):
             save(draft)
         assert (again(suite).version, SuiteDraft.objects.count()) == (1, 1)
 
@@ -143,9 +142,9 @@ class TestOneDraft:
 
         now = again(suite)
         assert draft_for(now, ada, "new-0123456789ab").base_version == 3
-        with pytest.raises(DraftChangedError, match="or the suite was"):
+        with pytest.raises(DraftChangedError, match="Your draft or the suite has changed"):
             change_draft(draft_of(now, ada), page.stamp, SetWeight("n2", 9))
-        with pytest.raises(DraftChangedError, match="or the suite was"):
+        with pytest.raises(DraftChangedError, match="Your draft or the suite has changed"):
             change_draft(
                 draft_for(now, ada, page.stamp), page.stamp, SetWeight(node_id(page, "tone"), 4)
             )
@@ -407,16 +406,16 @@ TREES: dict[str, tuple[EvaluatorSpec, dict[str, Any], list[tuple[str, str]]]] = 
 def test_what_is_pointed_out(
     tree: EvaluatorSpec, parts: dict[str, Any], expected: list[Any]
 ) -> None:
-    found = remarks(version(tree, **parts))
+    found = tree_warnings(version(tree, **parts))
     assert [(one.code, one.path) for one in found] == expected
     assert all(one.text.endswith(".") for one in found)
     assert all(f"“{one.path}" in one.text for one in found if one.path)
 
 
 def test_the_words_name_weight_and_reason() -> None:
-    (said,) = remarks(version(root(leaf("a", 2.5), leaf("b"), rule="minimum")))
+    (said,) = tree_warnings(version(root(leaf("a", 2.5), leaf("b"), rule="minimum")))
     assert said.text == "The weight 2.5 of “a” changes nothing: the lowest score counts."
-    (said,) = remarks(version(root(leaf("a"), leaf("b", 0))))
+    (said,) = tree_warnings(version(root(leaf("a"), leaf("b", 0))))
     assert said.text == (
         "“b” can never change a verdict: its weight is 0, and it is neither required nor a gate. "
         "It is only recorded."
@@ -428,14 +427,14 @@ def test_a_judge_that_is_the_targets_own_model_is_pointed_out() -> None:
     check = leaf("check", kind="text_check", config={"operator": "contains", "value": "x"})
     content = version(root(own, leaf("other"), check), judge="strict")
     targets = {"juno-2": ("agent", "agent v2"), "strict": ("clerk",)}
-    assert [(one.path, one.text) for one in remarks(content, target_models=targets)] == [
+    assert [(one.path, one.text) for one in tree_warnings(content, target_models=targets)] == [
         ("own", "“own” asks juno-2, which is the model of agent and agent v2: it judges itself."),
         ("other", "“other” asks strict, which is the model of clerk: it judges itself."),
     ]
 
 
 def test_what_is_to_be_filled_in_is_named_with_its_field() -> None:
-    (said,) = unfinished(version(root(leaf("a", kind="text_check"), leaf("b"))))
+    (said,) = tree_warnings(version(root(leaf("a", kind="text_check"), leaf("b"))))
     assert (said.path, said.field) == ("a", "operator")
     assert "operator" in said.text
 
@@ -456,7 +455,7 @@ LITERAL = {
 def test_a_variable_that_a_text_check_takes_by_the_letter_is_pointed_out(
     config: dict[str, Any], match: str
 ) -> None:
-    found = remarks(version(root(leaf("a", kind="text_check", config=config))))
+    found = tree_warnings(version(root(leaf("a", kind="text_check", config=config))))
     (said,) = (one for one in found if one.code == "literal")
     assert said.path == "a"
     assert said.field == ("values" if "values" in config else "value")
@@ -466,10 +465,10 @@ def test_a_variable_that_a_text_check_takes_by_the_letter_is_pointed_out(
 @pytest.mark.parametrize("text", ["{{}}", "{ expected_output }", "{{ 2 + 2 }}", "a{2}"])
 def test_other_braces_in_a_text_check_are_what_is_looked_for(text: str) -> None:
     config = {"operator": "contains", "value": text}
-    assert remarks(version(root(leaf("a", kind="text_check", config=config)))) == []
+    assert tree_warnings(version(root(leaf("a", kind="text_check", config=config)))) == []
 
 
 def test_a_check_of_a_hybrid_judge_takes_no_variables_either() -> None:
     checks = [{"name": "has_it", "type": "contains", "value": "{{expected_output}}"}]
-    found = remarks(version(root(leaf("h", kind="hybrid_judge", config={"checks": checks}))))
+    found = tree_warnings(version(root(leaf("h", kind="hybrid_judge", config={"checks": checks}))))
     assert [one.field for one in found if one.code == "literal"] == ["checks"]

@@ -245,7 +245,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a name taken": (Rename("tone", "facts"), "“tone” cannot be called “facts”"),
     "a slash": (Rename("tone", "a/b"), "“tone”: “a/b” cannot be a name"),
     "no name": (Rename("tone", "  "), "“tone”: an evaluator needs a name"),
-    "a long name": (Rename("tone", "x" * 100_000), "100000 characters, and 100 is the most"),
+    "a long name": (Rename("tone", "x" * 100_000), "100000 characters; 100 is the limit"),
     "two lines": (Rename("tone", "a\nb"), "one line"),
     "a negative weight": (SetWeight("tone", -1), "“tone”: the weight -1 "),
     "no number": (SetWeight("tone", float("nan")), "“tone”: the weight nan"),
@@ -257,7 +257,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "first": (Shift("safety", "up"), "“safety” is the first already"),
     "last": (Shift("facts", "down"), "“facts” is the last already"),
     "outermost level": (Shift("tone", "out"), "outermost level already"),
-    "nothing beside": (Shift("facts/price", "into"), "No composite stands next to “price”"),
+    "nothing beside": (Shift("facts/price", "into"), "There is no composite next to “price”"),
     "sideways": (Shift("tone", "left"), "'left' is none of"),
     "an unknown rule": (Combine("safety", "median"), "'median' is none of"),
     "another rule's option": (
@@ -265,13 +265,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "minimum takes no share",
     ),
     "a leaf combining": (Combine("tone", "minimum"), "cannot hold evaluators"),
-    "a gate outside": (Guard("tone", True), "“tone” does not stand in a safety gate"),
+    "a gate outside": (Guard("tone", True), "“tone” is not in a safety gate"),
     "no gate left": (Guard("safety/harm", False), "must name the evaluators that have to pass"),
     "an unknown setting": (Configure("tone", {"promt": "x"}), "promt"),
     "a composite's settings": (Configure("facts", {}), "“facts” is a composite"),
     "an unknown kind": (Add("oracle", "n1"), "no evaluator kind 'oracle'"),
-    "an added name taken": (Add("llm_judge", "n1", name="tone"), "There is a “tone”"),
-    "gone": (Remove("n99"), "not in your draft any more"),
+    "an added name taken": (Add("llm_judge", "n1", name="tone"), "There is already a “tone”"),
+    "gone": (Remove("n99"), "no longer in your draft"),
     "no title": (Describe(title=" "), "Title: a suite needs one"),
     "a long title": (Describe(title="x" * 201), "Title: the text has 201"),
     "a long tag": (Describe(tags=["x" * 61]), "Tag “xxx"),
@@ -322,15 +322,15 @@ def test_the_last_evaluator_of_a_composite_stays() -> None:
 
 def test_a_composite_cannot_be_moved_into_what_it_holds() -> None:
     content = change(draft(), Group("n3", "deep"))
-    with pytest.raises(DomainError, match="into itself or into what it holds"):
+    with pytest.raises(DomainError, match="into itself or its own evaluators"):
         change(content, Move(node(content, "safety"), node(content, "safety/deep")))
 
 
 def test_more_evaluators_than_a_suite_may_have_are_refused() -> None:
     content = draft()
-    with pytest.raises(DomainError, match="500 is the most"):
+    with pytest.raises(DomainError, match="500 at most"):
         change(content, *[Duplicate("n5")] * 500)
-    with pytest.raises(DomainError, match=r"“g” would lie 41 levels deep, and 40 is the most"):
+    with pytest.raises(DomainError, match=r"“g” would be 41 levels deep; 40 is the limit"):
         change(content, *[Group(node(content, "tone"), "g")] * 50)
 
 

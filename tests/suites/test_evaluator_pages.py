@@ -168,15 +168,15 @@ def test_shares_of_the_draft_stand_beside_those_they_were(
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("weight", "-1", "Write a number of 0 or more."),
-        ("weight", "NaN", "Write a number of 0 or more."),
-        ("weight", "inf", "Write a number of 0 or more."),
-        ("weight", "", "Write a number of 0 or more."),
-        ("weight", "9" * 100_000, "Write a number of 0 or more."),
-        ("weight", "1e9", "Write at most 1,000,000"),
-        ("weight", HTML, "Write a number of 0 or more."),
-        ("below", "1.5", "Write a number from 0 to 1."),
-        ("below", "nan", "Write a number from 0 to 1."),
+        ("weight", "-1", "Enter a number of 0 or more."),
+        ("weight", "NaN", "Enter a number of 0 or more."),
+        ("weight", "inf", "Enter a number of 0 or more."),
+        ("weight", "", "Enter a number of 0 or more."),
+        ("weight", "9" * 100_000, "Enter a number of 0 or more."),
+        ("weight", "1e9", "Enter at most 1,000,000"),
+        ("weight", HTML, "Enter a number of 0 or more."),
+        ("below", "1.5", "Enter a number from 0 to 1."),
+        ("below", "nan", "Enter a number from 0 to 1."),
     ],
 )
 def test_a_number_that_is_none_is_refused_at_its_evaluator_and_nothing_is_kept(
@@ -197,7 +197,7 @@ def test_a_number_that_is_none_is_refused_at_its_evaluator_and_nothing_is_kept(
     ("changes", "at", "said"),
     [
         ({"quality.type": "safety_gate"}, "quality", "at least one"),
-        ({"quality.type": "code_judge"}, "quality", "Name the script first"),
+        ({"quality.type": "code_judge"}, "quality", "Choose the script first"),
         ({"quality.type": "all_or_nothing", "quality.threshold": "2"}, "quality", "from 0 to 1"),
         ({"quality/facts.weight": "0", "quality/tone.weight": "0"}, "quality", "sum to 0"),
         (
@@ -207,7 +207,7 @@ def test_a_number_that_is_none_is_refused_at_its_evaluator_and_nothing_is_kept(
                 "quality.remainder": "remaining",
             },
             "quality",
-            "at least one that is no gate",
+            "at least one that is not a gate",
         ),
     ],
 )
@@ -374,7 +374,7 @@ def test_the_gallery_of_a_suite_leads_to_a_form_that_adds(
             sent[bound.html_name] = str(value)
     taken = client.post(address, sent | {"name": "facts"})
     assert taken.status_code == 422
-    assert "called “facts” already" in text_of(taken)
+    assert "already called “facts”" in text_of(taken)
     assert client.post(address, sent).status_code == 302
     assert client.post(address, sent | {"name": "again"}).status_code == 409
     found = nodes(suite, ada)
@@ -386,8 +386,8 @@ def test_the_gallery_of_a_suite_leads_to_a_form_that_adds(
     ("name", "said"),
     [
         ("a/b", "cannot be a name"),
-        ("x" * 100_000, "100 is the most"),
-        ("tone", "called “tone” already"),
+        ("x" * 100_000, "100 is the limit"),
+        ("tone", "already called “tone”"),
         ("\N{ZERO WIDTH SPACE}", "one line"),
         ("", "required"),
     ],
@@ -492,7 +492,7 @@ def test_an_evaluator_of_an_unknown_kind_is_shown_and_can_be_removed(
     page = client.get(PAGE)
     assert "palmistry, unknown here" in text_of(page)
     own = text_of(client.get(f"{PAGE}{ids['length']}/"))
-    assert "This kind is not known here" in own
+    assert "This kind is unknown here" in own
     assert keep(client, do=f"{ids['length']} remove").status_code == 302
     assert "length" not in nodes(suite, ada)
 

@@ -94,8 +94,8 @@ def test_a_suite_begins_from_a_profile_or_empty(
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        ({"title": "Support again", "slug": "support"}, "There is a suite “support” already."),
-        ({"title": "支持"}, "Write one: the title has no letters that an address holds."),
+        ({"title": "Support again", "slug": "support"}, "There is already a suite “support”."),
+        ({"title": "支持"}, "Enter one: the title has no letters that an address can hold."),
         ({"title": ""}, "This field is required."),
         ({"title": "x" * 201}, "at most 200 characters"),
         ({"title": "New", "start": "palmistry"}, "palmistry is not one of the available choices"),
@@ -112,7 +112,7 @@ def test_a_suite_that_cannot_be_is_refused_at_its_field(
 
 
 def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: Client) -> None:
-    assert "Nothing is changed." in text_of(client.get(PAGE))
+    assert "No changes yet." in text_of(client.get(PAGE))
     keep(client, title="Customer support", fallback_threshold="72.5", max_avg_score_drop="2.5")
     suite.refresh_from_db()
     assert (suite.title, suite.version) == ("Support", 1)
@@ -182,7 +182,7 @@ def test_each_review_rule_says_what_it_brought_in_by_the_latest_run(
         ("max_latency_increase_pct", "Infinity", "Enter a number"),
         ("case_gate", "luck", "luck is not one of the available choices"),
         ("title", " ", "This field is required"),
-        ("tags", "x" * 61, "and 60 is the most"),
+        ("tags", "x" * 61, "60 is the limit"),
     ],
 )
 def test_a_setting_out_of_range_changes_nothing(
@@ -200,11 +200,11 @@ def test_a_form_of_an_earlier_state_is_refused(client: Client) -> None:
     keep(client, title="First")
     response = client.post(PAGE, old | {"title": "Second"})
     assert response.status_code == 422
-    assert "Your draft was changed in another tab" in text_of(response)
+    assert "has changed since this page was opened" in text_of(response)
     assert SuiteDraft.objects.get().content["title"] == "First"
     save(client)
     twice = client.post("/suites/support/draft/save/", {"stamp": old["stamp"]}, follow=True)
-    assert "was changed in another tab" in text_of(twice)
+    assert "has changed since this page was opened" in text_of(twice)
 
 
 def test_a_draft_that_says_nothing_new_or_is_thrown_away(suite: Suite, client: Client) -> None:
@@ -212,7 +212,7 @@ def test_a_draft_that_says_nothing_new_or_is_thrown_away(suite: Suite, client: C
     keep(client, title="Other")
     stamp = client.get(PAGE).context["draft"].stamp
     discarded = client.post("/suites/support/draft/discard/", {"stamp": stamp}, follow=True)
-    assert "The draft is thrown away." in text_of(discarded)
+    assert "The draft is discarded." in text_of(discarded)
     assert SuiteDraft.objects.count() == 0
     suite.refresh_from_db()
     assert (suite.title, suite.version) == ("Support", 1)
@@ -226,7 +226,7 @@ def test_a_page_opened_before_others_saved_keeps_what_was_entered(
     stored = change_draft(theirs, theirs.stamp, Describe(description="Theirs"))
     save_draft(stored, stored.stamp)
     assert client.post(PAGE, old | {"title": "Mine"}).status_code == 302
-    assert "bob saved a version meanwhile" in text_of(client.get(PAGE))
+    assert "bob saved a version in the meantime" in text_of(client.get(PAGE))
     assert save(client, follow=False).url == CONFLICT
     suite.refresh_from_db()
     assert (suite.title, suite.description) == ("Support", "Theirs")
@@ -240,7 +240,7 @@ def test_two_people_editing_decide_value_by_value(suite: Suite, client: Client) 
     stored = change_draft(theirs, theirs.stamp, *changes)
     save_draft(stored, stored.stamp, note="stricter")
 
-    assert "bob saved a version meanwhile" in text_of(client.get(PAGE))
+    assert "bob saved a version in the meantime" in text_of(client.get(PAGE))
     second = save(client, follow=False)
     assert second.url == CONFLICT
     page = client.get(CONFLICT)
@@ -253,10 +253,10 @@ def test_two_people_editing_decide_value_by_value(suite: Suite, client: Client) 
     sent = values_of(client, CONFLICT)
     undecided = client.post(CONFLICT, sent)
     assert undecided.status_code == 422
-    assert "Choose whose is to be kept." in text_of(undecided)
+    assert "Choose which to keep." in text_of(undecided)
     choice = next(name for name in sent if name.startswith("choice-"))
     settled = client.post(CONFLICT, sent | {choice: "mine"}, follow=True)
-    assert "Your draft is one of version 2 now." in text_of(settled)
+    assert "Your draft is now based on version 2." in text_of(settled)
     save(client)
     suite.refresh_from_db()
     assert (suite.title, suite.policy.pass_threshold, suite.policy.fallback_threshold) == (
@@ -289,8 +289,8 @@ def test_an_archived_suite_is_not_saved_nor_restored_and_keeps_drafts(
     save(client)
     keep(client, title="Kept for later")
     client.post("/suites/support/archive/")
-    assert "Nothing of it is saved meanwhile." in text_of(client.get(PAGE))
-    assert "Second is archived, and stays as it is. Take it out" in text_of(save(client))
+    assert "It cannot be changed." in text_of(client.get(PAGE))
+    assert "Second is archived and cannot be changed. Take it out" in text_of(save(client))
     restore = "/suites/support/versions/1/restore/"
     refused = client.post(restore, {"seen": "2", "note": ""})
     assert (refused.status_code, "Second is archived" in text_of(refused)) == (422, True)
@@ -306,7 +306,7 @@ def test_an_archived_suite_is_not_saved_nor_restored_and_keeps_drafts(
 def test_only_a_suite_without_runs_is_deleted(suite: Suite, client: Client) -> None:
     run = make_run(suite=suite)
     refused = client.post("/suites/support/delete/", follow=True)
-    assert "Support has 1 run, and they would lose what they are about." in text_of(refused)
+    assert "Support has 1 run, so it cannot be deleted." in text_of(refused)
     assert 'commandfor="delete"' not in text_of(refused)
     run.delete()
     assert 'commandfor="delete"' in text_of(client.get(PAGE))
