@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.db import IntegrityError, transaction
@@ -40,12 +39,6 @@ def login_path(user: User) -> str:
 def password_path(user: User) -> str:
     """Return the path of a page where the user sets a password and is logged in, once."""
     return reverse("access:password-set", args=[_encoded(user), PASSWORD_TOKENS.make_token(user)])
-
-
-def full_address(path: str, site: str = "") -> str:
-    """Return the full URL of a path on this site."""
-    site = site or settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
-    return f"{site.rstrip('/')}{path}"
 
 
 def find_link_user(user_code: str, token: str, tokens: LinkTokens) -> User | None:

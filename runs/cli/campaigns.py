@@ -1,4 +1,4 @@
-"""Several targets at a command line: their runs one after the other, and what came of all of them."""
+"""Run a suite against several targets from the command line: execute the runs in turn and report on all."""
 
 from __future__ import annotations
 
@@ -10,24 +10,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import CommandError
 from django.urls import reverse
 
 from evaluators.templatetags.figures import money, pct
 from runs.campaigns.board import BoardRow, CampaignQuery
 from runs.campaigns.page import CampaignPage
-from runs.cli.evaluating import (
-    NOT_EVALUATED,
-    NOT_UNDERSTOOD,
-    ExitConclusion,
-    conclude,
-    summary_document,
-)
+from runs.cli.command import MISUSED, full_url, run_url
+from runs.cli.evaluating import NOT_EVALUATED, ExitConclusion, conclude, summary_document
 from runs.cli.files import JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_file
-from runs.cli.names import run_url
 from runs.cli.printing import GAPS, ProgressLine
-from runs.cli.watching import STOPPED, carry_out
+from runs.cli.watching import STOPPED, execute_run
 from runs.costs import Cost
 from runs.finishing import finish_run
 from runs.formats.junit import write_junit_of_several
@@ -49,7 +42,7 @@ HEADS = (
 
 @dataclass(frozen=True, slots=True)
 class ConcludedRun:
-    """One run that is over, with its exit code and sentence."""
+    """A finished run with its exit code and sentence."""
 
     run: Run
     conclusion: ExitConclusion
@@ -57,34 +50,34 @@ class ConcludedRun:
 
 
 def check_targets(names: Sequence[str], outputs: Path | None) -> None:
-    """Raise CommandError unless several targets are several, and no file of outputs stands for one."""
+    """Raise CommandError for a repeated target, or for several targets with one file of outputs."""
     if len(names) > 1 and outputs is not None:
         raise CommandError(
-            "--outputs are those of one target; name one --target beside them, or none.",
-            returncode=NOT_UNDERSTOOD,
+            "--outputs belong to one target; name at most one --target with them.",
+            returncode=MISUSED,
         )
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise CommandError(f"--target {twice[0]!r} stands twice.", returncode=NOT_UNDERSTOOD)
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise CommandError(f"--target {repeated[0]!r} is repeated.", returncode=MISUSED)
 
 
 def execute_all(
     runs: Sequence[Run], progress: ProgressLine, stop: threading.Event
 ) -> Sequence[ConcludedRun]:
-    """Carry out the runs one after the other and tell how each goes; `stop` ends them all.
+    """Execute the runs one after the other and show their progress; `stop` ends them all.
 
-    Raises CommandError when one cannot be carried out to its end; those after it are ended.
+    Raises CommandError if one cannot be finished; the runs after it are then stopped.
     """
-    for place, run in enumerate(runs):
-        waiting = [other.pk for other in runs[place + 1 :]]
-        about = f"{run.suite.title} {run} against {run.target_name}"
-        progress.say(f"{place + 1} of {len(runs)}: {about}: {run_url(run)}")
-        problem = carry_out(run, progress, stop, waiting=waiting)
+    for index, run in enumerate(runs):
+        waiting = [later.pk for later in runs[index + 1 :]]
+        title = f"{run.suite.title} {run} against {run.target_name}"
+        progress.say(f"{index + 1} of {len(runs)}: {title}: {run_url(run)}")
+        problem = execute_run(run, progress, stop, waiting=waiting)
         if stop.is_set():
             end_all(waiting)
             break
         if problem:
             raise CommandError(
-                f"The run could not be carried out to its end: {problem}. It is at {run_url(run)}",
+                f"The run could not be finished: {problem}. It is at {run_url(run)}",
                 returncode=NOT_EVALUATED,
             )
         run.refresh_from_db()
@@ -95,27 +88,26 @@ def execute_all(
 
 
 def end_all(waiting: Sequence[int]) -> None:
-    """End runs whose turn does not come any more; they can be resumed on their pages."""
+    """Stop runs that have not started; they can be resumed on their pages."""
     for run in waiting:
         finish_run(run, RunStatus.STOPPED, reason=STOPPED, in_background=False)
 
 
 def worst_code(concluded: Sequence[ConcludedRun]) -> int:
-    """Return the exit code of all: not evaluated before a gate that failed before passed."""
-    return max(one.conclusion.code for one in concluded)
+    """Return the exit code of a campaign: the worst of its runs."""
+    return max(run.conclusion.code for run in concluded)
 
 
 def campaign_url(campaign: Campaign) -> str:
-    """Return where the campaign is looked at."""
-    site = settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
-    return f"{site.rstrip('/')}{reverse('runs:campaign', args=[campaign.pk])}"
+    """Return the address of the campaign's page."""
+    return full_url(reverse("runs:campaign", args=[campaign.pk]))
 
 
 def leaderboard(campaign: Campaign) -> tuple[str, str]:
-    """Return the leaderboard as a table of plain text, and the campaign in a sentence or two."""
+    """Return the leaderboard as a plain-text table, and the headline of the campaign."""
     page = CampaignPage(campaign, CampaignQuery())
     rows = [HEADS, *(_cells(row) for row in page.rows)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADS))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
     lines = (
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
         for row in rows
@@ -124,25 +116,25 @@ def leaderboard(campaign: Campaign) -> tuple[str, str]:
 
 
 def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[ConcludedRun]) -> None:
-    """Write what came of all runs into one file each; raises UnwritableFileError."""
+    """Write the files with the results of all runs; raises UnwritableFileError."""
     if files.summary:
         document = json.dumps(_document(campaign, concluded), indent=2)
         write_file(SUMMARY, files.summary, [document, "\n"])
     if files.out:
-        lines = chain.from_iterable(result_lines(one.run) for one in concluded)
+        lines = chain.from_iterable(result_lines(ended.run) for ended in concluded)
         write_file(OUT, files.out, write_results(lines, is_camel=files.is_camel))
     if files.junit:
         suites = [
-            (junit_run(one.run, one.conclusion, url=one.url), result_lines(one.run))
-            for one in concluded
+            (junit_run(ended.run, ended.conclusion, url=ended.url), result_lines(ended.run))
+            for ended in concluded
         ]
         write_file(JUNIT, files.junit, write_junit_of_several(suites))
 
 
 def _document(campaign: Campaign, concluded: Sequence[ConcludedRun]) -> dict[str, Any]:
-    """Return the campaign in plain JSON values: every run as it would stand alone, in a list."""
+    """Return the campaign as JSON values, with a list of the documents of its runs."""
     page = CampaignPage(campaign, CampaignQuery())
-    placed = {row.pk: row.rank for row in page.rows}
+    ranks = {row.pk: row.rank for row in page.rows}
     return {
         "suite": campaign.suite.slug,
         "url": campaign_url(campaign),
@@ -150,10 +142,10 @@ def _document(campaign: Campaign, concluded: Sequence[ConcludedRun]) -> dict[str
         "headline": page.headline.translate(GAPS),
         "campaign": [
             {
-                "rank": placed.get(one.run.pk),
-                **summary_document(one.run, one.conclusion, url=one.url).as_json(),
+                "rank": ranks.get(ended.run.pk),
+                **summary_document(ended.run, ended.conclusion, url=ended.url).as_json(),
             }
-            for one in concluded
+            for ended in concluded
         ],
     }
 

@@ -1,4 +1,4 @@
-"""What a command line asks to be evaluated: which suite, against what, judged by whom, and what came of it."""
+"""Find the suite and the target that `evaluate` names, and conclude from the finished run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.queries import case_tags
-from runs.cli.names import suite_named, target_named
+from runs.cli.command import MISUSED, read_file, suite_named, target_named
 from runs.files.importing import Imported, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
@@ -30,44 +30,44 @@ Note = Callable[[str], None]
 
 
 class SeveralSuitesError(DomainError):
-    """A path holds more suites than one."""
+    """A path contains more than one suite."""
 
     code = "several_suites"
 
 
 class ProfileOfStoredSuiteError(DomainError):
-    """A suite of the site was to start from a profile."""
+    """A profile was given for a suite that is already stored."""
 
     code = "profile_of_stored_suite"
 
 
 def find_suite(word: str, *, judge: str, profile: str = "", note: Note) -> Suite:
-    """Return the suite; one at a path is imported first, as a new version where it changed.
+    """Return the suite of a short name; a suite at a path is imported first.
 
-    A short name goes before a path of the same letters: write ./NAME for the path. `judge` is the
-    slug that judges, which stands in where the file names a model that is not here; `profile` is what
-    the file starts from. What was imported is noted. Raises DomainError, UnreadableFileError with
-    every problem of the files.
+    A short name takes precedence over a path of the same name: write ./NAME for the path. `judge` is
+    the slug of a model that replaces the file's judge if that is unknown here. `note` receives
+    messages about the import. Raises DomainError, and UnreadableFileError with every problem of the
+    files.
     """
     if _is_path(word):
-        return _imported(Path(word), judge=judge, profile=profile, note=note)
+        return _import_suite(Path(word), judge=judge, profile=profile, note=note)
     suite = suite_named(word)
     if profile:
         raise ProfileOfStoredSuiteError(
-            f"--profile says what a file starts from, and {word} is a suite of this site, which has "
-            "its evaluators and thresholds. Name a path, or leave --profile out."
+            f"--profile is only for files, and {word} is a suite of this site, which has its own "
+            "evaluators and thresholds. Name a path, or leave --profile out."
         )
     return suite
 
 
-def told(imported: Imported) -> str:
-    """Return in one line what came of a suite."""
+def import_message(imported: Imported) -> str:
+    """Return one line about an imported suite."""
     suite, before = imported.suite, imported.version_before
     if before is None:
         return f"{suite.slug}: new, at version {suite.version}. {imported.note}."
     if not imported.is_changed:
         return f"{suite.slug}: unchanged, still at version {suite.version}."
-    return f"{suite.slug}: version {suite.version}, before {before}. {imported.note}."
+    return f"{suite.slug}: version {suite.version}, was {before}. {imported.note}."
 
 
 def _is_path(word: str) -> bool:
@@ -76,21 +76,21 @@ def _is_path(word: str) -> bool:
     return Path(word).exists() and not Suite.objects.filter(slug=word).exists()
 
 
-def _imported(path: Path, *, judge: str, profile: str, note: Note) -> Suite:
-    found = read_suites(bundles_at([path]), profile=profile)
-    if len(found.suites) > 1:
-        files = ", ".join(one.path for one in found.suites)
+def _import_suite(path: Path, *, judge: str, profile: str, note: Note) -> Suite:
+    reading = read_suites(bundles_at([path]), profile=profile)
+    if len(reading.suites) > 1:
+        files = ", ".join(suite.path for suite in reading.suites)
         raise SeveralSuitesError(
-            f"{path} holds {len(found.suites)} suites, and a run is of one. Name its file: {files}."
+            f"{path} contains {len(reading.suites)} suites, and a run needs one. Name its file: {files}."
         )
-    [suite] = found.suites
-    own_is_known = LanguageModel.objects.filter(slug=suite.content.judge).exists()
-    stand_in = judge if judge and suite.content.judge and not own_is_known else None
-    [done] = import_suites(found.suites, imported_by=None, judge=stand_in)
-    for warning in (*found.warnings, *done.notes):
+    [suite] = reading.suites
+    is_known = LanguageModel.objects.filter(slug=suite.content.judge).exists()
+    replacement = judge if judge and suite.content.judge and not is_known else None
+    [stored] = import_suites(reading.suites, imported_by=None, judge=replacement)
+    for warning in (*reading.warnings, *stored.notes):
         note(f"Note: {warning}")
-    note(told(done.imported))
-    return done.imported.suite
+    note(import_message(stored.imported))
+    return stored.imported.suite
 
 
 RECORDED = "recorded"
@@ -98,31 +98,33 @@ RECORDED_IN_CASES = "recorded in the cases"
 CHAT = "chat"
 MAX_NAME_LENGTH = 120
 MAX_NAMED = 5
-NOT_UNDERSTOOD = 2
 
 
 class ContradictoryOptionsError(DomainError):
-    """What the command line asks for contradicts itself or what is there."""
+    """The options contradict each other, or what is stored."""
 
     code = "cannot_ask"
 
 
-def check_against_what(name: str, outputs: Path | None, model: str | None) -> None:
-    """Raise CommandError unless the options say what is evaluated, and say one thing."""
+def check_target_options(name: str, outputs: Path | None, model: str | None) -> None:
+    """Raise CommandError unless the options name exactly one thing to evaluate."""
     if outputs is not None and model:
-        raise _misunderstood("--outputs and --model contradict each other: outputs ask no model.")
-    if name == RECORDED and model:
-        raise _misunderstood("--target recorded asks no language model; leave --model out.")
-    if not name and outputs is None and not model:
-        raise _misunderstood(
-            "Against what? Name a target (--target NAME), a language model (--model SLUG), or "
-            "--target recorded for outputs that are there already."
+        reason = "--outputs and --model contradict each other: outputs need no model."
+    elif name == RECORDED and model:
+        reason = "--target recorded needs no language model; leave --model out."
+    elif not name and outputs is None and not model:
+        reason = (
+            "Name a target (--target NAME), a language model (--model SLUG), or "
+            "--target recorded for outputs that are already stored."
         )
+    else:
+        return
+    raise CommandError(reason, returncode=MISUSED)
 
 
 @contextmanager
 def options_as_remedies() -> Iterator[None]:
-    """Name the option where a refusal inside the block names what is done in the browser."""
+    """Replace remedies for the browser by options of the command line."""
     try:
         yield
     except NoJudgeChosenError as error:
@@ -137,25 +139,30 @@ def options_as_remedies() -> Iterator[None]:
 
 
 def find_target(name: str, outputs: Path | None, model: LanguageModel | None) -> Target:
-    """Return the target that is meant, made where it can be.
+    """Return the target that the options name, made if necessary.
 
-    `outputs` become the outputs of the recorded target of that name, or of the file's. A model
-    alone stands for itself; beside a target that talks to a model it takes the place of that one,
-    as a target of its own, so that the run can be repeated in the browser. The options have passed
-    check_against_what. Raises DomainError saying what is in the way.
+    `outputs` are stored as a recorded target, named `name` or after the file. A model alone becomes a
+    chat target. A model with a chat target makes a copy of that target with the model, so that the
+    run can be repeated in the browser. The options must have passed check_target_options. Raises
+    DomainError.
     """
     if outputs is not None:
-        return _recorded(outputs.stem if name in ("", RECORDED) else name, outputs)
+        return import_recorded_outputs(
+            target_name=outputs.stem if name in ("", RECORDED) else name,
+            lines=read_file(outputs, option="--outputs"),
+            imported_by=None,
+            file=outputs.name,
+        )
     if name == RECORDED:
-        return _made(RECORDED_IN_CASES, RECORDED, None)
+        return _get_or_make_target(RECORDED_IN_CASES, RECORDED, None)
     if not name and model is not None:
-        return _made(model.slug, CHAT, model)
+        return _get_or_make_target(model.slug, CHAT, model)
     target = target_named(name)
     return target if model is None else _with_model(target, model)
 
 
 def check_tags(suite: Suite, tags: Sequence[str]) -> None:
-    """Raise CannotAskError for a tag that no case of the suite has."""
+    """Raise ContradictoryOptionsError for a tag that no case of the suite has."""
     known = [tag for tag, _ in case_tags(suite)] if tags else []
     for tag in tags:
         if tag not in known:
@@ -171,62 +178,48 @@ def output_warnings(
     tags: Sequence[str] | None,
     keys: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return a sentence for outputs that belong to no case, and one for cases without an output."""
+    """Return a sentence about outputs without a case, and one about cases without an output."""
     if target.kind != RECORDED:
         return []
     cases = Case.objects.filter(suite=suite, is_current=True)
-    tags_of = dict(cases.values_list("key", "tags"))
+    tags_by_key = dict(cases.values_list("key", "tags"))
     uploads = RecordedOutput.objects.filter(target=target).values_list("case_key", flat=True)
     own = cases.filter(recorded_output__isnull=False).values_list("key", flat=True)
     outputs = set(uploads) or set(own)
-    chosen = {key for key, has in tags_of.items() if tags is None or set(tags) & set(has)}
+    chosen = {
+        key for key, case_tags in tags_by_key.items() if tags is None or set(tags) & set(case_tags)
+    }
     if keys is not None:
         chosen &= set(keys)
     sentences = []
-    if strangers := sorted(outputs - tags_of.keys()):
-        verb = "1 output belongs" if len(strangers) == 1 else f"{len(strangers)} outputs belong"
-        sentences.append(f"{verb} to no case of {suite.slug}: {_first(strangers)}.")
+    if unmatched := sorted(outputs - tags_by_key.keys()):
+        verb = "1 output belongs" if len(unmatched) == 1 else f"{len(unmatched)} outputs belong"
+        sentences.append(f"{verb} to no case of {suite.slug}: {_first(unmatched)}.")
     if missing := sorted(chosen - outputs):
         count = "1 case has" if len(missing) == 1 else f"{len(missing)} cases have"
         sentences.append(f"{count} no recorded output: {_first(missing)}.")
     return sentences
 
 
-def _misunderstood(reason: str) -> CommandError:
-    return CommandError(reason, returncode=NOT_UNDERSTOOD)
-
-
-def _recorded(name: str, outputs: Path) -> Target:
-    try:
-        lines = outputs.read_bytes()
-    except OSError as error:
-        raise ContradictoryOptionsError(
-            f"--outputs {outputs} cannot be read: {error.strerror}."
-        ) from error
-    return import_recorded_outputs(
-        target_name=name, lines=lines, imported_by=None, file=outputs.name
-    )
-
-
-def _made(name: str, kind: str, model: LanguageModel | None) -> Target:
-    """Return the target of that name, made unless it is there; two command lines make it once."""
+def _get_or_make_target(name: str, kind: str, model: LanguageModel | None) -> Target:
+    """Return the target of that name, made if necessary; concurrent commands make it once."""
     target, _ = Target.objects.select_related("model").get_or_create(
         name=name, defaults={"kind": kind, "model": model}
     )
     if target.kind != kind or target.model != model:
         raise ContradictoryOptionsError(
-            f"The target {name} is there already and is another one. Name it with --target, or "
-            "rename it in the browser."
+            f"There is already another target named {name}. Use it with --target, or rename it in "
+            "the browser."
         )
     return target
 
 
 def _with_model(target: Target, model: LanguageModel) -> Target:
-    """Return the target that differs from another by its model alone."""
+    """Return a copy of a chat target with another model."""
     if not target_kind_named(target.kind).uses_model:
         raise ContradictoryOptionsError(
-            f"The target {target.name} is of kind {target.kind} and asks no language model; "
-            "--model goes with chat targets."
+            f"The target {target.name} is of kind {target.kind} and uses no language model; "
+            "--model works with chat targets only."
         )
     if target.model_id == model.pk:
         return target
@@ -252,10 +245,10 @@ class ExitConclusion:
 
 
 def conclude(run: Run) -> ExitConclusion:
-    """Return what came out of a run that is over.
+    """Return the conclusion from a finished run.
 
-    A gate counts as failed only where it fails whatever the errors would have been: a run in which
-    they decide could not evaluate its target.
+    The cases gate counts as failed only if it would fail even with passes in place of the errors.
+    Otherwise the errors decide, and the target was not evaluated.
     """
     if run.status != RunStatus.COMPLETED or not run.summary:
         return ExitConclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
@@ -272,7 +265,7 @@ def conclude(run: Run) -> ExitConclusion:
         return ExitConclusion(
             NOT_EVALUATED,
             f"Not evaluated: the cases gate fails by errors alone, {summary.errors} of "
-            f"{summary.executions} executions. See what went wrong and try them again.",
+            f"{summary.executions} executions. Check the errors and retry them.",
         )
     names = [name for name, gate in (("metrics", metrics), ("cases", cases)) if not gate.passed]
     gates = f"The {' gate and the '.join(names)} gate failed{_with_reviews(summary)}."
@@ -284,7 +277,7 @@ def _with_reviews(summary: Summary) -> str:
 
 
 class EvaluatedRunDoc(RunFileDoc):
-    """A run with what a command line concluded from it."""
+    """A run with the conclusion of the command line."""
 
     exit_code: int
     """The exit code of the command."""
@@ -293,13 +286,13 @@ class EvaluatedRunDoc(RunFileDoc):
 
 
 def summary_document(run: Run, conclusion: ExitConclusion, *, url: str) -> EvaluatedRunDoc:
-    """Describe a run, its cases and what was concluded."""
+    """Describe a run, its cases and the conclusion."""
     document = dict(run_file_document(run, url=url))
     return EvaluatedRunDoc(**document, exit_code=conclusion.code, conclusion=conclusion.sentence)
 
 
 def _why_it_ended(run: Run) -> str:
     if run.is_active:
-        return "the workers go on with this run."
+        return "the workers continue this run."
     reason = run.status_reason or RunStatus(run.status).label
     return reason if reason.endswith((".", "!", "?")) else f"{reason}."

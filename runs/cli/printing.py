@@ -27,19 +27,19 @@ from runs.results.runs import (
 PLAIN_EVERY_S = 5.0
 BAR_CELLS = 10
 COMPARED = {"passed": "≥", "failed": "<", "open": "of"}
-# Pages keep figure and unit together by these; a terminal may not know them.
+# Pages use these to keep figure and unit together; a terminal may not support them.
 GAPS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2212": "-"})
-# Names of cases and targets are anybody's texts, which a terminal may take for commands.
+# Names of cases and targets may contain anything, including commands to a terminal.
 COMMANDS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 Clock = Callable[[], float]
 
 
 class ProgressLine:
-    """One line that changes on a terminal; elsewhere a line every few seconds, if anything changed."""
+    """One line that changes in a terminal; otherwise a new line every few seconds if anything changed."""
 
     def __init__(self, stream: TextIO, *, clock: Clock = time.monotonic) -> None:
-        """Tell nothing yet."""
+        """Print nothing yet."""
         self._stream = stream
         self._clock = clock
         self._is_terminal = stream.isatty()
@@ -48,7 +48,7 @@ class ProgressLine:
         self._last_at = float("-inf")
 
     def show(self, run: Run) -> None:
-        """Tell how far the run is."""
+        """Show the progress of the run."""
         line = progress_line(run)
         if self._is_terminal:
             cells = int(run.done_count / max(1, run.execution_count) * BAR_CELLS)
@@ -61,27 +61,27 @@ class ProgressLine:
             self._last_line, self._last_at = line, self._clock()
 
     def say(self, sentence: str) -> None:
-        """Tell something that stays, on a line of its own."""
+        """Print a sentence on its own line."""
         self.close()
         self._write(f"{sentence}\n")
 
     def close(self) -> None:
-        """Leave the line that changes as it is."""
+        """End the changing line."""
         if self._is_line_open:
             self._write("\n")
             self._is_line_open = False
 
     def _write(self, text: str) -> None:
         try:
-            self._stream.write(written_for(self._stream, text))
+            self._stream.write(printable(self._stream, text))
             self._stream.flush()
         except OSError:
-            # The terminal is gone; the run goes on.
+            # The terminal is gone; the run continues.
             self._is_terminal = False
 
 
 def progress_line(run: Run) -> str:
-    """Return how far the run is: done of N, verdicts, errors and both costs as far as they are known."""
+    """Return the progress of a run: executions done, verdicts, errors and the known costs."""
     counts = [
         f"{run.done_count} of {run.execution_count}",
         f"{run.pass_count} pass",
@@ -90,25 +90,25 @@ def progress_line(run: Run) -> str:
         counted(run.error_count, "error"),
     ]
     sums = (("run", run.run_cost_usd), ("evaluation", run.evaluation_cost_usd))
-    # Whether nothing means free or not known is said at the end: it takes a look at every call.
-    costs = [f"{money(usd).translate(GAPS)} {whose}" for whose, usd in sums if usd]
+    # Whether no cost means free or unknown is shown at the end: it needs every call.
+    costs = [f"{money(usd).translate(GAPS)} {name}" for name, usd in sums if usd]
     return ", ".join(counts + costs)
 
 
 def summary_table(run: Run) -> str:
-    """Return how an ended run went: both gates, verdicts, errors, repetitions and both costs."""
+    """Return the figures of a finished run: both gates, verdicts, errors, repetitions and both costs."""
     policy, spent = run.policy, run_costs(run)
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
-    # The counters are kept while the work goes on, before anybody reviews.
-    by_whom = ", by the machine" if (run.summary or {}).get("reviews") else ""
+    # These counters do not include reviews.
+    by_machine = ", by the machine" if (run.summary or {}).get("reviews") else ""
     rows = [
-        ("Status", status_words(run)),
+        ("Status", status_sentence(run)),
         ("Metrics gate", _gate(metrics_gate(run, policy))),
         ("Cases gate", _gate(cases_gate(run, policy))),
-        ("Executions", f"{done} done: {verdicts}{by_whom}"),
+        ("Executions", f"{done} done: {verdicts}{by_machine}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
-        *_repeated(repetitions_of_run(run), run.scale),
+        *_repetition_rows(repetitions_of_run(run), run.scale),
         ("Run cost", cost(spent.run)),
         ("Evaluation cost", cost(spent.evaluation)),
     ]
@@ -116,58 +116,57 @@ def summary_table(run: Run) -> str:
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 
 
-def _repeated(found: RunRepetitions | None, scale: int) -> list[tuple[str, str]]:
-    """Return what the repetitions of each case came to together, nothing where each ran once."""
-    if found is None:
+def _repetition_rows(figures: RunRepetitions | None, scale: int) -> list[tuple[str, str]]:
+    """Return the rows about repetitions; none for a run without repetitions."""
+    if figures is None:
         return []
     rows = [
-        (f"All {found.each} passed", _part(found.all_passed)),
-        (f"Any of {found.each}", _part(found.any_passed)),
-        ("Flaky", f"{_part(found.flaky)}, verdicts differ"),
+        (f"All {figures.each} passed", _share(figures.all_passed)),
+        (f"Any of {figures.each}", _share(figures.any_passed)),
+        ("Flaky", f"{_share(figures.flaky)}, verdicts differ"),
     ]
-    if found.spread is not None:
-        of = counted(found.spread_cases, "case")
-        rows.append(
-            ("Mean spread", f"{score(found.spread, scale)} of scores, over {of}".translate(GAPS))
-        )
+    if figures.spread is not None:
+        cases = counted(figures.spread_cases, "case")
+        spread = f"{score(figures.spread, scale)} of scores, over {cases}"
+        rows.append(("Mean spread", spread.translate(GAPS)))
     return rows
 
 
-def _part(part: CountOf) -> str:
-    return f"{part.count} of {counted(part.total, 'case')} ({pct(part.share)})".translate(GAPS)
+def _share(share: CountOf) -> str:
+    return f"{share.count} of {counted(share.total, 'case')} ({pct(share.share)})".translate(GAPS)
 
 
-def status_words(run: Run) -> str:
-    """Return how the run ended, why, and how long it took."""
-    words = RunStatus(run.status).label
+def status_sentence(run: Run) -> str:
+    """Return how the run ended, how long it took, and why it ended."""
+    text = RunStatus(run.status).label
     if run.started_at and run.finished_at:
         took_ms = (run.finished_at - run.started_at).total_seconds() * 1000
-        words += f" after {duration(took_ms).translate(GAPS)}"
-    return f"{words}. {run.status_reason}" if run.status_reason else words
+        text += f" after {duration(took_ms).translate(GAPS)}"
+    return f"{text}. {run.status_reason}" if run.status_reason else text
 
 
 def cost(spent: Cost) -> str:
-    """Return what a spent holds; a price nobody knows is said to be unknown, never $0."""
+    """Return a cost as text; an unknown price is "not known", never $0."""
     if spent.usd is None:
         return "not known"
     priced = f" for {spent.priced} of {counted(spent.answers, spent.noun)}"
     return f"{money(spent.usd)}{priced if spent.is_partial else ''}".translate(GAPS)
 
 
-def tell(stream: TextIO | OutputWrapper, text: str) -> None:
-    """Write a line in letters the stream knows, as long as anybody reads it.
+def print_line(stream: TextIO | OutputWrapper, text: str) -> None:
+    """Write a line that the stream can encode; a closed pipe is ignored.
 
-    What came of a run is told by its exit code too, which `evaluate … | head -1` must not change.
+    `evaluate … | head -1` must not change the exit code.
     """
     try:
-        stream.write(written_for(stream, f"{text}\n"))
+        stream.write(printable(stream, f"{text}\n"))
         stream.flush()
     except OSError:
-        _lead_nowhere(stream)
+        _discard(stream)
 
 
-def _lead_nowhere(stream: TextIO | OutputWrapper) -> None:
-    """Drop the rest of what goes to a stream: Python would stumble over it again at its end."""
+def _discard(stream: TextIO | OutputWrapper) -> None:
+    """Redirect a stream to nowhere: flushing a closed pipe at exit would fail again."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):
@@ -177,20 +176,15 @@ def _lead_nowhere(stream: TextIO | OutputWrapper) -> None:
     os.close(nowhere)
 
 
-def written_for(stream: TextIO | OutputWrapper, text: str) -> str:
-    """Return the text in letters the stream can write, and without commands to a terminal."""
+def printable(stream: TextIO | OutputWrapper, text: str) -> str:
+    """Return the text in characters the stream can encode, without commands to a terminal."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     text = COMMANDS.sub("\ufffd", text)
-    readable = text.replace("≥", ">=") if not _can_write("≥", encoding) else text
-    return readable.encode(encoding, "replace").decode(encoding)
-
-
-def _can_write(letter: str, encoding: str) -> bool:
     try:
-        letter.encode(encoding)
+        "≥".encode(encoding)
     except UnicodeEncodeError:
-        return False
-    return True
+        text = text.replace("≥", ">=")
+    return text.encode(encoding, "replace").decode(encoding)
 
 
 def _gate(gate: RunGate) -> str:
@@ -198,26 +192,26 @@ def _gate(gate: RunGate) -> str:
         return f"not judged, needs {threshold(gate.limit)} ({gate.note})"
     figure = pct(gate.share)
     compared = f"{figure} {COMPARED[gate.state]} {threshold(gate.limit)}"
-    words = {"open": f"open, so far {compared}"}
-    return f"{words.get(gate.state, f'{gate.state}, {compared}')} ({gate.note})"
+    state = "open, so far" if gate.state == "open" else f"{gate.state},"
+    return f"{state} {compared} ({gate.note})"
 
 
-MOST = 20
-WORDS = {"fail": "failed", "error": "errored"}
+MAX_CASES = 20
+BAD_STATES = {"fail": "failed", "error": "errored"}
 
 
 def worst_cases(run: Run) -> str:
-    """Return a line a case that failed or errored, failed ones first, at most 20; "" where none did."""
-    found = [one for one in case_summaries(run) if one.state in WORDS]
-    if not found:
+    """Return one line for each case that failed or errored, failed first, at most 20; "" if there is none."""
+    cases = [case for case in case_summaries(run) if case.state in BAD_STATES]
+    if not cases:
         return ""
-    found.sort(key=lambda one: [*WORDS].index(one.state))
-    shown = found[:MOST]
-    width = max(len(one.case) for one in shown)
+    cases.sort(key=lambda case: [*BAD_STATES].index(case.state))
+    shown = cases[:MAX_CASES]
+    width = max(len(case.case) for case in shown)
     lines = [
-        f"  {one.case:<{width}}  {WORDS[one.state]}"
-        + (f" {score(one.means.score, run.scale)}" if one.means.score is not None else "")
-        for one in shown
+        f"  {case.case:<{width}}  {BAD_STATES[case.state]}"
+        + (f" {score(case.means.score, run.scale)}" if case.means.score is not None else "")
+        for case in shown
     ]
-    more = [f"  and {len(found) - MOST} more"] if len(found) > MOST else []
+    more = [f"  and {len(cases) - MAX_CASES} more"] if len(cases) > MAX_CASES else []
     return "\n".join(["Cases that failed or errored", *lines, *more]).translate(GAPS)

@@ -1,4 +1,4 @@
-"""Carry out a run in this process, and watch it until it is over or somebody stops it."""
+"""Execute a run in this process, and watch it until it is finished or stopped."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ MAX_CRASHES = 3
 
 
 class LocalWorker:
-    """A worker in one thread and a heartbeat in another, for as long as the block lasts.
+    """A context manager with a worker in one thread and its heartbeat in another.
 
-    `problem` says why the worker gave up, "" as long as it has not.
+    `problem` says why the worker gave up; "" if it did not.
     """
 
     def __init__(self, run: Run, *, waiting: Sequence[int] = ()) -> None:
-        """Do nothing yet; `waiting` are runs of this process whose turn comes after."""
+        """Do nothing yet; `waiting` are the later runs of this process."""
         self.problem = ""
         self._run_id = run.pk
         self._waiting = waiting
@@ -46,12 +46,12 @@ class LocalWorker:
         self._is_released = threading.Event()
         # Daemons, so that a second Ctrl-C can end the process without waiting for them.
         self._threads = [
-            threading.Thread(target=self._carry_out, name="run-worker", daemon=True),
+            threading.Thread(target=self._execute, name="run-worker", daemon=True),
             threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True),
         ]
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
         return self
@@ -62,36 +62,36 @@ class LocalWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release what is still being worked on, and end the threads."""
+        """Release the run if it is unfinished, and end the threads."""
         if not self._is_over.is_set():
             self.release()
         for thread in self._threads:
             thread.join()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most; True once the worker has nothing left to do."""
+        """Wait at most this long; True once the worker is done."""
         return self._is_over.wait(seconds)
 
     def stop(self, reason: str) -> None:
-        """End the run, keeping what is done; raises the database's own error when it does not answer."""
+        """Stop the run and keep its results; raises the database's error if it does not answer."""
         finish_run(self._run_id, RunStatus.STOPPED, reason=reason, in_background=False)
 
     def release(self, *, for_good: bool = True) -> None:
-        """Release the run; within seconds where that is `for_good` or no other run waits.
+        """Release the run; within seconds if `for_good` or if no other run waits.
 
-        After that this process takes on nothing more of it. Other runs are not affected: a watch that
-        sees the end before the worker does must not keep the next run from its worker.
+        This process then claims no more results of the run. Other runs are not affected: a watch that
+        sees the end of a run before its worker does must not block the next run.
         """
         self._is_released.set()
         if for_good or not self._waiting:
             release_run(self._run_id)
 
-    def _carry_out(self) -> None:
+    def _execute(self) -> None:
         try:
             while self._is_active():
                 self._work()
         except Exception as error:
-            logger.exception("The run could not be carried out to its end")
+            logger.exception("The run could not be finished")
             self.problem = describe_error(error)
         finally:
             self._is_over.set()
@@ -104,7 +104,7 @@ class LocalWorker:
         return patiently(mine.filter(status__in=ACTIVE_RUN_STATUSES).exists)
 
     def _work(self) -> None:
-        """Work until nothing can be claimed, and reap what this worker may have lost before."""
+        """Work until nothing can be claimed, and reap results this worker may have lost."""
         try:
             work_on_run(self._run_id, owner_id=self._owner_id)
         except Exception as error:
@@ -117,7 +117,7 @@ class LocalWorker:
             patiently(lambda: reap(now=database_now()))
 
     def _send_heartbeats(self) -> None:
-        """Show that this process owns the run and those that wait; a database that is away may be back next time."""
+        """Renew the ownership of the run and of waiting runs; skip a beat while the database is down."""
         while not self._is_over.wait(HEARTBEAT_EVERY_S):
             try:
                 mine = Run.objects.filter(pk__in=(self._run_id, *self._waiting))
@@ -131,20 +131,19 @@ class LocalWorker:
 LOOK_EVERY_S = 0.25
 STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 STOPPED = "Stopped at the command line."
-AWAY = "The database does not answer. Waiting until it does."
-AWAY_WHILE_STOPPING = (
-    "The run stops as soon as the database answers. Ctrl-C again waits for nothing; the run is then "
-    "ended by the next worker, or the next command, that sees it."
+OUTAGE = "The database does not answer. Waiting until it does."
+OUTAGE_WHILE_STOPPING = (
+    "The run stops as soon as the database answers. Ctrl-C again exits at once; the next worker or "
+    "command then ends the run."
 )
 
 
-def carry_out(
+def execute_run(
     run: Run, progress: ProgressLine, stop: threading.Event, *, waiting: Sequence[int] = ()
 ) -> str:
-    """Carry out the run to its end, showing its progress; returns what kept the worker from it, if anything.
+    """Execute the run and show its progress; returns the problem if it could not be finished.
 
-    `stop` ends the run early and keeps what is done. `waiting` are runs of this process whose turn
-    comes after.
+    `stop` stops the run and keeps its results. `waiting` are the later runs of this process.
     """
     with LocalWorker(run, waiting=waiting) as worker:
         watch = Watch(run, worker, progress)
@@ -158,10 +157,10 @@ def carry_out(
 
 
 class Watch:
-    """Polls the run, and releases the worker when the run has ended without it."""
+    """Polls the run, and releases the worker if the run ended elsewhere."""
 
     def __init__(self, run: Run, worker: LocalWorker, progress: ProgressLine) -> None:
-        """See the run as it was started."""
+        """Remember the run with its owner at the start."""
         self._run = run
         self._worker = worker
         self._progress = progress
@@ -169,7 +168,7 @@ class Watch:
         self._last_report = ""
 
     def look(self, *, stop_wanted: bool) -> None:
-        """Stop the run if that is wanted, tell how far it is, and notice when it is over."""
+        """Stop the run if wanted, show its progress, and notice when it has ended."""
         try:
             if stop_wanted and not self._is_released:
                 self._worker.stop(STOPPED)
@@ -193,13 +192,13 @@ class Watch:
             return
         self._worker.release(for_good=stop_wanted)
         if run.is_active:
-            self._progress.say("The workers go on with this run.")
+            self._progress.say("The workers continue this run.")
         elif stop_wanted:
-            self._progress.say("Stopping: calls that are paid for have a few seconds to answer.")
+            self._progress.say("Stopping: calls in flight have a few seconds to answer.")
 
     def _report_outage_once(self, *, stop_wanted: bool) -> None:
         connection.close()
-        sentence = AWAY_WHILE_STOPPING if stop_wanted else AWAY
+        sentence = OUTAGE_WHILE_STOPPING if stop_wanted else OUTAGE
         if sentence != self._last_report:
             self._progress.say(sentence)
         self._last_report = sentence
@@ -207,22 +206,22 @@ class Watch:
 
 @contextmanager
 def stop_wanted() -> Iterator[threading.Event]:
-    """Give an event that is set by Ctrl-C, SIGTERM and the end of the terminal.
+    """Yield an event that Ctrl-C, SIGTERM and the end of the terminal set.
 
-    The second of them ends the process at once.
+    A second signal ends the process at once.
     """
     wanted = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:
         if wanted.is_set():
-            # The second signal does not wait; the reaper ends the run.
+            # The reaper ends the run.
             os._exit(NOT_EVALUATED)
         wanted.set()
 
     earlier = {}
     for name in STOP_SIGNALS:
         number = getattr(signal, name, None)
-        # What was to be ignored from the start, as nohup wants it, stays so.
+        # A signal that was ignored from the start, as by nohup, stays ignored.
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             earlier[number] = signal.signal(number, note)
     try:

@@ -232,7 +232,7 @@ def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
 
 
 def test_a_key_that_stands_twice_is_refused(suite: Suite) -> None:
-    with pytest.raises(InvalidCaseError, match="stands twice"):
+    with pytest.raises(InvalidCaseError, match="is repeated"):
         put_cases(suite, [SIZES, SIZES], by=None)
 
 

@@ -20,6 +20,6 @@ def separate_process(monkeypatch: pytest.MonkeyPatch, quick_watching: None) -> N
 @pytest.fixture
 def walk(request: pytest.FixtureRequest, tmp_path: Path, viewer_client: Client) -> Iterator[Walk]:
     """Give the worked cases of the rule the test is parametrised with, and see that none is left out."""
-    found = Walk(request.param, tmp_path, viewer_client)
-    yield found
-    found.check_that_none_was_left_out()
+    walk_through = Walk(request.param, tmp_path, viewer_client)
+    yield walk_through
+    walk_through.assert_every_vector_is_used()

@@ -27,11 +27,11 @@ def variables(settings) -> None:
     settings.OPENAI_BASE_URL = ""
 
 
-def test_a_model_is_added_changed_and_written_down():
+def test_a_model_is_added_and_changed_with_audit_entries():
     assert add_model("local", "--model-id", "llama3.1", *LOCAL) == (
         "local is added: llama3.1 at http://127.0.0.1:11434/v1, with no key."
     )
-    said = add_model(
+    output = add_model(
         "local",
         "--input-price",
         "0",
@@ -40,7 +40,7 @@ def test_a_model_is_added_changed_and_written_down():
         "--key-variable",
         "EVALSITE_MODEL_KEY_JUDGE",
     )
-    assert said == (
+    assert output == (
         "local is changed: llama3.1 at http://127.0.0.1:11434/v1, with the key in EVALSITE_MODEL_KEY_JUDGE."
     )
     model = LanguageModel.objects.get()
@@ -57,13 +57,13 @@ def test_a_model_is_added_changed_and_written_down():
     ("base_url", "at"),
     [("", "https://api.openai.com/v1"), ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1")],
 )
-def test_a_key_of_the_environment_is_used_where_it_is_valid(settings, base_url, at):
+def test_a_key_in_the_environment_is_used_only_for_its_server(settings, base_url, at):
     settings.OPENAI_BASE_URL = base_url
 
     assert add_model("gpt") == f"gpt is added: gpt at {at}, with the key in OPENAI_API_KEY."
 
 
-def test_another_server_gets_the_key_only_when_it_is_named_again():
+def test_another_server_gets_the_key_only_if_it_is_named_again():
     add_model("gpt")
 
     assert add_model("gpt", "--model-id", "gpt-4.1-mini").endswith(
@@ -83,7 +83,7 @@ def test_another_server_gets_the_key_only_when_it_is_named_again():
         (("local", *LOCAL, "--concurrency", "0"), "--concurrency: Write a number from 1 to 500."),
     ],
 )
-def test_what_the_page_would_refuse_is_refused_with_the_option(arguments, reason):
+def test_invalid_settings_are_refused_with_their_option(arguments, reason):
     with pytest.raises(CommandError) as refusal:
         add_model(*arguments)
     assert refusal.value.returncode == 3

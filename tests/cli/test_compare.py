@@ -64,47 +64,47 @@ def compare(*arguments) -> int:
         ["support#1", "support#2", "--min-cases", "few"],
     ],
 )
-def test_a_command_line_that_is_not_understood_is_not_taken_for_an_inconclusive_comparison(
-    given, capsys
-):
+def test_wrong_usage_does_not_exit_like_an_inconclusive_comparison(given, capsys):
     with pytest.raises(SystemExit) as end:
         Command().run_from_argv(["evalsite", "compare", *given])
     assert end.value.code == 3
     assert "usage: evalsite compare" in capsys.readouterr().err
 
 
-def test_help_is_no_mistake(capsys):
+def test_help_exits_with_0(capsys):
     with pytest.raises(SystemExit) as end:
         Command().run_from_argv(["evalsite", "compare", "--help"])
     assert end.value.code == 0
-    assert "3  not compared: a command line that was not understood" in capsys.readouterr().out
+    assert "3  not compared: wrong usage" in capsys.readouterr().out
 
 
-def test_the_same_again_is_no_regression(suite, capsys):
+def test_an_equal_run_is_no_regression(suite, capsys):
     for _ in range(2):
         run_of(suite, GOOD, GOOD, BAD)
     assert compare("support#1", "support#2") == 0
-    said = capsys.readouterr().out
-    rows = [" ".join(line.split()) for line in said.splitlines()]
+    output = capsys.readouterr().out
+    rows = [" ".join(line.split()) for line in output.splitlines()]
     assert "Pass rate 66.6% (2 of 3) 66.6% (2 of 3) ±0.0 pts" in rows
     assert "Mean score 66.6% (3 of 3) 66.6% (3 of 3) ±0.0 pts" in rows
     assert "Mean latency 1.0 s (3 of 3) 1.0 s (3 of 3) ±0.0%" in rows
     assert "Total cost $0.05 $0.05 ±0.0%" in rows
-    assert "Cases: 0 worse, 0 better, 3 unchanged, 0 without a verdict, 0 added, 0 removed" in said
-    assert "Evidence: 3 shared cases have a verdict on both sides; ten are needed" in said
-    assert "Every tolerance is kept. There are too few shared cases" in said
+    assert (
+        "Cases: 0 worse, 0 better, 3 unchanged, 0 without a verdict, 0 added, 0 removed" in output
+    )
+    assert "Evidence: 3 shared cases have a verdict on both sides; ten are needed" in output
+    assert "Every tolerance is kept. There are too few shared cases" in output
 
 
-def test_a_tolerance_that_is_exceeded_is_a_regression_and_the_worst_cases_come_first(suite, capsys):
+def test_an_exceeded_tolerance_is_a_regression_with_the_worst_cases_first(suite, capsys):
     run_of(suite, GOOD, ("pass", 0.81), GOOD)
     run_of(suite, ("borderline", 0.7), BAD, ("pass", 0.84), latency_ms=1300)
     assert compare("support#1", "support#2") == 1
-    said = capsys.readouterr().out
-    assert "Regression: pass rate fell by 66.7 points, from 100.0% to 33.3%; 0.0 are" in said
-    assert "mean latency grew by 30.0%" in said
-    rows = [line.split()[0] for line in said.splitlines() if line.startswith("C-")]
+    output = capsys.readouterr().out
+    assert "Regression: pass rate fell by 66.7 points, from 100.0% to 33.3%; 0.0 are" in output
+    assert "mean latency grew by 30.0%" in output
+    rows = [line.split()[0] for line in output.splitlines() if line.startswith("C-")]
     assert rows == ["C-002", "C-001", "C-003"]
-    assert "C-002      pass 0.81  fail 0.20        -61.0 pts" in said
+    assert "C-002      pass 0.81  fail 0.20        -61.0 pts" in output
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_a_tolerance_that_is_exceeded_is_a_regression_and_the_worst_cases_come_f
         ("--max-pass-rate-drop", "0.33", 1),
     ],
 )
-def test_tolerances_can_be_given(suite, option, value, code):
+def test_tolerances_can_be_set_by_options(suite, option, value, code):
     run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, GOOD, GOOD, ("borderline", 0.78))
     assert compare("support#1", "support#2", option, value) == code
 
 
-def test_points_and_percents_are_taken_in_their_units(suite):
+def test_tolerances_are_read_in_their_units(suite):
     run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, ("pass", 0.8), ("pass", 0.8), ("pass", 0.8), latency_ms=1400)
     assert compare("support#1", "support#2") == 1
@@ -128,42 +128,42 @@ def test_points_and_percents_are_taken_in_their_units(suite):
     assert compare("support#1", "support#2", *loose) == 0
 
 
-def test_cases_that_change_places_are_told_and_no_regression(suite, capsys):
+def test_cases_that_swap_verdicts_are_no_regression(suite, capsys):
     run_of(suite, GOOD, BAD, GOOD)
     run_of(suite, BAD, GOOD, GOOD)
     assert compare("support#1", "support#2") == 0
     assert "Cases: 1 worse, 1 better, 1 unchanged" in capsys.readouterr().out
 
 
-def test_an_error_is_told_apart(suite, capsys):
+def test_an_error_is_distinguished_from_a_failure(suite, capsys):
     run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, GOOD, GOOD, WRONG)
     assert compare("support#1", "support#2") == 1
-    said = capsys.readouterr().out
-    rows = [line.split() for line in said.splitlines()]
+    output = capsys.readouterr().out
+    rows = [line.split() for line in output.splitlines()]
     assert ["Errors", "0", "1", "+1"] in rows
     assert ["C-003", "pass", "0.90", "no", "verdict", "–"] in rows
 
 
-def test_as_many_cases_are_listed_as_worse_as_are_counted(suite, capsys):
+def test_the_list_of_worse_cases_matches_their_count(suite, capsys):
     run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, ("fail", 0.2), GOOD, WRONG)
     compare("support#1", "support#2")
-    said = capsys.readouterr().out
-    worse, lost = said.split("Got worse")[1].split("Verdict lost")
+    output = capsys.readouterr().out
+    worse, lost = output.split("Got worse")[1].split("Verdict lost")
     assert len(worse.strip().splitlines()) == 2
     assert "no verdict" in lost
-    assert "Cases: 1 worse, 0 better, " in said
-    assert "changes are those of the exact values" in said
+    assert "Cases: 1 worse, 0 better, " in output
+    assert "changes are exact" in output
 
 
 def test_repetitions_are_folded_into_their_case(suite, capsys):
     run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, GOOD, GOOD, GOOD, repetitions=2)
     assert compare("support#1", "support#2") == 0
-    said = capsys.readouterr().out
-    assert "Differs    repetitions: 1 and 2" in said
-    assert "(6 of 6)" in said
+    output = capsys.readouterr().out
+    assert "Differs    repetitions: 1 and 2" in output
+    assert "(6 of 6)" in output
 
 
 def test_runs_of_other_cases_are_not_compared_unless_forced(suite, capsys):
@@ -174,17 +174,17 @@ def test_runs_of_other_cases_are_not_compared_unless_forced(suite, capsys):
     make_case(suite=suite, key="C-001", revision=2, content_hash=digest("new"), position=1)
     run_of(suite, BAD, GOOD, GOOD)
     assert compare("support#1", "support#2") == 2
-    said = capsys.readouterr().out
-    assert "Differs    cases: 1 changed (“C-001”)" in said
+    output = capsys.readouterr().out
+    assert "Differs    cases: 1 changed (“C-001”)" in output
     assert (
-        "Inconclusive: the runs differ in cases, not in their targets alone, so no change" in said
+        "Inconclusive: the runs differ in cases, not in their targets alone, so no change" in output
     )
-    assert "can be attributed to the target. Pass rate fell by 33.3 points" in said
-    assert "Add --force to compare" in said
+    assert "can be attributed to the target. Pass rate fell by 33.3 points" in output
+    assert "Add --force to compare" in output
     assert compare("support#1", "support#2", "--force") == 1
 
 
-def test_another_judge_policy_or_evaluator_is_told(suite, capsys):
+def test_differences_of_judge_policy_and_evaluators_are_reported(suite, capsys):
     run_of(suite, GOOD, GOOD, GOOD)
     snapshot = make_snapshot(suite=suite, target=make_target())
     tone, refund = snapshot["evaluators"]["children"]
@@ -197,10 +197,10 @@ def test_another_judge_policy_or_evaluator_is_told(suite, capsys):
     snapshot["judge"] = {"slug": "j", "name": "Juno", "base_url": "http://j/v1", "model_id": "j"}
     run_of(suite, GOOD, GOOD, GOOD, snapshot=snapshot)
     assert compare("support#1", "support#2") == 2
-    said = capsys.readouterr().out
-    assert "Differs    evaluators: “money” added, “refund” removed, “tone” changed" in said
-    assert "Differs    policy: pass threshold 0.8 and 0.9" in said
-    assert "Differs    judge: none and Juno" in said
+    output = capsys.readouterr().out
+    assert "Differs    evaluators: “money” added, “refund” removed, “tone” changed" in output
+    assert "Differs    policy: pass threshold 0.8 and 0.9" in output
+    assert "Differs    judge: none and Juno" in output
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_another_judge_policy_or_evaluator_is_told(suite, capsys):
             ("support#2 was not completed (cancelled).", "Resume it, or add --force."),
         ),
         ("stopped", True, 0, ("No regression",)),
-        ("running", True, 2, ("support#2 is still running,", "Compare it when it is over.")),
+        ("running", True, 2, ("support#2 is still running,", "Compare it when it has finished.")),
     ],
 )
 def test_a_run_that_is_not_completed_is_inconclusive(
@@ -223,8 +223,8 @@ def test_a_run_that_is_not_completed_is_inconclusive(
     run_of(suite, GOOD, GOOD, GOOD, status=status)
     forced = ["--force"] * is_forced
     assert compare("support#1", "support#2", *forced) == code
-    said = capsys.readouterr().out
-    assert all(part in said for part in reason)
+    output = capsys.readouterr().out
+    assert all(part in output for part in reason)
 
 
 def test_too_few_shared_cases_are_inconclusive(suite, capsys):
@@ -236,7 +236,7 @@ def test_too_few_shared_cases_are_inconclusive(suite, capsys):
     assert compare("support#2", "support#3", "--min-cases", 4) == 2
 
 
-def test_runs_are_named_by_what_they_are_too(suite):
+def test_runs_can_be_named_latest_and_baseline(suite):
     baseline = run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, BAD, BAD, BAD)
     run_of(suite, GOOD, GOOD, GOOD, status="running")
@@ -246,7 +246,7 @@ def test_runs_are_named_by_what_they_are_too(suite):
     assert compare("support:latest", "support#1") == 0
 
 
-def test_the_latest_run_is_none_that_was_scored_again(suite, capsys):
+def test_the_latest_run_is_never_one_that_was_scored_again(suite, capsys):
     first = run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, BAD, BAD, BAD)
     again = run_of(suite, GOOD, GOOD, GOOD)
@@ -263,15 +263,15 @@ REFUSED = [
     (("other#1", "support#1"), "There is no suite 'other'. There is: support."),
     (
         ("support#1", "support#1", "--max-avg-score-drop", "150"),
-        "it takes points of 100, such as 5.",
+        "it must be points of 100, such as 5.",
     ),
-    (("support#1", "support#1", "--max-pass-rate-drop", "nan"), "it takes a share from 0 to 1"),
+    (("support#1", "support#1", "--max-pass-rate-drop", "nan"), "it must be a share from 0 to 1"),
     (("support#1", "support#1", "--json", "/nowhere/x"), "--json /nowhere/x cannot be written"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED)
-def test_what_cannot_be_compared_is_refused(suite, arguments, message):
+def test_invalid_comparisons_are_refused(suite, arguments, message):
     run_of(suite, GOOD, GOOD, GOOD)
     with pytest.raises(CommandError) as refusal:
         compare(*arguments)
@@ -279,29 +279,29 @@ def test_what_cannot_be_compared_is_refused(suite, arguments, message):
     assert message in str(refusal.value)
 
 
-def test_the_document_holds_every_case_and_every_reason(suite, tmp_path):
+def test_the_document_has_every_case_and_every_reason(suite, tmp_path):
     run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, BAD, SO_SO, WRONG)
     file = tmp_path / "c.json"
     assert compare("support#1", "support#2", "--json", file) == 1
-    told = json.loads(file.read_text())
-    assert (told["exit_code"], told["regression_detected"], told["is_comparable"]) == (
+    document = json.loads(file.read_text())
+    assert (document["exit_code"], document["regression_detected"], document["is_comparable"]) == (
         1,
         True,
         True,
     )
-    assert [reason["measure"] for reason in told["reasons"]] == ["pass rate", "mean score"]
-    assert {one["case"]: (one["status"], one["has_flipped"]) for one in told["cases"]} == {
+    assert [reason["measure"] for reason in document["reasons"]] == ["pass rate", "mean score"]
+    assert {one["case"]: (one["status"], one["has_flipped"]) for one in document["cases"]} == {
         "C-001": ("regression", True),
         "C-002": ("regression", True),
         "C-003": ("error", False),
     }
-    errored = told["cases"][2]["candidate"]
+    errored = document["cases"][2]["candidate"]
     assert (errored["verdict"], errored["mean_score"], errored["state"]) == (None, None, "error")
-    assert told["candidate"]["errors"] == 1
-    assert told["verdict"]["state"] == "regression"
-    assert told["conclusion"].startswith("Regression: pass rate fell by")
-    assert told["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}
+    assert document["candidate"]["errors"] == 1
+    assert document["verdict"]["state"] == "regression"
+    assert document["conclusion"].startswith("Regression: pass rate fell by")
+    assert document["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}
 
 
 def test_metrics_are_compared_on_their_own_scales_and_both_costs_are_shown(suite, tmp_path, capsys):
@@ -320,14 +320,14 @@ def test_metrics_are_compared_on_their_own_scales_and_both_costs_are_shown(suite
             result.save()
     file = tmp_path / "c.json"
     compare("support#1", "support#2", "--json", file)
-    told, said = json.loads(file.read_text()), capsys.readouterr().out
-    tone, whole = told["metrics"]
+    document, output = json.loads(file.read_text()), capsys.readouterr().out
+    tone, whole = document["metrics"]
     assert (tone["kind"], tone["name"], tone["scale"], tone["cases"]) == ("metric", "Tone", 5, 11)
     assert (tone["mean"], tone["class"], tone["low"]) == (-1.5, "regressed", -1.5)
     assert tone["candidate_run"]["executions"] == 11
     assert (whole["kind"], whole["evaluator"], whole["mean"]) == ("evaluator", "tone", 0.0)
-    assert told["evidence"]["metrics_tested"] == 2
-    assert "Tone (metric, of 5)" in said
+    assert document["evidence"]["metrics_tested"] == 2
+    assert "Tone (metric, of 5)" in output
     # What cases alone have is told where ten of them have it.
     for place, result in enumerate(Result.objects.order_by("run", "position")):
         for path in ("own", "own/leaf", *["rare"] * (place % 12 < 9)):
@@ -335,30 +335,30 @@ def test_metrics_are_compared_on_their_own_scales_and_both_costs_are_shown(suite
     compare("support#1", "support#2", "--json", file)
     paths = [one["evaluator"] for one in json.loads(file.read_text())["metrics"]]
     assert paths == ["tone", "tone", "own"]
-    case = told["cases"][0]
+    case = document["cases"][0]
     assert (case["baseline"]["outcomes_met"], case["candidate"]["outcomes_met"]) == (2, 1)
     assert float(case["candidate"]["run_cost_usd"]) == 0.012
-    assert float(told["candidate"]["evaluation_cost_usd"]) == pytest.approx(0.048)
-    assert told["candidate"]["p95_latency_ms"] == 1000
+    assert float(document["candidate"]["evaluation_cost_usd"]) == pytest.approx(0.048)
+    assert document["candidate"]["p95_latency_ms"] == 1000
 
 
-def test_a_candidate_that_is_no_worse_is_told_to_have_failed_its_gates(suite, capsys):
+def test_the_conclusion_names_failed_gates_of_a_candidate_that_is_no_worse(suite, capsys):
     runs = [run_of(suite, GOOD, BAD, BAD, status="completed") for _ in range(2)]
 
     assert compare(*(f"support#{run.number}" for run in runs)) == 0
 
-    said = capsys.readouterr().out
-    told = f"No regression, but both gates of #{runs[1].number} failed: Metrics 43.3% of 80% needed"
-    assert f"{told}, Cases 33.3% of 100% needed. Every tolerance is kept." in said
-    assert "failed, 33.3% of 100% needed" in next(
-        line for line in said.splitlines() if line.startswith("Cases gate")
+    output = capsys.readouterr().out
+    document = (
+        f"No regression, but both gates of #{runs[1].number} failed: Metrics 43.3% of 80% needed"
     )
-    assert said.index("No regression, but") < said.index("Evidence: ")
+    assert f"{document}, Cases 33.3% of 100% needed. Every tolerance is kept." in output
+    assert "failed, 33.3% of 100% needed" in next(
+        line for line in output.splitlines() if line.startswith("Cases gate")
+    )
+    assert output.index("No regression, but") < output.index("Evidence: ")
 
 
-def test_what_no_judge_was_paid_for_costs_nothing_as_on_the_page_of_the_run(
-    suite, tmp_path, capsys
-):
+def test_a_run_without_judge_calls_has_no_evaluation_cost(suite, tmp_path, capsys):
     for _ in range(2):
         run_of(suite, GOOD).results.update(evaluation_cost_usd=None, run_cost_usd="0.5")
         Run.objects.update(evaluation_cost_usd=0)
@@ -367,5 +367,8 @@ def test_what_no_judge_was_paid_for_costs_nothing_as_on_the_page_of_the_run(
 
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "Evaluation cost $0 $0" in rows
-    told = json.loads((tmp_path / "told.json").read_text())["candidate"]
-    assert (told["evaluation_cost_usd"], float(told["total_cost_usd"])) == ("0.000000000", 0.5)
+    document = json.loads((tmp_path / "told.json").read_text())["candidate"]
+    assert (document["evaluation_cost_usd"], float(document["total_cost_usd"])) == (
+        "0.000000000",
+        0.5,
+    )

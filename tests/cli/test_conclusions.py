@@ -43,7 +43,7 @@ def ended(*rows, cases_pass_threshold=0.5, metrics_pass_threshold=0.5, **columns
             {},
             3,
             "Not evaluated: the cases gate fails by errors alone, 2 of 3 executions. "
-            "See what went wrong and try them again.",
+            "Check the errors and retry them.",
         ),
         # However the error had ended, too few pass.
         (
@@ -55,9 +55,7 @@ def ended(*rows, cases_pass_threshold=0.5, metrics_pass_threshold=0.5, **columns
         ((WRONG, WRONG), {}, 3, "Not evaluated: none of 2 executions has a score."),
     ],
 )
-def test_the_exit_code_tells_a_bad_target_from_one_that_was_not_evaluated(
-    rows, thresholds, code, sentence
-):
+def test_the_exit_code_distinguishes_failed_from_not_evaluated(rows, thresholds, code, sentence):
     conclusion = conclude(ended(*rows, **thresholds))
     assert (conclusion.code, conclusion.sentence) == (code, sentence)
 
@@ -68,7 +66,7 @@ def test_the_exit_code_tells_a_bad_target_from_one_that_was_not_evaluated(
         ("stopped", "Stopped by ada", "Not evaluated: Stopped by ada."),
         ("budget_reached", "$5 of $5 is spent.", "Not evaluated: $5 of $5 is spent."),
         ("failed", "", "Not evaluated: Failed."),
-        ("queued", "", "Not evaluated: the workers go on with this run."),
+        ("queued", "", "Not evaluated: the workers continue this run."),
     ],
 )
 def test_a_run_that_is_not_completed_was_not_evaluated(status, reason, sentence):
@@ -76,7 +74,7 @@ def test_a_run_that_is_not_completed_was_not_evaluated(status, reason, sentence)
     assert (conclude(run).code, conclude(run).sentence) == (3, sentence)
 
 
-def test_the_file_holds_the_run_and_every_figure_as_plain_json():
+def test_the_summary_file_has_every_figure_as_json():
     run = ended(GOOD, BAD, metrics_pass_threshold=0.9)
     document = summary_document(run, conclude(run), url="http://here/run").as_json()
     assert json.loads(json.dumps(document)) == document
@@ -85,7 +83,7 @@ def test_the_file_holds_the_run_and_every_figure_as_plain_json():
     assert document["summary"]["cases_pass_rate_pct"] == 50.0
 
 
-def test_costs_in_the_file_are_text_to_the_last_digit():
+def test_costs_in_the_file_are_exact_text():
     run = ended(GOOD)
     run.summary["means"] |= {"run_cost_usd": "12345.000000001", "evaluation_cost_usd": None}
     run.save()

@@ -20,7 +20,7 @@ def demo(url="http://127.0.0.1:9/v1"):
     call_command("demo", "--judge-url", url)
 
 
-def test_the_examples_are_loaded_and_every_version_started_once(capsys):
+def test_the_examples_are_loaded_and_every_target_run_once(capsys):
     demo()
 
     slugs = set(Suite.objects.values_list("slug", flat=True))
@@ -46,24 +46,24 @@ def test_the_examples_are_loaded_and_every_version_started_once(capsys):
     ]
     admin = User.objects.get()
     assert admin.has_perm("runs.start_run")
-    told = capsys.readouterr().err.splitlines()
-    assert told[:2] == [
+    messages = capsys.readouterr().err.splitlines()
+    assert messages[:2] == [
         "Customer support, core: 2 runs started.",
         "Travel desk, by metrics: 3 runs started.",
     ]
     for place, title in ((2, "Harbour office, by tasks"), (4, "Returns desk")):
-        assert told[place].startswith(f"{title}: not run. ")
-        assert "EVALSITE_SCRIPTS" in told[place]
+        assert messages[place].startswith(f"{title}: not run. ")
+        assert "EVALSITE_SCRIPTS" in messages[place]
 
 
-def test_the_agent_that_is_a_program_is_run_where_programs_may_run(settings, capsys):
+def test_the_command_agent_runs_if_scripts_are_allowed(settings, capsys):
     settings.SCRIPTS, settings.AGENTS_DIR = True, str(EXAMPLES)
     demo()
     run = Run.objects.get(suite__slug="returns-desk")
     assert (run.status, run.execution_count) == ("queued", 14)
-    told = capsys.readouterr().err
-    assert "Returns desk: 1 run started." in told
-    assert "Harbour office, by tasks: 2 runs started." in told
+    messages = capsys.readouterr().err
+    assert "Returns desk: 1 run started." in messages
+    assert "Harbour office, by tasks: 2 runs started." in messages
 
     work_on_run(run.pk)
     run.refresh_from_db()
@@ -75,7 +75,7 @@ def test_the_agent_that_is_a_program_is_run_where_programs_may_run(settings, cap
     )
 
 
-def test_repeating_it_duplicates_nothing_and_finds_the_judge_at_its_new_address(capsys):
+def test_repeating_the_demo_duplicates_nothing_and_updates_addresses(capsys):
     demo()
     tables = (Suite, Case, Target, RecordedOutput, Run, User, LanguageModel)
     before = [table.objects.count() for table in tables]
@@ -87,10 +87,10 @@ def test_repeating_it_duplicates_nothing_and_finds_the_judge_at_its_new_address(
     assert judges == {("http://127.0.0.1:10/v1", "My judge")}
     agent = Target.objects.get(name="chores 1.0")
     assert agent.config["url"] == "http://127.0.0.1:10/agents/chores-1.0"
-    assert "Customer support, core: was run before; nothing is started." in capsys.readouterr().err
+    assert "Customer support, core: already run; nothing started." in capsys.readouterr().err
 
 
-def test_a_key_of_the_environment_adds_a_model_to_evaluate(settings):
+def test_a_key_in_the_environment_adds_a_model_to_evaluate(settings):
     settings.MODEL_KEYS = {"OPENAI_API_KEY": "sk-test"}
     settings.OPENAI_BASE_URL = "http://127.0.0.1:11/v1"
     demo()

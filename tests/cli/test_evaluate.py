@@ -29,7 +29,7 @@ def recorded(*texts: str):
     return suite, make_target(name="agent 1.5")
 
 
-def test_a_run_is_carried_out_here_and_passes(capsys, tmp_path):
+def test_a_run_is_executed_in_this_process_and_passes(capsys, tmp_path):
     recorded("a refund", "your refund")
     file = tmp_path / "summary.json"
 
@@ -40,18 +40,18 @@ def test_a_run_is_carried_out_here_and_passes(capsys, tmp_path):
     assert (run.owner, run.owner_id) == ("command_line", process_name()[-64:])
     assert run.heartbeat_at is not None
     assert not run.run_workers.exists()
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert "Suite refunds #1 against agent 1.5: http://127.0.0.1:8000/suites/refunds/runs/1/" in (
-        said.err
+        output.err
     )
-    assert "Metrics gate     passed, 100.0% ≥ 80% (2 of 2 executions have a score)" in said.out
-    assert "Errors           0 of 2" in said.out
-    assert said.out.rstrip().endswith("Both gates passed.")
+    assert "Metrics gate     passed, 100.0% ≥ 80% (2 of 2 executions have a score)" in output.out
+    assert "Errors           0 of 2" in output.out
+    assert output.out.rstrip().endswith("Both gates passed.")
     written = json.loads(file.read_text())
     assert (written["exit_code"], written["status"], written["done"]) == (0, "completed", 2)
 
 
-def test_a_gate_that_failed_is_exit_code_1(capsys):
+def test_a_failed_gate_is_exit_code_1(capsys):
     recorded("a refund", "nothing")
     assert evaluate("refunds", "--target", "agent 1.5") == 1
     assert (
@@ -60,13 +60,13 @@ def test_a_gate_that_failed_is_exit_code_1(capsys):
     )
 
 
-def test_errors_are_no_failed_gate(capsys):
+def test_errors_alone_do_not_fail_a_gate(capsys):
     suite, _ = recorded("a refund")
     make_case(suite=suite, key="without an output")
     assert evaluate("refunds", "--target", "agent 1.5") == 3
-    said = capsys.readouterr()
-    assert "the cases gate fails by errors alone, 1 of 2 executions" in said.out
-    assert "Resume it, or try its errors again, at http://" in said.err
+    output = capsys.readouterr()
+    assert "the cases gate fails by errors alone, 1 of 2 executions" in output.out
+    assert "Resume it, or retry its errors, at http://" in output.err
 
 
 def test_every_choice_reaches_the_run(model_server: ModelServer):
@@ -102,7 +102,7 @@ def test_a_spent_budget_is_not_evaluated(model_server: ModelServer, capsys):
     assert "Not evaluated: $0.6 of $0.5 is spent." in capsys.readouterr().out
 
 
-def test_a_target_that_fails_alike_everywhere_ends_the_run(model_server: ModelServer, capsys):
+def test_a_target_that_always_fails_the_same_way_ends_the_run(model_server: ModelServer, capsys):
     model_server.behave(then=status(401, "no such key"))
     agent = make_model(slug="agent", base_url=model_server.base_url)
     suite = make_suite(slug="refunds", tree=tree(CHECK))
@@ -121,7 +121,7 @@ UNKNOWN = [
     (("refunds", "--target", "agent"), "There is no target 'agent'. There is: agent 1.5."),
     (
         ("refunds", "--target", "agent 1.5", "--judge", "x"),
-        "There is no language model 'x', and there is none at all. Add one: evalsite add_model.",
+        "There is no language model 'x', and no other language model either. Add one: evalsite add_model.",
     ),
     (
         ("refunds", "--target", "agent 1.5", "--repetitions", "0"),
@@ -129,7 +129,7 @@ UNKNOWN = [
     ),
     (
         ("refunds", "--target", "agent 1.5", "--budget", "much"),
-        "--budget is 'much', which is no amount; write US dollars, such as 5 or 0.50.",
+        "--budget is 'much', which is not an amount; write US dollars, such as 5 or 0.50.",
     ),
     (
         ("refunds", "--target", "agent 1.5", "--summary", "/nowhere/at/all"),
@@ -140,7 +140,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), UNKNOWN)
-def test_what_cannot_be_started_is_refused_with_what_would_be_right(arguments, message):
+def test_invalid_starts_are_refused_with_a_remedy(arguments, message):
     recorded("a refund")
     with pytest.raises(CommandError) as refusal:
         evaluate(*arguments)
@@ -156,7 +156,7 @@ def test_a_suite_that_needs_a_judge_says_so():
     assert refusal.value.returncode == 3
 
 
-def test_a_database_without_tables_is_no_failed_gate():
+def test_a_database_without_tables_is_not_a_failed_gate():
     def refuse(execute, sql, params, many, context):
         return execute("SELECT * FROM no_such_table", None, many, context)
 
@@ -166,7 +166,7 @@ def test_a_database_without_tables_is_no_failed_gate():
     assert "evalsite prepare" in str(refusal.value)
 
 
-def test_the_run_of_a_command_line_that_is_gone_is_ended_first():
+def test_runs_of_dead_command_lines_are_ended_first():
     suite, target = recorded("a refund")
     left = make_run(
         suite=suite,
@@ -186,7 +186,7 @@ def test_the_run_of_a_command_line_that_is_gone_is_ended_first():
     )
 
 
-def test_a_worker_that_crashes_starts_again(monkeypatch):
+def test_a_crashed_worker_starts_again(monkeypatch):
     recorded("a refund")
     usual, calls = work_on_run, []
 
@@ -201,7 +201,7 @@ def test_a_worker_that_crashes_starts_again(monkeypatch):
     assert len(calls) == 2
 
 
-def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypatch):
+def test_a_broken_connection_does_not_end_the_command(monkeypatch):
     recorded("a refund")
     usual, breaks = watching.reap, [OperationalError("stale")]
 
@@ -222,7 +222,7 @@ def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypat
     assert not breaks
 
 
-def test_a_worker_that_released_one_run_takes_on_the_next():
+def test_a_worker_takes_the_next_run_after_releasing_one():
     suite, target = recorded("a refund")
     first, second = (
         start_run(suite=suite, target=target, started_by=None, owner_id=process_name())
@@ -236,7 +236,7 @@ def test_a_worker_that_released_one_run_takes_on_the_next():
     assert (second.status, second.done_count) == ("completed", 1)
 
 
-def test_the_start_is_written_to_the_audit_list():
+def test_the_start_is_audited():
     recorded("a refund")
     evaluate("refunds", "--target", "agent 1.5")
     [entry] = AuditEntry.objects.all()
@@ -259,16 +259,16 @@ def test_a_file_of_cases_is_run_by_a_profile(tmp_path, capsys):
     assert "unchanged, still at version 1" in capsys.readouterr().err
 
 
-def test_a_profile_is_refused_for_a_suite_that_is_here_and_where_there_is_none_of_the_name(
+def test_a_profile_is_refused_for_a_stored_suite_and_if_unknown(
     tmp_path,
 ):
     recorded("a refund")
     (tmp_path / "cases.jsonl").write_text('{"id": "A", "input": "hi"}')
-    for suite, profile, said in (
+    for suite, profile, output in (
         ("refunds", "tasks", "refunds is a suite of this site"),
         (str(tmp_path / "cases.jsonl"), "task", "verdicts, metrics, tasks, hybrid"),
     ):
-        with pytest.raises(CommandError, match=said) as refusal:
+        with pytest.raises(CommandError, match=output) as refusal:
             call_command("evaluate", suite, "--profile", profile, "--target", "agent 1.5")
         assert refusal.value.returncode == 3
     assert not Run.objects.exists()

@@ -54,21 +54,21 @@ def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     assert (first.status, second.status) == ("completed", "completed")
     assert (first.pass_count, second.pass_count) == (1, 2)
 
-    said = capsys.readouterr()
-    assert "1 of 2: Refunds #1 against agent 1: http://127.0.0.1:8000/suites/refunds/" in said.err
-    assert "agent 1: The metrics gate and the cases gate failed." in said.err
-    assert "2 of 2: Refunds #2 against agent 2: " in said.err
-    rows = [line.split("  ") for line in said.out.splitlines()]
+    output = capsys.readouterr()
+    assert "1 of 2: Refunds #1 against agent 1: http://127.0.0.1:8000/suites/refunds/" in output.err
+    assert "agent 1: The metrics gate and the cases gate failed." in output.err
+    assert "2 of 2: Refunds #2 against agent 2: " in output.err
+    rows = [line.split("  ") for line in output.out.splitlines()]
     places = [row[0] for row in rows if row[0] in "12" and row[0]]
     assert places == ["1", "2"]
-    assert "agent 2 leads with 100.0% (2 of 2 executions)" in said.out
-    assert "agent 2: Both gates passed." in said.out
-    assert f"Leaderboard: http://127.0.0.1:8000/campaigns/{campaign.pk}/" in said.out
+    assert "agent 2 leads with 100.0% (2 of 2 executions)" in output.out
+    assert "agent 2: Both gates passed." in output.out
+    assert f"Leaderboard: http://127.0.0.1:8000/campaigns/{campaign.pk}/" in output.out
 
     written = json.loads(summary.read_text())
     assert written["exit_code"] == 1
-    told = [(run["target"], run["rank"], run["exit_code"]) for run in written["campaign"]]
-    assert told == [("agent 1", 2, 1), ("agent 2", 1, 0)]
+    rows = [(run["target"], run["rank"], run["exit_code"]) for run in written["campaign"]]
+    assert rows == [("agent 1", 2, 1), ("agent 2", 1, 0)]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["target"] for line in lines] == ["agent 1", "agent 1", "agent 2", "agent 2"]
     suites = ET.fromstring(junit.read_text())
@@ -76,7 +76,7 @@ def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     assert [one.get("name") for one in suites] == ["refunds #1", "refunds #2"]
 
 
-def test_a_stop_ends_the_runs_whose_turn_has_not_come(tmp_path: Path) -> None:
+def test_a_stop_ends_the_waiting_runs(tmp_path: Path) -> None:
     recorded(tmp_path)
     wanted = threading.Event()
 
@@ -91,16 +91,14 @@ def test_a_stop_ends_the_runs_whose_turn_has_not_come(tmp_path: Path) -> None:
         started_by=None,
         owner_id=process_name(),
     )
-    found = execute_all(runs, Stopping(io.StringIO()), wanted)
-    assert worst_code(found) == 3
+    concluded = execute_all(runs, Stopping(io.StringIO()), wanted)
+    assert worst_code(concluded) == 3
     stopped = Run.objects.get(number=2)
     assert (stopped.status, stopped.status_reason) == ("stopped", "Stopped at the command line.")
-    assert found[1].conclusion.sentence == "Not evaluated: Stopped at the command line."
+    assert concluded[1].conclusion.sentence == "Not evaluated: Stopped at the command line."
 
 
-def test_runs_that_wait_for_their_turn_have_a_heartbeat_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_runs_have_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(tmp_path)
     monkeypatch.setattr(watching, "HEARTBEAT_EVERY_S", 0.01)
     runs = start_campaign(
@@ -125,20 +123,18 @@ def test_runs_that_wait_for_their_turn_have_a_heartbeat_too(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "agent 1", "--target", "agent 1"], "stands twice"),
-        (["--target", "a", "--target", "b", "--outputs", "x.jsonl"], "those of one target"),
-        (["--target", "agent 1", "--target", "recorded", "--model", "gpt"], "asks no language"),
+        (["--target", "agent 1", "--target", "agent 1"], "is repeated"),
+        (["--target", "a", "--target", "b", "--outputs", "x.jsonl"], "belong to one target"),
+        (["--target", "agent 1", "--target", "recorded", "--model", "gpt"], "needs no language"),
     ],
 )
-def test_targets_that_contradict_each_other_are_not_understood(
-    arguments: list[str], message: str
-) -> None:
+def test_contradicting_targets_are_wrong_usage(arguments: list[str], message: str) -> None:
     with pytest.raises(CommandError, match=message) as refused:
         call_command("evaluate", "refunds", *arguments)
     assert refused.value.returncode == 2
 
 
-def test_a_target_that_cannot_run_starts_none(tmp_path: Path) -> None:
+def test_one_refused_target_starts_no_run(tmp_path: Path) -> None:
     arguments = recorded(tmp_path)
     make_target(name="no model", kind="chat")
     with pytest.raises(CommandError):

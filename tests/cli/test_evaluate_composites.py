@@ -48,19 +48,19 @@ def scores_of(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
 
 def judged(server: ModelServer, trees: Mapping[str, Mapping[str, Any]]) -> None:
     """Let the judge say of every case what its vector says of each evaluator, or each criterion."""
-    said = {(key, path): score for key, tree in trees.items() for path, score in scores_of(tree)}
+    output = {(key, path): score for key, tree in trees.items() for path, score in scores_of(tree)}
 
     async def judge(request: Request) -> web.StreamResponse:
         key, path = request.trace("Case"), request.trace("Evaluator")
         reply: Values = {"reasoning": f"Read {path}."}
         if path == "rubric":
-            scores = {name: score for (case, name), score in said.items() if case == key}
+            scores = {name: score for (case, name), score in output.items() if case == key}
             reply["criteria"] = [
                 {"id": name, "evidence": "so", "score": score * 10}
                 for name, score in scores.items()
             ]
         else:
-            reply |= {"hits": [], "misses": [], "score": said[key, path]}
+            reply |= {"hits": [], "misses": [], "score": output[key, path]}
         return await good(reply)(request)
 
     make_model(slug="judge", base_url=server.base_url, send_trace_headers=True)
@@ -68,7 +68,7 @@ def judged(server: ModelServer, trees: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("walk", TREES, indirect=True)
-def test_trees_score_as_worked(walk: Walk, model_server: ModelServer) -> None:
+def test_trees_have_the_worked_scores(walk: Walk, model_server: ModelServer) -> None:
     trees = {one["id"]: one["input"] for one in walk.vectors}
     judged(model_server, trees)
 
@@ -97,7 +97,9 @@ def test_trees_score_as_worked(walk: Walk, model_server: ModelServer) -> None:
 
 
 @pytest.mark.parametrize("walk", ["weighted_average_0_100"], indirect=True)
-def test_a_suite_of_100_says_everything_of_100(walk: Walk, model_server: ModelServer) -> None:
+def test_a_suite_with_scale_100_prints_all_scores_of_100(
+    walk: Walk, model_server: ModelServer
+) -> None:
     rows = {one["id"]: one["input"]["evaluators"] for one in walk.vectors}
     trees = {
         key: {"evaluators": [{**one, "score": one["score"] / 100} for one in evaluators]}
@@ -132,7 +134,7 @@ def test_a_suite_of_100_says_everything_of_100(walk: Walk, model_server: ModelSe
 
 @pytest.mark.parametrize("spelling", ["evaluators", "rubric"])
 @pytest.mark.parametrize("walk", [REQUIRED], indirect=True)
-def test_what_is_required_fails_a_result_as_worked(
+def test_a_missed_requirement_fails_a_result_as_worked(
     walk: Walk, model_server: ModelServer, spelling: str
 ) -> None:
     trees = {one["id"]: {"evaluators": one["input"]["criteria"]} for one in walk.vectors}

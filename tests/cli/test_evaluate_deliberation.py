@@ -25,8 +25,8 @@ def _judges(model_server: ModelServer) -> None:
     for bracket in BRACKETS:
         slug = bracket.name.lower()
         make_model(slug=slug, base_url=model_server.base_url)
-        said = {"reasons": f"{slug} it is", "score": bracket.midpoint, "bracket": bracket.name}
-        model_server.on_model(slug, good(said))
+        output = {"reasons": f"{slug} it is", "score": bracket.midpoint, "bracket": bracket.name}
+        model_server.on_model(slug, good(output))
 
 
 def panel(judges: list[str], **settings: Any) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def test_the_winner_is_the_one_most_judges_vote_for_as_worked(walk: Walk) -> Non
     for vector in walk.vectors:
         expected, line = vector["expected"], walk.line(vector["id"])
         assert expected["score_min"] <= line["score"] * 100 <= expected["score_max"]
-        (said,) = line["evaluator_results"]
-        assert said["reasoning"].startswith(f"{expected['winning_bracket']} won with")
+        (output,) = line["evaluator_results"]
+        assert output["reasoning"].startswith(f"{expected['winning_bracket']} won with")
         page = walk.page(vector["id"])
         assert f"{expected['winning_bracket']} won with" in page
         for vote in vector["input"]["votes"]:
@@ -71,7 +71,7 @@ def test_the_winner_is_the_one_most_judges_vote_for_as_worked(walk: Walk) -> Non
 @pytest.mark.parametrize(
     "behaviour", [prose, echo_injection, lambda: status(400)], ids=["prose", "injection", "refused"]
 )
-def test_judges_that_cannot_be_read_are_left_out_and_half_of_them_must_vote(
+def test_at_least_half_of_the_judges_must_vote(
     model_server: ModelServer, tmp_path: Path, viewer_client: Client, behaviour: Any
 ) -> None:
     model_server.on_model("poor", behaviour())
@@ -89,8 +89,8 @@ def test_judges_that_cannot_be_read_are_left_out_and_half_of_them_must_vote(
     assert "1 of 3 judges gave a readable vote in round 1" in page
     assert "never as 0" in page
     assert "good it is" in page
-    [said] = lines["most"]["evaluator_results"]
-    assert [vote["bracket"] for vote in said["rounds"][0]["votes"]] == ["Good", "", ""]
+    [output] = lines["most"]["evaluator_results"]
+    assert [vote["bracket"] for vote in output["rounds"][0]["votes"]] == ["Good", "", ""]
     call_command("import_results", str(tmp_path / "out.jsonl"), "--suite", "worked")
     asked, read_back = (
         dict(run.results.values_list("case__key", "scores__details").order_by("scores__path"))
@@ -100,7 +100,7 @@ def test_judges_that_cannot_be_read_are_left_out_and_half_of_them_must_vote(
     assert "1 of 3 judges gave a readable vote in round 1" in page_of(viewer_client, "most")
 
 
-def test_a_judge_that_is_not_set_up_is_named_before_anything_is_asked(
+def test_an_unknown_judge_is_reported_before_any_call(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     with pytest.raises(

@@ -88,11 +88,11 @@ def lines(tmp_path: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_scores_and_verdicts_are_those_of_the_rules(lines: dict[str, dict[str, Any]]) -> None:
-    found = {
+    scores = {
         key: [one["score"] for one in line["evaluator_results"]] for key, line in lines.items()
     }
 
-    assert found == SCORES
+    assert scores == SCORES
     verdicts = {key: line["verdict"] for key, line in lines.items()}
     # Odd and prose miss a required field; silent is an error, for nothing was measured.
     assert verdicts == {
@@ -122,5 +122,5 @@ def test_every_page_explains_its_scores(
     for key, words in says.items():
         url = reverse("runs:result", args=(run.suite.slug, run.number, key, 1))
         page = viewer_client.get(url).content.decode()
-        assert [said for said in words if said not in page] == [], key
+        assert [output for output in words if output not in page] == [], key
     assert "The target gave no output" not in page

@@ -28,7 +28,7 @@ def evaluated(folder: Path, cases: list[dict[str, Any]], **suite: Any) -> dict[s
 
 
 @pytest.mark.parametrize("walk", ["expected_output_match"], indirect=True)
-def test_answers_match_as_worked(walk: Walk) -> None:
+def test_answers_have_the_worked_matches(walk: Walk) -> None:
     walk.evaluate(
         {
             "id": one["id"],
@@ -51,7 +51,7 @@ def test_answers_match_as_worked(walk: Walk) -> None:
 @pytest.mark.parametrize(
     ("written", "calls"), [({"type": "semantic"}, 1), ({"match_mode": "semantic", "samples": 3}, 3)]
 )
-def test_a_judge_says_how_much_of_the_meaning_is_there(
+def test_a_judge_scores_how_much_of_the_meaning_matches(
     model_server: ModelServer,
     tmp_path: Path,
     viewer_client: Client,
@@ -59,8 +59,8 @@ def test_a_judge_says_how_much_of_the_meaning_is_there(
     calls: int,
 ) -> None:
     make_model(slug="judge", base_url=model_server.base_url)
-    said = {"reasoning": "The day is there.", "hits": ["Day"], "misses": ["Hour"], "score": 57}
-    model_server.behave(then=good(said))
+    output = {"reasoning": "The day is there.", "hits": ["Day"], "misses": ["Hour"], "score": 57}
+    model_server.behave(then=good(output))
     evaluator = {"name": "said", "type": "expected_output", **written}
     case = {"id": "A", "output": "On Monday.", "expected_output": "On Monday at nine."}
 
@@ -75,7 +75,7 @@ def test_a_judge_says_how_much_of_the_meaning_is_there(
     assert ("Median of 3 samples" in page) == (calls == 3)
 
 
-def test_a_judge_that_cannot_be_read_gives_no_score(
+def test_an_unreadable_judge_gives_no_score(
     model_server: ModelServer, tmp_path: Path, viewer_client: Client
 ) -> None:
     make_model(slug="judge", base_url=model_server.base_url)

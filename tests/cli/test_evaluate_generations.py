@@ -79,8 +79,8 @@ def test_files_of_each_generation_give_the_right_verdicts(
     assert (run.suite.slug, run.status, run.error_count) == (f"desk-{generation}", "completed", 0)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     expected = [row[1:] for row in VERDICTS if row[0] == generation]
-    found = [(one["eval_id"], one["score"], one["verdict"], one["decided_by"]) for one in lines]
-    assert [(key, verdict, decided) for key, _, verdict, decided in found] == [
+    results = [(one["eval_id"], one["score"], one["verdict"], one["decided_by"]) for one in lines]
+    assert [(key, verdict, decided) for key, _, verdict, decided in results] == [
         (key, verdict, decided) for key, _, verdict, decided in expected
     ]
-    assert [one[1] for one in found] == pytest.approx([one[1] for one in expected])
+    assert [one[1] for one in results] == pytest.approx([one[1] for one in expected])

@@ -52,7 +52,7 @@ def reply(dimensions: dict[str, float], overall: float, met: list[bool]) -> dict
     }
 
 
-def checks_that_come_to(dimensions: dict[str, float]) -> list[dict[str, Any]]:
+def checks_with_score(dimensions: dict[str, float]) -> list[dict[str, Any]]:
     """Return ten checks a dimension, as many of them passed as it scores of 10."""
     return [
         {**MADE["passed" if number < score else "failed"], "dimensions": [name]}
@@ -91,7 +91,7 @@ def test_the_judges_overall_score_is_the_final_one_as_worked(
     for vector in walk.vectors:
         given = vector["input"]
         hard = given.get("hard_expectations") or []
-        checks = checks_that_come_to(given.get("deterministic_dimensions") or {})
+        checks = checks_with_score(given.get("deterministic_dimensions") or {})
         texts = [one["text"] for one in hard]
         cases.append(case(vector["id"], checks, hard_expectations=texts))
         met = [one["met"] for one in hard]
@@ -105,11 +105,11 @@ def test_the_judges_overall_score_is_the_final_one_as_worked(
         line = walk.line(vector["id"])
         assert line["verdict"] == ("pass" if final >= 8 else "borderline" if final >= 6 else "fail")
         assert line["score"] * 10 == pytest.approx(final, abs=vector["tolerance"])
-        told = line["final_evaluation"]
-        assert told["final_score"] == pytest.approx(final, abs=vector["tolerance"])
+        evaluation = line["final_evaluation"]
+        assert evaluation["final_score"] == pytest.approx(final, abs=vector["tolerance"])
         dimensions = vector["expected"].get("final_dimensions", given["judge_dimensions"])
-        assert told["final_dimensions"] == told["judge_dimensions"] == dimensions
-        assert told["deterministic_dimensions"] == given.get("deterministic_dimensions", {})
+        assert evaluation["final_dimensions"] == evaluation["judge_dimensions"] == dimensions
+        assert evaluation["deterministic_dimensions"] == given.get("deterministic_dimensions", {})
         page = walk.page(vector["id"])
         assert f"raw {final:.1f} of 10" in page
         assert line["decided_by"].startswith(f"{shown(final)} ")
@@ -122,7 +122,7 @@ def test_the_judges_overall_score_is_the_final_one_as_worked(
 
 
 @pytest.mark.parametrize("walk", ["deterministic_dimensions"], indirect=True)
-def test_checks_make_dimensions_as_worked(walk: Walk, model_server: ModelServer) -> None:
+def test_checks_make_the_worked_dimensions(walk: Walk, model_server: ModelServer) -> None:
     make_model(slug="judge", base_url=model_server.base_url)
     model_server.behave(then=good(reply(dict.fromkeys(DIMENSIONS, 7), 9, [])))
 
@@ -143,12 +143,14 @@ def test_checks_make_dimensions_as_worked(walk: Walk, model_server: ModelServer)
 
     for vector in walk.vectors:
         line, expected = walk.line(vector["id"]), vector["expected"]
-        told = line["final_evaluation"]
+        evaluation = line["final_evaluation"]
         known = {name: one for name, one in expected["dimensions"].items() if one is not None}
-        assert told["deterministic_dimensions"] == pytest.approx(known, abs=vector["tolerance"])
+        assert evaluation["deterministic_dimensions"] == pytest.approx(
+            known, abs=vector["tolerance"]
+        )
         for outcome in ("passed", "failed", "error"):
-            assert told["summary"][f"deterministic_{outcome}_checks"] == expected[outcome]
-        assert len(told["warnings"]) == len(line["warnings"]) == expected["warnings"]
+            assert evaluation["summary"][f"deterministic_{outcome}_checks"] == expected[outcome]
+        assert len(evaluation["warnings"]) == len(line["warnings"]) == expected["warnings"]
         assert (line["score"], line["verdict"]) == (0.9, "pass")
         page = walk.page(vector["id"])
         for name in DIMENSIONS:
@@ -156,7 +158,7 @@ def test_checks_make_dimensions_as_worked(walk: Walk, model_server: ModelServer)
         assert page.count("No result</span>") == expected["error"]
 
 
-def test_a_judge_that_cannot_be_read_is_an_error_and_never_the_checks_alone(
+def test_an_unreadable_judge_is_an_error_even_with_checks(
     model_server: ModelServer, tmp_path: Path, viewer_client: Client
 ) -> None:
     model_server.behave(then=prose())
@@ -212,8 +214,8 @@ def test_a_script_among_the_checks_may_be_a_file_of_the_suite(
 
     lines = evaluated(tmp_path, model_server, [case("A", checks)])
 
-    found = lines["A"]["final_evaluation"]["deterministic_dimensions"]
-    assert found == ({"task": 10.0, "process": 0.0} if reads == "stdin" else {"task": 10.0})
+    dimensions = lines["A"]["final_evaluation"]["deterministic_dimensions"]
+    assert dimensions == ({"task": 10.0, "process": 0.0} if reads == "stdin" else {"task": 10.0})
     assert lines["A"]["final_evaluation"]["warnings"] == []
     page = page_of(viewer_client, "A")
     assert f"five looked for, by {reads}" in page
@@ -252,7 +254,7 @@ POLICIES: list[tuple[dict[str, Any], dict[str, tuple[str, ...]], float]] = [
 
 
 @pytest.mark.parametrize("score_from", ["judge_overall", "dimension_weights"])
-def test_policies_and_weights_of_dimensions_are_shown_with_what_they_make(
+def test_dimensions_are_shown_with_policies_and_weights(
     model_server: ModelServer, tmp_path: Path, viewer_client: Client, score_from: str
 ) -> None:
     judged = {"task": 8, "process": 6, "spark": 4}
@@ -286,16 +288,16 @@ def test_policies_and_weights_of_dimensions_are_shown_with_what_they_make(
         overall = lines[f"C-{n}"]["evaluator_results"][1]
         assert overall["raw_score"] == pytest.approx(by_weights if is_weighed else 9)
         page = html.unescape(page_of(viewer_client, f"C-{n}"))
-        found = columns(page)
+        rows = columns(page)
         for key, row in table.items():
-            assert found[key] == row
+            assert rows[key] == row
             assert shown(final["final_dimensions"][key]) == row[2]
-        said = [facts_of(policies.get(key, {})).get("policy") for key in judged]
-        assert page.count(">checks only</span>") == said.count("deterministic_only")
-        assert page.count(">weighted</span>") == said.count("weighted")
+        shown_policies = [facts_of(policies.get(key, {})).get("policy") for key in judged]
+        assert page.count(">checks only</span>") == shown_policies.count("deterministic_only")
+        assert page.count(">weighted</span>") == shown_policies.count("weighted")
         assert ("×3</small>" in page) == is_weighed
-        said = f"score, 9.0; the mean of the final dimensions by weight is {shown(by_weights)}."
-        assert (said in page) == is_weighed
+        sentence = f"score, 9.0; the mean of the final dimensions by weight is {shown(by_weights)}."
+        assert (sentence in page) == is_weighed
         missing = [warning for warning in lines[f"C-{n}"]["warnings"] if "spark" in warning]
         assert len(missing) == ("spark" in policies)
         assert all(warning in page for warning in missing)

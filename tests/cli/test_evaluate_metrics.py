@@ -72,7 +72,7 @@ def test_overall_scores_come_out_as_worked(walk: Walk, model_server: ModelServer
 
 
 @pytest.mark.parametrize("walk", ["case_passed"], indirect=True)
-def test_cases_pass_and_fail_as_worked(walk: Walk, model_server: ModelServer) -> None:
+def test_cases_have_the_worked_verdicts(walk: Walk, model_server: ModelServer) -> None:
     make_model(slug="judge", base_url=model_server.base_url)
     by_threshold: dict[float, list[Values]] = {}
     for vector in walk.vectors:
@@ -80,8 +80,8 @@ def test_cases_pass_and_fail_as_worked(walk: Walk, model_server: ModelServer) ->
         by_threshold.setdefault(threshold, []).append(vector)
     for threshold, vectors in by_threshold.items():
         judged = [metrics_of(vector["input"]) for vector in vectors]
-        said = [reply(v, scores) for v, (_, scores) in zip(vectors, judged, strict=True)]
-        model_server.behave(*map(good, said))
+        replies = [reply(v, scores) for v, (_, scores) in zip(vectors, judged, strict=True)]
+        model_server.behave(*map(good, replies))
         policy = {"case_gate": "expected_outcomes"}
         given = {} if threshold == USUAL_THRESHOLD else {"fallback_threshold": threshold}
 
@@ -113,13 +113,13 @@ def metrics_of(given: Values) -> tuple[list[Values], dict[str, int]]:
     return [{"key": "a", "weight": share}, {"key": "b", "weight": 1 - share}], {"a": 5, "b": 0}
 
 
-def test_outcomes_beside_the_tree_are_judged_as_often_as_the_tree_asks(
+def test_outcomes_are_judged_as_often_as_the_tree(
     model_server: ModelServer, tmp_path: Path, viewer_client: Client
 ) -> None:
     make_model(slug="judge", base_url=model_server.base_url)
     score = {"reasoning": "Read.", "hits": [], "misses": [], "score": 0.9}
-    said = [reply({"input": {"expected_outcome_results": m}}, {}) for m in SAMPLES]
-    outcomes = iter([good({"outcomes": one["outcomes"]}) for one in said])
+    replies = [reply({"input": {"expected_outcome_results": m}}, {}) for m in SAMPLES]
+    outcomes = iter([good({"outcomes": one["outcomes"]}) for one in replies])
 
     async def judge(request: Request) -> web.StreamResponse:
         is_beside = "outcomes" in (request.schema or {})["properties"]
@@ -127,20 +127,20 @@ def test_outcomes_beside_the_tree_are_judged_as_often_as_the_tree_asks(
 
     model_server.behave(then=judge)
     tone = {"name": "tone", "type": "llm_judge", "criteria": "Kind.", "samples": 3}
-    found = Walk("", tmp_path, viewer_client)
+    walk = Walk("", tmp_path, viewer_client)
 
-    found.evaluate(
+    walk.evaluate(
         [{"id": "A", "expected_outcomes": ["One", "Two"]}],
         evaluators=[tone],
         judge="judge",
         policy={"case_gate": "expected_outcomes"},
     )
 
-    line = found.line("A")
+    line = walk.line("A")
     assert [one["passed"] for one in line["expected_outcome_results"]] == [True, False]
     assert (line["verdict"], line["decided_by"]) == ("fail", "1 of 2 outcomes missed")
     assert len(model_server.chats) == 3 + 3
-    page = found.page("A")
+    page = walk.page("A")
     assert "Each as most of 3 samples say, in a tie missed." in page
     assert "Met by sample: 100.0%, 50.0%, 50.0%; 50" in page
 

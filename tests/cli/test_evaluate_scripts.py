@@ -26,7 +26,7 @@ def _suite() -> None:
 
 
 @pytest.mark.usefixtures("_suite")
-def test_with_the_switch_off_nothing_is_started_and_the_remedy_is_said(settings: Any) -> None:
+def test_without_the_scripts_switch_the_refusal_names_the_remedy(settings: Any) -> None:
     settings.SCRIPTS = False
 
     with pytest.raises(CommandError, match="EVALSITE_SCRIPTS=1") as refused:
@@ -39,7 +39,7 @@ def test_with_the_switch_off_nothing_is_started_and_the_remedy_is_said(settings:
 
 
 @pytest.mark.usefixtures("_suite")
-def test_whoever_has_the_shell_may_run_scripts(settings: Any) -> None:
+def test_the_command_line_may_run_scripts(settings: Any) -> None:
     settings.SCRIPTS = True
 
     call_command("evaluate", "scripted", "--target", "agent")
@@ -49,7 +49,7 @@ def test_whoever_has_the_shell_may_run_scripts(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("walk", ["script_evaluator"], indirect=True)
-def test_what_scripts_print_counts_as_worked(walk: Walk, settings: Any) -> None:
+def test_script_outputs_have_the_worked_scores(walk: Walk, settings: Any) -> None:
     settings.SCRIPTS = True
 
     walk.evaluate(case(vector) for vector in walk.vectors)

@@ -67,10 +67,10 @@ def site(stored: Path, model_server: ModelServer) -> Iterator[Site]:
 
 @pytest.fixture
 def database(site: Site, model_server: ModelServer) -> Iterator[Database]:
-    found = Database(f"{SQLITE}{site.data_dir / 'evalsite.sqlite3'}")
-    found.execute(f"UPDATE evaluators_languagemodel SET base_url = '{model_server.base_url}'")
-    yield found
-    found.close()
+    database = Database(f"{SQLITE}{site.data_dir / 'evalsite.sqlite3'}")
+    database.execute(f"UPDATE evaluators_languagemodel SET base_url = '{model_server.base_url}'")
+    yield database
+    database.close()
 
 
 def begin(site: Site, database: Database) -> Process:
@@ -93,7 +93,7 @@ def assert_stopped(database: Database, reason: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_the_run_and_keeps_what_is_done(
+def test_a_signal_stops_the_run_and_keeps_its_results(
     site: Site, database: Database, model_server: ModelServer, number: signal.Signals
 ):
     command = begin(site, database)
@@ -102,14 +102,14 @@ def test_a_signal_stops_the_run_and_keeps_what_is_done(
     assert command.wait() == 3
     assert_stopped(database, "Stopped at the command line.")
     assert database.value("SELECT count(*) FROM runs_modelcall") == len(model_server.chats)
-    said = command.tail(4000)
-    assert "Stopping: calls that are paid for have a few seconds to answer." in said
-    assert "Not evaluated: Stopped at the command line." in said
-    assert f"Resume it, or try its errors again, at {site.url}/suites/stop/runs/1/" in said
-    assert "Traceback" not in said
+    output = command.tail(4000)
+    assert "Stopping: calls in flight have a few seconds to answer." in output
+    assert "Not evaluated: Stopped at the command line." in output
+    assert f"Resume it, or retry its errors, at {site.url}/suites/stop/runs/1/" in output
+    assert "Traceback" not in output
 
 
-def test_a_second_signal_waits_for_nothing(
+def test_a_second_signal_ends_the_process_at_once(
     site: Site, database: Database, model_server: ModelServer
 ):
     command = begin(site, database)
@@ -132,7 +132,7 @@ def test_a_stop_in_the_browser_ends_the_command(site: Site, database: Database):
     assert "Not evaluated: Stopped." in command.tail()
 
 
-def test_a_signal_while_the_run_is_being_started_stops_it_too(site: Site, database: Database):
+def test_a_signal_during_the_start_stops_the_run(site: Site, database: Database):
     command = site.begin_command("evaluate", "stop", "--target", "agent")
     wait_until(lambda: database.says("SELECT count(*) = 1 FROM runs_run"))
     command.signal(signal.SIGTERM)
@@ -140,7 +140,7 @@ def test_a_signal_while_the_run_is_being_started_stops_it_too(site: Site, databa
     assert database.value("SELECT status FROM runs_run") == "stopped"
 
 
-def test_the_next_command_ends_the_run_of_one_that_was_killed(site: Site, database: Database):
+def test_the_next_command_ends_the_run_of_a_killed_one(site: Site, database: Database):
     command = begin(site, database)
     command.kill()
     assert database.value("SELECT status FROM runs_run") == "running"

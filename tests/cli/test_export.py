@@ -62,7 +62,7 @@ def test_a_suite_becomes_one_file_in_the_current_folder(capsys):
     imported_again("shop.yaml")
 
 
-def test_a_suite_that_names_files_becomes_a_zip(capsysbinary):
+def test_a_suite_with_files_becomes_a_zip(capsysbinary):
     stored(FILE + JUDGED)
     call_command("export", "shop")
     with ZipFile("shop.zip") as packed:
@@ -74,7 +74,7 @@ def test_a_suite_that_names_files_becomes_a_zip(capsysbinary):
         assert packed.read("prompts/tone.md") == b"Kind?"
 
 
-def test_a_folder_holds_the_suite_with_its_files():
+def test_a_folder_contains_the_suite_with_its_files():
     stored(FILE + JUDGED)
     call_command("export", "shop", "--out", "evals/shop/")
     assert Path("evals/shop/shop.yaml").exists()
@@ -82,7 +82,7 @@ def test_a_folder_holds_the_suite_with_its_files():
     imported_again("evals")
 
 
-def test_lines_have_their_yaml_beside_them():
+def test_case_lines_come_with_a_yaml_file():
     suite = stored()
     call_command("export", "shop", "--out", "cases.jsonl")
     head = Path("cases.yaml").read_bytes()
@@ -91,7 +91,7 @@ def test_lines_have_their_yaml_beside_them():
     assert imported_again("cases.jsonl") == suite
 
 
-def test_standard_output_takes_the_file_itself(capsysbinary):
+def test_a_suite_can_be_exported_to_standard_output(capsysbinary):
     stored()
     call_command("export", "shop", "--out", "-")
     written = capsysbinary.readouterr()
@@ -100,7 +100,7 @@ def test_standard_output_takes_the_file_itself(capsysbinary):
     assert here() == []
 
 
-def test_an_earlier_version_is_written_as_it_was(capsys):
+def test_an_earlier_version_can_be_exported(capsys):
     stored()
     stored(FILE.replace("bye", "see you").replace("owner: me", "owner: you"))
     call_command("export", "shop", "--version", "1", "--out", "old.zip")
@@ -112,22 +112,22 @@ def test_an_earlier_version_is_written_as_it_was(capsys):
     assert "shop has no version 7; there are 1, 2." in refused("shop", "--version", "7")
 
 
-def test_what_cannot_be_written_is_said_and_leaves_nothing():
+def test_a_failed_export_leaves_no_files():
     stored(FILE + JUDGED)
     assert "There is no suite 'nope'. There is: shop." in refused("nope")
-    assert "names 1 file, which cannot stand in x.yaml. Name a zip or a" in refused(
+    assert "refers to 1 file, which cannot be part of x.yaml. Name a zip or a" in refused(
         "shop", "--out", "x.yaml"
     )
     Path("taken").write_text("")
     assert "cannot be written" in refused("shop", "--out", "taken/x.zip")
-    said = refused("shop", "--out", "no/x.zip")
-    assert said == "no/x.zip cannot be written: No such file or directory."
-    said = refused("shop", "--out", "taken/in/")
-    assert said == "taken/in/ cannot be written: Not a directory."
+    output = refused("shop", "--out", "no/x.zip")
+    assert output == "no/x.zip cannot be written: No such file or directory."
+    output = refused("shop", "--out", "taken/in/")
+    assert output == "taken/in/ cannot be written: Not a directory."
     Path("in").mkdir()
     Path("in/prompts").write_text("")
-    said = refused("shop", "--out", "in/")
-    assert said == "in/ cannot be written: File exists, at in/prompts."
+    output = refused("shop", "--out", "in/")
+    assert output == "in/ cannot be written: File exists, at in/prompts."
     Path("in/prompts").unlink()
     Path("in/shop.yaml").unlink()
     Path("in").rmdir()
@@ -137,17 +137,17 @@ def test_what_cannot_be_written_is_said_and_leaves_nothing():
 
 
 @pytest.mark.parametrize("out", ["x.foo", "evals", "x.yaml.gz"])
-def test_an_ending_that_says_no_form_is_refused_with_those_there_are(out: str) -> None:
+def test_an_unknown_ending_is_refused_with_the_known_ones(out: str) -> None:
     stored()
-    said = refused("shop", "--out", out)
-    assert said.startswith(f"{out} does not say by its ending")
-    assert "End it in .yaml, .yml, .jsonl, .ndjson or .zip, or in / for a folder." in said
+    output = refused("shop", "--out", out)
+    assert output.startswith(f"The ending of {out} names no format.")
+    assert "End it in .yaml, .yml, .jsonl, .ndjson or .zip, or in / for a folder." in output
     assert here() == []
 
 
-def test_the_help_is_enough_to_use_it(capsys):
+def test_the_help_describes_all_options(capsys):
     with pytest.raises(SystemExit):
         call_command("export", "--help")
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in ("--version N", "exit codes:", "evalsite export support-agent", "suite.jsonl"):
-        assert part in said
+        assert part in output

@@ -40,25 +40,25 @@ def read(path):
 
 
 @pytest.mark.parametrize("option", ["--out", "--summary"])
-def test_a_hyphen_is_standard_output_and_the_table_stands_aside(
+def test_a_hyphen_is_standard_output_and_moves_the_table_to_standard_error(
     option, capfd, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     target = recorded("a refund")
     assert evaluate("refunds", "--target", target, option, "-") == 0
-    said = capfd.readouterr()
-    assert json.loads(said.out)["target"]
-    assert "Both gates passed." in said.err
+    output = capfd.readouterr()
+    assert json.loads(output.out)["target"]
+    assert "Both gates passed." in output.err
     assert not list(tmp_path.iterdir())
 
 
-def test_standard_output_takes_one_file():
+def test_only_one_file_can_go_to_standard_output():
     target = recorded("a refund")
-    with pytest.raises(CommandError, match="--out and --junit name one file, -"):
+    with pytest.raises(CommandError, match="--out and --junit name the same file, -"):
         evaluate("refunds", "--target", target, "--out", "-", "--junit", "-")
 
 
-def test_every_file_tells_the_same_run(tmp_path):
+def test_all_files_describe_the_same_run(tmp_path):
     target = recorded(f"a refund {HOSTILE}", f"nothing {HOSTILE}", None)
     out, summary, junit = (tmp_path / name for name in ("r.jsonl", "s.json", "j.xml"))
     files = ("--out", out, "--summary", summary, "--junit", junit)
@@ -74,8 +74,8 @@ def test_every_file_tells_the_same_run(tmp_path):
     ]
     assert lines[0]["output"] == f"a refund {HOSTILE}"
     assert {line["status"] for line in lines[4:]} == {"error"}
-    told = json.loads(summary.read_text())
-    assert (told["exit_code"], told["executions"], told["counts"]["error"]) == (1, 6, 2)
+    document = json.loads(summary.read_text())
+    assert (document["exit_code"], document["executions"], document["counts"]["error"]) == (1, 6, 2)
     [suite] = ElementTree.parse(junit).getroot()
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": "6", "failures": "2", "errors": "2", "skipped": "0"}
@@ -85,7 +85,7 @@ def test_every_file_tells_the_same_run(tmp_path):
     assert next(case.get("time") for case in suite.iter("testcase")) == "0.040"
 
 
-def test_a_run_against_a_model_server_is_told_with_its_costs(tmp_path, model_server: ModelServer):
+def test_a_run_against_a_model_server_prints_its_costs(tmp_path, model_server: ModelServer):
     prices = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
     make_model(slug="judge", base_url=model_server.base_url, **prices)
     make_model(slug="agent", base_url=model_server.base_url, **prices)
@@ -124,7 +124,7 @@ def test_files_that_cannot_be_written_are_refused_before_the_run(tmp_path):
         with pytest.raises(CommandError, match=f"{option} .*cannot be written") as refusal:
             evaluate("refunds", "--target", target, option, locked)
         assert refusal.value.returncode == 3
-    with pytest.raises(CommandError, match="--out and --junit name one file"):
+    with pytest.raises(CommandError, match="--out and --junit name the same file"):
         evaluate("refunds", "--target", target, "--out", tmp_path / "x", "--junit", tmp_path / "x")
     assert not Run.objects.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["locked"]
@@ -163,23 +163,23 @@ def machine(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_reader_that_is_gone_does_not_change_the_exit_code(machine):
+def test_a_closed_pipe_does_not_change_the_exit_code(machine):
     """As in `evaluate … | head -0`: nobody reads standard output."""
     reader, writer = os.pipe()
     os.close(reader)
     command = machine.begin("--out", machine.folder / "r.jsonl", stdout=writer)
     os.close(writer)
-    _, said = command.communicate()
-    assert (command.returncode, "BrokenPipe" in said) == (0, False), said
+    _, output = command.communicate()
+    assert (command.returncode, "BrokenPipe" in output) == (0, False), output
     assert [line["verdict"] for line in read(machine.folder / "r.jsonl")] == ["pass"]
 
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_two_commands_at_once_import_once_and_make_a_run_each(machine):
+def test_two_concurrent_commands_import_once_and_start_two_runs(machine):
     files = [machine.folder / f"{number}.jsonl" for number in range(2)]
     commands = [machine.begin("--out", file) for file in files]
-    said = [command.communicate()[1] for command in commands]
-    assert [command.returncode for command in commands] == [0, 0], said
+    output = [command.communicate()[1] for command in commands]
+    assert [command.returncode for command in commands] == [0, 0], output
     assert sorted(read(file)[0]["run"] for file in files) == [1, 2]
     assert {read(file)[0]["target"] for file in files} == {"recorded in the cases"}

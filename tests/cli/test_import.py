@@ -40,15 +40,15 @@ def refused(*arguments: str) -> str:
     return str(refusal.value)
 
 
-def test_a_folder_with_all_its_suites_and_what_was_left_out(evals, capsys):
+def test_all_suites_of_a_folder_are_imported_and_skipped_files_named(evals, capsys):
     call_command("import", "evals")
 
-    said = capsys.readouterr()
-    assert said.out.splitlines() == [
+    message = capsys.readouterr()
+    assert message.out.splitlines() == [
         "two: new, at version 1. Imported with 2 cases. From evals/deep/two.jsonl",
         "one: new, at version 1. Imported with 1 case. From evals/one.yaml",
     ]
-    assert said.err.splitlines() == [
+    assert message.err.splitlines() == [
         "Note: evals/targets.yaml: is no suite file, for it lists no cases under tests, and was "
         "left out",
         "Note: evals: hidden files and caches are not read: .git/",
@@ -57,7 +57,7 @@ def test_a_folder_with_all_its_suites_and_what_was_left_out(evals, capsys):
     assert [file.path for file in Suite.objects.get(slug="two").files.all()] == ["tone.md"]
 
 
-def test_a_second_import_says_what_changed_and_what_did_not(evals, capsys):
+def test_a_second_import_reports_changed_and_unchanged_suites(evals, capsys):
     call_command("import", "evals")
     (evals / "evals/one.yaml").write_text(ONE.replace("hi", "hello"))
     capsys.readouterr()
@@ -66,7 +66,7 @@ def test_a_second_import_says_what_changed_and_what_did_not(evals, capsys):
 
     assert capsys.readouterr().out.splitlines() == [
         "two: unchanged, still at version 1. From evals/deep/two.jsonl",
-        "one: version 2, before 1. 1 case changed. From evals/one.yaml",
+        "one: version 2, was 1. 1 case changed. From evals/one.yaml",
     ]
 
 
@@ -84,7 +84,7 @@ def test_a_suite_under_another_name_with_another_judge_and_a_note(evals, capsys)
     )
 
 
-def test_a_file_alone_finds_what_lies_beside_it_and_a_zip_what_is_in_it(evals):
+def test_a_file_refers_to_its_folder_and_a_zip_to_its_content(evals):
     call_command("import", "evals/deep/two.jsonl")
     with ZipFile("two.zip", "w") as packed:
         for path in sorted((evals / "evals/deep").iterdir()):
@@ -103,23 +103,23 @@ def test_recorded_outputs_become_a_target(evals, capsys):
     assert "Target agent 1: 1 recorded output, from answers.jsonl" in capsys.readouterr().out
 
 
-def test_every_problem_is_told_and_nothing_is_stored(evals):
+def test_every_problem_is_printed_and_nothing_is_stored(evals):
     (evals / "evals/one.yaml").write_text(
         ONE.replace("contains", "contians") + "verdicts: {pass: 7}"
     )
     (evals / "evals/three.yaml").write_text("tests: [")
 
-    said = refused("evals", "--outputs", "answers.jsonl").splitlines()
+    message = refused("evals", "--outputs", "answers.jsonl").splitlines()
 
-    assert len(said) == 3
-    assert said[0].startswith("evals/one.yaml, line 4, evaluators[0].type: evaluator contians:")
-    assert said[2].startswith("evals/three.yaml, line 2: not readable as YAML")
+    assert len(message) == 3
+    assert message[0].startswith("evals/one.yaml, line 4, evaluators[0].type: evaluator contians:")
+    assert message[2].startswith("evals/three.yaml, line 2: not readable as YAML")
     assert not Suite.objects.exists()
     assert not Target.objects.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nowhere"], "nowhere: there is no file or folder of this name"),
         (["evals", "--slug", "x"], "'x' can name one suite, and these are 2"),
@@ -137,25 +137,25 @@ def test_every_problem_is_told_and_nothing_is_stored(evals):
         (["evals/one.yaml", "--outputs", "answers.jsonl", "--target", "chat"], "answers by itself"),
     ],
 )
-def test_what_cannot_be_stored_leaves_nothing_behind(evals, arguments, said):
+def test_a_refused_import_stores_nothing(evals, arguments, message):
     make_target(name="chat", kind="chat")
-    assert said in refused(*arguments)
+    assert message in refused(*arguments)
     assert not Suite.objects.exists()
     assert not RecordedOutput.objects.exists()
     assert not AuditEntry.objects.filter(action="import").exists()
 
 
-def test_judges_that_are_missing_are_told_for_every_suite_at_once(evals):
+def test_missing_judges_of_all_suites_are_reported_together(evals):
     (evals / "evals/one.yaml").write_text(ONE + "judge: gone\n")
     (evals / "evals/deep/two.yaml").write_text(TWO.replace("strict", "lost"))
-    said = refused("evals").splitlines()
-    assert [line.split(":")[0] for line in said] == [
+    message = refused("evals").splitlines()
+    assert [line.split(":")[0] for line in message] == [
         "evals/deep/two.yaml, line 2, judge",
         "evals/one.yaml, line 5, judge",
     ]
 
 
-def test_cases_whose_score_nobody_would_give_are_noted(evals, capsys):
+def test_cases_without_a_scoring_rule_are_noted(evals, capsys):
     judged = "{id: B, input: hi, evaluators: [{name: h, type: hybrid_judge}]}"
     tree = "evaluators: [{name: x, type: contains, value: hi}]\n"
     (evals / "own.yaml").write_text(
@@ -168,7 +168,7 @@ def test_cases_whose_score_nobody_would_give_are_noted(evals, capsys):
     assert note.startswith("Note: own.yaml, case A, final_score: 1 of 2 cases have no hybrid judge")
 
 
-def test_an_agent_that_judges_and_is_not_here_yet_is_noted_once_and_the_suite_stands(evals, capsys):
+def test_an_unknown_judging_agent_is_noted_once(evals, capsys):
     make_target(name="at hand", kind="http")
     judges = [("a", "far"), ("b", "at hand"), ("c", "far")]
     listed = ", ".join(f"{{name: {n}, type: agent_judge, agent: {agent}}}" for n, agent in judges)
@@ -182,21 +182,21 @@ def test_an_agent_that_judges_and_is_not_here_yet_is_noted_once_and_the_suite_st
 
 
 @pytest.mark.parametrize("arguments", [[], ["x.yaml", "--target", "agent"]])
-def test_a_command_line_that_says_nothing_is_not_understood(arguments):
+def test_an_empty_command_line_is_wrong_usage(arguments):
     with pytest.raises(CommandError) as refusal:
         call_command("import", *arguments)
     assert refusal.value.returncode == 2
 
 
-def test_the_help_is_enough_to_use_it(capsys):
+def test_the_help_describes_all_options(capsys):
     with pytest.raises(SystemExit):
         call_command("import", "--help")
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     for part in ("--outputs FILE", "exit codes:", "evalsite import evals/", "hidden files"):
-        assert part in said
+        assert part in message
 
 
-def test_cases_alone_start_from_a_profile_and_a_file_of_its_own_keeps_it(evals, capsys):
+def test_a_profile_applies_only_to_files_without_one(evals, capsys):
     (evals / "cases.jsonl").write_text(LINES)
     (evals / "own.yaml").write_text("name: own\nprofile: tasks\ntests: [{id: A, input: hi}]\n")
 
@@ -211,7 +211,7 @@ def test_cases_alone_start_from_a_profile_and_a_file_of_its_own_keeps_it(evals, 
     ]
 
 
-def test_a_profile_that_does_not_exist_is_refused_with_those_there_are(evals):
+def test_an_unknown_profile_is_refused_with_the_known_ones(evals):
     assert "verdicts, metrics, tasks, hybrid" in refused("evals", "--profile", "metric")
     with pytest.raises(CommandError, match="name them") as misused:
         call_command("import", "--outputs", "answers.jsonl", "--profile", "metrics")

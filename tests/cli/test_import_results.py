@@ -42,25 +42,25 @@ def test_a_file_becomes_a_run_of_the_suite_with_its_figures(file, capsys):
         50.0,
     )
     assert run.leaf_scores
-    said = capsys.readouterr()
-    assert "support#1 against agent 1.5: http://127.0.0.1:8000/suites/support/runs/1/" in said.out
-    assert "Cases gate       failed, 50.0% < 100%" in said.out
-    assert "Note: agent-1.5.jsonl, line 3: 1 execution was never carried out" in said.err
+    output = capsys.readouterr()
+    assert "support#1 against agent 1.5: http://127.0.0.1:8000/suites/support/runs/1/" in output.out
+    assert "Cases gate       failed, 50.0% < 100%" in output.out
+    assert "Note: agent-1.5.jsonl, line 3: 1 execution was never carried out" in output.err
 
 
-def test_without_a_suite_one_is_made(file, capsys):
+def test_a_missing_suite_is_made_from_the_results(file, capsys):
     call_command("import_results", str(file))
     assert Suite.objects.get().slug == "agent-1-5"
     assert "the new suite has the usual judge" in capsys.readouterr().err
 
 
-def test_what_cannot_be_imported_is_refused_with_its_place(file, tmp_path):
+def test_invalid_results_are_refused_with_their_line(file, tmp_path):
     make_suite(slug="support", cases=1)
     assert "support has no case C-002" in refused(file, "--suite", "support")
     assert "line 2, case C-002: support has" in refused(file, "--suite", "support")
     assert "There is no suite 'nothing'" in refused(file, "--suite", "nothing")
     assert "cannot be read: No such file" in refused(tmp_path / "nowhere.jsonl")
     file.write_text('{"eval_id": "a", "score": 5}\n{')
-    said = refused(file)
-    assert "agent-1.5.jsonl, line 1, case a" in said
-    assert "agent-1.5.jsonl, line 2: not readable as JSON" in said
+    output = refused(file)
+    assert "agent-1.5.jsonl, line 1, case a" in output
+    assert "agent-1.5.jsonl, line 2: not readable as JSON" in output

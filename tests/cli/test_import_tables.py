@@ -32,61 +32,61 @@ def refused(code: int, *arguments: str) -> str:
 MAPPED = ("cases.csv", "--suite", "refunds", "--map", "input=wording", "--map", "expected=Soll")
 
 
-def test_rejected_rows_are_all_told_and_nothing_is_stored(cases: Path) -> None:
+def test_all_rejected_rows_are_printed_and_nothing_is_stored(cases: Path) -> None:
     assert refused(3, *MAPPED) == "cases.csv, line 3, wording: is empty; write what the case asks"
     assert SuiteVersion.objects.count() == 1
 
 
-def test_the_others_are_stored_when_they_are_left_out(
+def test_accepted_rows_are_stored_if_rejected_ones_are_left_out(
     cases: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call_command("import", *MAPPED, "--leave-out-rejected")
-    said = capsys.readouterr()
-    assert said.err.startswith("Note: cases.csv, line 3, wording: is empty")
-    assert said.out.splitlines() == [
-        "refunds: version 2. 2 added, 0 changed, 0 as they were, 1 rejected. From cases.csv",
+    message = capsys.readouterr()
+    assert message.err.startswith("Note: cases.csv, line 3, wording: is empty")
+    assert message.out.splitlines() == [
+        "refunds: version 2. 2 added, 0 changed, 0 unchanged, 1 rejected. From cases.csv",
         "Read as key=nr, input=wording, expected_output=Soll",
     ]
     assert SuiteVersion.objects.get(number=2).note == "2 cases from cases.csv"
     call_command("import", *MAPPED, "--leave-out-rejected", "--existing", "skip")
     assert capsys.readouterr().out.startswith(
-        "refunds: version 2. 0 added, 0 changed, 0 as they were, 2 passed over, 1 rejected."
+        "refunds: version 2. 0 added, 0 changed, 0 unchanged, 2 skipped, 1 rejected."
     )
 
 
 @pytest.mark.parametrize(
-    ("code", "arguments", "said"),
+    ("code", "arguments", "message"),
     [
         (2, ("cases.csv",), "cases.csv is a table of cases; name the suite that gets them"),
-        (2, ("cases.csv", "--map", "input=wording"), "--map is of a table"),
+        (2, ("cases.csv", "--map", "input=wording"), "--map is for tables"),
         (2, ("--suite", "refunds"), "--suite gets the cases of one table"),
         (2, (*MAPPED, "--profile", "metrics"), "Leave --profile out and write --suite refunds"),
-        (2, ("cases.csv",), "or begin one with --profile NAME"),
-        (3, ("cases.csv", "--suite", "none"), "Give --profile NAME to begin it"),
+        (2, ("cases.csv",), "or create one with --profile NAME"),
+        (3, ("cases.csv", "--suite", "none"), "Use --profile NAME to create it"),
         (3, ("cases.csv", "--profile", "none"), "verdicts, metrics"),
         (
             2,
             ("cases.csv", "--suite", "No Slug", "--profile", "tasks"),
-            "'No Slug' is no short name",
+            "'No Slug' is not a short name",
         ),
-        (2, (*MAPPED, "--map", "soul=nr"), "'soul' is none of ignored, key, title, input"),
+        (2, (*MAPPED, "--map", "soul=nr"), "'soul' is not one of ignored, key, title, input"),
         (3, (*MAPPED, "--map", "key=id"), "there is no column 'id'; there are nr, wording, Soll"),
         (3, (*MAPPED, "--map", "input=nr"), "2 columns are the input; choose one with --map"),
         (3, ("cases.csv", "--suite", "none"), "none"),
         (3, ("gone.csv", "--suite", "refunds"), "gone.csv cannot be read: No such file"),
     ],
 )
-def test_what_is_not_understood_or_not_there_is_told(
-    cases: Path, code: int, arguments: tuple[str, ...], said: str
+def test_wrong_options_for_tables_are_refused(
+    cases: Path, code: int, arguments: tuple[str, ...], message: str
 ) -> None:
-    assert said in refused(code, *arguments)
+    assert message in refused(code, *arguments)
 
 
 @pytest.mark.parametrize(
     ("arguments", "slug", "title"),
     [((), "first-questions", "First questions"), (("--suite", "desk"), "desk", "Desk")],
 )
-def test_a_suite_begins_with_the_cases_of_a_table(
+def test_a_table_creates_a_suite(
     cases: Path,
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],

@@ -7,11 +7,11 @@ import pytest
 
 from runs.cli.printing import (
     ProgressLine,
+    print_line,
+    printable,
     progress_line,
     summary_table,
-    tell,
     worst_cases,
-    written_for,
 )
 from tests.support.factories import make_scored_run
 
@@ -36,20 +36,20 @@ class GoneStream(Stream):
         raise OSError("the terminal is gone")
 
 
-def test_the_line_counts_results_by_verdict_and_adds_both_costs():
+def test_the_progress_line_has_verdicts_and_both_costs():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     assert progress_line(run) == (
         "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.06 run, $0.02 evaluation"
     )
 
 
-def test_no_cost_yet_is_not_called_free_while_the_run_is_on():
+def test_an_active_run_without_costs_is_not_called_free():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     run.run_cost_usd = run.evaluation_cost_usd = Decimal(0)
     assert "$" not in progress_line(run)
 
 
-def test_a_terminal_gets_one_line_that_changes(monkeypatch):
+def test_a_terminal_gets_one_changing_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     stream = Stream(is_terminal=True)
     progress = ProgressLine(stream)
@@ -64,7 +64,7 @@ def test_a_terminal_gets_one_line_that_changes(monkeypatch):
     assert lines[1].endswith("\nStopping.\n")
 
 
-def test_a_log_gets_a_line_every_few_seconds_and_only_news():
+def test_a_log_gets_a_line_every_few_seconds_if_something_changed():
     now = [0.0]
     stream = Stream(is_terminal=False)
     progress = ProgressLine(stream, clock=lambda: now[0])
@@ -79,13 +79,13 @@ def test_a_log_gets_a_line_every_few_seconds_and_only_news():
     ]
 
 
-def test_a_terminal_that_is_gone_does_not_end_the_run():
+def test_a_closed_terminal_does_not_end_the_run():
     progress = ProgressLine(GoneStream(is_terminal=True))
     progress.show(make_scored_run(verdicts=("pass",), status="running"))
     progress.say("Stopping.")
 
 
-def test_the_table_says_how_a_stopped_run_stands():
+def test_the_summary_table_of_a_stopped_run():
     run = make_scored_run(
         verdicts=VERDICTS, status="stopped", status_reason="Stopped at the command line."
     )
@@ -101,12 +101,12 @@ def test_the_table_says_how_a_stopped_run_stands():
     }
 
 
-def test_a_gate_of_a_run_without_any_score_is_not_judged():
-    said = summary_table(make_scored_run(verdicts=("error", "error")))
-    assert "Metrics gate     not judged, needs 80% (0 of 2 executions have a score)" in said
+def test_a_gate_without_any_score_is_not_judged():
+    output = summary_table(make_scored_run(verdicts=("error", "error")))
+    assert "Metrics gate     not judged, needs 80% (0 of 2 executions have a score)" in output
 
 
-def test_an_unknown_price_is_said_to_be_unknown():
+def test_an_unknown_price_is_not_shown_as_zero():
     run = make_scored_run(verdicts=("pass",))
     run.results.update(run_cost_usd=None)
     table = summary_table(run)
@@ -114,19 +114,19 @@ def test_an_unknown_price_is_said_to_be_unknown():
     assert "(1 of 1 execution has a score)" in table
 
 
-def test_signs_that_a_terminal_cannot_write_are_spelt():
+def test_characters_a_terminal_cannot_write_are_replaced():
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    assert written_for(stream, "86% ≥ 80%, né") == "86% >= 80%, n?"
-    assert written_for(Stream(is_terminal=False), "86% ≥ 80%") == "86% ≥ 80%"
+    assert printable(stream, "86% ≥ 80%, né") == "86% >= 80%, n?"
+    assert printable(Stream(is_terminal=False), "86% ≥ 80%") == "86% ≥ 80%"
 
 
 def test_names_cannot_command_a_terminal() -> None:
     stream = io.StringIO()
-    tell(stream, "agent \x1b[2J\x9b31m\x07")
+    print_line(stream, "agent \x1b[2J\x9b31m\x07")
     assert stream.getvalue() == "agent \ufffd[2J\ufffd31m\ufffd\n"
 
 
-def test_cases_that_failed_or_errored_are_named_and_the_rest_is_counted():
+def test_bad_cases_are_named_and_the_rest_is_counted():
     run = make_scored_run(verdicts=("error", "pass", *["fail"] * 22, "borderline"))
     lines = worst_cases(run).splitlines()
     assert lines[:2] == ["Cases that failed or errored", "  C-003  failed 0.40"]

@@ -39,7 +39,7 @@ def run() -> Run:
     return run
 
 
-def test_the_closing_table_says_all_k_any_of_k_and_flaky(run: Run) -> None:
+def test_the_summary_table_shows_figures_over_repetitions(run: Run) -> None:
     table = summary_table(run)
     assert "All 2 passed     0 of 2 cases (0.0%)" in table
     assert "Any of 2         2 of 2 cases (100.0%)" in table
@@ -47,7 +47,7 @@ def test_the_closing_table_says_all_k_any_of_k_and_flaky(run: Run) -> None:
     assert "Mean spread      0.60 of scores, over 1 case" in table
 
 
-def test_the_summary_holds_every_case_over_its_repetitions(run: Run) -> None:
+def test_the_summary_has_every_case_over_its_repetitions(run: Run) -> None:
     document = summary_document(run, conclude(run), url="http://here").as_json()
     flaky, errored = document["cases"]
     expected = {
@@ -92,15 +92,15 @@ def test_the_summary_holds_every_case_over_its_repetitions(run: Run) -> None:
     }
 
 
-def test_a_junit_file_says_it_among_its_properties(run: Run) -> None:
-    told = junit_run(run, conclude(run), url="http://here").properties
-    assert (told["all_k_passed"], told["any_k_passed"], told["flaky"]) == (
+def test_a_junit_file_has_the_repetitions_in_its_properties(run: Run) -> None:
+    properties = junit_run(run, conclude(run), url="http://here").properties
+    assert (properties["all_k_passed"], properties["any_k_passed"], properties["flaky"]) == (
         *("0 of 2", "2 of 2", "1 of 1"),
     )
-    assert (told["repetitions"], told["mean_spread"]) == ("2", "0.6")
+    assert (properties["repetitions"], properties["mean_spread"]) == ("2", "0.6")
 
 
-def test_where_each_case_ran_once_nothing_is_said_of_repetitions() -> None:
+def test_a_run_without_repetitions_shows_none() -> None:
     run = make_run(suite=make_suite(cases=1))
     make_result(run=run, case=run.suite.cases.get(), verdict="pass", score=1.0)
     assert summarise_run(run.pk)

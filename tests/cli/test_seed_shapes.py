@@ -139,37 +139,37 @@ def evaluated(
     return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
-def judge_says(server: ModelServer, said: Mapping[str, Mapping[str, Any]]) -> None:
+def judge_says(server: ModelServer, output: Mapping[str, Mapping[str, Any]]) -> None:
     async def judge(request: Request) -> web.StreamResponse:
-        one = said[request.trace("Evaluator").rpartition("/")[2]]
-        told = {name: one[name] for name in ("hits", "misses", "score")}
-        return await good({"reasoning": one.get("reasoning", "Read."), **told})(request)
+        one = output[request.trace("Evaluator").rpartition("/")[2]]
+        parts = {name: one[name] for name in ("hits", "misses", "score")}
+        return await good({"reasoning": one.get("reasoning", "Read."), **parts})(request)
 
     server.behave(then=judge)
 
 
-def assert_shaped(found: Any, sample: Any, at: str = "") -> None:
+def assert_shaped(actual: Any, sample: Any, at: str = "") -> None:
     """Assert that everything of a sample is there: keys, nesting, types, units and values."""
     if isinstance(sample, Mapping):
-        assert isinstance(found, dict), at
-        assert sample.keys() <= found.keys(), at
+        assert isinstance(actual, dict), at
+        assert sample.keys() <= actual.keys(), at
         for name, value in sample.items():
-            assert_shaped(found[name], value, f"{at}.{name}")
+            assert_shaped(actual[name], value, f"{at}.{name}")
     elif isinstance(sample, Sequence) and not isinstance(sample, str):
-        assert isinstance(found, list), at
-        assert len(found) == len(sample), at
+        assert isinstance(actual, list), at
+        assert len(actual) == len(sample), at
         for n, value in enumerate(sample):
-            assert_shaped(found[n], value, f"{at}[{n}]")
+            assert_shaped(actual[n], value, f"{at}[{n}]")
     elif isinstance(sample, float):
-        assert isinstance(found, float | int), at
-        assert not isinstance(found, bool), at
-        assert found == pytest.approx(sample, abs=1e-9), at
+        assert isinstance(actual, float | int), at
+        assert not isinstance(actual, bool), at
+        assert actual == pytest.approx(sample, abs=1e-9), at
     else:
-        assert type(found) is type(sample), at
-        assert found == sample, at
+        assert type(actual) is type(sample), at
+        assert actual == sample, at
 
 
-def test_a_result_is_that_of_the_verdicts(model_server: ModelServer, tmp_path: Path) -> None:
+def test_results_match_the_vectors_of_verdicts(model_server: ModelServer, tmp_path: Path) -> None:
     correctness, form = VERDICTS["evaluator_results"]
     judge_says(model_server, {"correctness": correctness})
     prints = json.dumps({name: form[name] for name in ("score", "hits", "misses")})
@@ -187,7 +187,7 @@ def test_a_result_is_that_of_the_verdicts(model_server: ModelServer, tmp_path: P
 
 
 @pytest.mark.parametrize("is_camel", [True, False])
-def test_a_composite_holds_its_children_and_its_rule(
+def test_a_composite_has_its_children_and_its_rule(
     model_server: ModelServer, tmp_path: Path, viewer_client: Client, is_camel: bool
 ) -> None:
     judge_says(model_server, {one["name"]: one for one in COMPOSITE["evaluatorResults"]})
@@ -209,8 +209,8 @@ def test_a_composite_holds_its_children_and_its_rule(
     if not is_camel:
         # SCORING §3 names the children's key; one spelling goes through the whole file.
         sample["evaluator_results"] = sample.pop("evaluatorResults")
-    [found] = line["evaluatorResults" if is_camel else "evaluator_results"]
-    assert_shaped(found, sample)
+    [actual] = line["evaluatorResults" if is_camel else "evaluator_results"]
+    assert_shaped(actual, sample)
     assert ("evalId" in line) == is_camel
     address = "/suites/seeds/runs/1/results.jsonl" + ("?keys=camelCase" if is_camel else "")
     assert json.loads(viewer_client.get(address).getvalue()) == line
@@ -218,7 +218,7 @@ def test_a_composite_holds_its_children_and_its_rule(
     assert list(Run.objects.values_list("pass_count", flat=True)) == [1, 1]
 
 
-def test_a_judged_case_and_the_aggregates_of_its_run_have_their_names(
+def test_a_judged_case_and_its_run_have_the_expected_fields(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     # S001-OVR-07, and its outcomes once both met, once one of them.
@@ -254,7 +254,7 @@ def test_a_judged_case_and_the_aggregates_of_its_run_have_their_names(
         ]
         assert_shaped(line, {"overall_score": 78.5, "expected_outcome_results": results})
         assert (line["verdict"] == "pass") == all(met[line["eval_id"]])
-        [said] = line["evaluator_results"]
+        [output] = line["evaluator_results"]
         metrics = [
             {
                 **{"name": one.name, "tier": one.tier, "weight": one.weight},
@@ -262,7 +262,7 @@ def test_a_judged_case_and_the_aggregates_of_its_run_have_their_names(
             }
             for one in DEFAULT_METRICS
         ]
-        assert_shaped(said["metrics"], metrics)
+        assert_shaped(output["metrics"], metrics)
     assert_shaped(json.loads((tmp_path / "summary.json").read_text())["summary"], AGGREGATES)
 
 

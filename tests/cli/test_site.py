@@ -33,7 +33,7 @@ def command(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_suite_is_evaluated_where_there_was_no_site_before(tmp_path: Path):
+def test_evaluate_creates_a_missing_site(tmp_path: Path):
     suite, folder = tmp_path / "refunds.yaml", tmp_path / "new"
     suite.write_text(SUITE)
     done = command(folder, "evaluate", suite, "--target", "recorded")
@@ -46,7 +46,7 @@ def test_a_suite_is_evaluated_where_there_was_no_site_before(tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", [("import", "suite.yaml"), ("createadmin", "ada", "--link")])
-def test_an_empty_database_that_was_left_behind_is_begun_too(tmp_path: Path, words: tuple[str]):
+def test_an_empty_database_becomes_a_site(tmp_path: Path, words: tuple[str]):
     (tmp_path / "evalsite.sqlite3").touch()
     (tmp_path / "suite.yaml").write_text(SUITE)
     paths = [tmp_path / word if word.endswith(".yaml") else word for word in words]
@@ -58,7 +58,9 @@ def test_an_empty_database_that_was_left_behind_is_begun_too(tmp_path: Path, wor
 @pytest.mark.parametrize(
     "words", [("export", "refunds"), ("compare", "a#1", "a#2"), ("login_link",)]
 )
-def test_the_others_say_where_they_looked_and_leave_no_database(tmp_path: Path, words: tuple[str]):
+def test_other_commands_name_the_missing_database_and_create_none(
+    tmp_path: Path, words: tuple[str]
+):
     refused = command(tmp_path, *words)
     assert refused.returncode == 3
     assert f"the database {tmp_path}/evalsite.sqlite3 (by EVALSITE_DATA_DIR)" in refused.stderr
@@ -66,7 +68,7 @@ def test_the_others_say_where_they_looked_and_leave_no_database(tmp_path: Path, 
     assert not list(tmp_path.glob("evalsite.sqlite3*"))
 
 
-def test_a_database_that_is_not_up_to_date_is_named(tmp_path: Path):
+def test_an_outdated_database_is_named(tmp_path: Path):
     (tmp_path / "evalsite.sqlite3").touch()
     refused = command(tmp_path, "export", "refunds")
     assert refused.returncode == 3

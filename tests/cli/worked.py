@@ -31,9 +31,9 @@ def vectors_of(rule: str) -> list[Values]:
 
 def headline(page: str) -> str:
     """Return what stands at the top of a result's page: its case, its verdict and its score."""
-    found = re.search(r"<h1>(.*?)</h1>", page)
-    assert found is not None
-    return " ".join(re.sub(r"<[^>]+>", " ", found[1]).split())
+    match = re.search(r"<h1>(.*?)</h1>", page)
+    assert match is not None
+    return " ".join(re.sub(r"<[^>]+>", " ", match[1]).split())
 
 
 def page_text(text: str) -> str:
@@ -51,7 +51,7 @@ class Walk:
     rule: str
     folder: Path
     viewer: Client
-    told: set[str] = field(default_factory=set)
+    evaluated_keys: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
     _lines: dict[str, tuple[Run, Values]] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class Walk:
 
     def line(self, key: str) -> Values:
         """Return the line of a case in the results file."""
-        self.told.add(key)
+        self.evaluated_keys.add(key)
         return self._lines[key][1]
 
     def page(self, key: str) -> str:
@@ -99,8 +99,8 @@ class Walk:
         [run] = {run for run, _ in self._lines.values()}
         return self.viewer.get(reverse("runs:suite", args=[run.suite.slug])).content.decode()
 
-    def check_that_none_was_left_out(self) -> None:
+    def assert_every_vector_is_used(self) -> None:
         """Assert that every worked case of the rule was looked up in the file and on its page."""
         every = {one["id"] for one in self.vectors}
         assert every
-        assert (every - self.told, every - self.shown) == (set(), set())
+        assert (every - self.evaluated_keys, every - self.shown) == (set(), set())

@@ -258,7 +258,7 @@ REFUSED = [
     ("a: [1", "not readable as YAML: did not find expected ',' or ']' in what begins on line 1"),
     ("a: 1\nb: x\x00", "shop.yaml, line 2: not readable as YAML"),
     ("just text", "shop.yaml, line 1: 'just text' stands where a mapping of keys is expected"),
-    ("a: 1\na: 2\n", "line 2: the key 'a' stands twice"),
+    ("a: 1\na: 2\n", "line 2: the key 'a' is repeated"),
     ("a: !!python/object:os.system x", "is not known; write a plain value"),
     ("a: 1\nb: !mine [x]\n", "line 2: the tag '!mine' is not known; write a plain value"),
     ("a: 1\nb: !mine {x: 1}\n", "line 2: the tag '!mine' is not known"),
@@ -287,7 +287,7 @@ REFUSED = [
     (f"{HEAD}tests:\n  - {{id: A, input: []}}\n", "case A, tests[0].input: the case has no input"),
     (
         f"{HEAD}{CASES}  - id: A\n    input: x\n",
-        "line 5, case A, tests[1].id: the id 'A' stands twice",
+        "line 5, case A, tests[1].id: the id 'A' is repeated",
     ),
     (
         f"{HEAD}{CASES}    expected_outcomes: 3\n",
@@ -298,7 +298,7 @@ REFUSED = [
     (f"{HEAD}{CASES}    tags: {{a: 1}}\n", "tags: a mapping stands where a list of texts"),
     (f"{HEAD}{CASES}    metadata: [1]\n", "metadata: a list stands where a mapping"),
     (f"{HEAD}{CASES}    criteria: x\n    expected_outcome: y\n", "says the same as 'criteria'"),
-    (f"{HEAD}{CASES}    expectedOutput: x\n    expected_output: y\n", "stands twice"),
+    (f"{HEAD}{CASES}    expectedOutput: x\n    expected_output: y\n", "is repeated"),
     (f"{HEAD}{CASES}    output: {{output: {{a: 1}}}}\n", "the recorded output is not readable"),
     (f"{HEAD}{CASES}    latency_ms: 3\n", "belongs to an output, and the case has none"),
     (f"{HEAD}tests: [{{id: A, input: [{{content: x}}]}}]\n", "the turn has no role"),
@@ -392,7 +392,7 @@ REFUSED = [
     ),
     (
         f"{HEAD}evaluators: [{{name: x, type: is_json}}]\n{CASES}    assertions: [{{name: x, type: is_json}}]\n",
-        "case A, tests[0].assertions[0].name: the evaluator 'x' stands twice",
+        "case A, tests[0].assertions[0].name: the evaluator 'x' is repeated",
     ),
 ]
 

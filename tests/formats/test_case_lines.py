@@ -92,7 +92,7 @@ def test_what_is_not_used_is_told_with_the_line_of_its_own_file() -> None:
         ("[1]", "cases.jsonl, line 2: the line is not a JSON object"),
         ('{"input": "x"}', "cases.jsonl, line 2: the case has no id"),
         ('{"id": "B"}', "cases.jsonl, line 2, case B: the case has no input"),
-        ('{"id": "A", "input": "x"}', "the id 'A' stands twice, first on line 1"),
+        ('{"id": "A", "input": "x"}', "the id 'A' is repeated, first on line 1"),
         ('{"id": "B", "input": true}', "cases.jsonl, line 2, case B, input: is neither a text nor"),
         (
             '{"id": "B", "input": "x", "evaluators": [{"type": "guess"}]}',

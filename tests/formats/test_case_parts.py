@@ -49,7 +49,7 @@ def test_own_evaluators_read_back(text: str) -> None:
         ("- type: contains\n- type: palmistry", False, "line 2, [1].type"),
         ("- type: contains\n  valeu: x", False, "line 2, [0].valeu"),
         ("- type: [", False, "line 2: not readable"),
-        ("- type: contains\n  value: a\n  value: b", False, "stands twice"),
+        ("- type: contains\n  value: a\n  value: b", False, "is repeated"),
         ("- name: llm_judge\n  type: contains\n  value: x", True, "need names of their own"),
         ("evaluators:\n  - x is named\naggregator:\n  type: minimum", True, "line 3, aggregator"),
         ("evaluators: []", False, "no evaluator is listed"),
@@ -74,7 +74,7 @@ def test_a_mapping_is_yaml_or_json_and_reads_back() -> None:
     for text, said in (
         ("- a", "line 1: a list stands"),
         ("a: 1\nb: [", "line"),
-        ("a: 1\na: 2", "line 2: the key 'a' stands twice"),
+        ("a: 1\na: 2", "line 2: the key 'a' is repeated"),
         ('a: "\\ud800"', "line 1"),
         ("a: .nan", "is not a number"),
         ("a: !!python/name:os.system x", "tag"),

@@ -61,7 +61,7 @@ MALFORMED = (
     Bad("utf-16", "name: shop\n".encode("utf-16"), 1, "", "not text in UTF-8", "save it as UTF-8"),
     Bad("zip", b"PK\x03\x04\xff\xfe\x00", 1, "", "not text in UTF-8", "save it as UTF-8"),
     Bad("tag", "name: !ours shop\n", 1, "", "the tag '!ours' is not known", "write a plain value"),
-    Bad("twice", "name: shop\nname: b\n", 2, "", "the key 'name' stands twice", "keep one of them"),
+    Bad("twice", "name: shop\nname: b\n", 2, "", "the key 'name' is repeated", "keep one of them"),
     Bad("deep", "a: " + "[" * 600, 1, "", "nested too deeply", "500 levels are the most"),
     Bad("loop", "a: &a\n  <<: *a\n", 0, "", "an alias holds itself", "write the value out"),
     Bad("infinity", f"{CASE}    metadata: {{a: .inf}}\n", 5, "", "not a number", "in quotes"),
@@ -148,7 +148,7 @@ MALFORMED = (
     Bad("mapping of them", f"{CASE}evaluators: {{a: b}}\n", 5, "evaluators", "a mapping stands",
         "a list is expected"),
     Bad("same name", f"{TREE}type: is_json\n  - {{name: check, type: is_json}}\n", 8,
-        "evaluators[1].name", "'check' stands twice", "need names of their own"),
+        "evaluators[1].name", "'check' is repeated", "need names of their own"),
     Bad("slash", f"{CASE}evaluators: [{{name: a/b, type: is_json}}]\n", 5, "evaluators[0].name",
         "'a/b'", "no slash"),
     Bad("weight", f"{TREE}type: is_json\n    weight: heavy\n", 8, "evaluators[0].weight",
@@ -200,7 +200,7 @@ MALFORMED = (
         "execution.evaluators", "at the top and under execution", "keep one list"),
     Bad("joined name", f"{TREE}type: is_json\n  - Is kind\ntests2: 1\n".replace("tests2: 1\n", "")
         .replace("    input: hi\n", "    input: hi\n    assert: [{name: check, type: is_json}]\n"),
-        5, "tests[0].assert[0].name", "'check' stands twice", "the suite's own", case="A"),
+        5, "tests[0].assert[0].name", "'check' is repeated", "the suite's own", case="A"),
     Bad("lonely aggregator", f"{CASE}    aggregator: {{type: minimum}}\n", 5, "tests[0].aggregator",
         "is taken from the suite", "unless the case lists evaluators", case="A"),
     # The policy.

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from evaluators.models import AuditEntry
-from runs.cli.names import run_named
+from runs.cli.command import run_named
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.support.factories import make_run, make_scored_run, make_suite

@@ -56,7 +56,7 @@ def test_an_output_without_files_has_none():
         ({" ": ""}, "is no path inside the output"),
         ({".": ""}, "is no path inside the output"),
         ({"x" * 301: ""}, "is longer than 300 characters"),
-        ({"a/b": "", "a//b": ""}, "'a//b' stands twice"),
+        ({"a/b": "", "a//b": ""}, "'a//b' is repeated"),
         ({"a": "", "a/b": ""}, "'a' is a file, so 'a/b' cannot lie in it"),
     ],
 )

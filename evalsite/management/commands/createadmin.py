@@ -13,9 +13,8 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.members import full_address, login_path, make_admin
-from runs.cli.answering import AnsweringCommand
-from runs.cli.names import COULD_NOT
+from evalsite.access.members import login_path, make_admin
+from runs.cli.command import FAILED, SiteCommand, full_url
 
 MAX_NAME_LENGTH = 150
 EPILOG = """\
@@ -35,13 +34,13 @@ examples:
 """
 
 
-class Command(AnsweringCommand):
+class Command(SiteCommand):
     """Make the first admin, or another one."""
 
     help = "Make somebody admin of this site, as a new member if the name is new."
     epilog = EPILOG
     action = "Making the admin"
-    begins_site = True
+    creates_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take name and password."""
@@ -63,7 +62,7 @@ class Command(AnsweringCommand):
         member, is_new = make_admin(name, email=options["email"], password=password)
         self.stderr.write(f"{member.username} {'was added and ' if is_new else ''}is an admin.")
         if options["link"]:
-            self.stdout.write(full_address(login_path(member)))
+            self.stdout.write(full_url(login_path(member)))
 
 
 def _check_name(name: str) -> None:
@@ -110,4 +109,4 @@ def _ask_password(name: str) -> str:
 
 
 def _refusal(reason: str) -> CommandError:
-    return CommandError(reason, returncode=COULD_NOT)
+    return CommandError(reason, returncode=FAILED)

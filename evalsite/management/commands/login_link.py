@@ -7,10 +7,9 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.members import full_address, login_path
+from evalsite.access.members import login_path
 from evalsite.access.roles import Role
-from runs.cli.answering import AnsweringCommand
-from runs.cli.names import COULD_NOT
+from runs.cli.command import FAILED, SiteCommand, full_url
 
 EPILOG = """\
 The link opens a page with a button, so that a chat preview cannot use it up. It works for 24 hours
@@ -26,7 +25,7 @@ examples:
 """
 
 
-class Command(AnsweringCommand):
+class Command(SiteCommand):
     """Print a one-time login link; on an empty site, make the first admin."""
 
     help = "Print a link that logs somebody in once. On an empty site it makes the first admin."
@@ -47,7 +46,7 @@ class Command(AnsweringCommand):
         if options["first"] and User.objects.filter(last_login__isnull=False).exists():
             return ""
         user = self._user(options["username"])
-        return full_address(login_path(user), options["url"])
+        return full_url(login_path(user), options["url"])
 
     def _user(self, username: str) -> User:
         user = User.objects.filter(username=username).first()
@@ -58,11 +57,11 @@ class Command(AnsweringCommand):
             raise CommandError(
                 f"There is no member named {username}. Name an existing one, or add one: "
                 f"evalsite createadmin {username} --link",
-                returncode=COULD_NOT,
+                returncode=FAILED,
             )
         if not user.is_active:
             raise CommandError(
                 f"{username} is deactivated. An admin can reactivate the account.",
-                returncode=COULD_NOT,
+                returncode=FAILED,
             )
         return user

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 
-from runs.cli.answering import AnsweringCommand
+from runs.cli.command import SiteCommand
 
 STAMP = "collected"
 PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")
@@ -28,7 +28,7 @@ example:
 """
 
 
-class Command(AnsweringCommand):
+class Command(SiteCommand):
     """Check the configuration, migrate, and collect the static files if any has changed."""
 
     help = "Update database and static files before the site is served."

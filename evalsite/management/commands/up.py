@@ -12,11 +12,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.members import full_address
 from evalsite.data_folder import write_served_settings
 from evalsite.gunicorn import ANNOUNCEMENT
-from runs.cli.answering import AnsweringCommand
-from runs.cli.names import COULD_NOT
+from runs.cli.command import FAILED, SiteCommand, full_url
 
 EPILOG = """\
 Environment variables (.env.example describes all of them):
@@ -38,7 +36,7 @@ examples:
 """
 
 
-class Command(AnsweringCommand):
+class Command(SiteCommand):
     """Serve the site from this process."""
 
     help = "Prepare database and static files, then serve the site with a worker inside."
@@ -78,13 +76,13 @@ def _check_port(listen: str, port: int) -> None:
             raise CommandError(
                 f"Port {port} is taken or not allowed ({error}). Choose another: "
                 f"PORT={port + 1} evalsite up",
-                returncode=COULD_NOT,
+                returncode=FAILED,
             ) from error
 
 
 def _announcement(link: str) -> str:
     """Return the text to print once the site is served."""
-    lines = ["", f"Evalsite is at {full_address('')}."]
+    lines = ["", f"Evalsite is at {full_url('')}."]
     if link:
         lines += ["", "Nobody has logged in yet. This link logs you in as admin, once:", ""]
         lines += [f"  {link}", ""]

@@ -1,4 +1,4 @@
-"""Add a language model, or change one, so that evaluations can be run where no browser is."""
+"""Add a language model, or change one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 from evaluators.catalog.forms import LanguageModelForm
 from evaluators.model_calls.models import OPENAI_VARIABLE
 from evaluators.models import LanguageModel
-from runs.cli.answering import AnsweringCommand
-from runs.cli.names import COULD_NOT
+from runs.cli.command import FAILED, SiteCommand
 
 OPENAI_URL = "https://api.openai.com/v1"
 # Each option, and the field of the model's form that it fills.
@@ -25,16 +24,16 @@ FIELDS = {
     "timeout": "timeout_s",
 }
 EPILOG = """\
-SLUG is what evaluate, import and suite files call the model by. Without --url it is asked at
-OPENAI_BASE_URL, else at OpenAI, with the key in OPENAI_API_KEY where that is set. Another server
-gets a key only by --key-variable. Keys stay in the environment; to store one, use the page Language
+SLUG is the name of the model in evaluate, import and suite files. Without --url its server is
+OPENAI_BASE_URL or else OpenAI, with the key in OPENAI_API_KEY if that is set. Any other server gets
+a key only by --key-variable. Keys stay in the environment; to store one, use the page Language
 models.
 
-Safe to repeat: a model that is there already gets what is given here and keeps the rest.
+Safe to repeat: an existing model gets the settings given here and keeps the others.
 
 exit codes:
-  0  the model is there as described
-  2  the command line was not understood
+  0  the model is stored as described
+  2  wrong usage
   3  nothing was changed: a setting cannot be used
 
 examples:
@@ -44,19 +43,19 @@ examples:
 """
 
 
-class Command(AnsweringCommand):
+class Command(SiteCommand):
     """Add a language model by the rules of its form."""
 
-    help = "Add a language model of an OpenAI-compatible server, or change one that is there."
+    help = "Add a language model of an OpenAI-compatible server, or change an existing one."
     epilog = EPILOG
-    action = "That"
-    begins_site = True
+    action = "Adding the model"
+    creates_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take the short name, where the model answers and what it costs."""
+        """Take the short name, the server and the prices."""
         parser.add_argument("slug", metavar="SLUG", help="Short name of the model.")
         parser.add_argument(
-            "--model-id", metavar="ID", help="As the server spells it; default: the short name."
+            "--model-id", metavar="ID", help="Its name on the server; default: the short name."
         )
         parser.add_argument("--url", help="Base URL, the part before /chat/completions.")
         parser.add_argument(
@@ -72,42 +71,42 @@ class Command(AnsweringCommand):
         )
         parser.add_argument("--concurrency", metavar="N", help="Calls in flight, 1 to 500 (8).")
         parser.add_argument(
-            "--timeout", metavar="S", help="Longest a call may take, 1 to 600 seconds (60)."
+            "--timeout", metavar="S", help="Time limit of a call, 1 to 600 seconds (60)."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Fill the form of the page from the options and store it."""
+        """Fill the form of the page from the options and save it."""
         slug = options["slug"].strip()
-        found = LanguageModel.objects.filter(slug=slug).first()
-        given = {
+        existing = LanguageModel.objects.filter(slug=slug).first()
+        changes = {
             FIELDS[option]: options[option] for option in FIELDS if options[option] is not None
         }
-        if "base_url" in given and (
-            found is None or given["base_url"].rstrip("/") != found.base_url
+        if "base_url" in changes and (
+            existing is None or changes["base_url"].rstrip("/") != existing.base_url
         ):
-            # The key of one server is not sent to another unless somebody says so.
-            given.setdefault("key_variable", "")
+            # The key of one server must not be sent to another by default.
+            changes.setdefault("key_variable", "")
         form = LanguageModelForm(
-            {**_as_it_is(slug, found), **given}, instance=found or LanguageModel()
+            {**_current_values(slug, existing), **changes}, instance=existing or LanguageModel()
         )
         if not form.is_valid():
-            raise CommandError(_reasons(form), returncode=COULD_NOT)
+            raise CommandError(_reasons(form), returncode=FAILED)
         model = form.save_as(None)
         key = f"the key in {model.key_variable}" if model.key_variable else "no key"
         key = "its stored key" if model.encrypted_key else key
         self.stderr.write(
-            f"{model.slug} is {'changed' if found else 'added'}: {model.model_id} at {model.base_url}, with {key}."
+            f"{model.slug} is {'changed' if existing else 'added'}: {model.model_id} at {model.base_url}, with {key}."
         )
         if form.dropped_key:
             self.stderr.write("The base URL changed, so the stored key was removed.")
 
 
-def _as_it_is(slug: str, found: LanguageModel | None) -> dict[str, Any]:
-    """Return what the form would be posted with if nothing were typed."""
-    form = LanguageModelForm(instance=found)
-    shown = {name: form.get_initial_for_field(field, name) for name, field in form.fields.items()}
-    posted = {name: value for name, value in shown.items() if value not in (None, False)}
-    if found is not None:
+def _current_values(slug: str, existing: LanguageModel | None) -> dict[str, Any]:
+    """Return what the form would post if nothing were changed."""
+    form = LanguageModelForm(instance=existing)
+    initial = {name: form.get_initial_for_field(field, name) for name, field in form.fields.items()}
+    posted = {name: value for name, value in initial.items() if value not in (None, False)}
+    if existing is not None:
         return posted
     has_key = OPENAI_VARIABLE in settings.MODEL_KEYS
     url = settings.OPENAI_BASE_URL or OPENAI_URL

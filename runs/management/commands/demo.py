@@ -15,7 +15,7 @@ from django.core.management.base import CommandError, CommandParser
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.cli.answering import AnsweringCommand
+from runs.cli.command import SiteCommand
 from runs.files.importing import import_recorded_outputs, import_suite
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
@@ -34,7 +34,7 @@ JUDGE_FACTS = {
 
 @dataclass(frozen=True, slots=True)
 class DemoJudge:
-    """A language model that the scripted judge answers for; prices are dollars for a million tokens."""
+    """A language model of the scripted judge; prices are US dollars per million tokens."""
 
     slug: str
     name: str
@@ -42,7 +42,7 @@ class DemoJudge:
     output_price: str
 
     def columns(self) -> dict[str, Any]:
-        """Return what a language model of it is made with, but for its address."""
+        """Return the columns of its language model, except the address."""
         return {
             **JUDGE_FACTS,
             "name": self.name,
@@ -54,7 +54,7 @@ class DemoJudge:
 
 @dataclass(frozen=True, slots=True)
 class DemoTarget:
-    """A target: recorded outputs of a file, an agent of the scripted server, or a command."""
+    """A target: a file of recorded outputs, an agent of the scripted server, or a command."""
 
     name: str
     outputs: str = ""
@@ -62,7 +62,7 @@ class DemoTarget:
     command: str = ""
 
     def config(self, origin: str, folder: Path) -> dict[str, Any]:
-        """Return the settings of an agent at the scripted server's origin, or of a command."""
+        """Return the config of an agent at the scripted server's origin, or of a command."""
         if self.command:
             return {"command": self.command, "folder": f"{folder.name}/agent", "timeout_s": 20}
         return {"url": f"{origin}/agents/{self.agent}", **AGENT}
@@ -70,9 +70,9 @@ class DemoTarget:
 
 @dataclass(frozen=True, slots=True)
 class DemoSuite:
-    """An example with what it is run against, each target once, oldest first, and targets that judge it.
+    """An example suite with its targets, oldest first, and the targets that judge it.
 
-    `campaign` names the runs that are started together.
+    `campaign` is the name of its campaign.
     """
 
     slug: str
@@ -83,7 +83,7 @@ class DemoSuite:
 
     @property
     def folder(self) -> Path:
-        """Return where its files are."""
+        """Return the folder of its files."""
         return EXAMPLES / self.slug
 
 
@@ -108,7 +108,7 @@ def _recorded(name: str, *versions: str) -> tuple[DemoTarget, ...]:
     return tuple(DemoTarget(f"{name} {v}", outputs=f"outputs-{v}.jsonl") for v in versions)
 
 
-# One for each profile, in the order of SCORING §10, then what needs no judge.
+# One for each profile, then those that need no judge.
 SUITES = (
     DemoSuite(
         "support-agent",
@@ -145,18 +145,18 @@ QUICK_MODEL = "gpt-4.1-mini"
 
 
 EPILOG = """\
-scripts/demo starts the scripted judge, does this and serves the site.
+scripts/demo starts the scripted judge, runs this command and serves the site.
 
 exit codes:
-  0  the examples are here, and were run or are being run
-  3  they could not be loaded
+  0  the examples are loaded, and their runs are started
+  3  the examples could not be loaded
 
 example:
   evalsite demo --judge-url http://127.0.0.1:9000/v1
 """
 
 
-class Command(AnsweringCommand):
+class Command(SiteCommand):
     """Fill a site with the examples; safe to repeat, nothing is loaded or run twice."""
 
     help = "Load the example suites, one for each profile, their targets and judges, and run them once."
@@ -170,47 +170,45 @@ class Command(AnsweringCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Load what is missing, point judges and agents at their address, start what has not run yet."""
+        """Load missing examples, update the addresses of judges and agents, and start missing runs."""
         user = demo_admin()
         judge_url = options["judge_url"].rstrip("/")
         try:
             _set_up_judges(judge_url)
-            loaded = [(one, _load_suite(one, user)) for one in SUITES]
-            for one, _ in loaded:
-                for target in (*one.targets, *one.judging):
-                    _load_target(one, target, judge_url, user)
+            loaded = [(example, _load_suite(example, user)) for example in SUITES]
+            for example, _ in loaded:
+                for target in (*example.targets, *example.judging):
+                    _load_target(example, target, judge_url, user)
             _load_quick_model()
         except DomainError as error:
             raise CommandError(f"The examples could not be loaded: {error}") from error
-        for one, suite in loaded:
-            self._run(one, suite, user)
+        for example, suite in loaded:
+            self._run(example, suite, user)
 
-    def _run(self, one: DemoSuite, suite: Suite, user: User) -> None:
-        """Start what has not run yet; where no program may run, say why and go on without it."""
-        if not one.targets:
+    def _run(self, example: DemoSuite, suite: Suite, user: User) -> None:
+        """Start the missing runs of an example; a refusal, as without scripts, is only printed."""
+        if not example.targets:
             return
         try:
-            count = _start_once(one, suite, user)
+            count = _start_missing(example, suite, user)
         except DomainError as error:
             self.stderr.write(f"{suite.title}: not run. {error}")
             return
-        told = (
-            f"{counted(count, 'run')} started." if count else "was run before; nothing is started."
-        )
-        self.stderr.write(f"{suite.title}: {told}")
+        outcome = f"{counted(count, 'run')} started." if count else "already run; nothing started."
+        self.stderr.write(f"{suite.title}: {outcome}")
 
 
 def demo_admin() -> User:
-    """Return the member who owns the demo, made as admin on an empty site."""
-    found = User.objects.filter(groups__name="admin", is_active=True).order_by("pk").first()
-    if found is None:
-        found, _ = User.objects.get_or_create(username="admin")
-        found.groups.add(Group.objects.get(name="admin"))
-    return found
+    """Return the admin who owns the demo, made on an empty site."""
+    admin = User.objects.filter(groups__name="admin", is_active=True).order_by("pk").first()
+    if admin is None:
+        admin, _ = User.objects.get_or_create(username="admin")
+        admin.groups.add(Group.objects.get(name="admin"))
+    return admin
 
 
 def _set_up_judges(judge_url: str) -> None:
-    # The server listens on a free port, so its address is a new one at every start.
+    # The server listens on a free port, so its address changes with every start.
     for judge in JUDGES:
         LanguageModel.objects.update_or_create(
             slug=judge.slug,
@@ -219,28 +217,28 @@ def _set_up_judges(judge_url: str) -> None:
         )
 
 
-def _load_suite(one: DemoSuite, user: User) -> Suite:
-    """Return the suite of an example, imported unless it is here already; edits to it stay."""
-    found = Suite.objects.filter(slug=one.slug).first()
-    if found is not None:
-        return found
-    [suite] = read_suites(bundles_at([one.folder / "suite.yaml"])).suites
+def _load_suite(example: DemoSuite, user: User) -> Suite:
+    """Return the suite of an example, imported if it is missing; an existing one is not changed."""
+    existing = Suite.objects.filter(slug=example.slug).first()
+    if existing is not None:
+        return existing
+    [suite] = read_suites(bundles_at([example.folder / "suite.yaml"])).suites
     return import_suite(suite.content, imported_by=user)
 
 
-def _load_target(one: DemoSuite, target: DemoTarget, judge_url: str, user: User) -> None:
-    """Make the target unless it is here; an agent of the scripted server is told its new address."""
-    found = Target.objects.filter(name=target.name).first()
-    config = {} if target.outputs else target.config(_origin(judge_url), one.folder)
-    if found is None and target.outputs:
-        lines = (one.folder / target.outputs).read_bytes()
+def _load_target(example: DemoSuite, target: DemoTarget, judge_url: str, user: User) -> None:
+    """Make the target if it is missing, or update the address of an agent of the scripted server."""
+    existing = Target.objects.filter(name=target.name).first()
+    config = {} if target.outputs else target.config(_origin(judge_url), example.folder)
+    if existing is None and target.outputs:
+        lines = (example.folder / target.outputs).read_bytes()
         import_recorded_outputs(target_name=target.name, lines=lines, imported_by=user)
-    elif found is None:
+    elif existing is None:
         kind = "command" if target.command else "http"
         Target.objects.create(name=target.name, kind=kind, config=config)
-    elif target.agent and found.kind == "http":
-        found.config = {**found.config, "url": config["url"]}
-        found.save(update_fields=["config"])
+    elif target.agent and existing.kind == "http":
+        existing.config = {**existing.config, "url": config["url"]}
+        existing.save(update_fields=["config"])
 
 
 def _origin(judge_url: str) -> str:
@@ -248,25 +246,26 @@ def _origin(judge_url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _start_once(one: DemoSuite, suite: Suite, user: User) -> int:
-    """Start a run against every target that has none yet, together; return how many."""
-    targets = [Target.objects.get(name=wanted.name) for wanted in one.targets]
-    missing = [one for one in targets if not Run.objects.filter(suite=suite, target=one).exists()]
+def _start_missing(example: DemoSuite, suite: Suite, user: User) -> int:
+    """Start a campaign against the targets without a run, and return the number of runs."""
+    targets = [Target.objects.get(name=target.name) for target in example.targets]
+    has_run = set(Run.objects.filter(suite=suite).values_list("target_id", flat=True))
+    missing = [target for target in targets if target.pk not in has_run]
     if not missing:
         return 0
     runs = start_campaign(
         suite=suite,
         targets=missing,
         started_by=user,
-        name=one.campaign,
-        repetitions=one.repetitions,
+        name=example.campaign,
+        repetitions=example.repetitions,
         note="Demo",
     )
     return len(runs)
 
 
 def _load_quick_model() -> None:
-    """Set up a target for the suite for real models when a key for one is at hand."""
+    """Add a target with a real model if the environment has a key for one."""
     if "OPENAI_API_KEY" not in settings.MODEL_KEYS:
         return
     model, _ = LanguageModel.objects.get_or_create(

@@ -1,49 +1,74 @@
-"""Bring suites and recorded outputs in from files of this machine."""  # noqa: N999 - what people type
+"""Import suites, tables of cases and recorded outputs from files."""  # noqa: N999 - the name of the command
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
+from django.utils.text import slugify
 
-from runs.cli.answering import AnsweringCommand
-from runs.cli.evaluating import told
-from runs.cli.files import add_table_arguments, check_table_options, import_table
-from runs.cli.names import COULD_NOT, model_named
-from runs.cli.printing import written_for
+from evaluators.templatetags.figures import counted
+from runs.cases.services import put_cases
+from runs.cases.uploads import Existing, TableReading, cases_of, check_rejected, keys_of
+from runs.cases.uploads import note_of as note_of_table
+from runs.cli.command import (
+    FAILED,
+    MISUSED,
+    SiteCommand,
+    UnknownNameError,
+    model_named,
+    read_file,
+    suite_named,
+)
+from runs.cli.evaluating import import_message
+from runs.cli.printing import GAPS, printable
 from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
-from runs.models.suites import Target
-from runs.specs.problems import Problem
+from runs.formats.table_mapping import CaseMapping, CasePart, part_named, suggest
+from runs.formats.tables import Table, read_table
+from runs.models.suites import Suite, Target
+from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.profiles import profile_named
+from runs.suites.services import create_suite, written_titles
+
+MAX_SLUG_LENGTH = Suite._meta.get_field("slug").max_length
+SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
+SUFFIXES = (".csv", ".tsv")
+ONLY_FOR_SUITE_FILES = ("slug", "outputs", "target")
+ONLY_FOR_NEW_SUITES = ("judge", "profile")
 
 EPILOG = """\
-PATH is a folder, a zip or a suite file; a file may refer to others in its folder. Suite files end in
-.yaml or .yml and list their cases under tests, or name a file of them there, or end in .jsonl with
-one case a line and the rest in a YAML file of the same name beside it. Of a folder or zip every suite
-is imported; other YAML files and JSON Lines are named and left out, hidden files and caches (.git,
-node_modules) are not read.
+PATH is a folder, a zip or a suite file; a suite file may refer to others in its folder. It is YAML
+(.yaml, .yml) with its cases under tests, in the file or in one named there, or JSON Lines (.jsonl)
+with one case on each line and everything else in a YAML file of the same name. Every suite in a
+folder or zip is imported. Other YAML and JSON Lines files are skipped with a note; hidden files and
+caches (.git, node_modules) are ignored.
 
-A line such as profile: metrics gives a suite the policy and evaluators it does not write itself:
-verdicts, metrics, tasks or hybrid. --profile does the same for files without such a line, a file
-of cases alone among them; where both name one, the file's own goes before, and a note says so. What
-is stored, and exported, are the values.
+A line such as profile: metrics gives a suite the policy and evaluators that it does not define:
+verdicts, metrics, tasks or hybrid. --profile does the same for files without such a line, including
+files with only cases. If both name a profile, the file's wins, with a note. The resulting values are
+stored and exported.
 
-With --suite, PATH is a table whose rows are cases of that suite: CSV as spreadsheets save it, JSON
-Lines or a JSON list of any fields. What its columns hold is told by their names, or by --map. Rows
-that are no case are told with line and column, and nothing is stored unless they are left out. With --profile a suite
-that is not there begins with them; without --suite it is named after the file (.csv or .tsv).
+With --suite, PATH is a table whose rows are cases of that suite: CSV, JSON Lines or a JSON list with
+any fields. The names of the columns say what they contain, or --map does. Each rejected row is
+printed with line and column, and nothing is stored unless --leave-out-rejected is given. With
+--profile a missing suite is created from the table; without --suite it is named after the file (.csv
+or .tsv).
 
-A suite of the same name gets a new version; runs keep the version they ran with. All of it is
-stored, or nothing.
+A suite of the same name gets a new version; runs keep the version they ran with. Either everything
+is stored or nothing.
 
 exit codes:
-  0  everything is stored; what was kept without being used is told on standard error
-  2  the command line was not understood
-  3  nothing is stored: every problem is told with its file, line, case and key
+  0  everything is stored; ignored content is printed on standard error
+  2  wrong usage
+  3  nothing is stored: every problem is printed with its file, line, case and key
 
 examples:
   evalsite import evals/
@@ -56,110 +81,264 @@ examples:
 """
 
 
-class Command(AnsweringCommand):
+class Command(SiteCommand):
     """Read everything first, then store it in one transaction."""
 
-    help = """\
-Import suites from a folder, a zip, one file or several, and outputs that a target gave before."""
+    help = "Import suites from folders, zips or files, tables of cases, and recorded outputs of a target."
     epilog = EPILOG
     action = "The import"
-    begins_site = True
+    creates_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take what the import page takes."""
+        """Take the options of the import page."""
         parser.add_argument(
             "paths", nargs="*", type=Path, metavar="PATH", help="A folder, a zip or a suite file."
         )
         parser.add_argument(
-            "--slug", metavar="NAME", help="Short name of the suite; default: as its file says."
+            "--slug", metavar="NAME", help="Short name of the suite; default: the one in its file."
         )
         parser.add_argument(
             "--judge",
             metavar="SLUG",
-            help='Language model that judges, "" for none; default: as the file says, else the one the '
-            "suite has.",
+            help='Language model that judges, "" for none; default: the one in the file, else the '
+            "suite's.",
         )
         parser.add_argument(
             "--profile",
             default="",
             metavar="NAME",
-            help="What files start from where they say nothing: verdicts, metrics, tasks or hybrid.",
+            help="Defaults for files that name no profile: verdicts, metrics, tasks or hybrid.",
         )
-        parser.add_argument(
-            "--note", default="", metavar="TEXT", help="What the new versions are to be noted with."
-        )
+        parser.add_argument("--note", default="", metavar="TEXT", help="Note for the new versions.")
         parser.add_argument(
             "--outputs",
             type=Path,
             metavar="FILE",
-            help='Recorded outputs, one a line: {"id": "CS-001", "output": "…"}.',
+            help='Recorded outputs, one on each line: {"id": "CS-001", "output": "…"}.',
         )
         parser.add_argument(
             "--target",
             metavar="NAME",
-            help="Name of the target that gave them; default: the file's own name.",
+            help="Name of the target of these outputs; default: the file's name.",
         )
         add_table_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Import all of it and tell what came of each part."""
+        """Import everything and print a line about each part."""
         check_table_options(options)
         if options["suite"] is not None:
             self._import_table(options)
             return
         paths, outputs = options["paths"], options["outputs"]
         if not paths and outputs is None:
-            raise CommandError("Name a folder, a zip or a suite file, or --outputs.", returncode=2)
+            raise _misuse("Name a folder, a zip or a suite file, or --outputs.")
         if options["target"] and outputs is None:
-            said = "--target names what gave recorded outputs; name their file with --outputs."
-            raise CommandError(said, returncode=2)
+            raise _misuse(
+                "--target is the target of recorded outputs; name their file with --outputs."
+            )
         if options["profile"] and not paths:
-            said = "--profile says what suite files start from; name them."
-            raise CommandError(said, returncode=2)
+            raise _misuse("--profile is for suite files; name them.")
         profile = options["profile"]
-        found = read_suites(bundles_at(paths), profile=profile) if paths else FoundSuites(())
+        reading = read_suites(bundles_at(paths), profile=profile) if paths else FoundSuites(())
         with transaction.atomic():
-            done = _import_suites(found, options)
+            stored = _import_suites(reading, options)
             target = _import_outputs(outputs, options["target"]) if outputs else None
-        for warning in (*found.warnings, *(note for one in done for note in one.notes)):
+        for warning in (*reading.warnings, *(note for suite in stored for note in suite.notes)):
             self._warn(warning)
-        for one in done:
-            self._tell(f"{told(one.imported)} From {one.path}")
+        for suite in stored:
+            self._print(f"{import_message(suite.imported)} From {suite.path}")
         if target:
-            count = target.recorded_outputs.count()
-            recorded = f"{count} recorded {'output' if count == 1 else 'outputs'}"
-            self._tell(f"Target {target.name}: {recorded}, from {outputs}")
+            count = counted(target.recorded_outputs.count(), "recorded output").translate(GAPS)
+            self._print(f"Target {target.name}: {count}, from {outputs}")
 
     def _import_table(self, options: dict[str, Any]) -> None:
         with transaction.atomic():
-            told, left_out = import_table(options)
-        for problem in left_out:
+            sentences, rejected = import_table(options)
+        for problem in rejected:
             self._warn(problem)
-        for sentence in told:
-            self._tell(sentence)
+        for sentence in sentences:
+            self._print(sentence)
 
-    def _tell(self, sentence: str) -> None:
-        self.stdout.write(written_for(sys.stdout, sentence))
+    def _print(self, sentence: str) -> None:
+        self.stdout.write(printable(sys.stdout, sentence))
 
     def _warn(self, warning: Problem) -> None:
-        self.stderr.write(written_for(sys.stderr, f"Note: {warning}"), self.style.WARNING)
+        self.stderr.write(printable(sys.stderr, f"Note: {warning}"), self.style.WARNING)
 
 
-def _import_suites(found: FoundSuites, options: dict[str, Any]) -> tuple[Any, ...]:
-    if not found.suites:
+def _misuse(reason: str) -> CommandError:
+    return CommandError(reason, returncode=MISUSED)
+
+
+def _import_suites(reading: FoundSuites, options: dict[str, Any]) -> tuple[Any, ...]:
+    if not reading.suites:
         return ()
     judge = model_named(options["judge"]).slug if options["judge"] else options["judge"]
     return import_suites(
-        found.suites, imported_by=None, slug=options["slug"], judge=judge, note=options["note"]
+        reading.suites, imported_by=None, slug=options["slug"], judge=judge, note=options["note"]
     )
 
 
 def _import_outputs(path: Path, name: str | None) -> Target:
-    try:
-        lines = path.read_bytes()
-    except OSError as error:
-        said = f"--outputs {path} cannot be read: {error.strerror}."
-        raise CommandError(said, returncode=COULD_NOT) from error
+    lines = read_file(path, option="--outputs")
     return import_recorded_outputs(
         target_name=name or path.stem, lines=lines, imported_by=None, file=str(path)
     )
+
+
+def add_table_arguments(parser: CommandParser) -> None:
+    """Take the options for tables of cases."""
+    parser.add_argument(
+        "--suite",
+        metavar="SLUG",
+        help="Suite that gets the cases of a table: CSV, JSON Lines or a JSON list. With --profile a "
+        "missing suite is created, by default with the name of the file.",
+    )
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="PART=COLUMN",
+        help="What a column of the table contains, if its name does not say: "
+        f"{', '.join(part for part in CasePart if part is not CasePart.IGNORED)}, or ignored; repeatable.",
+    )
+    parser.add_argument(
+        "--existing",
+        choices=[choice.value for choice in Existing],
+        default=Existing.UPDATE,
+        help="How to treat rows whose key exists in the suite: update (default), skip or refuse.",
+    )
+    parser.add_argument(
+        "--leave-out-rejected",
+        action="store_true",
+        help="Store the other rows of a table if some are rejected.",
+    )
+
+
+def check_table_options(options: dict[str, Any]) -> None:
+    """Raise CommandError for options that do not go together."""
+    paths: Sequence[Path] = options["paths"]
+    table = next((path for path in paths if path.suffix.lower() in SUFFIXES), None)
+    if options["suite"] is None and options["profile"] and table and len(paths) == 1:
+        options["suite"] = options["slug"] or _slug_of(table)
+        options["slug"] = None
+    if options["suite"] is None:
+        if options["map"]:
+            raise _misuse("--map is for tables; name the suite of the table with --suite.")
+        if table:
+            raise _misuse(
+                f"{table} is a table of cases; name the suite that gets them with --suite, or create "
+                "one with --profile NAME."
+            )
+        return
+    if wrong := next((name for name in ONLY_FOR_SUITE_FILES if options[name]), None):
+        raise _misuse(f"--{wrong} does not work with --suite.")
+    if len(paths) != 1:
+        raise _misuse("--suite gets the cases of one table; name exactly one.")
+
+
+def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
+    """Store the cases of a table; returns messages, and the rejected rows that were left out.
+
+    Raises UnreadableFileError with every rejected row unless they are left out, and DomainError.
+    """
+    [path] = options["paths"]
+    table = read_table(read_file(path), file=str(path))
+    existing = _existing_suite(options)
+    mapping = _mapping(table, options["map"])
+    if problems := mapping.problems():
+        columns = ", ".join(table.columns)
+        raise UnreadableFileError(
+            [
+                Problem(f"{problem} with --map; columns are {columns}", str(path))
+                for problem in problems
+            ]
+        )
+    reading = TableReading(mapping, Existing(options["existing"]))
+    rows = cases_of(table, reading, keys_of(existing), written_titles(existing))
+    rejected = [Problem(row.reason, str(path), row.line, key=row.column) for row in rows.rejected]
+    if rejected and not options["leave_out_rejected"]:
+        raise UnreadableFileError(rejected)
+    check_rejected(rows, leaves_out=True)
+    note = options["note"] or note_of_table(rows.cases, path.name)
+    suite = existing or _create_suite(options)
+    stored = put_cases(suite, rows.cases, by=None, note=note)
+    pairs = zip(table.columns, mapping.parts, strict=True)
+    columns = ", ".join(f"{part}={column}" for column, part in pairs)
+    counts = f"{stored.added} added, {stored.changed} changed, {stored.unchanged} unchanged"
+    skipped = f", {rows.passed_over} skipped" if rows.passed_over else ""
+    left_out = f", {len(rejected)} rejected" if rejected else ""
+    return [
+        f"{suite.slug}: version {stored.version}. {counts}{skipped}{left_out}. From {path}",
+        f"Read as {columns}",
+    ], rejected
+
+
+def _slug_of(path: Path) -> str:
+    slug = slugify(path.stem)[:MAX_SLUG_LENGTH].strip("-_")
+    if not slug:
+        raise _misuse(f"The name of {path} makes no short name; name the new suite with --suite.")
+    return slug
+
+
+def _existing_suite(options: dict[str, Any]) -> Suite | None:
+    """Return the suite that gets the cases, None for a new one; raises DomainError, CommandError."""
+    slug, is_new = options["suite"], bool(options["profile"])
+    suite = Suite.objects.select_related("judge").filter(slug=slug).first()
+    if suite is None and not is_new:
+        try:
+            suite_named(slug)
+        except UnknownNameError as error:
+            remedy = "Use --profile NAME to create it from the table."
+            raise UnknownNameError(f"{error} {remedy}") from error
+    if suite is None:
+        if not SLUG.fullmatch(slug):
+            raise _misuse(
+                f"{slug!r} is not a short name; use lower-case letters, digits and hyphens."
+            )
+        profile_named(options["profile"])
+    elif wrong := next((name for name in ONLY_FOR_NEW_SUITES if options[name]), None):
+        raise _misuse(
+            f"There is already a suite {slug!r}, and --{wrong} is for new suites. Leave --{wrong} out "
+            f"and write --suite {slug} to add the cases to it, or name another with --suite."
+        )
+    return suite
+
+
+def _create_suite(options: dict[str, Any]) -> Suite:
+    slug = options["suite"]
+    return create_suite(
+        slug=slug,
+        title=slug.replace("-", " ").replace("_", " ").strip().capitalize(),
+        by=None,
+        judge=model_named(options["judge"]) if options["judge"] else None,
+        profile=profile_named(options["profile"]),
+        is_kept=False,
+    )
+
+
+def _mapping(table: Table, words: Sequence[str]) -> CaseMapping:
+    """Return the suggested mapping, overridden by --map; raises CommandError."""
+    suggested = suggest(table)
+    chosen: dict[int, CasePart] = {}
+    for word in words:
+        name, _, column = word.partition("=")
+        part = part_named(name)
+        if part is None:
+            raise _misuse(f"--map {word}: {name!r} is not one of {', '.join(CasePart)}.")
+        if column not in table.columns:
+            columns = ", ".join(table.columns)
+            raise CommandError(
+                f"--map {word}: there is no column {column!r}; there are {columns}.",
+                returncode=FAILED,
+            )
+        chosen[table.columns.index(column)] = part
+    # A suggested column loses its part if another was chosen for it and a case can have only one.
+    taken = {
+        part for part in chosen.values() if CaseMapping((CasePart.INPUT, part, part)).problems()
+    }
+    parts = tuple(
+        chosen.get(index, CasePart.METADATA if part in taken else part)
+        for index, part in enumerate(suggested.parts)
+    )
+    return replace(suggested, parts=parts)

@@ -1,19 +1,19 @@
-"""Set right once what dead workers left behind."""
+"""Clean up once after dead workers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from runs.cli.answering import AnsweringCommand
+from runs.cli.command import SiteCommand
 from runs.execution.reaper import reap
 from runs.models.database import database_now
 from runs.queue import WORK_ON_RUN, queue
 
 EPILOG = """\
-Every worker does this by itself every 10 seconds: it is of use only where none is alive.
+Every worker does this every 10 seconds, so the command is useful only if none is alive.
 
 exit codes:
-  0  done; how many runs wait for workers is told
+  0  done; prints how many runs wait for a worker
   3  the database could not be used
 
 example:
@@ -21,15 +21,15 @@ example:
 """
 
 
-class Command(AnsweringCommand):
-    """Reap once, as every worker does by itself every 10 seconds."""
+class Command(SiteCommand):
+    """Run the reaper once."""
 
-    help = "Free results that dead workers held, end runs that are over, queue work that waits."
+    help = "Release results that dead workers held, finish runs, and queue waiting work."
     epilog = EPILOG
     action = "The reaper"
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Free what dead workers held and queue what waits."""
+        """Reap and queue waiting runs."""
         waiting = reap(now=database_now())
         for run_id in waiting:
             queue(WORK_ON_RUN, run_id)

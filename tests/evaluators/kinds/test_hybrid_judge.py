@@ -319,7 +319,7 @@ def test_other_dimensions_can_be_tried_on_a_stored_score() -> None:
     ("config", "refused"),
     [
         ({"dimensions": []}, "dimensions: holds nothing"),
-        ({"dimensions": ["task", "Task"]}, "'task' stands twice"),
+        ({"dimensions": ["task", "Task"]}, "'task' is repeated"),
         ({"dimensions": [{"key": "a", "policy": "both"}]}, "dimensions[0].policy"),
         ({"dimensions": [{"key": "a", "judge_weight": 2}]}, "dimensions[0].judge_weight"),
         ({"dimensions": [{"weight": 2}]}, "dimensions[0].key: is missing"),

@@ -144,7 +144,7 @@ def test_other_weights_can_be_tried_on_a_stored_score() -> None:
         ({"rubrics": [{"id": "a"}]}, "rubrics[0].expected_outcome: is missing"),
         ({"rubrics": [{**ACCURACY, "weight": -1}]}, "rubrics[0].weight"),
         ({"rubrics": [{**ACCURACY, "weight": 0}]}, "add up to 0"),
-        ({"rubrics": [SAFETY, SAFETY]}, "'safety' stands twice"),
+        ({"rubrics": [SAFETY, SAFETY]}, "'safety' is repeated"),
         ({"rubrics": [{**SAFETY, "min_score": 7}]}, "rubrics[0].min_score"),
         ({"rubrics": [{**SAFETY, "wieght": 2}]}, "rubrics[0].wieght: is not known"),
         ({"rubrics": ["a"], "mode": "stars"}, "mode: 'stars' is not one of"),

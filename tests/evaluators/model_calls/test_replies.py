@@ -62,7 +62,7 @@ def test_one_object_alone_is_read(text: str) -> None:
         (f"Text\n```json\n{GOOD}\n```", "not one JSON object"),
         (f"[{GOOD}]", "not a JSON object"),
         ('"score"', "not a JSON object"),
-        ('{"reasoning": "a", "score": 0, "score": 1}', "'score' stands twice"),
+        ('{"reasoning": "a", "score": 0, "score": 1}', "'score' is repeated"),
         ('{"reasoning": "a", "score": NaN}', "NaN"),
         ('{"reasoning": "a", "score": Infinity}', "Infinity"),
         ('{"reasoning": "a", "score": 1e999}', "1e999"),

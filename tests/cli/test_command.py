@@ -56,7 +56,7 @@ def outputs(folder, name="agent-1.5.jsonl", **texts):
     return path
 
 
-def test_a_suite_at_a_path_is_imported_and_evaluated_by_what_its_cases_recorded(suite_file, capsys):
+def test_a_suite_at_a_path_is_imported_and_its_recorded_outputs_evaluated(suite_file, capsys):
     assert evaluate(suite_file, "--target", "recorded", "--tag", "smoke") == 0
 
     run = Run.objects.get()
@@ -68,42 +68,42 @@ def test_a_suite_at_a_path_is_imported_and_evaluated_by_what_its_cases_recorded(
     assert "refunds: new, at version 1. Imported with 2 cases." in capsys.readouterr().err
 
 
-def test_a_run_can_be_of_the_cases_that_are_named(suite_file, capsys):
+def test_a_run_can_be_limited_to_named_cases(suite_file, capsys):
     assert evaluate(suite_file, "--target", "recorded", "--case", "C-1") == 0
 
     assert [result.case.key for result in Run.objects.get().results.all()] == ["C-1"]
     assert "no recorded output" not in capsys.readouterr().err
 
 
-def test_a_file_that_changed_becomes_a_new_version_and_one_that_did_not_stays(suite_file, capsys):
+def test_only_a_changed_file_becomes_a_new_version(suite_file, capsys):
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
     assert "refunds: unchanged, still at version 1." in capsys.readouterr().err
     suite_file.write_text(SUITE.replace("And the tent", "And the stove"))
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
-    assert "refunds: version 2, before 1. 1 case changed." in capsys.readouterr().err
+    assert "refunds: version 2, was 1. 1 case changed." in capsys.readouterr().err
     assert list(Run.objects.order_by("number").values_list("suite_version", flat=True)) == [1, 1, 2]
 
 
-def test_what_a_file_holds_beyond_what_is_understood_is_told(suite_file, capsys):
+def test_unknown_content_of_a_file_is_reported(suite_file, capsys):
     suite_file.write_text(SUITE + "owner: ada\n")
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
-    said = capsys.readouterr().err
-    assert "refunds.yaml, line 14, owner: is not used by Evalsite" in said
+    output = capsys.readouterr().err
+    assert "refunds.yaml, line 14, owner: is not used by Evalsite" in output
 
 
-def test_a_file_that_cannot_be_read_is_refused_with_all_its_problems(suite_file):
+def test_an_unreadable_file_is_refused_with_all_its_problems(suite_file):
     suite_file.write_text(
         SUITE.replace("type: contains", "type: psychic").replace("id: C-2", "x: 1")
     )
-    said = refused(suite_file, "--target", "recorded")
-    assert "refunds.yaml, line 5" in said
-    assert "There is no evaluator type 'psychic'" in said
-    assert "the case has no id" in said
+    output = refused(suite_file, "--target", "recorded")
+    assert "refunds.yaml, line 5" in output
+    assert "There is no evaluator type 'psychic'" in output
+    assert "the case has no id" in output
     assert not Suite.objects.exists()
 
 
-def test_a_short_name_goes_before_a_folder_of_that_name(suite_file, monkeypatch, tmp_path):
+def test_a_short_name_takes_precedence_over_a_folder(suite_file, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "refunds").mkdir()
     suite = make_suite(slug="refunds", tree=tree(CHECK))
@@ -112,24 +112,24 @@ def test_a_short_name_goes_before_a_folder_of_that_name(suite_file, monkeypatch,
     assert Run.objects.get().suite == suite
 
 
-def test_a_path_where_nothing_is_says_so(tmp_path):
+def test_a_missing_path_is_refused(tmp_path):
     assert "nowhere.yaml" in refused(tmp_path / "nowhere.yaml", "--target", "recorded")
 
 
-def test_a_folder_with_one_suite_is_evaluated_and_one_with_several_asks_which(tmp_path):
+def test_a_folder_with_several_suites_is_refused(tmp_path):
     folder = tmp_path / "evals"
     folder.mkdir()
     (folder / "a.yaml").write_text(SUITE)
     assert evaluate(folder, "--target", "recorded", "--tag", "smoke") == 0
     Run.objects.all().delete()
     (folder / "b.yaml").write_text(SUITE.replace("name: refunds", "name: tents"))
-    said = refused(folder, "--target", "recorded")
-    assert "holds 2 suites, and a run is of one. Name its file: " in said
-    assert "evals/a.yaml" in said
+    output = refused(folder, "--target", "recorded")
+    assert "contains 2 suites, and a run needs one. Name its file: " in output
+    assert "evals/a.yaml" in output
     assert not Suite.objects.filter(slug="tents").exists()
 
 
-def test_outputs_become_a_recorded_target_of_the_name_of_their_file(suite_file, tmp_path, capsys):
+def test_outputs_become_a_target_named_after_their_file(suite_file, tmp_path, capsys):
     file = outputs(tmp_path, C_1="a refund", C_2="a refund", C_9="hello")
     assert evaluate(suite_file, "--target", "recorded", "--outputs", file) == 0
     assert Target.objects.get().name == "agent-1.5"
@@ -137,7 +137,7 @@ def test_outputs_become_a_recorded_target_of_the_name_of_their_file(suite_file, 
     assert "1 output belongs to no case of refunds: C-9." in capsys.readouterr().err
 
 
-def test_a_target_named_beside_outputs_gets_them(suite_file, tmp_path, capsys):
+def test_outputs_are_stored_for_the_named_target(suite_file, tmp_path, capsys):
     file = outputs(tmp_path, C_1="a refund")
     assert evaluate(suite_file, "--target", "agent 1.5", "--outputs", file) == 3
     assert Target.objects.get().name == "agent 1.5"
@@ -180,7 +180,7 @@ def test_a_chat_target_can_be_evaluated_with_another_model(model_server: ModelSe
     assert Run.objects.get(number=2).target_name == "desk"
 
 
-def test_a_judge_that_is_named_stands_in_for_one_the_file_names_and_nobody_set_up(
+def test_the_judge_option_replaces_an_unknown_judge_of_the_file(
     tmp_path, model_server: ModelServer
 ):
     make_model(slug="mine", base_url=model_server.base_url)
@@ -194,36 +194,36 @@ def test_a_judge_that_is_named_stands_in_for_one_the_file_names_and_nobody_set_u
 
 
 MISUNDERSTOOD = [
-    (("refunds",), "Against what? Name a target (--target NAME), a language model"),
-    (("refunds", "--target", "recorded", "--model", "m"), "asks no language model"),
+    (("refunds",), "Name a target (--target NAME), a language model"),
+    (("refunds", "--target", "recorded", "--model", "m"), "needs no language model"),
     (("refunds", "--outputs", "o.jsonl", "--model", "m"), "contradict each other"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISUNDERSTOOD)
-def test_a_command_line_that_names_nothing_or_two_things_is_not_understood(arguments, message):
+def test_options_must_name_one_thing_to_evaluate(arguments, message):
     with pytest.raises(CommandError) as refusal:
         evaluate(*arguments)
     assert message in str(refusal.value)
     assert refusal.value.returncode == 2
 
 
-def test_remedies_are_options_at_a_command_line():
+def test_remedies_name_options():
     make_case(suite=make_suite(slug="judged", tree=tree(JUDGED)), recorded_output={"output": "x"})
     assert refused("judged", "--target", "recorded").endswith(
         "none is chosen. Name a language model: --judge SLUG."
     )
     make_target(name="empty")
     make_case(suite=make_suite(slug="one", tree=tree(CHECK)), key="C-1", recorded_output=None)
-    said = refused("one", "--target", "empty")
-    assert "no recorded output for the case C-1. Name a file of outputs" in said
-    assert said.endswith("--outputs FILE.")
+    output = refused("one", "--target", "empty")
+    assert "no recorded output for the case C-1. Name a file of outputs" in output
+    assert output.endswith("--outputs FILE.")
 
 
 REFUSED = [
-    (("refunds", "--target", "agent", "--model", "m"), "--model goes with chat targets."),
+    (("refunds", "--target", "agent", "--model", "m"), "--model works with chat targets only."),
     (("refunds", "--model", "nobody"), "There is no language model 'nobody'. There is: m."),
-    (("refunds", "--model", "m"), "The target m is there already and is another one."),
+    (("refunds", "--model", "m"), "There is already another target named m."),
     (
         ("refunds", "--outputs", "/nowhere.jsonl"),
         "--outputs /nowhere.jsonl cannot be read: No such",
@@ -235,7 +235,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED)
-def test_what_contradicts_itself_is_refused(arguments, message):
+def test_contradicting_options_are_refused(arguments, message):
     suite = make_suite(slug="refunds", tree=tree(CHECK))
     make_case(suite=suite, recorded_output={"output": "x"}, tags=["smoke"])
     make_model(slug="m")
@@ -244,7 +244,7 @@ def test_what_contradicts_itself_is_refused(arguments, message):
     assert message in refused(*arguments)
 
 
-def test_what_is_refused_leaves_nothing_behind(suite_file, tmp_path):
+def test_a_refusal_stores_nothing(suite_file, tmp_path):
     file = outputs(tmp_path, C_1="a refund")
     refused(suite_file, "--target", "nobody")
     refused(suite_file, "--outputs", file, "--tag", "none")
@@ -253,8 +253,8 @@ def test_what_is_refused_leaves_nothing_behind(suite_file, tmp_path):
     assert not Target.objects.exists()
 
 
-def test_without_any_tags_the_refusal_says_so():
+def test_an_unknown_tag_of_a_suite_without_tags_is_refused():
     make_case(suite=make_suite(slug="judged", tree=tree(JUDGED)), recorded_output={"output": "x"})
     make_target(name="agent")
-    said = refused("judged", "--target", "agent", "--tag", "x")
-    assert said == "judged has no case with the tag 'x'; none of its cases has any."
+    output = refused("judged", "--target", "agent", "--tag", "x")
+    assert output == "judged has no case with the tag 'x'; none of its cases has any."

@@ -1,0 +1,269 @@
+"""What every command shares: its exit codes, the site it works on, and finding what its arguments name."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    DjangoHelpFormatter,
+    SystemCheckError,
+)
+from django.db import DatabaseError, InterfaceError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.urls import reverse
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run
+from runs.models.suites import Suite, Target
+from runs.specs.problems import UnreadableFileError
+
+MISUSED, FAILED = 2, 3
+logger = logging.getLogger(__name__)
+
+
+class HelpFormatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):
+    """Lists the command's own options first, and keeps the line breaks of texts."""
+
+
+class SiteCommand(BaseCommand):
+    """A command that ends with exit code 3 and a sentence when it fails.
+
+    `epilog` follows the options in the help; `action` begins the sentence "… failed". Wrong usage ends
+    with `misuse_code`. A command that `creates_site` makes a missing SQLite database; others refuse.
+    """
+
+    # They still work, but hide the command's own options in the help.
+    suppressed_base_arguments = {
+        *("--version", "--verbosity", "--settings", "--pythonpath", "--traceback"),
+        *("--no-color", "--force-color", "--skip-checks"),
+    }
+    epilog: ClassVar[str] = ""
+    action: ClassVar[str] = "The command"
+    creates_site: ClassVar[bool] = False
+    misuse_code: ClassVar[int] = MISUSED
+    is_parsed = False
+    requires_migrations_checks = True
+
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        """Show exit codes and examples after the options."""
+        options |= {"epilog": self.epilog, "formatter_class": HelpFormatter}
+        return super().create_parser(prog_name, subcommand, **options)
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """End with the command's own exit code on wrong usage."""
+        try:
+            super().run_from_argv(argv)
+        except SystemExit as end:
+            if end.code == MISUSED and not self.is_parsed:
+                sys.exit(self.misuse_code)
+            raise
+
+    def check_migrations(self) -> None:
+        """Check that there is a site, or create one."""
+        if not self.creates_site:
+            check_site()
+        elif message := create_site():
+            self.stderr.write(message)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Turn every failure into one exit code and a message."""
+        self.is_parsed = True
+        try:
+            return super().execute(*args, **options)
+        except SystemCheckError as error:
+            error.returncode = FAILED
+            raise
+        except CommandError:
+            raise
+        except UnreadableFileError as error:
+            reason = "\n".join(map(str, error.problems))
+            raise CommandError(reason, returncode=FAILED) from error
+        except DomainError as error:
+            raise CommandError(str(error), returncode=FAILED) from error
+        except (DatabaseError, InterfaceError) as error:
+            reason = (
+                f"The database {site_message()} could not be used: {error}. Check that it is the right "
+                "one, that it answers, and that it is up to date: evalsite prepare."
+            )
+            raise CommandError(reason, returncode=FAILED) from error
+        except Exception as error:
+            logger.exception("The command failed")
+            reason = f"{self.action} failed: {type(error).__name__}: {error}"
+            raise CommandError(reason, returncode=FAILED) from error
+
+
+# One of these tables has a row in every site.
+FIRST_FILLED_TABLES = ("auth_user", "runs_suite")
+
+
+def site_message() -> str:
+    """Return the name of the database and the variable that sets it, without a password."""
+    database = settings.DATABASES["default"]
+    if _is_sqlite():
+        variable = "DATABASE_URL" if settings.DATABASE_URL else "EVALSITE_DATA_DIR"
+        return f"{database['NAME']} (by {variable})"
+    host = database.get("HOST") or "this machine"
+    return f"{database['NAME']} at {host} (by DATABASE_URL)"
+
+
+def create_site() -> str:
+    """Create the tables of an empty SQLite database; returns a message, "" if there was nothing to do.
+
+    A database server and an existing site are prepared by `evalsite prepare` or `up`.
+    """
+    if not _is_sqlite() or (_has_file() and (_holds_a_site() or not _lacks_tables())):
+        return ""
+    call_command("migrate", interactive=False, verbosity=0)
+    return f"New site in {settings.DATA_DIR}: its database is {site_message()}."
+
+
+def check_site() -> None:
+    """Raise CommandError if the SQLite database is missing: connecting would create an empty one."""
+    if _is_sqlite() and not _has_file():
+        raise CommandError(
+            f"There is no site here: the database {site_message()} does not exist. Name the folder of "
+            f"another site, EVALSITE_DATA_DIR=data/demo for the demo's, or start a new one: evalsite up.",
+            returncode=FAILED,
+        )
+
+
+def _holds_a_site() -> bool:
+    """Tell whether anything is stored; an interrupted first start leaves empty tables."""
+    tables = connection.introspection.table_names()
+    with connection.cursor() as cursor:
+        for name in FIRST_FILLED_TABLES:
+            if name in tables and cursor.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone():  # noqa: S608 - ours
+                return True
+    return False
+
+
+def _lacks_tables() -> bool:
+    executor = MigrationExecutor(connection)
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+def _is_sqlite() -> bool:
+    return connection.vendor == "sqlite"
+
+
+def _has_file() -> bool:
+    return Path(str(connection.settings_dict["NAME"])).exists()
+
+
+MAX_NAMES = 40
+MAX_RUNS = 5
+MAX_NUMBER = 2**31 - 1
+RUN_NAME = re.compile(r"(?P<suite>[-\w]+)(?:#(?P<number>[0-9]{1,18})|:(?P<word>latest|baseline))")
+
+
+class UnknownNameError(DomainError):
+    """No object has the name."""
+
+    code = "unknown_name"
+
+
+def suite_named(slug: str) -> Suite:
+    """Return the suite of that short name; raises UnknownNameError."""
+    suites = Suite.objects.select_related("judge")
+    suite = suites.filter(slug=slug).first()
+    if suite is None:
+        known = suites.filter(archived_at=None).order_by("slug").values_list("slug", flat=True)
+        raise UnknownNameError(_unknown("suite", slug, known, "Import one: evalsite import."))
+    return suite
+
+
+def target_named(name: str) -> Target:
+    """Return the target; raises UnknownNameError."""
+    targets = Target.objects.select_related("model")
+    target = targets.filter(name=name).first()
+    if target is None:
+        known = targets.filter(archived_at=None).order_by("name").values_list("name", flat=True)
+        raise UnknownNameError(_unknown("target", name, known, "Add one in the browser."))
+    return target
+
+
+def run_named(word: str) -> Run:
+    """Return the run of SUITE#N, SUITE:latest or SUITE:baseline; raises UnknownNameError.
+
+    The latest is the newest finished run, with any status; runs that were scored again do not count.
+    """
+    parts = RUN_NAME.fullmatch(word)
+    if parts is None:
+        raise UnknownNameError(
+            f"{word!r} names no run. Write SUITE#NUMBER, SUITE:latest or SUITE:baseline."
+        )
+    suite = suite_named(parts["suite"])
+    runs = Run.objects.select_related("suite").defer("summary", "leaf_scores").filter(suite=suite)
+    if parts["number"]:
+        run = runs.filter(number=min(int(parts["number"]), MAX_NUMBER)).first()
+    elif parts["word"] == "latest":
+        ended = runs.filter(source_run=None).exclude(status__in=ACTIVE_RUN_STATUSES)
+        run = ended.order_by("-number").first()
+    else:
+        run = runs.filter(pk=suite.baseline_run_id or 0).first()
+    if run is None:
+        kinds = {"latest": "finished run", "baseline": "baseline run"}
+        kind = kinds.get(parts["word"] or "", f"run #{parts['number']}")
+        raise UnknownNameError(f"{suite.slug} has no {kind}. {_newest_runs(suite)}")
+    return run
+
+
+def model_named(slug: str) -> LanguageModel:
+    """Return the language model; raises UnknownNameError."""
+    model = LanguageModel.objects.filter(slug=slug).first()
+    if model is None:
+        known = LanguageModel.objects.order_by("slug").values_list("slug", flat=True)
+        raise UnknownNameError(
+            _unknown("language model", slug, known, "Add one: evalsite add_model.")
+        )
+    return model
+
+
+def run_url(run: Run) -> str:
+    """Return the address of the run's page."""
+    path = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
+    return full_url(path)
+
+
+def full_url(path: str, site: str = "") -> str:
+    """Return the full URL of a path on this site."""
+    site = site or settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
+    return f"{site.rstrip('/')}{path}"
+
+
+def read_file(path: Path, *, option: str = "") -> bytes:
+    """Return the content of a file; raises CommandError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        name = f"{option} {path}".lstrip()
+        reason = f"{name} cannot be read: {error.strerror}."
+        raise CommandError(reason, returncode=FAILED) from error
+
+
+def _newest_runs(suite: Suite) -> str:
+    newest = suite.runs.order_by("-number").values_list("number", flat=True)[:MAX_RUNS]
+    numbers = ", ".join(f"{suite.slug}#{number}" for number in newest)
+    return f"The newest: {numbers}." if numbers else "It was never run."
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], remedy: str) -> str:
+    names = list(known)
+    if not names:
+        return f"There is no {kind} {name!r}, and no other {kind} either. {remedy}"
+    shown, left = names[:MAX_NAMES], len(names) - MAX_NAMES
+    rest = f" and {left} more" if left > 0 else ""
+    verb = "is" if len(names) == 1 else "are"
+    return f"There is no {kind} {name!r}. There {verb}: {', '.join(shown)}{rest}."
