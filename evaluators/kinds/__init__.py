@@ -46,58 +46,57 @@ MAX_SHOWN_LENGTH = 60
 def all_kinds() -> Mapping[str, Kind]:
     """Return every kind by name, sorted; underscore modules are not kinds.
 
-    Raises TypeError for a module that does not mark its score function and for a spelling that
-    two kinds claim.
+    Raises TypeError for a module without a marked score function and for a type name that two kinds claim.
     """
     kinds = {name: _kind_in(name, module) for name, module in _modules().items()}
-    _claimed(kinds.values())
+    _kinds_by_spelling(kinds.values())
     return MappingProxyType(kinds)
 
 
 def get_kind(name: str) -> Kind:
-    """Return the kind of that name; raises UnknownKindError listing those there are."""
-    found = all_kinds().get(name)
-    if found is None:
+    """Return the kind of this name; raises UnknownKindError listing the kinds."""
+    kind = all_kinds().get(name)
+    if kind is None:
         raise UnknownKindError(
             f"There is no evaluator kind {name!r}; there are {', '.join(all_kinds())}."
         )
-    return found
+    return kind
 
 
 def kind_for_spelling(
     spelling: str, settings: Mapping[str, Any] | None = None
 ) -> tuple[Kind, Mapping[str, Any]]:
-    """Return the kind a suite file means by a type name and the settings the name stands for.
+    """Return the kind of a type name in a suite file, and the settings that the name implies.
 
-    `llm-judge`, `llm_judge` and `llmJudge` are one spelling; the settings beside the name may show
-    that another kind is meant. Raises UnknownKindError listing the spellings there are.
+    `llm-judge`, `llm_judge` and `llmJudge` are the same name. The other settings may show that another
+    kind is meant. Raises UnknownKindError listing the type names.
     """
     known = _spellings()
-    found = known.get(normal_spelling(spelling))
-    if found is None:
+    match = known.get(normal_spelling(spelling))
+    if match is None:
         raise UnknownKindError(
             f"There is no evaluator type {spelling[:MAX_SHOWN_LENGTH]!r}; there are {', '.join(sorted(known))}."
         )
-    name, preset = found
+    name, preset = match
     kind = all_kinds()[name]
-    spelt = {normal_spelling(str(key)): value for key, value in (settings or {}).items()}
-    meant = kind.meant(spelt) if kind.meant else ""
-    return (all_kinds()[meant], {}) if meant else (kind, preset)
+    settings_by_name = {normal_spelling(str(key)): value for key, value in (settings or {}).items()}
+    other = kind.meant(settings_by_name) if kind.meant else ""
+    return (all_kinds()[other], {}) if other else (kind, preset)
 
 
 def is_spelling(text: str) -> bool:
-    """Tell whether a text is a type name of suite files."""
+    """Tell whether a text is a type name in suite files."""
     return normal_spelling(text) in _spellings()
 
 
 def shortest_spelling(name: str, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the type name that says most about a configured evaluator and the settings left to write."""
-    best, stands_for = name, dict[str, Any]()
+    """Return the type name that implies the most settings, and the settings left to write."""
+    best, implied = name, dict[str, Any]()
     for spelling, preset in get_kind(name).spellings.items():
-        fits = all(config.get(key, _ABSENT) == value for key, value in preset.items())
-        if fits and len(preset) > len(stands_for):
-            best, stands_for = spelling, dict(preset)
-    return best, {key: value for key, value in config.items() if key not in stands_for}
+        fits = all(config.get(key, _MISSING) == value for key, value in preset.items())
+        if fits and len(preset) > len(implied):
+            best, implied = spelling, dict(preset)
+    return best, {key: value for key, value in config.items() if key not in implied}
 
 
 def read_config(
@@ -109,21 +108,21 @@ def read_config(
 ) -> KindConfig:
     """Return the validated settings of an evaluator of that kind.
 
-    With `files` the prompts it names are looked up and checked like prompts written in place.
-    Raises UnknownKindError, or InvalidConfigError naming evaluator, setting and what would be right.
+    With `files`, prompts in files are read and checked too. Raises UnknownKindError, or InvalidConfigError
+    naming the evaluator, the setting and a valid value.
     """
-    found = get_kind(name)
+    kind = get_kind(name)
     try:
-        settings = found.config.model_validate(dict(config))
-        if files is not None and (texts := _texts_of(settings, files, evaluator or found.label)):
-            found.config.model_validate({**config, **texts})
+        settings = kind.config.model_validate(dict(config))
+        if files is not None and (texts := _file_texts(settings, files, evaluator or kind.label)):
+            kind.config.model_validate({**config, **texts})
     except ValidationError as error:
-        raise config_error(error, found, evaluator) from error
+        raise config_error(error, kind, evaluator) from error
     return settings
 
 
 def file_references(config: KindConfig) -> dict[str, str]:
-    """Return by setting the files of the suite that the settings name."""
+    """Return the files of the suite that the settings name, by setting."""
     values = {name: getattr(config, name) for name in config.prompt_fields}
     return {name: value for name, value in values.items() if is_reference(value)}
 
@@ -137,10 +136,10 @@ def prompt_versions() -> dict[str, str]:
     }
 
 
-_ABSENT = object()
+_MISSING = object()
 
 
-def _texts_of(settings: KindConfig, files: Mapping[str, bytes], evaluator: str) -> dict[str, str]:
+def _file_texts(settings: KindConfig, files: Mapping[str, bytes], evaluator: str) -> dict[str, str]:
     texts: dict[str, str] = {}
     for key, reference in file_references(settings).items():
         try:
@@ -168,14 +167,14 @@ def _kind_in(name: str, module: ModuleType) -> Kind:
 
 @cache
 def _spellings() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
-    return _claimed(all_kinds().values())
+    return _kinds_by_spelling(all_kinds().values())
 
 
-def _claimed(kinds: Iterable[Kind]) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+def _kinds_by_spelling(kinds: Iterable[Kind]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    owners: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for kind in (kind for kind in kinds if kind.in_gallery):
         for spelling, preset in {kind.name: {}, **kind.spellings}.items():
-            if spelling in found:
-                raise TypeError(f"{kind.name} and {found[spelling][0]} are both spelt {spelling!r}")
-            found[spelling] = (kind.name, preset)
-    return found
+            if spelling in owners:
+                raise TypeError(f"{kind.name} and {owners[spelling][0]} both claim {spelling!r}")
+            owners[spelling] = (kind.name, preset)
+    return owners

@@ -1,4 +1,4 @@
-"""What every kind of evaluator is made of: its config, how it is registered, and what it is given."""
+"""What every kind of evaluator builds on: its config, its registration, and the context of a call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step the target took: a call of a model or of a tool."""
+    """One step of the target: a call of a model or of a tool."""
 
     type: str
     name: str
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class CaseFacts:
-    """What an evaluator may know of the case."""
+    """The facts of the case that an evaluator may see."""
 
     key: str
     input: tuple[Message, ...]
@@ -49,9 +49,9 @@ class CaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the target answered. `trace` is None when the target reports none, never an empty list.
+    """The answer of the target. `trace` is None if the target reports none, never an empty list.
 
-    `warnings` say what of the answer could not be kept.
+    `warnings` name the parts of the answer that could not be kept.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """A readable reply of a judge: one JSON object that satisfies the schema asked for."""
+    """A readable reply of a judge: one JSON object that satisfies the schema."""
 
     content: Mapping[str, Any]
     usage: Usage
@@ -72,10 +72,10 @@ class JudgeReply:
 
 
 class JudgeFailure(Exception):  # noqa: N818 - it says what happened
-    """The judge gave no readable reply. `stage` is judge or parse; the usage is what it cost all the same."""
+    """The judge gave no readable reply. `stage` is judge or parse; `usage` is what the calls cost."""
 
     def __init__(self, reason: str, *, stage: str, usage: Usage | None = None) -> None:
-        """Keep the reason in words a user can act on."""
+        """Keep the reason, in words that help a user fix it."""
         super().__init__(reason)
         self.reason = reason
         self.stage = stage
@@ -83,10 +83,10 @@ class JudgeFailure(Exception):  # noqa: N818 - it says what happened
 
 
 class Judge(Protocol):
-    """A model or an agent asked for an opinion. Handed in, so that a kind imports no transport."""
+    """A model or an agent that judges. It is passed in, so that kinds import no transport."""
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
-        """Return a reply of the schema's form; raise JudgeFailure when there is none."""
+        """Return a reply that satisfies the schema; raise JudgeFailure if there is none."""
         ...
 
 
@@ -94,12 +94,11 @@ class Judge(Protocol):
 class JudgeQuestion:
     """One question to a judge.
 
-    `instructions` is trusted text of ours and of the suite. Each of `quoted` is untrusted text
-    (label, text) that the transport wraps in random delimiters. `check` looks at a reply that
-    satisfies the schema and returns what is wrong with it in one sentence, or "": the transport
-    asks for a repair once, then raises JudgeFailure. A repaired reply that falls short is taken all the
-    same when it satisfies `least`, a schema that asks for less. With `timeout_s` each call may take so long, else
-    as long as the model says.
+    `instructions` is trusted text from us and from the suite. `quoted` is untrusted text as pairs of label
+    and text; the transport wraps it in random delimiters. `check` returns what is wrong with a reply that
+    satisfies the schema, or "". The transport asks once for a repair, then raises JudgeFailure. A repaired
+    reply is accepted if it satisfies `least`, a schema with fewer requirements. `timeout_s` limits each
+    call; without it the model's own time-out applies.
     """
 
     purpose: str
@@ -118,12 +117,11 @@ class JudgeQuestion:
 class ScriptCall:
     """One run of a user's program.
 
-    `files` are laid out in the fresh directory it starts in. `workspace` is laid out in another,
-    which `EVAL_WORKSPACE` names; with `keeps_workspace` the result holds what the program left there.
-    `environment` is all it sees besides PATH, HOME, LANG and EVAL_WORKSPACE. The network is there only
-    when it `needs_network`, which is refused where the administrator does not allow it. With a
-    `folder`, the name of an agent's folder that the administrator has put up, it starts there instead
-    and may only read it.
+    `files` are written to the fresh folder it starts in, `workspace` to the folder that `EVAL_WORKSPACE`
+    names. With `keeps_workspace` the result holds the files that the program left there. Besides
+    `environment` it sees only PATH, HOME, LANG and EVAL_WORKSPACE. It has the network only if it
+    `needs_network`, which is refused unless the administrator allows it. With `folder`, the name of an
+    agent's folder set up by the administrator, it starts there instead and may only read it.
     """
 
     command: tuple[str, ...]
@@ -141,10 +139,9 @@ class ScriptCall:
 class ScriptResult:
     """How a user's program ended.
 
-    `exit_code` is None when it was killed; `ended_by` then says in words by which limit (time, memory,
-    processes, output, what is written), as it does when a program that failed by itself says it ran
-    into one, or left more than can be kept; else it is "". Texts are decoded with replacement characters.
-    `sandbox` says in words what it was locked in.
+    `exit_code` is None if it was killed. `ended_by` names the limit that ended it (time, memory, processes,
+    output, files written), also for a program that failed because of a limit or left more files than can be
+    kept; else it is "". Texts are decoded with replacement characters. `sandbox` describes the sandbox.
     """
 
     stdout: str
@@ -158,22 +155,22 @@ class ScriptResult:
 
 
 class SandboxRefusal(Exception):  # noqa: N818 - it says what happened
-    """The program was not started: scripts are switched off, or no sandbox works here."""
+    """The program was not started: scripts are off, or no sandbox works here."""
 
 
 class Sandbox(Protocol):
-    """Where users' programs run, each alone, within limits, and killed with all it started."""
+    """Runs each program of a user alone, within limits, and kills all its processes at the end."""
 
     async def run(self, call: ScriptCall) -> ScriptResult:
-        """Return how the program ended; raises SandboxRefusal when it could not be started."""
+        """Return how the program ended; raises SandboxRefusal if it could not be started."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChildResult:
-    """What an evaluator under a composite came to, with what lies under it.
+    """The result of an evaluator under a composite, with the results below it.
 
-    `score` is after negation, None without one; `verdict` is its own by the bands, "" without a score.
+    `score` is after negation, None without one; `verdict` follows from the bands, "" without a score.
     """
 
     name: str
@@ -187,11 +184,11 @@ class ChildResult:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything an evaluator is given for one output.
+    """Everything an evaluator gets for one output.
 
-    `children` holds the outcomes of a composite's children by name, in tree order; `results` says of
-    all that lies under it what it came to, where a script or a judge makes the score of these.
-    `target_as_judge` returns the judge that the target of a name is, None when the run asks no such target.
+    `children` holds the outcomes of a composite's children by name, in tree order. `results` holds the
+    results of everything below, for a script or a judge that combines them. `target_as_judge` returns the
+    target of a name as a judge, None if the run uses no such target.
     """
 
     path: str
@@ -206,7 +203,7 @@ class Context:
 
 
 class PartsMissingError(DomainError):
-    """A stored score lacks the parts that the asked-for settings need; only a new run can tell."""
+    """A stored score lacks the parts that other settings need; only a new run can score them."""
 
     code = "parts_missing"
 
@@ -222,16 +219,15 @@ class KindConfig(BaseModel):
     prompt_fields: ClassVar[tuple[str, ...]] = ()
 
     def stands_on(self) -> Mapping[str, object]:
-        """Return by name what of these settings a judge was asked with: other answers need it asked again.
+        """Return the settings that a judge's answer depends on, by name, such as the text of a criterion.
 
-        What a kind's `rescore` cannot tell from stored parts stands here, such as the words of a
-        criterion. Stored parts serve settings whose every entry is the same in those they came from.
+        If one of them changes, `rescore` cannot use the stored parts and the judge has to be called again.
         """
         return {}
 
 
 EXAMPLE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# A line break inside a paragraph: neither of its sides is a row of a table, an item or a gap.
+# A line break inside a paragraph, not next to a table row, a list item or an empty line.
 WRAP = re.compile(r"(?<![|\n])\n(?!\n|\||- )[ ]*")
 ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
 RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
@@ -244,19 +240,20 @@ Lacks = Callable[[Mapping[str, Any], CaseFacts], str]
 class Kind:
     """A registered kind.
 
-    `spellings` are the type names under which suite files know it, its own name included; a value
-    is merged into the config, so one kind serves many spellings (`contains` is text_check with
-    operator contains). `read` turns a file's mapping into the config's when that is more than
-    renaming, and may raise ValueError; `meant` names the kind that a mapping means instead of this
-    one, "" for none. `in_gallery` is False for kinds the product uses itself. A kind that
-    `supplies_outcomes` judges the case's expected outcomes too, so no call beside the tree is made.
-    One that `uses_sandbox` runs programs of the suite's author; where only some settings do,
-    `runs_programs` tells which, and `programs_in` names the setting whose entries of type script
-    they are. `asked_models` returns for a config the slug of the model of each judge call that it makes at most, "" for the suite's judge; without it a kind that
-    `uses_judge` asks the model of its config as often as its samples say. `asked_targets` returns for a
-    config the name of the target that each call asks for a judgement; only a kind that has it asks targets.
-    `needs` says in words what it cannot score without, besides an answer. `lacks` returns for a config
-    and a case what the case would have to have to be scored at all, in words after "no", else "".
+    `spellings` are its other type names in suite files, each with the settings it implies (`contains` is
+    text_check with the operator contains). `read` turns the settings of a file into those of the config and
+    may raise ValueError; `meant` names another kind that these settings mean, "" for none. `in_gallery` is
+    False for kinds that the product uses itself. A kind that `supplies_outcomes` also judges the expected
+    outcomes of the case, so they need no call of their own.
+
+    A kind that `uses_sandbox` runs programs of the suite's author. If only some settings do,
+    `runs_programs` tells whether a config does, and `programs_in` names the setting whose entries of type
+    script are the programs. `asked_models` returns the model of every judge call that a config can make, ""
+    for the suite's judge; without it, a kind that `uses_judge` calls the model of its config once a sample.
+    `asked_targets` returns the target of every call that asks a target to judge.
+
+    `needs` names what it cannot score without, besides an answer. `lacks` returns what a case lacks to be
+    scored with a config, in words after "no", else "".
     """
 
     name: str
@@ -281,23 +278,23 @@ class Kind:
     lacks: Lacks | None = None
 
     def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the name of the target of each call that a config makes of a target that judges."""
+        """Return the target of every call in which a config asks a target to judge."""
         return self.asked_targets(config) if self.asked_targets is not None else ()
 
     def models_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the slug of the model of each judge call that a config makes at most, "" for the suite's."""
+        """Return the model of every judge call that a config can make, "" for the suite's judge."""
         if self.asked_models is not None:
             return self.asked_models(config)
         return models_of_samples(config) if self.uses_judge else ()
 
     @property
     def asks_agent(self) -> bool:
-        """Tell whether it asks a target for a judgement."""
+        """Tell whether it asks targets to judge."""
         return self.asked_targets is not None
 
     @property
     def may_ask_judge(self) -> bool:
-        """Tell whether some configs of a kind that else asks no judge do."""
+        """Tell whether only some configs use a judge."""
         return self.asked_models is not None and not self.uses_judge
 
     @property
@@ -307,19 +304,19 @@ class Kind:
 
     @property
     def explanation(self) -> str:
-        """Return the manual without summary and example, as Markdown."""
+        """Return the manual without summary and example, in Markdown."""
         text = EXAMPLE.sub("", self.manual.partition("\n\n")[2]).strip()
         return WRAP.sub(" ", text)
 
     @property
     def example(self) -> str:
         """Return the manual's example: one evaluator of a suite file in YAML, "" without one."""
-        found = EXAMPLE.search(self.manual)
-        return found.group(1) if found else ""
+        match = EXAMPLE.search(self.manual)
+        return match.group(1) if match else ""
 
 
 class KindOptions(TypedDict, total=False):
-    """What a kind may add to its label, icon and config; the fields of Kind say what each means."""
+    """The options of a kind besides label, icon and config; see the fields of Kind."""
 
     rescore: RescoreFunction
     spellings: Mapping[str, Mapping[str, Any]]
@@ -338,14 +335,14 @@ class KindOptions(TypedDict, total=False):
 
 
 def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the model that a config names, "" for the suite's judge, once for each sample."""
+    """Return the model of a config, "" for the suite's judge, once for each sample."""
     return (str(config.get("model") or ""),) * int(config.get("samples") or 1)
 
 
 def kind(
     *, label: str, icon: str, config: type[KindConfig], **options: Unpack[KindOptions]
 ) -> Callable[[ScoreFunction], ScoreFunction]:
-    """Mark a module's score function; the scan makes the Kind, named after the module, with its docstring as manual."""
+    """Mark a module's score function; the scan makes a Kind with the module's name and docstring as manual."""
 
     def mark(function: ScoreFunction) -> ScoreFunction:
         facts = {"label": label, "icon": icon, "config": config, **options}

@@ -37,7 +37,7 @@ class UnclearJsonError(ValueError):
 def read_json(text: str) -> Any:
     """Return the JSON value a text is, or that of its last fenced block, or of an object in its prose.
 
-    Numbers with a point come as Decimal. Raises UnclearJsonError for a key that stands twice, and
+    Numbers with a point come as Decimal. Raises UnclearJsonError for a repeated key, and
     ValueError with what keeps the text from being JSON.
     """
     try:
@@ -173,7 +173,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise UnclearJsonError(f"the key {format_value(twice)} stands twice")
+        raise UnclearJsonError(f"the key {format_value(twice)} is repeated")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Ask a judge, once or in several samples, and make one score of what it says (SCORING §7)."""
+"""Ask a judge, once or in several samples, and combine the samples into one score (SCORING §7)."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ earn nothing by themselves.
 
 
 def judge_model() -> Any:
-    """Return the setting that names the model an evaluator asks."""
+    """Return the setting for the model of the judge."""
     return Field(
         "", description="Slug of the language model that judges. Empty: the judge of the suite."
     )
 
 
 def judge_instructions() -> Any:
-    """Return the setting of what a judge is told besides its prompt."""
+    """Return the setting for further instructions to the judge."""
     return Field(
         "",
-        description="What the judge should know besides, or a file of the suite that says it.",
+        description="Further instructions for the judge, or a file of the suite that holds them.",
         json_schema_extra={"widget": "textarea"},
     )
 
 
 def judge_timeout() -> Any:
-    """Return the setting that gives an evaluator a time-out of its own for each call of its judge."""
+    """Return the setting for the time-out of each call of the judge."""
     return Field(
         None,
         ge=1,
         le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
         description=f"How long to wait for an answer of the judge, 1 to {MAX_TIMEOUT_S} seconds. "
-        "Empty: as the language model says.",
+        "Empty: the time-out of the language model.",
     )
 
 
 async def ask(context: Context, question: JudgeQuestion) -> JudgeReply | Unscored:
-    """Return the judge's reply, or Unscored with what went wrong and what it cost all the same."""
+    """Return the judge's reply, or Unscored with the reason and the usage."""
     if context.judge is None:
         return Unscored("no judge is set; choose a language model for the suite", stage="config")
     try:
@@ -71,7 +71,7 @@ Joining = Literal["median", "mean", "majority"]
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The readable replies of a judge in the order of its samples, and what all of them cost."""
+    """The readable replies of a judge in the order of its samples, and the usage of all samples."""
 
     replies: tuple[JudgeReply, ...]
     usage: Usage
@@ -79,7 +79,7 @@ class Sampled:
 
 
 def judge_samples() -> Any:
-    """Return the setting of how often the judge is asked for each score."""
+    """Return the setting for the number of samples."""
     return Field(
         1,
         ge=1,
@@ -89,27 +89,27 @@ def judge_samples() -> Any:
 
 
 def sample_combination() -> Any:
-    """Return the setting of how several samples become one score."""
+    """Return the setting for combining several samples."""
     return Field(
         MEDIAN,
-        description="How several samples become one score: median, mean or the most frequent.",
+        description="How several samples are combined: median, mean or the most frequent score.",
     )
 
 
 async def ask_samples(context: Context, question: JudgeQuestion, count: int) -> Sampled | Unscored:
-    """Return the judge's replies to the question asked `count` times at once.
+    """Ask the question `count` times at once and return the replies.
 
-    Samples without a readable reply are left out with a warning; Unscored when none has one.
+    Samples without a readable reply are left out with a warning; Unscored if none has one.
     """
     async with asyncio.TaskGroup() as group:
-        asked = [
+        tasks = [
             group.create_task(ask(context, replace(question, sample=number)))
             for number in range(count)
         ]
-    said = [task.result() for task in asked]
-    replies = tuple(one for one in said if isinstance(one, JudgeReply))
-    failures = [one for one in said if isinstance(one, Unscored)]
-    usage = total_usage(one.usage for one in said)
+    results = [task.result() for task in tasks]
+    replies = tuple(result for result in results if isinstance(result, JudgeReply))
+    failures = [result for result in results if isinstance(result, Unscored)]
+    usage = total_usage(result.usage for result in results)
     if not replies:
         return replace(failures[0], usage=usage)
     return Sampled(replies, usage, _left_out(failures, count))
@@ -142,31 +142,31 @@ async def ask_opinion(
     samples_by: Joining,
     scale: float = 1.0,
 ) -> Score | Unscored:
-    """Return the score of the samples, each 0 to `scale`; all of them are in the details under `samples`."""
-    asked = await ask_samples(context, question, samples)
-    if isinstance(asked, Unscored):
-        return asked
-    found = combine_opinions(
-        [_kept(reply.content) for reply in asked.replies], samples_by, scale=scale
+    """Return the combined score of the samples, each 0 to `scale`; the details keep all `samples`."""
+    sampled = await ask_samples(context, question, samples)
+    if isinstance(sampled, Unscored):
+        return sampled
+    score = combine_opinions(
+        [_sample(reply.content) for reply in sampled.replies], samples_by, scale=scale
     )
-    details = {"model": asked.replies[0].model, **found.details}
-    return replace(found, details=details, usage=asked.usage, warnings=asked.warnings)
+    details = {"model": sampled.replies[0].model, **score.details}
+    return replace(score, details=details, usage=sampled.usage, warnings=sampled.warnings)
 
 
 def combine_opinions(
     samples: Sequence[Mapping[str, Any]], way: Joining, *, scale: float = 1.0
 ) -> Score:
-    """Return one score of stored samples; reasoning and findings are those of the sample nearest to it."""
-    combined = combine_samples([float(one["score"]) for one in samples], way)
-    said = min(samples, key=lambda one: abs(float(one["score"]) - combined.score))
+    """Combine stored samples; reasoning and findings come from the sample nearest to the score."""
+    combined = combine_samples([float(sample["score"]) for sample in samples], way)
+    nearest = min(samples, key=lambda sample: abs(float(sample["score"]) - combined.score))
     return Score(
         combined.score / scale,
         raw_score=None if scale == 1 else combined.score,
         scale=scale,
-        reasoning=str(said["reasoning"]),
+        reasoning=str(nearest["reasoning"]),
         findings=(
-            *(Finding(text, True) for text in said["hits"]),
-            *(Finding(text, False) for text in said["misses"]),
+            *(Finding(text, True) for text in nearest["hits"]),
+            *(Finding(text, False) for text in nearest["misses"]),
         ),
         details={
             "samples": list(samples),
@@ -178,7 +178,7 @@ def combine_opinions(
 
 
 def drop_single_sample(score: Score) -> Score:
-    """Return the score with no more details than its model where one sample says it all."""
+    """Return the score with only the model in its details if there is a single sample."""
     if len(score.details["samples"]) > 1:
         return score
     return replace(score, details={"model": score.details["model"]})
@@ -186,11 +186,11 @@ def drop_single_sample(score: Score) -> Score:
 
 def scale_problem(reply: Mapping[str, Any], top: float) -> str:
     """Return what is wrong with a reply that satisfies the schema, or ""."""
-    given = reply["score"]
-    return "" if 0 <= given <= top else f"score is {given}, not a number from 0 to {top:g}"
+    score = reply["score"]
+    return "" if 0 <= score <= top else f"score is {score}, not a number from 0 to {top:g}"
 
 
-def _kept(content: Mapping[str, Any]) -> dict[str, Any]:
+def _sample(content: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "score": float(content["score"]),
         "reasoning": str(content["reasoning"]),
@@ -203,27 +203,27 @@ AGGREGATOR = "aggregator"
 
 
 def models_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, setting and slug of each language model that a tree names, once a setting, in tree order.
+    """Yield path, setting and slug of every language model that a tree names, in tree order.
 
-    A model that stands in a setting counts also where nothing asks it yet.
+    A model in a setting counts even if nothing calls it yet.
     """
     for path, node in walk(root):
-        for setting, slug in dict.fromkeys(_of(node, kinds.get(node.kind))):
+        for setting, slug in dict.fromkeys(_node_models(node, kinds.get(node.kind))):
             yield path, setting, slug
 
 
-def _of(node: EvaluatorSpec, kind: Kind | None) -> Iterator[tuple[str, str]]:
+def _node_models(node: EvaluatorSpec, kind: Kind | None) -> Iterator[tuple[str, str]]:
     options = node.config.get(AGGREGATOR) or {}
     for setting, settings in (("model", node.config), (f"{AGGREGATOR}.model", options)):
         if isinstance(slug := settings.get("model"), str) and slug:
             yield setting, slug
-    asked = kind.models_asked(node.config) if kind is not None and not node.is_composite else ()
-    for slug in filter(None, asked):
+    models = kind.models_asked(node.config) if kind is not None and not node.is_composite else ()
+    for slug in filter(None, models):
         if slug != node.config.get("model"):
             yield _setting(node.config, slug), slug
 
 
 def _setting(config: Mapping[str, Any], slug: str) -> str:
-    """Return the setting that holds the slug among others, "model" where none does."""
+    """Return the list setting that holds the slug, "model" if none does."""
     lists = (name for name, value in config.items() if isinstance(value, list | tuple))
     return next((name for name in lists if slug in config[name]), "model")

@@ -22,16 +22,16 @@ METADATA_NAME = re.compile(METADATA + r"(?:[.\[]|\Z)")
 
 
 class VariableError(ValueError):
-    """A variable is not known, stands where it cannot, or has no value in a case."""
+    """A variable is unknown, in the wrong place, or has no value in a case."""
 
 
 def variables_in(text: str) -> tuple[str, ...]:
-    """Return the names between double braces, in order."""
+    """Return the names in double braces, in order."""
     return tuple(VARIABLE.findall(text))
 
 
 def variables_problem(text: str, known: Collection[str]) -> str:
-    """Return what is wrong with the variables of a text that may use the known ones and the metadata; "" for nothing."""
+    """Return what is wrong with the variables of a text, "" for nothing; `known` ones and metadata are allowed."""
     names = dict.fromkeys(variables_in(text))
     unknown = [name for name in names if name not in known and not METADATA_NAME.match(name)]
     if unknown:
@@ -41,24 +41,24 @@ def variables_problem(text: str, known: Collection[str]) -> str:
         try:
             parse_path(name)
         except PathError as error:
-            return f"{in_braces(name)} is no path: {error}"
+            return f"{in_braces(name)} is not a path: {error}"
     if "{{" in VARIABLE.sub("", text):
         return "{{ is not closed: write a variable as {{input}}"
     return ""
 
 
 def in_braces(name: str) -> str:
-    """Return a variable as people write it."""
+    """Return a variable as users write it."""
     return f"{{{{{name}}}}}"
 
 
 def metadata_value(name: str, metadata: Mapping[str, Any]) -> Any:
-    """Return what `metadata` or `metadata.<path>` stands for; raises PathError when it leads nowhere."""
+    """Return the value of `metadata` or `metadata.<path>`; raises PathError if there is none."""
     return follow(name, {METADATA: dict(metadata)})
 
 
 def value_text(value: Any) -> str:
-    """Return a value as it stands in a text: null as nothing, anything but a text as JSON."""
+    """Return a value as part of a text: null as nothing, other values as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
@@ -68,12 +68,12 @@ FILE_REFERENCE = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+|[\w./-]+\.(?:md|tx
 
 
 def is_reference(value: object) -> TypeGuard[str]:
-    """Tell a file's name (`./prompts/tone.md`, `file://tone.md`) from a text."""
+    """Tell whether a text is the name of a file (`./prompts/tone.md`, `file://tone.md`)."""
     return isinstance(value, str) and bool(FILE_REFERENCE.match(value.strip()))
 
 
 def reference_path(reference: str, folder: str = "") -> str:
-    """Return the path a reference means, seen from a folder of the suite; "" when it leads outside."""
+    """Return the path of a reference, relative to a folder of the suite; "" if it leads outside."""
     match = FILE_REFERENCE.match(reference.strip())
     named = match.group(1) if match else reference.strip()
     path = normpath(f"{folder}/{named}" if folder else named)
@@ -81,7 +81,7 @@ def reference_path(reference: str, folder: str = "") -> str:
 
 
 def reference_text(reference: str, files: Mapping[str, bytes]) -> str:
-    """Return the text of the file; raises ValueError naming a file that is missing or no text."""
+    """Return the text of a file; raises ValueError naming a file that is missing or not text."""
     path = reference_path(reference)
     if path not in files:
         raise ValueError(f"the file {reference.strip()!r} is not among the files of the suite")
@@ -92,7 +92,7 @@ def reference_text(reference: str, files: Mapping[str, bytes]) -> str:
 
 
 def prompt_text(value: str, files: Mapping[str, bytes]) -> str:
-    """Return a prompt: the text itself or that of the file it names; raises ValueError like reference_text."""
+    """Return a prompt, from its file if it names one; raises ValueError like reference_text."""
     return reference_text(value, files) if is_reference(value) else value
 
 
@@ -103,7 +103,7 @@ NO_CALLS = "(no tool was called)"
 ANSWER, QUESTION, CONVERSATION = "candidate_answer", "question", "input"
 REFERENCE, TOOLS = "reference_answer", "tool_calls"
 EVALUATOR_RESULTS = "evaluator_results"
-# Names that people know from elsewhere, such as AgentV.
+# Names that users know from other tools, such as AgentV.
 ALIASES = {
     **{"output": ANSWER, "answer": ANSWER, "expected_output": REFERENCE},
     **{"expected_messages": REFERENCE, "input_messages": CONVERSATION},
@@ -116,14 +116,14 @@ SHOWS_OUTPUT = {ANSWER, "output", "answer", TOOLS}
 
 @dataclass(frozen=True, slots=True)
 class FilledPrompt:
-    """A prompt with its variables filled in: the instructions, and the quoted texts they speak of."""
+    """A prompt with its variables replaced: the instructions, and the texts they quote."""
 
     instructions: str
     quoted: tuple[tuple[str, str], ...]
 
 
 def prompt_problem(prompt: str, extra: Collection[str] = ()) -> str:
-    """Return what is wrong with the variables of a prompt, "" for nothing; `extra` are known besides."""
+    """Return what is wrong with the variables of a prompt, "" for nothing; `extra` ones are allowed too."""
     names = {*extra, *_QUOTED, *_TRUSTED}
     aliases = {
         alias for alias, name in ALIASES.items() if name in names or METADATA_NAME.match(name)
@@ -138,7 +138,7 @@ def fill(
     always: tuple[str, ...] = (),
     extra: Mapping[str, str] | None = None,
 ) -> FilledPrompt:
-    """Return the prompt with each variable replaced; those in `always` are quoted even if not named.
+    """Return the prompt with its variables replaced; those in `always` are quoted in any case.
 
     `extra` holds more texts to quote, by variable.
     """
@@ -171,9 +171,9 @@ def _untrusted(name: str, context: Context) -> str:
 
 
 def last_question(context: Context) -> str:
-    """Return what the target was asked last, the whole conversation where no user speaks in it."""
-    asked = [turn.content for turn in context.case.input if turn.role == "user"]
-    return asked[-1] if asked else _conversation(context)
+    """Return the last message of the user, the whole conversation if it has none."""
+    questions = [turn.content for turn in context.case.input if turn.role == "user"]
+    return questions[-1] if questions else _conversation(context)
 
 
 def _conversation(context: Context) -> str:
@@ -223,37 +223,38 @@ PROGRAMS = ("command", "script")
 
 
 def lists_criteria(mapping: Mapping[str, Any]) -> bool:
-    """Tell whether the settings of a judge are those of a rubric: criteria in a list."""
+    """Tell whether the settings of a judge are a rubric: criteria in a list."""
     return "rubrics" in mapping or any(
         isinstance(mapping.get(name), list) for name in ("value", "criteria")
     )
 
 
 def read_prompt(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with the prompt under its own name, whichever way it is written.
+    """Return the settings with the prompt under its own name.
 
-    Raises ValueError for two of them, and for a prompt that a program is to write.
+    Raises ValueError for two prompts, and for a prompt written by a program.
     """
-    found = dict(mapping)
-    given = [name for name in WRITTEN_AS if found.get(name) is not None]
-    if len(given) > 1:
-        raise ValueError(f"{given[0]} and {given[1]} both say what to judge by; keep one of them")
-    for name in given:
-        found["prompt"] = _text(found.pop(name))
-    return found
+    settings = dict(mapping)
+    names = [name for name in WRITTEN_AS if settings.get(name) is not None]
+    if len(names) > 1:
+        raise ValueError(f"{names[0]} and {names[1]} both say what to judge by; keep one of them")
+    for name in names:
+        settings["prompt"] = _text(settings.pop(name))
+    return settings
 
 
 def _text(prompt: Any) -> Any:
-    """Return the text or the name of the file that a prompt is."""
+    """Return the text of a prompt or the name of its file."""
     if not isinstance(prompt, Mapping):
         return prompt
     if any(name in prompt for name in PROGRAMS):
-        said = "a prompt that a program writes is not supported"
-        raise ValueError(f"prompt: {said}; write it as a text or name its file")
+        raise ValueError(
+            "prompt: a prompt written by a program is not supported; write a text or name a file"
+        )
     texts = [prompt[name] for name in TEXTS if isinstance(prompt.get(name), str)]
     files = [prompt[name] for name in FILES if isinstance(prompt.get(name), str)]
     if len(texts) + len(files) != 1 or len(prompt.keys() - {"type"}) != 1:
-        raise ValueError("prompt: is no text; write a text, a file's name or {file: its name}")
+        raise ValueError("prompt: is not a text; write a text, the name of a file or {file: name}")
     return texts[0] if texts else _reference(files[0])
 
 
@@ -262,34 +263,34 @@ def _reference(name: str) -> str:
 
 
 LOOKS_LIKE_VARIABLE = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*(?:\|[^{}]*)?\}\}")
-# How type expected_output compares where a check was to do it; by contains where not said.
+# The match of expected_output for each operator of a text check; contains for all others.
 MATCHES = {"equals": "exact", "regex": "regex"}
 MAX_SHOWN_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralVariable:
-    """A setting with a variable that nothing fills in, and a sentence without its subject about it."""
+    """A setting with a variable that is not replaced, and what the check does with it."""
 
     setting: str
     text: str
 
 
 def literal_variable(kind: str, config: Mapping[str, Any]) -> LiteralVariable | None:
-    """Return the first variable that a text check, or one of a hybrid judge, takes by the letter."""
-    for setting, operator, text in _looked_for(kind, config):
-        if found := LOOKS_LIKE_VARIABLE.search(text):
-            said = (
-                f"looks for “{found[0][:MAX_SHOWN_LENGTH]}” by the letter, as no text check fills in variables; "
+    """Return the first variable that a text check, or a check of a hybrid judge, takes literally."""
+    for setting, operator, text in _searches(kind, config):
+        if variable := LOOKS_LIKE_VARIABLE.search(text):
+            problem = (
+                f"looks for “{variable[0][:MAX_SHOWN_LENGTH]}” literally, as text checks do not replace variables; "
                 "to look for the expected output of each case, use "
                 f"type expected_output with match: {MATCHES.get(operator, 'contains')}"
             )
-            return LiteralVariable(setting, said)
+            return LiteralVariable(setting, problem)
     return None
 
 
-def _looked_for(kind: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield setting, operator and text; what is not yet filled in as it should be is passed over."""
+def _searches(kind: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield setting, operator and text of each search; incomplete settings are skipped."""
     if kind == "text_check":
         for name, text in _texts(config):
             yield name, str(config.get("operator")), text
@@ -303,6 +304,6 @@ def _looked_for(kind: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str
 def _texts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     values = settings.get("values")
     several = values if isinstance(values, list | tuple) else ()
-    for name, text in (("value", settings.get("value")), *(("values", one) for one in several)):
+    for name, text in (("value", settings.get("value")), *(("values", value) for value in several)):
         if isinstance(text, str):
             yield name, text

@@ -1,4 +1,4 @@
-"""Refusals of settings, in words that name the evaluator, the setting and what would be right."""
+"""Refusals of settings, with messages that name the evaluator, the setting and a valid value."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class UnknownKindError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One setting that was refused: its path in the settings and what is wrong with it."""
+    """One refused setting: its path and what is wrong with it."""
 
     path: tuple[str | int, ...]
     reason: str
 
     @property
     def setting(self) -> str:
-        """Return the path as people write it: rubrics[0].weight."""
+        """Return the path as users write it: rubrics[0].weight."""
         text = ""
         for part in self.path:
             text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -39,61 +39,65 @@ class Refusal:
 
 
 class InvalidConfigError(DomainError):
-    """The settings of an evaluator are refused; `refusals` holds each of them."""
+    """The settings of an evaluator are refused; `refusals` holds every reason."""
 
     code = "invalid_config"
 
     def __init__(self, evaluator: str, refusals: tuple[Refusal, ...]) -> None:
-        """Join the refusals into one sentence each."""
+        """Join the refusals into one message."""
         self.evaluator = evaluator
         self.refusals = refusals
-        said = "; ".join(
+        message = "; ".join(
             f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
             for refusal in refusals
         )
-        super().__init__(f"Evaluator {evaluator}: {said}" if evaluator else said)
+        super().__init__(f"Evaluator {evaluator}: {message}" if evaluator else message)
 
 
 def config_error(error: ValidationError, kind: Kind, evaluator: str) -> InvalidConfigError:
-    """Return what pydantic refused in our words."""
-    found = [one for one in error.errors(include_url=False) if not _follows(one, error)]
+    """Return the refusals of pydantic in our words."""
+    errors = [
+        refused for refused in error.errors(include_url=False) if not _follows(refused, error)
+    ]
     return InvalidConfigError(
-        evaluator or kind.label, tuple(Refusal(_path(one), _reason(one, kind)) for one in found)
+        evaluator or kind.label,
+        tuple(Refusal(_path(refused), _reason(refused, kind)) for refused in errors),
     )
 
 
-def _follows(one: Any, error: ValidationError) -> bool:
-    """Tell whether a list is short only because something in it was refused for itself."""
-    depth = len(one["loc"])
-    return one["type"] == "too_short" and any(
-        other["loc"][:depth] == one["loc"] and len(other["loc"]) > depth for other in error.errors()
+def _follows(refused: Any, error: ValidationError) -> bool:
+    """Tell whether a list is too short only because one of its entries was refused."""
+    depth = len(refused["loc"])
+    return refused["type"] == "too_short" and any(
+        other["loc"][:depth] == refused["loc"] and len(other["loc"]) > depth
+        for other in error.errors()
     )
 
 
-def _path(one: Any) -> tuple[str | int, ...]:
-    return tuple(part for part in one["loc"] if isinstance(part, int) or part.isidentifier())
+def _path(refused: Any) -> tuple[str | int, ...]:
+    return tuple(part for part in refused["loc"] if isinstance(part, int) or part.isidentifier())
 
 
-def _reason(one: Any, kind: Kind) -> str:
-    match one["type"]:
+def _reason(refused: Any, kind: Kind) -> str:
+    match refused["type"]:
         case "missing":
             return "is missing"
-        case "extra_forbidden" if len(one["loc"]) == 1:
+        case "extra_forbidden" if len(refused["loc"]) == 1:
             known = ", ".join(sorted(kind.config.model_fields)) or "none"
             return f"is not a setting of {kind.name}; there are {known}"
         case "extra_forbidden":
             return "is not known here"
         case "too_short":
-            return "holds nothing; it needs at least one"
+            return "is empty; it needs at least one entry"
         case "string_type":
-            return f"{_shown(one['input'])} is not text; put it in quotes"
+            return f"{_shown(refused['input'])} is not text; put it in quotes"
         case "literal_error" | "enum":
-            return f"{_shown(one['input'])} is not one of {one['ctx']['expected']}"
+            return f"{_shown(refused['input'])} is not one of {refused['ctx']['expected']}"
         case "value_error" | "assertion_error":
-            return str(one["msg"]).removeprefix(OUR_WORDS)
+            return str(refused["msg"]).removeprefix(OUR_WORDS)
         case _:
-            said = str(one["msg"])
-            return f"{_shown(one['input'])} is refused: {said[:1].lower()}{said[1:]}"
+            message = str(refused["msg"])
+            return f"{_shown(refused['input'])} is refused: {message[:1].lower()}{message[1:]}"
 
 
 def _shown(value: Any) -> str:
@@ -101,12 +105,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
-WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-BETWEEN = re.compile(r"[-\s]+")
+WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+SEPARATORS = re.compile(r"[-\s]+")
 
 
 # Files repeat the same few names in each of their cases.
 @lru_cache(maxsize=4_096)
 def normal_spelling(spelling: str) -> str:
     """Return a name in snake_case."""
-    return BETWEEN.sub("_", WORD_BEGINS.sub("_", spelling.strip())).lower()
+    return SEPARATORS.sub("_", WORD_START.sub("_", spelling.strip())).lower()

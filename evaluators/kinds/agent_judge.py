@@ -59,7 +59,7 @@ from evaluators.scoring.types import Outcome, Score, Unscored
 PROMPT_VERSION = 1
 AGENT_NAMES = ("agent", "judge_agent", "judge", "target")
 CRITERIA_NAMES = ("criteria", "prompt")
-# What an agent of a team answers is often no more than these two.
+# Agents often answer with no more than these two.
 AGENT_SCHEMA = {**OPINION_SCHEMA, "required": ["reasoning", "score"]}
 
 TASK = """\
@@ -83,7 +83,7 @@ it fails what was asked altogether."""
 
 
 class AgentJudgeConfig(KindConfig):
-    """Which agent judges, by what, and how its answers become a score."""
+    """The agent that judges, its criteria, and how its answers are scored."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("criteria",)
 
@@ -95,7 +95,7 @@ class AgentJudgeConfig(KindConfig):
     )
     criteria: str = Field(
         "",
-        description="What the agent goes by, or a file of the suite that says it. Empty: the case's criteria, "
+        description="The criteria, or a file of the suite that holds them. Empty: the criteria of the case, "
         "else the task itself.",
         json_schema_extra={"widget": "textarea"},
     )
@@ -110,7 +110,7 @@ class AgentJudgeConfig(KindConfig):
         le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
         description=f"How long to wait for each answer of the agent, 1 to {MAX_TIMEOUT_S} seconds. "
-        "Empty: as the target says.",
+        "Empty: the time-out of the target.",
     )
 
     @field_validator("agent")
@@ -127,23 +127,23 @@ class AgentJudgeConfig(KindConfig):
         return int(value) if is_digits else value
 
     def stands_on(self) -> Mapping[str, object]:
-        """Return what the agent went by; who it was and how often it was asked is kept with the samples."""
+        """Return the criteria; the samples record the agent and how often it was called."""
         return {"criteria": self.criteria}
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings under their own names; raises ValueError where two of them say the same."""
-    found = dict(mapping)
-    for names, what in ((AGENT_NAMES, "which agent judges"), (CRITERIA_NAMES, "what to judge by")):
-        given = [name for name in names if found.get(name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{given[0]} and {given[1]} both say {what}; keep one of them")
-        for name in given:
-            found[names[0]] = found.pop(name)
-    criteria = found.get("criteria")
+    """Return the settings under their own names; raises ValueError for duplicates."""
+    settings = dict(mapping)
+    for names, topic in ((AGENT_NAMES, "which agent judges"), (CRITERIA_NAMES, "what to judge by")):
+        present = [name for name in names if settings.get(name) is not None]
+        if len(present) > 1:
+            raise ValueError(f"{present[0]} and {present[1]} both say {topic}; keep one of them")
+        for name in present:
+            settings[names[0]] = settings.pop(name)
+    criteria = settings.get("criteria")
     if isinstance(criteria, list) and all(isinstance(line, str) for line in criteria):
-        found["criteria"] = "\n".join(f"- {line}" for line in criteria)
-    return found
+        settings["criteria"] = "\n".join(f"- {line}" for line in criteria)
+    return settings
 
 
 def targets_to_ask(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -152,13 +152,13 @@ def targets_to_ask(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def rescore(config: AgentJudgeConfig, details: Mapping[str, Any]) -> Score:
-    """Return the score of the stored samples; raises PartsMissingError for an agent or samples not asked."""
+    """Return the score of the stored samples; raises PartsMissingError for another agent, scale or count."""
     if details.get("agent") != config.agent or details.get("scale") != config.scale:
         raise PartsMissingError(f"{config.agent} did not judge this result on this scale.")
     if details.get("asked") != config.samples:
         raise PartsMissingError(f"This result was not judged {config.samples} times.")
-    found = combine_opinions(details["samples"], config.samples_by, scale=config.scale)
-    return replace(found, details={**details, **found.details})
+    combined = combine_opinions(details["samples"], config.samples_by, scale=config.scale)
+    return replace(combined, details={**details, **combined.details})
 
 
 @kind(
@@ -171,26 +171,26 @@ def rescore(config: AgentJudgeConfig, details: Mapping[str, Any]) -> Score:
     asked_targets=targets_to_ask,
 )
 async def score(config: AgentJudgeConfig, context: Context) -> Outcome:
-    """Return the score that the agent gives, with what it said in every sample."""
+    """Return the score that the agent gives, with every sample in the details."""
     try:
         criteria = prompt_text(config.criteria, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
     agent = context.target_as_judge(config.agent) if context.target_as_judge else None
     if agent is None:
-        return Unscored(f"this run asks no target {config.agent!r} to judge", stage="config")
-    found = await ask_opinion(
+        return Unscored(f"no target {config.agent!r} judges in this run", stage="config")
+    opinion = await ask_opinion(
         replace(context, judge=agent),
         _question(config, context, criteria or context.case.criteria.strip() or "(none given)"),
         samples=config.samples,
         samples_by=config.samples_by,
         scale=config.scale,
     )
-    if isinstance(found, Unscored):
-        return found
+    if isinstance(opinion, Unscored):
+        return opinion
     facts = {"agent": config.agent, "scale": config.scale, "asked": config.samples}
-    scored = rescore(config, {**facts, **found.details})
-    return replace(scored, usage=found.usage, warnings=found.warnings)
+    scored = rescore(config, {**facts, **opinion.details})
+    return replace(scored, usage=opinion.usage, warnings=opinion.warnings)
 
 
 def _question(config: AgentJudgeConfig, context: Context, criteria: str) -> JudgeQuestion:
@@ -201,6 +201,6 @@ def _question(config: AgentJudgeConfig, context: Context, criteria: str) -> Judg
         instructions=f"{written.instructions}{criteria}\n\n{JUDGE_RULES}\n\n{reply}",
         quoted=written.quoted,
         schema=AGENT_SCHEMA,
-        check=lambda said: scale_problem(said, config.scale),
+        check=lambda reply: scale_problem(reply, config.scale),
         timeout_s=config.timeout_s,
     )

@@ -77,7 +77,7 @@ from evaluators.scoring.types import Outcome, Unscored
 
 
 async def judge_by_model(
-    written: str,
+    instructions: str,
     context: Context,
     *,
     model: str,
@@ -87,9 +87,9 @@ async def judge_by_model(
 ) -> Outcome:
     """Return the score and findings of a judge that reads the results of the children as quoted text.
 
-    `written` are the instructions; variables in it are filled in, `{{evaluator_results}}` among them.
+    Variables in the instructions are replaced, also `{{evaluator_results}}`.
     """
-    filled = fill(written, context, extra={EVALUATOR_RESULTS: _json(context.results)})
+    filled = fill(instructions, context, extra={EVALUATOR_RESULTS: _json(context.results)})
     question = JudgeQuestion(
         purpose="llm_judge_aggregator",
         instructions=filled.instructions,
@@ -99,13 +99,13 @@ async def judge_by_model(
         model=model,
         timeout_s=timeout_s,
     )
-    found = await ask_opinion(context, question, samples=samples, samples_by=samples_by)
-    return found if isinstance(found, Unscored) else drop_single_sample(found)
+    score = await ask_opinion(context, question, samples=samples, samples_by=samples_by)
+    return score if isinstance(score, Unscored) else drop_single_sample(score)
 
 
 def _json(results: Sequence[ChildResult]) -> str:
     return json.dumps(
-        [describe_child(one) for one in results], ensure_ascii=False, indent=1, default=str
+        [describe_child(result) for result in results], ensure_ascii=False, indent=1, default=str
     )
 
 
@@ -151,7 +151,7 @@ ALWAYS = {"type", "weights"}
 
 
 class AggregatorOptions(ScriptSettings):
-    """How the scores of the children become one; the settings of a script are code_judge's, prompt to samples llm_judge's."""
+    """How the scores of the children are combined; code_judge has the settings of a script."""
 
     type: Literal[
         "weighted_average",
@@ -164,32 +164,40 @@ class AggregatorOptions(ScriptSettings):
         "llm_judge",
     ] = Field("weighted_average", description="The rule.")
     weights: Mapping[str, float] = Field(
-        default_factory=dict, description="Weights by name, before the evaluators' own."
+        default_factory=dict,
+        description="Weights by name; they override the weights of the evaluators.",
     )
-    required: tuple[str, ...] = Field((), description="Who guards a safety_gate.")
-    gate_threshold: float = Field(0.6, ge=0, le=1, description="What the guards must reach.")
+    required: tuple[str, ...] = Field((), description="The gates of a safety_gate, by name.")
+    gate_threshold: float = Field(
+        0.6, ge=0, le=1, description="The score that every gate must reach."
+    )
     remainder: Literal["all", "remaining"] = Field(
-        "all", description="Whether the guards of a safety_gate count in its average."
+        "all", description="Whether the gates count in the average of a safety_gate."
     )
     threshold: float = Field(
-        0.7, ge=0, le=1, description="What each must reach under all_or_nothing."
+        0.7, ge=0, le=1, description="The score that each evaluator must reach for all_or_nothing."
     )
-    share: float = Field(0.5, ge=0, le=1, description="The share that must pass under threshold.")
-    prompt: str = Field("", description="How the judge of llm_judge weighs them, or a file.")
-    model: str = Field("", description="Slug of its language model. Empty: the suite's judge.")
+    share: float = Field(
+        0.5, ge=0, le=1, description="The share of evaluators that must pass for threshold."
+    )
+    prompt: str = Field(
+        "",
+        description="Instructions for the judge of llm_judge, or a file of the suite that holds them.",
+    )
+    model: str = Field(
+        "", description="Slug of the language model of llm_judge. Empty: the judge of the suite."
+    )
     samples: int = judge_samples()
     samples_by: Joining = sample_combination()
 
     @model_validator(mode="after")
     def _options_belong(self) -> Self:
         foreign = self.model_fields_set - ALWAYS - OPTIONS.get(self.type, set())
-        meant = {name for name in foreign if getattr(self, name) != _default(name)}
-        if meant:
-            raise ValueError(f"{self.type} takes no {', '.join(sorted(meant))}")
+        changed = {name for name in foreign if getattr(self, name) != _default(name)}
+        if changed:
+            raise ValueError(f"{self.type} takes no {', '.join(sorted(changed))}")
         if self.type == "safety_gate" and not self.required:
-            raise ValueError(
-                "safety_gate needs required: the names of the evaluators that guard it"
-            )
+            raise ValueError("safety_gate needs required: the names of its gates")
         if self.type == "code_judge" and self.program_problem:
             raise ValueError(f"code_judge {self.program_problem}")
         if not is_reference(self.prompt) and (
@@ -200,7 +208,7 @@ class AggregatorOptions(ScriptSettings):
 
 
 def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a file's options of an aggregator under their own names; raises ValueError for two prompts."""
+    """Return the options of an aggregator in a file under their own names; raises ValueError for two prompts."""
     options = dict(values)
     if options.get("type") == "threshold" and "threshold" in options and "share" not in options:
         options["share"] = options.pop("threshold")
@@ -213,13 +221,13 @@ def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prompt_file(options: Mapping[str, Any]) -> str:
-    """Return the name of the file that holds a judge's prompt, "" for none."""
+    """Return the name of the file with a judge's prompt, "" for none."""
     prompt = options.get("prompt")
     return prompt if options.get("type") == "llm_judge" and is_reference(prompt) else ""
 
 
 def runs_script(options: Mapping[str, Any]) -> bool:
-    """Tell whether a script makes the score."""
+    """Tell whether a script gives the score."""
     return options.get("type") == "code_judge"
 
 
@@ -228,20 +236,20 @@ def _default(name: str) -> object:
 
 
 class CompositeConfig(KindConfig):
-    """The aggregator; the evaluators stand under the composite."""
+    """The aggregator; the evaluators are below the composite in the tree."""
 
     aggregator: AggregatorOptions = Field(
         default_factory=lambda: AggregatorOptions.model_validate({}),
-        description="How the scores of the children become one.",
+        description="How the scores of the children are combined.",
     )
 
 
 @kind(label="Composite", icon="e-composite", config=CompositeConfig, spellings={"assert_set": {}})
 async def score(config: CompositeConfig, context: Context) -> Outcome:
-    """Return what the aggregator makes of the children, each of weight 1 unless it says otherwise.
+    """Combine the children, each of weight 1 unless the aggregator says otherwise.
 
-    In a tree the children's own weights count too; that is left to the rules of the tree. A script
-    or a judge is asked and may leave it Unscored.
+    The weights of the children in a tree are applied elsewhere, by the rules of the tree. A script or a
+    judge may leave the composite Unscored.
     """
     if config.aggregator.type == "code_judge":
         return await judge_by_script(config.aggregator, "stdin", context)

@@ -240,7 +240,7 @@ class RubricConfig(KindConfig):
         ids = [criterion.id for criterion in self.rubrics]
         twice = sorted({name for name in ids if ids.count(name) > 1})
         if twice:
-            raise ValueError(f"rubrics: the id {twice[0]!r} stands twice")
+            raise ValueError(f"rubrics: the id {twice[0]!r} is repeated")
         if not any(criterion.weight > 0 for criterion in self.rubrics):
             raise ValueError("rubrics: the weights add up to 0, so there is nothing to score")
         return self

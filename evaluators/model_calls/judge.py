@@ -143,7 +143,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise UnreadableReplyError(f"the key {name!r} stands twice in one object")
+            raise UnreadableReplyError(f"the key {name!r} is repeated in one object")
         found[name] = value
     return found
 

@@ -456,6 +456,6 @@ def test_a_variable_in_a_text_check_is_noted_with_what_was_likely_meant() -> Non
     found = [(one.case, one.key, one.message) for one in read(text).warnings]
     assert [one[:2] for one in found] == [("", "evaluators[0]"), ("A", "tests[0].evaluators[0]")]
     first, second = (message for *_, message in found)
-    assert first.startswith("evaluator right: looks for “{{expected_output}}” by the letter")
+    assert first.startswith("evaluator right: looks for “{{expected_output}}” literally")
     assert "type expected_output with match: contains" in first
     assert "type expected_output with match: exact" in second

@@ -65,7 +65,7 @@ def test_metadata_that_a_case_lacks_is_told_by_name() -> None:
         ({"a": ["x", "{{expected_output}}"]}, "a[1]: {{expected_output}}: what is expected"),
         ({"a": "{{criteria}}"}, "never given"),
         ({"a": "see {{messages}}"}, "must be the whole text"),
-        ({"a": "{{metadata.}}"}, "no path"),
+        ({"a": "{{metadata.}}"}, "not a path"),
         ({"a": "{{input"}, "not closed"),
         ({"{{input}}": 1}, "not in a name"),
     ],

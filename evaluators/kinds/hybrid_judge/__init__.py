@@ -31,7 +31,7 @@ influences the judge, but does not cap the score.
   the judge's share. If one side has no score, the other counts, with a warning.
 - `score_from: dimension_weights` computes the score from the final dimensions and their weights instead.
 
-The judge is never told which model it judges. Everything it was shown is kept word for word.
+The judge never learns which model it judges. The exact text that it saw is kept.
 
 Good: a check for what a file must contain, and the judge for whether the answer is any good.
 
@@ -72,8 +72,8 @@ from evaluators.kinds._prompts import fill, prompt_text
 from evaluators.kinds.hybrid_judge.checks import (
     MAX_CHECKS,
     CheckSetting,
-    carried_out,
     read,
+    run_check,
     runs_programs,
     score_checks,
     stored_checks,
@@ -155,20 +155,20 @@ REPLY_EXPECTATIONS = """\
 
 
 class HybridJudgeConfig(KindConfig):
-    """The checks, what is expected, the dimensions and who judges them."""
+    """The checks, the expectations, the dimensions and the judge."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("instructions",)
 
     checks: tuple[CheckSetting, ...] = Field(
         (),
         max_length=MAX_CHECKS,
-        description="A list: each a type with what it needs, name, dimensions, negate.",
+        description="A list of checks: each has a type with its settings, name, dimensions, negate.",
     )
     hard_expectations: tuple[str, ...] = Field(
-        (), description="What a good answer must do, one a line; those of the case are added."
+        (), description="What a good answer must do, one per line. Those of the case are added."
     )
     soft_expectations: tuple[str, ...] = Field(
-        (), description="What a good answer should do, one a line; those of the case are added."
+        (), description="What a good answer should do, one per line. Those of the case are added."
     )
     dimensions: tuple[DimensionSetting, ...] = Field(
         default_dimensions(),
@@ -178,7 +178,8 @@ class HybridJudgeConfig(KindConfig):
         json_schema_extra={"widget": "table"},
     )
     score_from: Literal["judge_overall", "dimension_weights"] = Field(
-        "judge_overall", description="What the score is: the judge's overall one, or by weights."
+        "judge_overall",
+        description="The judge's overall score, or the weighted mean of the dimensions.",
     )
     instructions: str = judge_instructions()
     model: str = judge_model()
@@ -189,7 +190,7 @@ class HybridJudgeConfig(KindConfig):
     def _can_be_scored(self) -> Self:
         if problem := dimensions_problem(self.dimensions, are_weighed=self.is_weighed):
             raise ValueError(problem)
-        known = [one.key for one in self.dimensions]
+        known = [dimension.key for dimension in self.dimensions]
         for number, check in enumerate(self.checks):
             if unknown := [name for name in check.dimensions if name not in known]:
                 raise ValueError(
@@ -198,14 +199,16 @@ class HybridJudgeConfig(KindConfig):
         return self
 
     def stands_on(self) -> Mapping[str, object]:
-        """Return what the judge was asked: each dimension in its words, what was expected, how often."""
-        asked = {f"dimension {one.key}": one.description for one in self.dimensions}
+        """Return the text of the dimensions, the expectations and the number of samples."""
+        descriptions = {
+            f"dimension {dimension.key}": dimension.description for dimension in self.dimensions
+        }
         return {
             "hard_expectations": self.hard_expectations,
             "soft_expectations": self.soft_expectations,
             "instructions": self.instructions,
             "samples": self.samples,
-            **asked,
+            **descriptions,
         }
 
     @property
@@ -217,13 +220,13 @@ class HybridJudgeConfig(KindConfig):
 def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:
     """Return the score that stored checks and opinions give with these dimensions (SCORING §6).
 
-    Raises PartsMissingError for a check that was not made and a dimension that was not judged.
+    Raises PartsMissingError for a check that did not run or a dimension that was not judged.
     """
     checks = stored_checks(config.checks, list(details.get("checks", ())))
     if checks is None:
-        raise PartsMissingError("A check of these settings was not made in this result.")
+        raise PartsMissingError("A check of these settings did not run for this result.")
     iterations = list(details.get("iterations", ()))
-    final = _evaluated(config, checks, iterations, int(details.get("failed_iterations", 0)))
+    final = _final_evaluation(config, checks, iterations, int(details.get("failed_iterations", 0)))
     overall = [float(one["overall"]) for one in iterations]
     judged = None if final.judge_overall is None else final.judge_overall.overall
     speaking = iterations[nearest(overall, judged)]
@@ -264,56 +267,58 @@ def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:
     read=read,
 )
 async def score(config: HybridJudgeConfig, context: Context) -> Outcome:
-    """Return the judge's overall score, with the dimensions of checks and judge side by side."""
+    """Return the judge's overall score, with the dimensions by checks and by the judge."""
     try:
         added = prompt_text(config.instructions, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
-    made = [await carried_out(check, context) for check in config.checks]
-    checks = stored_checks(config.checks, made) or []
+    results = [await run_check(check, context) for check in config.checks]
+    checks = stored_checks(config.checks, results) or []
     expectations = read_expectations(
         config.hard_expectations, config.soft_expectations, context.case
     )
-    question = _question(config, context, (checks, expectations, added))
-    sent = {
+    question = _question(config, context, checks, expectations, added)
+    evidence = {
         "packet": [{"label": label, "text": text} for label, text in question.quoted],
         "instructions": question.instructions,
         "checks": checks,
     }
-    asked = await ask_samples(context, question, config.samples)
-    if isinstance(asked, Unscored):
-        return replace(asked, details=sent)
-    found = rescore(
+    sampled = await ask_samples(context, question, config.samples)
+    if isinstance(sampled, Unscored):
+        return replace(sampled, details=evidence)
+    final = rescore(
         config,
         {
-            **sent,
-            "model": asked.replies[0].model,
-            "expectations": combine_expectations(expectations, asked.replies),
-            "iterations": [read_iteration(reply) for reply in asked.replies],
-            "failed_iterations": config.samples - len(asked.replies),
+            **evidence,
+            "model": sampled.replies[0].model,
+            "expectations": combine_expectations(expectations, sampled.replies),
+            "iterations": [read_iteration(reply) for reply in sampled.replies],
+            "failed_iterations": config.samples - len(sampled.replies),
         },
     )
-    return replace(found, usage=asked.usage, warnings=(*asked.warnings, *found.warnings))
+    return replace(final, usage=sampled.usage, warnings=(*sampled.warnings, *final.warnings))
 
 
-def _evaluated(
+def _final_evaluation(
     config: HybridJudgeConfig,
     checks: list[dict[str, Any]],
     iterations: Sequence[Mapping[str, Any]],
     failed: int,
 ) -> FinalEvaluation:
-    """Return both layers side by side; raises PartsMissingError for what was not judged."""
-    keys = [one.key for one in config.dimensions]
+    """Return the scores of checks and judge combined; raises PartsMissingError for missing parts."""
+    keys = [dimension.key for dimension in config.dimensions]
     for key in keys:
-        if not iterations or any(key not in one["dimensions"] for one in iterations):
+        if not iterations or any(key not in iteration["dimensions"] for iteration in iterations):
             raise PartsMissingError(f"The dimension {key!r} was not judged in this result.")
     return evaluate_hybrid(
         score_checks(checks),
-        [stored_opinion(one, keys) for one in iterations],
+        [stored_opinion(iteration, keys) for iteration in iterations],
         failed_iterations=failed,
         policies=dimension_policies(config.dimensions),
         dimension_weights=(
-            {one.key: one.weight for one in config.dimensions} if config.is_weighed else None
+            {dimension.key: dimension.weight for dimension in config.dimensions}
+            if config.is_weighed
+            else None
         ),
     )
 
@@ -321,26 +326,30 @@ def _evaluated(
 def _question(
     config: HybridJudgeConfig,
     context: Context,
-    told: tuple[list[dict[str, Any]], tuple[Expectation, ...], str],
+    checks: list[dict[str, Any]],
+    expectations: tuple[Expectation, ...],
+    added: str,
 ) -> JudgeQuestion:
-    checks, expectations, added = told
     written = fill(TASK, context)
-    lines = "\n".join(f"- {one.key}: {one.description or one.name}" for one in config.dimensions)
-    asks = REPLY_EXPECTATIONS if expectations else ""
+    lines = "\n".join(
+        f"- {dimension.key}: {dimension.description or dimension.name}"
+        for dimension in config.dimensions
+    )
+    expectations_part = REPLY_EXPECTATIONS if expectations else ""
     parts = [
         written.instructions,
         WEIGHING,
         DIMENSIONS.replace("{dimensions}", lines),
         OWN.replace("{instructions}", added) if added else "",
         JUDGE_RULES,
-        REPLY.replace("{expectations}", asks),
+        REPLY.replace("{expectations}", expectations_part),
     ]
     return JudgeQuestion(
         purpose="hybrid_judge",
         instructions="\n\n".join(part for part in parts if part),
         quoted=judge_packet(written.quoted, checks, expectations, context),
         schema=reply_schema(
-            [one.key for one in config.dimensions], has_expectations=bool(expectations)
+            [dimension.key for dimension in config.dimensions], has_expectations=bool(expectations)
         ),
         check=lambda reply: reply_problem(len(expectations), reply),
         model=config.model,

@@ -1,4 +1,4 @@
-"""The deterministic checks of a hybrid evaluation: how files write them, their settings, and what they come to (SCORING §6)."""
+"""The deterministic checks of a hybrid judge: their settings, how files write them, and their results (SCORING §6)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ CheckType = Literal[
     "script",
 ]
 TEXT_SETTINGS = ("value", "values", "ignore_case", "max_length", "json_schema")
-# What each type takes besides name, dimensions and negate; the types of text checks take TEXT_SETTINGS.
-TAKES: Mapping[str, tuple[str, ...]] = {
+# The settings of each type besides name, dimensions and negate; text checks have TEXT_SETTINGS.
+SETTINGS: Mapping[str, tuple[str, ...]] = {
     "final_response_present": (),
     "tool_call_count": ("tool", "min", "max"),
     "file_exists": ("path",),
@@ -51,51 +51,56 @@ NEEDS = {
     "file_contains": ("path", "value"),
     "status_is": ("status",),
 }
-# What decides a check; the rest says what it is called and what it tells of.
-DECIDES_NOTHING = {"name", "dimensions"}
+# Settings that do not affect the result of a check.
+LABELS = {"name", "dimensions"}
 
 
 class CheckSetting(BaseModel):
-    """One check: its type, what that needs, and the dimensions it tells of."""
+    """One check: its type with its settings, and the dimensions it counts towards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     type: CheckType = Field(description="What is checked.")
-    name: str = Field("", max_length=100, description="How it is called on pages.")
-    dimensions: tuple[str, ...] = Field((), description="The dimensions it tells of.")
-    negate: bool = Field(False, description="Passed when it does not hold.")
-    value: str | None = Field(None, description="The text or expression looked for.")
-    values: tuple[str, ...] = Field((), description="The texts looked for.")
-    ignore_case: bool = Field(False, description="Take upper and lower case for the same.")
-    max_length: int | None = Field(None, ge=0, description="Most characters of the answer.")
+    name: str = Field("", max_length=100, description="Its name on pages.")
+    dimensions: tuple[str, ...] = Field((), description="The dimensions it counts towards.")
+    negate: bool = Field(False, description="Invert the check.")
+    value: str | None = Field(None, description="The text or regular expression to look for.")
+    values: tuple[str, ...] = Field((), description="The texts to look for.")
+    ignore_case: bool = Field(False, description="Ignore upper and lower case.")
+    max_length: int | None = Field(
+        None, ge=0, description="The most characters the answer may have."
+    )
     json_schema: Mapping[str, Any] | None = Field(None, description="The JSON schema.")
-    path: str = Field("", description="A file the agent left; * stands for any part of a name.")
-    tool: str = Field("", description="The tool whose calls are counted; empty: all tools.")
+    path: str = Field("", description="A file the agent left; * matches any part of a name.")
+    tool: str = Field("", description="The tool whose calls are counted. Empty: all tools.")
     min: int | None = Field(None, ge=0, description="Fewest calls.")
     max: int | None = Field(None, ge=0, description="Most calls.")
-    status: str = Field("", description="How the agent ended.")
+    status: str = Field("", description="The status with which the agent ended.")
     command: tuple[str, ...] = Field(
         (), description="The program; parts such as ./judges/x.py name files of the suite."
     )
-    script: str = Field("", description="The script itself; it passes with the full score.")
-    cwd: str = Field("", description="Folder of the suite's files the script starts in.")
+    script: str = Field(
+        "", description="The text of a script; the check passes with the full score."
+    )
+    cwd: str = Field("", description="The folder of the suite in which the script starts.")
     network: bool = Field(False, description="Ask for the network.")
     config: Mapping[str, Any] = Field(
-        default_factory=dict, description="Whatever the script wants to be told."
+        default_factory=dict,
+        description="Settings for the script; it reads them as config on stdin.",
     )
-    protocol: Protocol = Field("env", description="How the script is told of the output.")
+    protocol: Protocol = Field("env", description="How the script gets the output: env or stdin.")
     timeout_s: float | None = Field(None, gt=0, le=MAX_SECONDS, description="Its time-out.")
 
     @model_validator(mode="before")
     @classmethod
     def _program_in_one_form(cls, values: Any) -> Any:
-        """Take a command for a list and a script for a text, under whichever name they stand."""
+        """Make a list a command and a text a script, whichever of the two settings holds it."""
         is_script = isinstance(values, Mapping) and values.get("type") == SCRIPT
         return in_one_form(values) if is_script else values
 
     @model_validator(mode="after")
     def _can_be_decided(self) -> Self:
-        takes = TAKES.get(self.type, TEXT_SETTINGS)
+        takes = SETTINGS.get(self.type, TEXT_SETTINGS)
         settings = {*self.model_fields_set} - {"type", "name", "dimensions", "negate"}
         given = {name for name in settings if getattr(self, name) not in _default(name)}
         if foreign := sorted(given - set(takes)):
@@ -107,28 +112,28 @@ class CheckSetting(BaseModel):
             self._check_counts()
         if self.type == SCRIPT and (problem := self.script_settings.program_problem):
             raise ValueError(problem)
-        if self.type not in TAKES or self.type == "file_contains":
+        if self.type not in SETTINGS or self.type == "file_contains":
             self._check_text()
         return self
 
     @property
     def text_config(self) -> text_check.TextCheckConfig:
-        """Return the text check that this check is, or makes of a file."""
+        """Return the text check that decides this check."""
         names = (name for name in TEXT_SETTINGS if getattr(self, name) not in (None, (), False))
-        operator = self.type if self.type not in TAKES else "contains"
+        operator = self.type if self.type not in SETTINGS else "contains"
         values = {name: getattr(self, name) for name in names}
         return text_check.TextCheckConfig.model_validate({"operator": operator, **values})
 
     @property
     def script_settings(self) -> ScriptSettings:
-        """Return the program that decides a check of type script."""
+        """Return the program of a check of type script."""
         names = ScriptSettings.model_fields
         return ScriptSettings.model_validate({name: getattr(self, name) for name in names})
 
     @property
     def comparison(self) -> dict[str, Any]:
-        """Return what makes two checks decide alike."""
-        return self.model_dump(mode="json", exclude=DECIDES_NOTHING, exclude_defaults=True)
+        """Return the settings that decide the result of the check."""
+        return self.model_dump(mode="json", exclude=LABELS, exclude_defaults=True)
 
     def _check_counts(self) -> None:
         if self.min is None and self.max is None:
@@ -140,8 +145,8 @@ class CheckSetting(BaseModel):
         try:
             _ = self.text_config
         except ValidationError as error:
-            said = str(error.errors()[0]["msg"])
-            raise ValueError(said.removeprefix("Value error, ")) from error
+            message = str(error.errors()[0]["msg"])
+            raise ValueError(message.removeprefix("Value error, ")) from error
 
 
 def runs_programs(config: Mapping[str, Any]) -> bool:
@@ -153,56 +158,64 @@ def _default(name: str) -> tuple[Any, ...]:
     return (None, "", (), {}, False, CheckSetting.model_fields[name].default)
 
 
-# An evaluator is only asked about an answer that came: a target that failed leaves nothing to judge.
+# Evaluators only run for answers: a target that failed leaves nothing to judge.
 STATUS = "success"
 SAME_STATUS = ("success", "completed", "ok")
 
 
 class UndecidableError(Exception):
-    """The check can be neither passed nor failed for this output."""
+    """The check can neither pass nor fail for this output."""
 
 
-async def carried_out(check: CheckSetting, context: Context) -> dict[str, Any]:
-    """Return what a check came to, as it is stored: passed, failed or error, and in words why."""
+async def run_check(check: CheckSetting, context: Context) -> dict[str, Any]:
+    """Run a check and return its result as it is stored: passed, failed or error, with the reason."""
     try:
-        holds, said, evidence = await _DECIDED.get(check.type, _text)(check, context)
+        passes, reason, evidence = await _RUNNERS.get(check.type, _text)(check, context)
     except UndecidableError as error:
-        outcome, said, evidence = ERRORED, str(error), ""
+        outcome, reason, evidence = ERRORED, str(error), ""
     else:
-        outcome = PASSED if holds != check.negate else FAILED
-    words = {"said": storable(said), "evidence": storable(evidence)}
-    return {"comparison": check.comparison, "outcome": outcome, **words}
+        outcome = PASSED if passes != check.negate else FAILED
+    texts = {"said": storable(reason), "evidence": storable(evidence)}
+    return {"comparison": check.comparison, "outcome": outcome, **texts}
 
 
 def stored_checks(
     checks: tuple[CheckSetting, ...], stored: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]] | None:
-    """Return of every check what is stored of it, under its present name; None when one is not there."""
-    found = []
+    """Return the stored result of every check under its current name, None if one is missing."""
+    results = []
     for number, check in enumerate(checks, 1):
-        said = next((one for one in stored if one["comparison"] == check.comparison), None)
-        if said is None:
+        result = next(
+            (result for result in stored if result["comparison"] == check.comparison), None
+        )
+        if result is None:
             return None
-        own = {"name": check.name or f"check {number}", "type": check.type}
-        found.append({**said, **own, "dimensions": list(check.dimensions), "negate": check.negate})
-    return found
+        label = {"name": check.name or f"check {number}", "type": check.type}
+        results.append(
+            {**result, **label, "dimensions": list(check.dimensions), "negate": check.negate}
+        )
+    return results
 
 
 def score_checks(stored: list[dict[str, Any]]) -> list[Check]:
-    """Return the checks as the arithmetic knows them."""
-    return [Check(one["outcome"], tuple(one["dimensions"]), one["name"]) for one in stored]
+    """Return the checks in the form that scoring uses."""
+    return [Check(check["outcome"], tuple(check["dimensions"]), check["name"]) for check in stored]
 
 
 CheckResult = tuple[bool, str, str]
 
 
 async def _text(check: CheckSetting, context: Context) -> CheckResult:
-    return _of_outcome(await text_check.score(check.text_config, context))
+    return _check_result(await text_check.score(check.text_config, context))
 
 
 async def _final_response(_: CheckSetting, context: Context) -> CheckResult:
     length = len(context.output.text.strip())
-    return bool(length), f"A final response of {length} characters" if length else "None came", ""
+    return (
+        bool(length),
+        f"A final response of {length} characters" if length else "No final response",
+        "",
+    )
 
 
 async def _tool_calls(check: CheckSetting, context: Context) -> CheckResult:
@@ -211,11 +224,11 @@ async def _tool_calls(check: CheckSetting, context: Context) -> CheckResult:
     calls = [step.name for step in context.output.trace if step.type == "tool"]
     count = calls.count(check.tool) if check.tool else len(calls)
     low, high = check.min or 0, check.max
-    what = f"calls of {check.tool}" if check.tool else "tool calls"
-    wanted = f"at least {low}" if high is None else f"{low} to {high}"
+    noun = f"calls of {check.tool}" if check.tool else "tool calls"
+    expected = f"at least {low}" if high is None else f"{low} to {high}"
     return (
         low <= count and (high is None or count <= high),
-        f"{count} {what}, expected {wanted}",
+        f"{count} {noun}, expected {expected}",
         "",
     )
 
@@ -231,14 +244,14 @@ async def _file_contains(check: CheckSetting, context: Context) -> CheckResult:
     names = _files(check, context)
     if not names:
         return False, f"The agent left no file {check.path}", ""
-    said, evidence = "", ""
+    reason, evidence = "", ""
     for name in names:
         text = context.output.files[name].decode("utf-8", "replace")
-        read = replace(context, output=replace(context.output, text=text))
-        holds, said, evidence = await _text(check, read)
-        if holds:
-            return True, f"{name}: {said}", evidence
-    return False, f"{', '.join(names[:3])}: {said}", evidence
+        file_context = replace(context, output=replace(context.output, text=text))
+        passes, reason, evidence = await _text(check, file_context)
+        if passes:
+            return True, f"{name}: {reason}", evidence
+    return False, f"{', '.join(names[:3])}: {reason}", evidence
 
 
 async def _status(check: CheckSetting, _: Context) -> CheckResult:
@@ -246,10 +259,10 @@ async def _status(check: CheckSetting, _: Context) -> CheckResult:
 
 
 async def _script(check: CheckSetting, context: Context) -> CheckResult:
-    return _of_outcome(await judge_by_script(check.script_settings, check.protocol, context))
+    return _check_result(await judge_by_script(check.script_settings, check.protocol, context))
 
 
-_DECIDED: Mapping[str, Callable[[CheckSetting, Context], Awaitable[CheckResult]]] = {
+_RUNNERS: Mapping[str, Callable[[CheckSetting, Context], Awaitable[CheckResult]]] = {
     "final_response_present": _final_response,
     "tool_call_count": _tool_calls,
     "file_exists": _file_exists,
@@ -259,12 +272,12 @@ _DECIDED: Mapping[str, Callable[[CheckSetting, Context], Awaitable[CheckResult]]
 }
 
 
-def _of_outcome(outcome: Outcome) -> CheckResult:
+def _check_result(outcome: Outcome) -> CheckResult:
     if not isinstance(outcome, Score):
         raise UndecidableError(outcome.reason)
     first = next(iter(outcome.findings), Finding("", True))
-    said = outcome.reasoning or "; ".join(found.text for found in outcome.findings)
-    return outcome.score == 1.0, said or f"Scored {outcome.score:g}", first.evidence
+    reason = outcome.reasoning or "; ".join(finding.text for finding in outcome.findings)
+    return outcome.score == 1.0, reason or f"Scored {outcome.score:g}", first.evidence
 
 
 def _files(check: CheckSetting, context: Context) -> list[str]:
@@ -283,7 +296,7 @@ CHECK_NAMES = {
     **{"min_calls": "min", "max_calls": "max", "pattern": "value", "text": "value"},
     **{"contains": "value", "schema": "json_schema", "expected": "value"},
 }
-# Scripts that read JSON, as evaluators of these types do.
+# The types of scripts that read JSON on stdin.
 STDIN_SCRIPTS = ("code_judge", "code_grader")
 CHECK_TYPES = {
     **{"final_response": "final_response_present", "tool_calls": "tool_call_count"},
@@ -300,150 +313,157 @@ EXACT_COUNT = ("count", "exactly", "equals")
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of a hybrid judge.
+    """Return the settings of a hybrid judge in a suite file under their own names.
 
-    Raises ValueError for what stands twice and for a dimension that is not among those judged.
+    Raises ValueError for duplicate settings and unknown dimensions.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in mapping.items():
         name = RENAMED.get(key, key)
-        if name in found:
+        if name in settings:
             raise ValueError(f"{key} says the same as {name}; keep one of them")
-        found[name] = value
-    found = _with_expectations(found)
-    if isinstance(found.get("checks"), list):
-        found["checks"] = [_check(one) for one in found["checks"]]
-    if "dimensions" in found:
-        found["dimensions"] = _dimensions(found["dimensions"])
-    if (policies := found.pop("dimension_policies", None)) is not None:
-        found["dimensions"] = _changed(found.get("dimensions"), policies, "policy")
-    if (weights := found.pop("dimension_weights", None)) is not None:
-        found["dimensions"] = _changed(found.get("dimensions"), weights, "weight")
-        found.setdefault("score_from", "dimension_weights")
-    return found
+        settings[name] = value
+    settings = _with_expectations(settings)
+    if isinstance(settings.get("checks"), list):
+        settings["checks"] = [_check(one) for one in settings["checks"]]
+    if "dimensions" in settings:
+        settings["dimensions"] = _dimensions(settings["dimensions"])
+    if (policies := settings.pop("dimension_policies", None)) is not None:
+        settings["dimensions"] = _change_dimensions(settings.get("dimensions"), policies, "policy")
+    if (weights := settings.pop("dimension_weights", None)) is not None:
+        settings["dimensions"] = _change_dimensions(settings.get("dimensions"), weights, "weight")
+        settings.setdefault("score_from", "dimension_weights")
+    return settings
 
 
-def _with_expectations(found: dict[str, Any]) -> dict[str, Any]:
-    given = found.pop("expectations", None)
-    if given is None:
-        return found
-    if not isinstance(given, Mapping):
+def _with_expectations(settings: dict[str, Any]) -> dict[str, Any]:
+    expectations = settings.pop("expectations", None)
+    if expectations is None:
+        return settings
+    if not isinstance(expectations, Mapping):
         raise ValueError(
-            "expectations: is no mapping; write hard_expectations and soft_expectations"
+            "expectations: is not a mapping; write hard_expectations and soft_expectations"
         )
-    for key, value in given.items():
+    for key, value in expectations.items():
         name = normal_spelling(str(key))
         name = name if name in EXPECTATIONS else f"{name}_expectations"
-        if name in found:
-            raise ValueError(f"expectations: {key} stands beside {name}; keep one of them")
-        found[name] = value
-    return found
+        if name in settings:
+            raise ValueError(f"expectations: {key} says the same as {name}; keep one of them")
+        settings[name] = value
+    return settings
 
 
-def _check(one: Any) -> Any:
-    if isinstance(one, str):
-        return {"type": _type(one)}
-    if not isinstance(one, Mapping):
-        return one
-    spelt = _flat(_spelt(one))
-    if "type" not in spelt and not {"kind", "operator"} & spelt.keys():
-        spelt = _named_by_type(spelt)
-    found: dict[str, Any] = {}
-    # The path of a script is its program, and what it is told under config is for it alone.
-    names = CHECK_NAMES if _type(str(spelt.get("type", ""))) != SCRIPT else SCRIPT_NAMES
-    for key, value in spelt.items():
+def _check(check: Any) -> Any:
+    if isinstance(check, str):
+        return {"type": _type(check)}
+    if not isinstance(check, Mapping):
+        return check
+    settings = _flat(_snake_case_keys(check))
+    if "type" not in settings and not {"kind", "operator"} & settings.keys():
+        settings = _long_form(settings)
+    named: dict[str, Any] = {}
+    # The path of a script is its program, and its config is for the script alone.
+    names = CHECK_NAMES if _type(str(settings.get("type", ""))) != SCRIPT else SCRIPT_NAMES
+    for key, value in settings.items():
         name = names.get(key, key)
-        if name in found:
+        if name in named:
             raise ValueError(f"checks: {key} says the same as {name}; keep one of them")
-        found[name] = value
-    return _meant(found)
+        named[name] = value
+    return _complete(named)
 
 
-def _flat(spelt: dict[str, Any]) -> dict[str, Any]:
-    """Return a check with what it nests under a word of its own beside the rest."""
-    is_script = _type(str(spelt.get("type", ""))) == SCRIPT
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a check with its nested settings at the top level."""
+    is_script = _type(str(settings.get("type", ""))) == SCRIPT
     for name in () if is_script else NESTED:
-        inner = spelt.get(name)
+        inner = settings.get(name)
         if isinstance(inner, Mapping):
-            del spelt[name]
-            spelt |= _spelt(inner)
-    return spelt
+            del settings[name]
+            settings |= _snake_case_keys(inner)
+    return settings
 
 
-def _spelt(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+def _snake_case_keys(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     return {normal_spelling(str(key)): value for key, value in mapping.items()}
 
 
-def _named_by_type(spelt: dict[str, Any]) -> dict[str, Any]:
-    """Return a check whose type is the key of its value (`contains: refund`) in the long form."""
-    known = {*TAKES, *CHECK_TYPES, *text_check.NEEDS, "equals", "contains", "regex"}
-    named = [key for key in spelt if key in known | {"starts_with", "ends_with"}]
+def _long_form(check: dict[str, Any]) -> dict[str, Any]:
+    """Return a check in the long form if its type is the key of its value (`contains: refund`)."""
+    known = {*SETTINGS, *CHECK_TYPES, *text_check.NEEDS, "equals", "contains", "regex"}
+    named = [key for key in check if key in known | {"starts_with", "ends_with"}]
     if len(named) != 1:
-        return spelt
-    value = spelt.pop(named[0])
+        return check
+    value = check.pop(named[0])
     kind = _type(named[0])
     if isinstance(value, Mapping) and kind != "json_schema":
-        return {"type": kind, **_spelt(value), **spelt}
+        return {"type": kind, **_snake_case_keys(value), **check}
     settings = {"script": "script", "status_is": "status", "tool_call_count": "count"}
-    at = "path" if kind == "file_exists" else settings.get(kind, "value")
-    return {"type": kind, **({} if value in (True, None) else {at: value}), **spelt}
+    setting = "path" if kind == "file_exists" else settings.get(kind, "value")
+    return {"type": kind, **({} if value in (True, None) else {setting: value}), **check}
 
 
-def _meant(found: dict[str, Any]) -> dict[str, Any]:
-    kind = _type(str(found.get("type", "")))
-    exact = [name for name in EXACT_COUNT if name in found]
+def _complete(check: dict[str, Any]) -> dict[str, Any]:
+    kind = _type(str(check.get("type", "")))
+    exact = [name for name in EXACT_COUNT if name in check]
     if kind == "tool_call_count" and exact:
-        found |= {"min": found[exact[0]], "max": found.pop(exact[0])}
-    if isinstance(found.get("name"), int):
-        found["name"] = str(found["name"])
-    if isinstance(found.get("dimensions"), str):
-        found["dimensions"] = [found["dimensions"]]
-    if isinstance(found.get("dimensions"), list):
-        found["dimensions"] = [metric_key(str(name)) for name in found["dimensions"]]
+        check |= {"min": check[exact[0]], "max": check.pop(exact[0])}
+    if isinstance(check.get("name"), int):
+        check["name"] = str(check["name"])
+    if isinstance(check.get("dimensions"), str):
+        check["dimensions"] = [check["dimensions"]]
+    if isinstance(check.get("dimensions"), list):
+        check["dimensions"] = [metric_key(str(name)) for name in check["dimensions"]]
     if kind == SCRIPT:
-        is_stdin = normal_spelling(str(found["type"])) in STDIN_SCRIPTS
+        is_stdin = normal_spelling(str(check["type"])) in STDIN_SCRIPTS
         protocol = {"protocol": "stdin"} if is_stdin else {}
-        return {**protocol, **named_settings(found), "type": kind}
-    if kind in TAKES or "type" not in found:
-        return {**found, "type": kind} if "type" in found else found
+        return {**protocol, **named_settings(check), "type": kind}
+    if kind in SETTINGS or "type" not in check:
+        return {**check, "type": kind} if "type" in check else check
     spellings = text_check.score.kind_facts["spellings"]  # type: ignore[attr-defined]  # set by its mark
     preset = {"operator": kind, **spellings.get(kind, {})}
-    read_as = text_check.read({**found, **preset})
+    read_as = text_check.read({**check, **preset})
     operator = read_as.pop("operator")
     return {**read_as, "type": operator}
 
 
 def _type(name: str) -> str:
-    spelt = normal_spelling(name)
-    return CHECK_TYPES.get(spelt, spelt)
+    spelling = normal_spelling(name)
+    return CHECK_TYPES.get(spelling, spelling)
 
 
-def _dimensions(given: Any) -> Any:
-    """Return dimensions as a list: a mapping gives each its policy, weight or facts by its key."""
-    if isinstance(given, Mapping):
+def _dimensions(dimensions: Any) -> Any:
+    """Return dimensions as a list; a mapping holds policy, weight or settings by key."""
+    if isinstance(dimensions, Mapping):
         return [
             {"key": str(key), **_facts(facts, "policy" if isinstance(facts, str) else "weight")}
-            for key, facts in given.items()
+            for key, facts in dimensions.items()
         ]
-    if not isinstance(given, list):
-        return given
-    return [_facts(one, "") if isinstance(one, Mapping) else one for one in given]
+    if not isinstance(dimensions, list):
+        return dimensions
+    return [
+        _facts(dimension, "") if isinstance(dimension, Mapping) else dimension
+        for dimension in dimensions
+    ]
 
 
-def _changed(given: Any, facts: Any, name: str) -> Any:
-    """Return the dimensions with a policy or weight of some of them changed."""
+def _change_dimensions(dimensions: Any, facts: Any, name: str) -> Any:
+    """Return the dimensions with other policies or weights."""
     if not isinstance(facts, Mapping):
-        raise ValueError(f"dimension {name}: is no mapping; write it by the key of its dimension")
-    listed = [one.key for one in default_dimensions()] if given is None else given
+        raise ValueError(
+            f"dimension {name}: is not a mapping; write it by the key of its dimension"
+        )
+    listed = (
+        [dimension.key for dimension in default_dimensions()] if dimensions is None else dimensions
+    )
     if not isinstance(listed, list):
-        return given
-    rows = [{"key": one} if isinstance(one, str) else one for one in listed]
+        return dimensions
+    rows = [{"key": dimension} if isinstance(dimension, str) else dimension for dimension in listed]
     known = {metric_key(str(row.get("key"))) for row in rows if isinstance(row, Mapping)}
-    told = {metric_key(str(key)): _facts(value, name) for key, value in facts.items()}
-    if unknown := sorted(told.keys() - known):
+    changes = {metric_key(str(key)): _facts(value, name) for key, value in facts.items()}
+    if unknown := sorted(changes.keys() - known):
         raise ValueError(f"{unknown[0]!r} is not one of the dimensions {', '.join(sorted(known))}")
     return [
-        {**row, **told.get(metric_key(str(row.get("key"))), {})}
+        {**row, **changes.get(metric_key(str(row.get("key"))), {})}
         if isinstance(row, Mapping)
         else row
         for row in rows
@@ -453,8 +473,8 @@ def _changed(given: Any, facts: Any, name: str) -> Any:
 def _facts(facts: Any, name: str) -> dict[str, Any]:
     if not isinstance(facts, Mapping):
         return {name: facts}
-    spelt = _spelt(facts)
+    settings = _snake_case_keys(facts)
     for other in ("name", "id", "dimension"):
-        if other in spelt and "key" not in spelt:
-            spelt["key"] = spelt.pop(other)
-    return spelt
+        if other in settings and "key" not in settings:
+            settings["key"] = settings.pop(other)
+    return settings

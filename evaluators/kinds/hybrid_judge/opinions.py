@@ -1,4 +1,4 @@
-"""What the judge of a hybrid evaluation is asked, dimension by dimension, and what it replies (SCORING §6)."""
+"""The question to the judge of a hybrid evaluation, and its replies by dimension (SCORING §6)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MEANINGS = {
 
 
 class DimensionSetting(BaseModel):
-    """One dimension: one of the six by its key, or one of the suite's own."""
+    """One dimension: one of the six by its key, or a new one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -45,26 +45,26 @@ class DimensionSetting(BaseModel):
     )
     policy: Literal["judge_only", "deterministic_only", "weighted"] = Field(
         "judge_only",
-        description="Where its final score comes from: judge_only, deterministic_only, weighted.",
+        description="The source of its final score: judge_only, deterministic_only or weighted.",
     )
     judge_weight: float = Field(
-        0.5, ge=0, le=1, description="The judge's part of it when it is weighted, 0 to 1."
+        0.5, ge=0, le=1, description="The share of the judge's score if it is weighted, 0 to 1."
     )
     weight: float = Field(
-        1.0, ge=0, le=MAX_WEIGHT, description="Weight where the dimensions make the score."
+        1.0, ge=0, le=MAX_WEIGHT, description="Weight if the score is computed from the dimensions."
     )
     description: str = Field("", max_length=2000, description="What the judge looks at.")
 
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, values: Any) -> Any:
-        """Fill in what the six dimensions mean; a dimension may be written as its key."""
-        given = {"key": values} if isinstance(values, str) else values
-        if not isinstance(given, Mapping) or not isinstance(given.get("key"), str):
-            return given
-        key = metric_key(given["key"])
-        said = {name: value for name, value in given.items() if value not in (None, "")}
-        return {"description": MEANINGS.get(key, ""), **said, "key": key}
+        """Add the descriptions of the six dimensions; a dimension may be written as its key."""
+        settings = {"key": values} if isinstance(values, str) else values
+        if not isinstance(settings, Mapping) or not isinstance(settings.get("key"), str):
+            return settings
+        key = metric_key(settings["key"])
+        values_set = {name: value for name, value in settings.items() if value not in (None, "")}
+        return {"description": MEANINGS.get(key, ""), **values_set, "key": key}
 
     def __str__(self) -> str:
         """Return the key, as lists of settings show it."""
@@ -72,7 +72,7 @@ class DimensionSetting(BaseModel):
 
     @property
     def name(self) -> str:
-        """Return how the dimension is called on pages."""
+        """Return the name of the dimension on pages."""
         return self.key.replace("_", " ").capitalize()
 
 
@@ -82,16 +82,19 @@ def default_dimensions() -> tuple[DimensionSetting, ...]:
 
 
 def dimension_policies(dimensions: Sequence[DimensionSetting]) -> dict[str, DimensionPolicy]:
-    """Return where each dimension's final score comes from."""
-    return {one.key: DimensionPolicy(one.policy, one.judge_weight) for one in dimensions}
+    """Return the policy of each dimension by key."""
+    return {
+        dimension.key: DimensionPolicy(dimension.policy, dimension.judge_weight)
+        for dimension in dimensions
+    }
 
 
 def dimensions_problem(dimensions: Sequence[DimensionSetting], *, are_weighed: bool) -> str:
     """Return why these dimensions cannot be scored, or ""."""
-    keys = [one.key for one in dimensions]
+    keys = [dimension.key for dimension in dimensions]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
-        return f"dimensions: {twice[0]!r} stands twice"
-    if are_weighed and not any(one.weight > 0 for one in dimensions):
+        return f"dimensions: {twice[0]!r} is repeated"
+    if are_weighed and not any(dimension.weight > 0 for dimension in dimensions):
         return "dimensions: the weights add up to 0, so there is nothing to score"
     return ""
 
@@ -99,14 +102,14 @@ def dimensions_problem(dimensions: Sequence[DimensionSetting], *, are_weighed: b
 HARD, SOFT = "hard", "soft"
 MAX_FILES = 200
 NOTHING = "(none)"
-# NUL and halves of surrogate pairs: an agent can write them, no database keeps them.
+# NUL and lone surrogates: an agent can write them, but no database stores them.
 UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 TEXT_KEYS = ("text", "expectation", "description", "statement")
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One thing expected of the answer. One that is hard shows a badge when it is unmet; it caps nothing."""
+    """One thing expected of the answer. A missed hard one shows a badge, but does not cap the score."""
 
     kind: str
     text: str
@@ -115,14 +118,18 @@ class Expectation:
 def read_expectations(
     hard: Sequence[str], soft: Sequence[str], case: CaseFacts
 ) -> tuple[Expectation, ...]:
-    """Return the expectations of the settings, then those of the case's metadata; the hard ones first."""
-    metadata = _spelt(case.metadata)
-    places = (metadata, _spelt(metadata.get("expectations")))
-    found: dict[Expectation, None] = {}
-    for kind, own in ((HARD, hard), (SOFT, soft)):
-        told = [text for place in places for text in _texts(place.get(f"{kind}_expectations"))]
-        found |= dict.fromkeys(Expectation(kind, text) for text in (*own, *told))
-    return tuple(found)
+    """Return the expectations of the settings and of the case's metadata, the hard ones first."""
+    metadata = _snake_case_keys(case.metadata)
+    places = (metadata, _snake_case_keys(metadata.get("expectations")))
+    expectations: dict[Expectation, None] = {}
+    for kind, setting_texts in ((HARD, hard), (SOFT, soft)):
+        case_texts = [
+            text for place in places for text in _texts(place.get(f"{kind}_expectations"))
+        ]
+        expectations |= dict.fromkeys(
+            Expectation(kind, text) for text in (*setting_texts, *case_texts)
+        )
+    return tuple(expectations)
 
 
 def judge_packet(
@@ -131,13 +138,15 @@ def judge_packet(
     expectations: Sequence[Expectation],
     context: Context,
 ) -> tuple[tuple[str, str], ...]:
-    """Return the evidence by label: what is quoted of task and answer, files, checks and expectations."""
+    """Return the evidence as pairs of label and text: task, answer, files, checks, expectations."""
     names = sorted(context.output.files)
     files = "\n".join(names[:MAX_FILES])
     if len(names) > MAX_FILES:
         files += f"\n… and {len(names) - MAX_FILES} more"
-    results = "\n".join(f"{n}. {_check(one)}" for n, one in enumerate(checks, 1))
-    expected = "\n".join(f"{n}. {one.kind}: {one.text}" for n, one in enumerate(expectations, 1))
+    results = "\n".join(f"{n}. {_check(entry)}" for n, entry in enumerate(checks, 1))
+    expected = "\n".join(
+        f"{n}. {entry.kind}: {entry.text}" for n, entry in enumerate(expectations, 1)
+    )
     parts = (
         *quoted,
         ("files", files or NOTHING),
@@ -148,42 +157,42 @@ def judge_packet(
 
 
 def storable(text: str) -> str:
-    """Return a text as a database keeps it."""
+    """Return a text without the characters that no database stores."""
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _check(one: Mapping[str, Any]) -> str:
-    tags = f" ({', '.join(one['dimensions'])})" if one["dimensions"] else ""
-    negated = "must not hold: " if one["negate"] else ""
-    word = "no result" if one["outcome"] == ERRORED else one["outcome"]
-    evidence = f" [{one['evidence']}]" if one["evidence"] else ""
-    return f"{word}: {one['name']}{tags}: {negated}{one['said']}{evidence}"
+def _check(check: Mapping[str, Any]) -> str:
+    tags = f" ({', '.join(check['dimensions'])})" if check["dimensions"] else ""
+    negated = "must not hold: " if check["negate"] else ""
+    word = "no result" if check["outcome"] == ERRORED else check["outcome"]
+    evidence = f" [{check['evidence']}]" if check["evidence"] else ""
+    return f"{word}: {check['name']}{tags}: {negated}{check['said']}{evidence}"
 
 
-def _spelt(given: Any) -> dict[str, Any]:
-    """Return what metadata holds by names in snake_case; nothing where that is no mapping."""
-    items = given.items() if isinstance(given, Mapping) else ()
+def _snake_case_keys(values: Any) -> dict[str, Any]:
+    """Return a mapping of metadata with its keys in snake_case; {} for other values."""
+    items = values.items() if isinstance(values, Mapping) else ()
     return {normal_spelling(str(key)): value for key, value in items}
 
 
-def _texts(given: Any) -> list[str]:
-    """Return the texts of a list that metadata holds; what is no text is left out."""
-    items = given if isinstance(given, list | tuple) else [given]
-    found = []
-    for one in items:
-        text = one
-        if isinstance(one, Mapping):
-            text = next((one[key] for key in TEXT_KEYS if isinstance(one.get(key), str)), None)
+def _texts(values: Any) -> list[str]:
+    """Return the texts of a list in metadata, without other values."""
+    items = values if isinstance(values, list | tuple) else [values]
+    texts = []
+    for item in items:
+        text = item
+        if isinstance(item, Mapping):
+            text = next((item[key] for key in TEXT_KEYS if isinstance(item.get(key), str)), None)
         if isinstance(text, str) and text.strip():
-            found.append(text.strip())
-    return found
+            texts.append(text.strip())
+    return texts
 
 
 TEXT = {"type": "string"}
 
 
 def reply_schema(keys: Sequence[str], *, has_expectations: bool) -> dict[str, Any]:
-    """Return the schema of a reply: evidence before each score, the overall one last."""
+    """Return the schema of a reply: evidence before each score, the overall score last."""
     dimension = _object({"evidence": TEXT, "score": {"type": "number"}})
     expectation = _object(
         {"number": {"type": "integer"}, "evidence": TEXT, "met": {"type": "boolean"}}
@@ -201,55 +210,66 @@ def reply_schema(keys: Sequence[str], *, has_expectations: bool) -> dict[str, An
 
 
 def reply_problem(count: int, reply: Mapping[str, Any]) -> str:
-    """Return what is wrong with a reply that satisfies the schema, or ""; `count` expectations were asked."""
-    scored = {**{f"dimensions.{key}": one for key, one in reply["dimensions"].items()}}
+    """Return what is wrong with a reply that satisfies the schema, or ""; it must answer `count` expectations."""
+    scored = {**{f"dimensions.{key}": part for key, part in reply["dimensions"].items()}}
     scored["overall"] = reply["overall"]
-    for name, one in scored.items():
-        if not 0 <= one["score"] <= SCALE:
-            return f"score of {name} is {one['score']}, not a number from 0 to 10"
+    for name, part in scored.items():
+        if not 0 <= part["score"] <= SCALE:
+            return f"score of {name} is {part['score']}, not a number from 0 to 10"
     if not any(text.strip() for text in reply["overall"]["evidence"]):
         return "overall.evidence is empty; name what the overall score rests on"
-    given = [int(one["number"]) for one in reply.get("expectations", ())]
-    if missing := [str(n) for n in range(1, count + 1) if n not in given]:
+    numbers = [int(part["number"]) for part in reply.get("expectations", ())]
+    if missing := [str(n) for n in range(1, count + 1) if n not in numbers]:
         return f"expectations leaves out number {', '.join(missing)}"
-    if len(given) > count:
-        return f"expectations holds {len(given)} entries for {count} expectations"
+    if len(numbers) > count:
+        return f"expectations holds {len(numbers)} entries for {count} expectations"
     return ""
 
 
 def read_iteration(reply: JudgeReply) -> dict[str, Any]:
-    """Return what one reply said, as it is stored; scores are 0 to 10."""
+    """Return one reply as it is stored; scores are 0 to 10."""
     dimensions, overall = reply.content["dimensions"], reply.content["overall"]
     return {
         "reasoning": str(reply.content["reasoning"]),
-        "dimensions": {key: float(one["score"]) for key, one in dimensions.items()},
-        "justifications": {key: str(one["evidence"]) for key, one in dimensions.items()},
+        "dimensions": {key: float(dimension["score"]) for key, dimension in dimensions.items()},
+        "justifications": {
+            key: str(dimension["evidence"]) for key, dimension in dimensions.items()
+        },
         "overall": float(overall["score"]),
         "evidence": [str(text) for text in overall["evidence"] if text.strip()],
     }
 
 
 def stored_opinion(iteration: Mapping[str, Any], keys: Sequence[str]) -> JudgeOpinion:
-    """Return a stored iteration as the arithmetic knows it, with these dimensions."""
+    """Return a stored iteration with these dimensions, in the form that scoring uses."""
     dimensions = {key: float(iteration["dimensions"][key]) for key in keys}
     return JudgeOpinion(float(iteration["overall"]), dimensions, tuple(iteration["evidence"]))
 
 
 def nearest(values: Sequence[float], score: float | None) -> int:
-    """Return the place of the value nearest to the score they made: it speaks for them all."""
+    """Return the index of the value nearest to the combined score."""
     return min(range(len(values)), key=lambda n: abs(values[n] - (score or 0.0)))
 
 
 def combine_expectations(
     expectations: Sequence[Expectation], replies: Sequence[JudgeReply]
 ) -> list[dict[str, Any]]:
-    """Return whether each expectation was met: as most of the iterations say, a tie is unmet."""
-    texts = [one.text for one in expectations]
-    said = [outcome_results(texts, {"outcomes": _as_outcomes(reply.content)}) for reply in replies]
-    joined = combine_outcomes([one for one in said if one is not None]) or ()
+    """Return whether most iterations say that each expectation is met; a tie is unmet."""
+    texts = [expectation.text for expectation in expectations]
+    results = [
+        outcome_results(texts, {"outcomes": _as_outcomes(reply.content)}) for reply in replies
+    ]
+    combined = (
+        combine_outcomes([expectation for expectation in results if expectation is not None]) or ()
+    )
     return [
-        {"kind": one.kind, "text": one.text, "met": found.passed, "evidence": found.justification}
-        for one, found in zip(expectations, joined, strict=False)
+        {
+            "kind": expectation.kind,
+            "text": expectation.text,
+            "met": result.passed,
+            "evidence": result.justification,
+        }
+        for expectation, result in zip(expectations, combined, strict=False)
     ]
 
 
@@ -260,9 +280,9 @@ def dimension_part(
     *,
     is_weighed: bool,
 ) -> dict[str, Any]:
-    """Return one dimension as it is kept and shown, its three scores 0 to 10 or None."""
+    """Return one dimension as it is stored and shown; its three scores are 0 to 10 or None."""
     key = dimension.key
-    scores = [float(one["dimensions"][key]) for one in iterations]
+    scores = [float(iteration["dimensions"][key]) for iteration in iterations]
     judged = final.judge_dimensions.get(key)
     return {
         "key": key,
@@ -283,24 +303,30 @@ def hybrid_findings(
     """Return expectations and checks as hits and misses; a check that errored is neither."""
     expected = (
         Finding(
-            f"{'Hard expectation' if one['kind'] == HARD else 'Expectation'}: {one['text']}",
-            bool(one["met"]),
-            str(one["evidence"]),
+            f"{'Hard expectation' if entry['kind'] == HARD else 'Expectation'}: {entry['text']}",
+            bool(entry["met"]),
+            str(entry["evidence"]),
         )
-        for one in expectations
+        for entry in expectations
     )
     checked = (
-        Finding(f"{one['name']}: {one['said']}", one["outcome"] == PASSED, str(one["evidence"]))
-        for one in checks
-        if one["outcome"] != ERRORED
+        Finding(
+            f"{entry['name']}: {entry['said']}", entry["outcome"] == PASSED, str(entry["evidence"])
+        )
+        for entry in checks
+        if entry["outcome"] != ERRORED
     )
     return (*expected, *checked)
 
 
 def _as_outcomes(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"number": one["number"], "justification": one["evidence"], "passed": one["met"]}
-        for one in content.get("expectations", ())
+        {
+            "number": expectation["number"],
+            "justification": expectation["evidence"],
+            "passed": expectation["met"],
+        }
+        for expectation in content.get("expectations", ())
     ]
 
 

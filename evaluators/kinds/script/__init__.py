@@ -27,8 +27,8 @@ more, in snake_case and in camelCase. `protocol:` chooses the other protocol.
 copy of the files the agent left; under bubblewrap it is `/workspace`.
 
 The script prints that one JSON object and nothing else; anything more belongs on stderr. If the script
-crashes, times out, prints anything else on stdout or gives a score out of range, there is no score, never 0;
-the page shows the end of stderr.
+crashes, times out, prints anything else on stdout or gives a score out of range, there is no score. It is
+never 0. The page shows the end of stderr.
 
 Good: checks what a program can decide, for example by running tests against the agent's code.
 
@@ -103,17 +103,19 @@ USUAL_SECONDS = 60.0
 MAX_KEPT = 4_000
 MAX_REASON = 400
 MAX_TEXT = 10_000
-IN_SHARES = (
-    "the score is below 1 of 100; a script that counts from 0 to 1 speaks the protocol stdin"
+SCORE_BELOW_1 = (
+    "the score is below 1 of 100; a script that scores from 0 to 1 needs the protocol stdin"
 )
 MAX_REPLY_LENGTH = 1_000_000
-NO_SANDBOX = "scripts are switched off where this run is carried out, or no sandbox works there"
-# NUL and halves of surrogate pairs: a script can print them, no database keeps them.
+NO_SANDBOX = (
+    "scripts are switched off on the machine that executes this run, or no sandbox works there"
+)
+# NUL and lone surrogates: a script can print them, but no database stores them.
 UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 
 class ScriptConfig(ScriptSettings, KindConfig):
-    """The program, how it is told of the output, and what it may use."""
+    """The program, the protocol by which it gets the output, and what it may use."""
 
     protocol: Protocol = Field(
         "env",
@@ -128,7 +130,7 @@ class ScriptConfig(ScriptSettings, KindConfig):
 
 
 def read(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a file's settings under their names: run and code are a script, cmd is a command."""
+    """Return the settings of a file under their names: run and code are a script, cmd is a command."""
     return named_settings(config)
 
 
@@ -141,22 +143,22 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
     spellings={"code_judge": {"protocol": "stdin"}, "code_grader": {"protocol": "stdin"}},
 )
 async def score(config: ScriptConfig, context: Context) -> Outcome:
-    """Return the score the script prints, with its hits and misses."""
+    """Return the score that the script prints, with its hits and misses."""
     return await judge_by_script(config, config.protocol, context)
 
 
 async def judge_by_script(
     settings: ScriptSettings, protocol: Protocol, context: Context
 ) -> Outcome:
-    """Return the score a script prints for an output; Unscored, with the end of stderr, without one."""
+    """Return the score that a script prints for an output, or Unscored with the end of stderr."""
     if context.sandbox is None:
         return Unscored(NO_SANDBOX, stage=STAGE)
     program = read_program(settings, context.files)
-    told = payload(context, settings.config) if protocol == "stdin" else b""
+    stdin = payload(context, settings.config) if protocol == "stdin" else b""
     answer = {OUTPUT_FILE: context.output.text.encode("utf-8", "replace")}
     call = ScriptCall(
         command=program.command,
-        stdin=told,
+        stdin=stdin,
         environment=environment(context),
         files={**context.files, **program.files, **answer},
         workspace=context.output.files,
@@ -171,43 +173,41 @@ async def judge_by_script(
 
 
 def _read(result: ScriptResult, protocol: Protocol) -> Outcome:
-    details = {"protocol": protocol, **_kept(result)}
+    details = {"protocol": protocol, **_kept_details(result)}
     usage = Usage(latency_ms=result.duration_ms)
-    ended = _how_it_failed(result)
-    if ended:
-        reason = ended + _said(result.stderr)
+    failure = _failure(result)
+    if failure:
+        reason = failure + _stderr_text(result.stderr)
         return Unscored(reason, stage=STAGE, details=details, usage=usage)
     try:
         score = (
             read_env_reply(result.stdout) if protocol == "env" else read_stdin_reply(result.stdout)
         )
     except ScriptReplyError as error:
-        reason = _storable(str(error), MAX_REASON) + _said(result.stderr)
+        reason = _storable(str(error), MAX_REASON) + _stderr_text(result.stderr)
         return Unscored(reason, stage=STAGE, details=details, usage=usage)
     return _storable_score(score, details, usage)
 
 
-def _how_it_failed(result: ScriptResult) -> str:
-    """Say by what a script was ended, or how it ended itself; "" when it ended well."""
+def _failure(result: ScriptResult) -> str:
+    """Say what stopped a script or how it failed; "" if it succeeded."""
     if result.exit_code is None:
         return f"the script was stopped by {result.ended_by or 'something outside'}"
     at = f" at {result.ended_by}" if result.ended_by else ""
     if result.exit_code or at:
         return f"the script ended with exit code {result.exit_code}{at}"
     if len(result.stdout) > MAX_REPLY_LENGTH:
-        return (
-            f"the script printed {len(result.stdout):,} characters; a verdict has a million at most"
-        )
+        return f"the script printed {len(result.stdout):,} characters; a verdict may have a million"
     return ""
 
 
-def _said(stderr: str) -> str:
-    """Return the end of stderr as the end of a sentence, "" when nothing was said."""
+def _stderr_text(stderr: str) -> str:
+    """Return the end of stderr as the end of a sentence, "" if it is empty."""
     end = " ".join(_storable(stderr.strip()[-MAX_REASON:]).split())
     return f"; stderr ends: {end}" if end else ""
 
 
-def _kept(result: ScriptResult) -> Mapping[str, Any]:
+def _kept_details(result: ScriptResult) -> Mapping[str, Any]:
     return {
         "exit_code": result.exit_code,
         "ended_by": result.ended_by,
@@ -223,8 +223,8 @@ def _kept(result: ScriptResult) -> Mapping[str, Any]:
 def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> Score:
     is_tiny = score.scale == ENV_SCALE and 0 < (score.raw_score or 0) < 1
     findings = tuple(
-        Finding(_storable(found.text), found.passed, _storable(found.evidence))
-        for found in score.findings
+        Finding(_storable(finding.text), finding.passed, _storable(finding.evidence))
+        for finding in score.findings
     )
     return replace(
         score,
@@ -232,7 +232,7 @@ def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> S
         findings=findings,
         details=details,
         usage=usage,
-        warnings=(IN_SHARES,) if is_tiny else (),
+        warnings=(SCORE_BELOW_1,) if is_tiny else (),
     )
 
 
@@ -241,14 +241,14 @@ def _storable(text: str, most: int = MAX_TEXT) -> str:
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
-# The longest variable that a program can be started with, its name and the closing NUL included.
+# The longest variable that a program can be started with, with its name and the closing NUL.
 MAX_VARIABLE_LENGTH = 128 * 1024
 
 
 def environment(context: Context) -> dict[str, str]:
-    """Return the variables of a script; each is cut where no program could be started with more."""
+    """Return the variables of a script, each cut to the length that programs can be started with."""
     case = context.case
-    told = {
+    variables = {
         "EVAL_OUTPUT": context.output.text,
         "EVAL_CASE_ID": case.key,
         "EVAL_INPUT": last_question(context),
@@ -258,7 +258,7 @@ def environment(context: Context) -> dict[str, str]:
         "EVAL_METADATA": _json(dict(case.metadata)),
         "EVAL_EVALUATOR": context.path,
     }
-    return {name: _fitting(name, value) for name, value in told.items()}
+    return {name: _fit_variable(name, value) for name, value in variables.items()}
 
 
 def payload(context: Context, config: Mapping[str, Any]) -> bytes:
@@ -269,7 +269,7 @@ def payload(context: Context, config: Mapping[str, Any]) -> bytes:
     answered = _output_messages(context)
     asked = [{"role": turn.role, "content": turn.content} for turn in case.input]
     summary = _trace_summary(context)
-    told = {
+    facts = {
         **{"eval_id": case.key, "case_id": case.key, "evaluator": context.path},
         **{"question": question, "input_text": question, "task": question},
         **{"input": asked, "input_messages": asked},
@@ -288,27 +288,27 @@ def payload(context: Context, config: Mapping[str, Any]) -> bytes:
         **{"metadata": case.metadata, "config": config},
     }
     if context.results:
-        found = [_result(one) for one in context.results]
-        told["evaluator_results"] = found
-        told["results"] = {str(one["name"]): one for one in found}
-    return _json(_both(told)).encode()
+        results = [_result(child) for child in context.results]
+        facts["evaluator_results"] = results
+        facts["results"] = {str(result["name"]): result for result in results}
+    return _json(_both_cases(facts)).encode()
 
 
-def _both(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping of ours with each key in camelCase beside its snake_case."""
+def _both_cases(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping with its keys in snake_case and in camelCase."""
     camel = {re.sub(r"_([a-z])", lambda m: m.group(1).upper(), key): values[key] for key in values}
     return {**values, **camel}
 
 
 def _output_messages(context: Context) -> list[dict[str, Any]]:
-    """Return what the target said, its calls of tools with the last turn of it."""
+    """Return the target's messages, with its tool calls in the last one."""
     turns = context.output.messages or (Message("assistant", context.output.text),)
-    written: list[dict[str, Any]] = [{"role": t.role, "content": t.content} for t in turns]
-    calls = [_both(_call(step)) for step in context.output.trace or () if step.type == "tool"]
-    last = next((turn for turn in reversed(written) if turn["role"] == "assistant"), None)
+    messages: list[dict[str, Any]] = [{"role": t.role, "content": t.content} for t in turns]
+    calls = [_both_cases(_call(step)) for step in context.output.trace or () if step.type == "tool"]
+    last = next((turn for turn in reversed(messages) if turn["role"] == "assistant"), None)
     if calls and last is not None:
         last |= {"tool_calls": calls, "toolCalls": calls}
-    return written
+    return messages
 
 
 def _call(step: Step) -> dict[str, Any]:
@@ -325,7 +325,7 @@ def _trace_summary(context: Context) -> dict[str, Any]:
     calls = Counter(step.name for step in steps if step.type == "tool")
     tokens = {"input": output.usage.input_tokens, "output": output.usage.output_tokens}
     cost = output.usage.cost_usd
-    return _both(
+    return _both_cases(
         {
             "event_count": len(steps),
             "tool_names": sorted(calls),
@@ -340,27 +340,27 @@ def _trace_summary(context: Context) -> dict[str, Any]:
 
 
 def describe_child(child: ChildResult) -> dict[str, Any]:
-    """Return what a child came to, with what lies under it, as plain JSON values."""
+    """Return the result of a child and of everything below it, as plain JSON values."""
     outcome = child.outcome
     facts: dict[str, Any] = {
         **{"name": child.name, "type": child.kind, "weight": child.weight, "score": child.score},
         **{"verdict": child.verdict or None, "status": _status(outcome)},
-        "hits": [found.text for found in _findings(outcome) if found.passed],
-        "misses": [found.text for found in _findings(outcome) if not found.passed],
+        "hits": [finding.text for finding in _findings(outcome) if finding.passed],
+        "misses": [finding.text for finding in _findings(outcome) if not finding.passed],
         "reasoning": outcome.reasoning if isinstance(outcome, Score) else "",
         "error": outcome.reason if isinstance(outcome, Unscored | Skipped) else None,
     }
     if child.results:
-        facts["evaluator_results"] = [describe_child(one) for one in child.results]
+        facts["evaluator_results"] = [describe_child(result) for result in child.results]
     return facts
 
 
 def _result(child: ChildResult) -> dict[str, Any]:
-    """Return what a child came to as results are written everywhere."""
+    """Return the result of a child with its keys in both cases."""
     facts = describe_child(child)
     if child.results:
-        facts["evaluator_results"] = [_result(one) for one in child.results]
-    return _both(facts)
+        facts["evaluator_results"] = [_result(result) for result in child.results]
+    return _both_cases(facts)
 
 
 def _findings(outcome: Outcome | None) -> Sequence[Finding]:
@@ -373,8 +373,8 @@ def _status(outcome: Outcome | None) -> str:
     return "skipped" if isinstance(outcome, Skipped) else "unscored"
 
 
-def _fitting(name: str, value: str) -> str:
-    """Return a value that a variable can hold: without NUL, and cut between characters."""
+def _fit_variable(name: str, value: str) -> str:
+    """Return a value that fits into a variable: without NUL, cut between characters."""
     room = MAX_VARIABLE_LENGTH - len(name) - 2
     encoded = value.replace("\0", "").encode("utf-8", "replace")
     return encoded[:room].decode("utf-8", "ignore")
@@ -385,7 +385,7 @@ def _json(value: Any) -> str:
 
 
 class ScriptReplyError(DomainError):
-    """A script printed something that is no score."""
+    """A script printed something that is not a score."""
 
     code = "unreadable_script_reply"
 
@@ -393,7 +393,7 @@ class ScriptReplyError(DomainError):
 def read_env_reply(stdout: str) -> Score:
     """Return the score of the env protocol: {"score": 0–100, "reasoning"}.
 
-    Raises ScriptReplyError when the output is not one JSON object with a score of that range.
+    Raises ScriptReplyError if the output is not one JSON object with a score in that range.
     """
     return _score(_object(stdout), ENV_SCALE)
 
@@ -401,8 +401,8 @@ def read_env_reply(stdout: str) -> Score:
 def read_stdin_reply(stdout: str) -> Score:
     """Return the score of the stdin protocol: {"score": 0–1, "hits", "misses", "reasoning"}.
 
-    `assertions` and `checks` are findings too, each a mapping of text and passed (or pass). Raises
-    ScriptReplyError when the output is not one JSON object of that form.
+    `assertions` and `checks` are findings too, each with text and passed (or pass). Raises ScriptReplyError
+    if the output is not one JSON object of that form.
     """
     return _score(_object(stdout), STDIN_SCALE)
 
@@ -414,7 +414,7 @@ def _object(stdout: str) -> Mapping[str, Any]:
         reply = json.loads(stdout)
     except (ValueError, RecursionError) as error:
         raise ScriptReplyError(
-            f"the script printed no JSON ({error}); stdout holds one JSON object and nothing else"
+            f"the script printed no JSON ({error}); stdout must be one JSON object and nothing else"
         ) from error
     if not isinstance(reply, dict):
         raise ScriptReplyError("the script printed JSON that is not an object")
@@ -440,20 +440,20 @@ def _score(reply: Mapping[str, Any], scale: float) -> Score:
 
 
 def _printed_findings(reply: Mapping[str, Any]) -> tuple[Finding, ...]:
-    found = [Finding(text, passed=True) for text in _texts(reply, "hits")]
-    found += [Finding(text, passed=False) for text in _texts(reply, "misses")]
+    findings = [Finding(text, passed=True) for text in _texts(reply, "hits")]
+    findings += [Finding(text, passed=False) for text in _texts(reply, "misses")]
     for name in ("assertions", "checks"):
-        found += [_finding(entry, name) for entry in _entries(reply, name)]
-    return tuple(found)
+        findings += [_finding(entry, name) for entry in _entries(reply, name)]
+    return tuple(findings)
 
 
 def _finding(entry: Any, name: str) -> Finding:
-    found = entry if isinstance(entry, Mapping) else {}
-    passed = found.get("passed", found.get("pass"))
-    text = next((found[key] for key in TEXT_KEYS if key in found), None)
+    facts = entry if isinstance(entry, Mapping) else {}
+    passed = facts.get("passed", facts.get("pass"))
+    text = next((facts[key] for key in TEXT_KEYS if key in facts), None)
     if not isinstance(passed, bool) or not isinstance(text, str):
-        raise ScriptReplyError(f"{name}: {entry!r} is not an object of text and passed")
-    evidence = found.get("evidence") or found.get("reason") or ""
+        raise ScriptReplyError(f"{name}: {entry!r} is not an object with text and passed")
+    evidence = facts.get("evidence") or facts.get("reason") or ""
     return Finding(text, passed, evidence if isinstance(evidence, str) else json.dumps(evidence))
 
 

@@ -17,7 +17,7 @@ from tests.evaluators.kinds.fields import KIND
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ([], "fields: holds nothing"),
+        ([], "fields: is empty"),
         (["a", "a"], "'a' is compared twice"),
         ([{"match": "exact"}], "fields[0].path: is missing"),
         (["a..b"], "'a..b' is no path"),

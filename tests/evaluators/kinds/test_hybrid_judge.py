@@ -311,14 +311,14 @@ def test_other_dimensions_can_be_tried_on_a_stored_score() -> None:
     assert rescore(moved, details).score == 1.0
     with pytest.raises(PartsMissingError, match="'charm' was not judged"):
         rescore(read_config(KIND, {"dimensions": ["charm"]}), details)
-    with pytest.raises(PartsMissingError, match="was not made"):
+    with pytest.raises(PartsMissingError, match="did not run"):
         rescore(read_config(KIND, {"checks": [{"type": "is_json"}]}), details)
 
 
 @pytest.mark.parametrize(
     ("config", "refused"),
     [
-        ({"dimensions": []}, "dimensions: holds nothing"),
+        ({"dimensions": []}, "dimensions: is empty"),
         ({"dimensions": ["task", "Task"]}, "'task' is repeated"),
         ({"dimensions": [{"key": "a", "policy": "both"}]}, "dimensions[0].policy"),
         ({"dimensions": [{"key": "a", "judge_weight": 2}]}, "dimensions[0].judge_weight"),

@@ -172,7 +172,7 @@ def test_an_unknown_variable_is_refused_with_the_list_of_known_ones(name: str) -
 @pytest.mark.parametrize(
     ("prompt", "problem"),
     [
-        ("Look at {{metadata.}}", "{{metadata.}} is no path"),
+        ("Look at {{metadata.}}", "{{metadata.}} is not a path"),
         ("Look at {{candidate_answer}", "{{ is not closed"),
         ("Look at {{evaluator_results}}", "{{evaluator_results}} is not a variable"),
     ],

@@ -334,7 +334,7 @@ def test_what_was_not_judged_cannot_be_tried(metric: Any) -> None:
 @pytest.mark.parametrize(
     ("config", "refused"),
     [
-        ({"metrics": []}, "metrics: holds nothing"),
+        ({"metrics": []}, "metrics: is empty"),
         ({"metrics": ["a", "A"]}, "more than one metric is named"),
         ({"metrics": [{"key": "a", "weight": 0}]}, "sum to 0"),
         ({"metrics": [{"key": "a", "weight": -1}]}, "metrics[0].weight"),
