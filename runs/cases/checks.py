@@ -1,4 +1,4 @@
-"""What keeps a case from being stored, field by field: the rules suite files are held to."""
+"""Check cases field by field before they are stored, by the rules of suite files, and read fields from text."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from runs.suites.references import unfit_agents
 
 MAX_TAG_LENGTH = 200
 MAX_SHOWN = 20
-# NUL and halves of surrogate pairs: JSON can spell them, no database keeps them.
+# NUL and halves of surrogate pairs: JSON can contain them, databases cannot.
 UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
-UNSTORABLE_SAID = "It holds a NUL character or half a surrogate pair, which cannot be stored."
+UNSTORABLE_MESSAGE = "It contains a NUL character or half a surrogate pair, which cannot be stored."
 
 Problems = Mapping[str, tuple[str, ...]]
 
 
 class InvalidCaseError(DomainError):
-    """Cases cannot be stored as they are; `problems` says by key and field everything in the way."""
+    """Cases cannot be stored as they are; `problems` are all the reasons, by key and field."""
 
     code = "invalid_case"
 
     def __init__(self, problems: Mapping[str, Problems]) -> None:
-        """Say the first problems, each on a line of its own."""
+        """List the first problems, one per line."""
         self.problems = problems
         lines = [
             f"Case {key[:MAX_KEY_LENGTH]}, {field}: {message}"
@@ -55,23 +55,23 @@ class InvalidCaseError(DomainError):
 
 
 class CaseChecks:
-    """The checks of one suite; what they look up is asked for once, when the first case needs it."""
+    """The checks of one suite's cases; lookups are made once, when the first case needs them."""
 
     def __init__(self, suite: Suite) -> None:
-        """Know nothing of the suite yet."""
+        """Take the suite without reading anything."""
         self._suite = suite
         self._root: EvaluatorSpec | None = None
         self._models: set[str] | None = None
 
     def problems(self, case: CaseSpec) -> Problems:
-        """Return by field what is wrong with a case; nothing when it can be stored."""
-        found: dict[str, list[str]] = {}
+        """Return the problems of a case by field, none when it can be stored."""
+        problems: dict[str, list[str]] = {}
         for field, message in (*_key_problems(case.key), *_plain_problems(case), *self._own(case)):
-            found.setdefault(field, []).append(message)
+            problems.setdefault(field, []).append(message)
         for field, value in case.columns().items():
             if holds_unstorable(value):
-                found.setdefault(field, []).append(UNSTORABLE_SAID)
-        return {field: tuple(message) for field, message in found.items()}
+                problems.setdefault(field, []).append(UNSTORABLE_MESSAGE)
+        return {field: tuple(message) for field, message in problems.items()}
 
     def _own(self, case: CaseSpec) -> Iterator[tuple[str, str]]:
         if case.evaluators is None:
@@ -93,20 +93,20 @@ class CaseChecks:
 
 
 def check_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
-    """Raise InvalidCaseError with everything that is wrong with any of the cases."""
+    """Raise InvalidCaseError with every problem of every case."""
     checks = CaseChecks(suite)
-    found = {case.key: message for case in cases if (message := checks.problems(case))}
+    problems = {case.key: message for case in cases if (message := checks.problems(case))}
     keys: set[str] = set()
     for case in cases:
         if case.key in keys:
-            found[case.key] = {"key": ("It stands twice; give each case its own.",)}
+            problems[case.key] = {"key": ("Two cases have this key; give each its own.",)}
         keys.add(case.key)
-    if found:
-        raise InvalidCaseError(found)
+    if problems:
+        raise InvalidCaseError(problems)
 
 
 def holds_unstorable(value: Any) -> bool:
-    """Tell whether a plain value holds, at any depth, characters that no database keeps."""
+    """Tell whether a plain value contains, at any depth, characters that no database can store."""
     match value:
         case str():
             return UNSTORABLE.search(value) is not None
@@ -120,24 +120,24 @@ def holds_unstorable(value: Any) -> bool:
 
 def _key_problems(key: str) -> Iterator[tuple[str, str]]:
     if not key.strip():
-        yield "key", "Write a key that no other case has."
+        yield "key", "Enter a key that no other case has."
     elif len(key) > MAX_KEY_LENGTH:
-        yield "key", f"It has {len(key)} characters, and {MAX_KEY_LENGTH} is the most."
+        yield "key", f"It has {len(key)} characters; {MAX_KEY_LENGTH} is the limit."
     if UNSTORABLE.search(key):
-        yield "key", UNSTORABLE_SAID
+        yield "key", UNSTORABLE_MESSAGE
 
 
 def _plain_problems(case: CaseSpec) -> Iterator[tuple[str, str]]:
     if len(case.title) > MAX_TITLE_LENGTH:
-        yield "title", f"It has {len(case.title)} characters, and {MAX_TITLE_LENGTH} is the most."
+        yield "title", f"It has {len(case.title)} characters; {MAX_TITLE_LENGTH} is the limit."
     if any(not tag.strip() or len(tag) > MAX_TAG_LENGTH for tag in case.tags):
         yield "tags", f"A tag has 1 to {MAX_TAG_LENGTH} characters."
     if not case.input:
-        yield "input", "Write what the case asks: one message at least."
+        yield "input", "Enter at least one message."
     if odd := [turn["role"] for turn in case.input if turn["role"] not in ROLES]:
-        yield "input", f"“{str(odd[0])[:40]}” is no role; choose one of {', '.join(ROLES)}."
+        yield "input", f"“{str(odd[0])[:40]}” is not a role; choose one of {', '.join(ROLES)}."
     if any(not outcome.strip() for outcome in case.expected_outcomes):
-        yield "expected_outcomes", "An expected outcome is empty; write it or remove it."
+        yield "expected_outcomes", "An expected outcome is empty; fill it in or remove it."
 
 
 OUTPUT = "output"
@@ -157,13 +157,13 @@ def read_mapping(text: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        message = f"{named(value)} stands where names with values are expected, such as plan: pro"
+        message = f"expected names with values, such as plan: pro, but found {named(value)}"
         raise UnreadableFileError([Problem(message, line=1)])
     return value
 
 
 def own_text(own: EvaluatorSpec | None) -> str:
-    """Return a case's own evaluators as a list, with its aggregator as a mapping of both; "" for none."""
+    """Return a case's own evaluators as a YAML list, or a mapping if it has an aggregator; "" for none."""
     if own is None:
         return ""
     values = own_values(own)
@@ -173,10 +173,10 @@ def own_text(own: EvaluatorSpec | None) -> str:
 def read_own(
     text: str, *, root: EvaluatorSpec, append: bool, files: Mapping[str, bytes] | None = None
 ) -> EvaluatorSpec | None:
-    """Return the evaluators of a list, or of a mapping of `evaluators` and `aggregator`; None for none.
+    """Return the evaluators of a list, or of a mapping of `evaluators` and `aggregator`; None for an empty text.
 
-    With `append` they join those of `root`, whose names are taken then. `files` are the suite's, by
-    path. Raises UnreadableFileError with every problem, and for keys that nothing uses.
+    With `append` they join those of `root`, so they need other names. `files` are the suite's, by
+    path. Raises UnreadableFileError with every problem, unknown keys included.
     """
     if not text.strip():
         return None
@@ -191,10 +191,12 @@ def read_own(
     )
     key, items = ("", document.value) if is_list else fields.items(LISTED)
     aggregator_key, options = fields.mapping("aggregator")
-    for left in fields.rest():
-        fields.refuse(left, "is not known here; known are evaluators and aggregator")
+    for key_left in fields.rest():
+        fields.refuse(key_left, "is unknown here; known are evaluators and aggregator")
     if options and append:
-        message = "is taken from the suite; only evaluators in its place have one of their own"
+        message = (
+            "comes from the suite; only evaluators that replace the suite's can have their own"
+        )
         fields.refuse(aggregator_key, message)
     beside = root.children if append else ()
     listed = read_evaluators(reading, fields.place(key), items, beside=beside)
@@ -202,16 +204,16 @@ def read_own(
         read_aggregator(reading, fields.place(aggregator_key), options) if options else None
     )
     if not listed and not reading.problems:
-        reading.refuse((), "no evaluator is listed; write one, such as - type: contains")
+        reading.refuse((), "no evaluator is listed; add one, such as - type: contains")
     own = root_of(listed, aggregator)
     check_composite(reading, (), own)
-    if found := reading.in_order() or (reading.warnings if reading.kept else []):
-        raise UnreadableFileError(found)
+    if problems := reading.in_order() or (reading.warnings if reading.kept else []):
+        raise UnreadableFileError(problems)
     return own
 
 
 def recorded_text(recorded: Mapping[str, Any] | None) -> tuple[str, bool]:
-    """Return a recorded output as a text, and whether that is JSON rather than the answer itself."""
+    """Return a recorded output as text, and whether the text is JSON rather than the answer itself."""
     if recorded is None:
         return "", False
     if recorded.keys() == {OUTPUT} and isinstance(recorded[OUTPUT], str):
@@ -221,18 +223,16 @@ def recorded_text(recorded: Mapping[str, Any] | None) -> tuple[str, bool]:
 
 def read_recorded_json(text: str, files: Mapping[str, bytes] | None = None) -> Mapping[str, Any]:
     """Return the recorded output of a JSON text; raises UnreadableFileError naming line and key."""
-    found = read_document(text)
+    parsed = read_document(text)
     document = YamlDocument(
-        value={OUTPUT: found.value},
-        lines={(OUTPUT, *path): line for path, line in found.lines.items()},
-        written={(OUTPUT, *path): written for path, written in found.written.items()},
+        value={OUTPUT: parsed.value},
+        lines={(OUTPUT, *path): line for path, line in parsed.lines.items()},
+        written={(OUTPUT, *path): written for path, written in parsed.written.items()},
     )
     reading = Reading(document, files or {})
     recorded = read_recorded(Fields(reading, (), value=document.value))
     if recorded is None and not reading.problems:
-        reading.refuse(
-            (OUTPUT,), "nothing stands here; leave the field empty for no recorded output"
-        )
+        reading.refuse((OUTPUT,), "this is null; leave the field empty for no recorded output")
     if reading.problems or recorded is None:
         raise UnreadableFileError(reading.in_order())
     return recorded

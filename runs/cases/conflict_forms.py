@@ -1,4 +1,4 @@
-"""Decide, field by field, between what one entered of a case and what somebody saved meanwhile."""
+"""Choose, field by field, between one's own edit of a case and what somebody else saved since."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASE_FIELDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldDiff:
-    """A field before and after; `lines` say word by word what differs, None where that is unreadable."""
+    """A field before and after; `lines` are a diff by words, None if that would be unreadable."""
 
     old: str
     new: str
@@ -48,20 +48,20 @@ class FieldDiff:
 
 
 def same_field(name: str, one: CaseSpec, other: CaseSpec) -> bool:
-    """Tell whether two revisions have the same value there."""
+    """Tell whether a field is the same in two revisions."""
     names = (name, "evaluators_append") if name == "evaluators" else (name,)
     return all(getattr(one, part) == getattr(other, part) for part in names)
 
 
 def field_diff(name: str, old: CaseSpec, new: CaseSpec) -> FieldDiff:
-    """Return what differs in a field from one revision to another, long texts cut."""
+    """Return how a field differs between two revisions, long texts cut."""
     before, after = field_text(name, old), field_text(name, new)
     lines = text_diff(before, after) if before != after else None
     return FieldDiff(_cut(before), _cut(after), lines)
 
 
 def field_text(name: str, case: CaseSpec) -> str:
-    """Return a field as a text that is compared by eye, "" where nothing is said."""
+    """Return a field as text for comparison by eye, "" if it is empty."""
     match name:
         case "tags":
             return ", ".join(case.tags)
@@ -72,7 +72,7 @@ def field_text(name: str, case: CaseSpec) -> str:
         case "metadata":
             return mapping_text(case.metadata)
         case "evaluators" if case.evaluators is not None:
-            where = "beside" if case.evaluators_append else "in place of"
+            where = "in addition to" if case.evaluators_append else "in place of"
             return f"{where} the suite's\n{own_text(case.evaluators)}"
         case "recorded_output":
             return recorded_text(case.recorded_output)[0]
@@ -82,7 +82,7 @@ def field_text(name: str, case: CaseSpec) -> str:
 
 def _cut(text: str) -> str:
     left = len(text) - MAX_SHOWN_LENGTH
-    return f"{text[:MAX_SHOWN_LENGTH]} … and {left} characters more" if left > 0 else text
+    return f"{text[:MAX_SHOWN_LENGTH]} … and {left} more characters" if left > 0 else text
 
 
 MINE, THEIRS = "mine", "theirs"
@@ -91,7 +91,7 @@ CHOICE = "choice-"
 
 @dataclass(frozen=True, slots=True)
 class ConflictRow:
-    """One field that somebody changed: what it was, theirs and mine against that, and who decides."""
+    """One changed field: its old value, both changes, who made them, and the choice if both did."""
 
     label: str
     before: str
@@ -102,16 +102,16 @@ class ConflictRow:
 
 
 class CaseConflictForm(forms.Form):
-    """One choice for each field that both changed; the others are taken from whoever changed them."""
+    """One choice for each field that both sides changed; other changes are taken as they are."""
 
     resolve = forms.IntegerField(widget=forms.HiddenInput)
 
     def __init__(self, changed: CaseChangedError, data: QueryDict | None = None) -> None:
-        """Make a field for each that is to be decided."""
-        at = changed.theirs.revision if changed.theirs else 0
+        """Add a choice for each field that both sides changed."""
+        revision = changed.theirs.revision if changed.theirs else 0
         sent = data if data is not None and "resolve" in data else None
-        super().__init__(sent, initial={"resolve": at})
-        self.changed, self._at = changed, at
+        super().__init__(sent, initial={"resolve": revision})
+        self.changed, self._revision = changed, revision
         base, theirs = _content(changed.base, changed.mine), _content(changed.theirs, changed.mine)
         self._base, self._theirs = base, theirs
         self._who = {name: _who(name, base, theirs, changed.mine) for name in CASE_FIELDS}
@@ -125,15 +125,15 @@ class CaseConflictForm(forms.Form):
                 )
 
     def clean_resolve(self) -> int:
-        """Refuse choices that were made before the case changed once more."""
-        if self.cleaned_data["resolve"] != self._at:
+        """Refuse choices that were made before the case changed again."""
+        if self.cleaned_data["resolve"] != self._revision:
             raise forms.ValidationError(
-                "The case was saved again since these choices were made. Look at them once more."
+                "The case was saved again after you made these choices. Check them again."
             )
-        return self._at
+        return self._revision
 
     def rows(self) -> Sequence[ConflictRow]:
-        """Return every field that somebody changed, in the order of the form."""
+        """Return every changed field, in the order of the form."""
         return [
             ConflictRow(
                 label=CASE_FIELDS[name],
@@ -148,7 +148,7 @@ class CaseConflictForm(forms.Form):
         ]
 
     def save(self, suite: Suite, key: str, by: User) -> Case:
-        """Store the case as decided; raises CaseChangedError when it was saved again meanwhile."""
+        """Store the case as chosen; raises CaseChangedError if it was saved again in the meantime."""
         mine = self.changed.mine
         if self.changed.theirs is None:
             return add_case(suite, mine, by=by)
@@ -159,11 +159,11 @@ class CaseConflictForm(forms.Form):
                 if name == "evaluators":
                     taken["evaluators_append"] = self._theirs.evaluators_append
         merged = mine.replace(**taken)
-        return change_case(suite, key, merged, base_revision=self._at, by=by)
+        return change_case(suite, key, merged, base_revision=self._revision, by=by)
 
 
-def carried(data: QueryDict) -> list[tuple[str, str]]:
-    """Return what was entered, for a page that sends it once more."""
+def entered_values(data: QueryDict) -> list[tuple[str, str]]:
+    """Return the submitted values, for a page that sends them again."""
     return [
         (name, value)
         for name, values in data.lists()
@@ -177,7 +177,7 @@ def _content(case: Case | None, otherwise: CaseSpec) -> CaseSpec:
 
 
 def _who(name: str, base: CaseSpec, theirs: CaseSpec, mine: CaseSpec) -> Who | None:
-    """Tell who changed a field; None for nobody."""
+    """Return who changed a field; None for nobody."""
     changed: Mapping[tuple[bool, bool], Who] = {(True, False): Who.THEIRS, (False, True): Who.MINE}
     sides = (not same_field(name, base, theirs), not same_field(name, base, mine))
     if sides == (True, True):

@@ -1,4 +1,4 @@
-"""The form of one case: begin it, edit it, resolve a conflict with another edit, and tick many."""
+"""The form of one case, to create or edit it, and actions on many ticked cases."""
 
 from __future__ import annotations
 
@@ -54,26 +54,27 @@ NEXT_ROLE = {"system": "user", "developer": "user", "user": "assistant"}
 
 
 class RowsField(forms.Field):
-    """Rows that are empty are none."""
+    """A list of rows."""
 
     def clean(self, value: Any) -> Any:
-        """Return the rows; raises ValidationError for more than a form is made for."""
+        """Return the rows; raises ValidationError for too many."""
         if len(value or ()) > MAX_ROWS:
-            raise forms.ValidationError(f"These are {len(value)} rows, and {MAX_ROWS} is the most.")
+            raise forms.ValidationError(f"There are {len(value)} rows; {MAX_ROWS} is the limit.")
         return value or []
 
 
 class _Rows(forms.Widget):
     use_fieldset = True
-    template = ""
+    row_template = ""
+    add_label = ""
 
     def __init__(self) -> None:
-        """Put the cursor into no row."""
+        """Focus no row."""
         super().__init__()
         self.focus: int | None = None
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        """Tell that rows are never left out: none sent are none."""
+        """Return False: when no rows are sent, there are none."""
         return False
 
     def id_for_label(self, id_: str) -> str:
@@ -83,7 +84,7 @@ class _Rows(forms.Widget):
     def render(
         self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None
     ) -> Any:
-        """Draw the rows, one empty one where there are none."""
+        """Render the rows, with an empty one if there are none."""
         given = attrs or {}
         context = {
             "rows": list(value or ()) or [self.empty(())],
@@ -94,18 +95,21 @@ class _Rows(forms.Widget):
             "is_bad": bool(given.get("aria-invalid")),
             "focus": self.focus,
             "roles": ROLES,
+            "row_template": self.row_template,
+            "add_label": self.add_label,
         }
-        return render_to_string(self.template, context)
+        return render_to_string("cases/_row_list.html", context)
 
     def empty(self, rows: Sequence[Any]) -> Any:
-        """Return a row to be filled in behind others."""
+        """Return an empty row to follow others."""
         raise NotImplementedError
 
 
 class OutcomeRows(_Rows):
-    """One text a row."""
+    """One text per row."""
 
-    template = "cases/_outcome_rows.html"
+    row_template = "cases/_outcome_row.html"
+    add_label = "Add an outcome"
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
         """Return the texts that were sent."""
@@ -117,9 +121,10 @@ class OutcomeRows(_Rows):
 
 
 class MessageRows(_Rows):
-    """Role and content a row; `origin` is its place in the messages that the form was made of."""
+    """Role and content per row; `origin` is the row's place in the messages the form was made from."""
 
-    template = "cases/_message_rows.html"
+    row_template = "cases/_message_row.html"
+    add_label = "Add a message"
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[dict[str, str]]:
         """Return the rows that were sent."""
@@ -130,37 +135,37 @@ class MessageRows(_Rows):
         ]
 
     def empty(self, rows: Sequence[Any]) -> dict[str, str]:
-        """Return an empty message of whoever speaks next."""
+        """Return an empty message with the role whose turn it is."""
         last = rows[-1]["role"] if rows else "assistant"
         return {"role": NEXT_ROLE.get(last, "user"), "content": "", "origin": ""}
 
 
-def rearranged(widget: _Rows, name: str, rows: Sequence[Any], action: str) -> list[Any]:
-    """Return the rows after a button was pressed, such as `input up 2`; those of other fields stay."""
+def rearrange(widget: _Rows, name: str, rows: Sequence[Any], action: str) -> list[Any]:
+    """Return the rows after a button such as `input up 2` was pressed; it may be for another field."""
     field, _, rest = action.partition(" ")
     action, _, number = rest.partition(" ")
-    found = list(rows) or [widget.empty(())]
+    rows_after = list(rows) or [widget.empty(())]
     if field != name:
-        return found
+        return rows_after
     if action == "add":
-        widget.focus = len(found)
-        return [*found, widget.empty(found)]
+        widget.focus = len(rows_after)
+        return [*rows_after, widget.empty(rows_after)]
     place = read_integer(number)
-    if place is None or place >= len(found):
-        return found
-    row = found.pop(place)
+    if place is None or place >= len(rows_after):
+        return rows_after
+    row = rows_after.pop(place)
     steps = {"up": -1, "down": 1}
     if action in steps:
-        place = min(max(0, place + steps[action]), len(found))
-        found.insert(place, row)
+        place = min(max(0, place + steps[action]), len(rows_after))
+        rows_after.insert(place, row)
     elif action != "remove":
-        found.insert(place, row)
-    widget.focus = min(place, max(0, len(found) - 1))
-    return found or [widget.empty(())]
+        rows_after.insert(place, row)
+    widget.focus = min(place, max(0, len(rows_after) - 1))
+    return rows_after or [widget.empty(())]
 
 
 def plain_lines(text: str) -> str:
-    """Return a text with the line ends it had before a browser sent it."""
+    """Return a text with the line ends it had before a browser submitted it."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -170,39 +175,39 @@ def _all(data: Any, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The case a form starts with, and the stored revision that holds what the form does not show."""
+    """The case a form starts with, and the stored revision with the parts the form does not show."""
 
     source: Case | None = None
     content: CaseSpec | None = None
-    said: str = ""
+    message: str = ""
 
 
-def beginning_of(suite: Suite, asked: Mapping[str, str]) -> Beginning:
-    """Return what an address asks for: `from` names a case, `result` a result by its number.
+def read_beginning(suite: Suite, params: Mapping[str, str]) -> Beginning:
+    """Return what the query asks for: `from` names a case, `result` a result by its number.
 
-    Raises Http404 for what is not of this suite.
+    Raises Http404 for anything that is not in this suite.
     """
-    if key := asked.get("from"):
+    if key := params.get("from"):
         case = get_object_or_404(suite.cases, key=key, is_current=True)
         content = case.spec.replace(key=free_key(suite, key))
         return Beginning(case, content, f"A copy of {key}. Nothing is saved yet.")
-    number = read_integer(asked.get("result", ""))
+    number = read_integer(params.get("result", ""))
     if number is None:
         return Beginning()
     results = Result.objects.select_related("case", "output", "run__suite")
     result = get_object_or_404(results, pk=number, run__suite=suite)
-    content = content_of_result(result, with_answer="answer" in asked)
-    message = f"Made of {result.case.key} in run #{result.run.number}. Nothing is saved yet."
+    content = content_of_result(result, with_answer="answer" in params)
+    message = f"Made from {result.case.key} in run #{result.run.number}. Nothing is saved yet."
     return Beginning(result.case, content, message)
 
 
-def asked_revision(data: QueryDict, name: str = "base") -> int | None:
-    """Return the revision that was sent, None where there is none that could be one."""
+def read_revision(data: QueryDict, name: str = "base") -> int | None:
+    """Return the submitted revision, None if there is none or it is not a number."""
     return read_integer(data.get(name, ""))
 
 
-def result_asked(slug: str, number: int, key: str, repetition: int) -> Result:
-    """Return the result an address names, with its case and answer; raises Http404."""
+def result_at(slug: str, number: int, key: str, repetition: int) -> Result:
+    """Return the result at an address, with its case and answer; raises Http404."""
     results = Result.objects.select_related("case", "output", "run__suite")
     place = {"run__suite__slug": slug, "run__number": number, "repetition": repetition}
     return get_object_or_404(results, case__key=key, **place)
@@ -221,36 +226,36 @@ def _area(label: str, rows: int, help_text: str = "", *, is_code: bool = False) 
 
 
 class CaseForm(forms.Form):
-    """A case of a suite. `source` is the stored revision its hidden parts come from, None for none."""
+    """A case of a suite. `source` is the stored revision its hidden parts come from, None without one."""
 
     key = forms.CharField(
         max_length=MAX_KEY_LENGTH,
-        help_text="Short and unlike all others; results are found by it, so it stays once there are any",
+        help_text="Short and unique; results are found by it, so it cannot change once there are any",
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
     )
     title = forms.CharField(max_length=MAX_TITLE_LENGTH, required=False)
     tags = TagsField()
     input = RowsField(
-        label="Messages", widget=MessageRows, help_text="What the target is asked, in this order"
+        label="Messages", widget=MessageRows, help_text="What the target is asked, in order"
     )
-    expected_output = _area("Expected output", 5, "An answer that would be right")
+    expected_output = _area("Expected output", 5, "An answer that would be correct")
     expected_outcomes = RowsField(
         required=False,
         widget=OutcomeRows,
-        help_text="What the answer must bring about, each judged by itself",
+        help_text="What the answer must achieve; each is judged on its own",
     )
-    criteria = _area("Criteria", 4, "What judges are told besides; Markdown")
+    criteria = _area("Criteria", 4, "Further instructions for judges, in Markdown")
     metadata = _area("Metadata", 4, "Names with values, in YAML or JSON", is_code=True)
     evaluators = _area(
         "Own evaluators", 6, "A list as in suite files, such as - type: contains", is_code=True
     )
     evaluators_append = forms.TypedChoiceField(
         label="They score",
-        choices=(("beside", "beside the suite's"), ("instead", "in place of the suite's")),
+        choices=(("beside", "in addition to the suite's"), ("instead", "in place of the suite's")),
         coerce=lambda value: value == "beside",
         widget=forms.RadioSelect,
     )
-    recorded_output = _area("Recorded output", 4, "What the recorded target answers", is_code=True)
+    recorded_output = _area("Recorded output", 4, "The answer of the recorded target", is_code=True)
     recorded_as = forms.ChoiceField(
         label="It is written as",
         choices=(("text", "the answer itself"), ("json", "JSON, with messages, trace or usage")),
@@ -272,29 +277,29 @@ class CaseForm(forms.Form):
         begun: CaseSpec | None = None,
         place: int | None = None,
     ) -> None:
-        """Fill the form with a case to edit, or with what a new one begins as."""
+        """Fill the form with a case to edit, or with the start of a new one."""
         self.suite, self.case = suite, case
         self._source = _named_source(suite, data) or source or case
         shown = begun or (case.spec if case else None)
         super().__init__(data, initial=_initial(shown, case, self._source, place))
-        # What is compared with the fields is what the form was made of, not what it begins as.
+        # Fields are compared with the source the form was made from, not with its initial values.
         self._shown = _initial(self._source.spec, None, None, None) if self._source else {}
         if case is None:
             del self.fields["place"]
         elif has_results(suite, case.key):
             self.fields["key"].disabled = True
-            self.fields["key"].help_text = "Its results are found by it, so it stays"
+            self.fields["key"].help_text = "Its results are found by it, so it cannot change"
         self._content: CaseSpec | None = None
 
     @property
     def content(self) -> CaseSpec:
-        """Return the case as it was entered; the form is valid."""
+        """Return the case as entered; the form is valid."""
         if self._content is None:
             raise ValueError("the form is not valid")
         return self._content
 
     def clean(self) -> dict[str, Any]:
-        """Make a case of the fields; what the form does not show stays as the source has it."""
+        """Make a case from the fields; parts the form does not show come from the source."""
         found: dict[str, Any] = super().clean() or self.cleaned_data
         source = self._source.spec if self._source else None
         parts: Mapping[str, Callable[[Any], Any]] = {
@@ -316,7 +321,7 @@ class CaseForm(forms.Form):
                 same = source is not None and self._is_as_shown(name, found)
                 values[name] = getattr(source, name) if same else read(found[name])
                 if name == "input" and not values[name]:
-                    self.add_error(name, "Write what the case asks: one message at least.")
+                    self.add_error(name, "Enter at least one message.")
             except UnreadableFileError as error:
                 for problem in error.problems[:SHOWN_PROBLEMS]:
                     self.add_error(name, str(problem))
@@ -326,7 +331,7 @@ class CaseForm(forms.Form):
         return found
 
     def save(self, by: User) -> Case | None:
-        """Store the case; None, with the reason at its field, when refused. Raises CaseChangedError."""
+        """Store the case; None, with the reason at its field, if that is refused. Raises CaseChangedError."""
         content, place = self.content, self.cleaned_data.get("place")
         try:
             if self.case is None:
@@ -348,23 +353,23 @@ class CaseForm(forms.Form):
         return case
 
     def with_rows(self, action: str) -> CaseForm:
-        """Return the form as it was entered, after a row's button was pressed."""
+        """Return the form with its input, after a row's button was pressed."""
         again = CaseForm(self.suite, case=self.case, source=self._source)
         for name, field in self.fields.items():
             value = field.widget.value_from_datadict(self.data, self.files, name)
             if name in ROWS:
-                value = rearranged(again.fields[name].widget, name, value, action)
+                value = rearrange(again.fields[name].widget, name, value, action)
             if not field.disabled:
                 again.initial[name] = value
         return again
 
     def _key(self, found: Mapping[str, Any]) -> str:
-        """Return the key as it was entered; one that a field cannot show whole stays as it is."""
+        """Return the entered key; a key that a field cannot show in full does not change."""
         entered, kept = str(found["key"]), self.case.key if self.case else ""
         return kept if _one_line(kept) == entered else entered
 
     def _is_as_shown(self, name: str, found: Mapping[str, Any]) -> bool:
-        """Tell whether a field says what the source's was shown as; the source's own value stays then."""
+        """Tell whether a field still shows the source's value, which is then kept exactly."""
         beside = {"evaluators": "evaluators_append", "recorded_output": "recorded_as"}
         if (other := beside.get(name)) and self.data.get(other) != self._shown[other]:
             return False
@@ -430,21 +435,21 @@ def _initial(
 
 
 def _turns(rows: list[dict[str, str]], source: CaseSpec | None) -> tuple[dict[str, Any], ...]:
-    """Return the messages of rows: of one that is as it was, what a row does not show too.
+    """Return the messages of the rows; an unchanged one keeps the parts that a row does not show.
 
-    One whose text was changed no longer holds the files that it was made of.
+    A message whose text was changed no longer contains its files.
     """
     origins = {str(n): dict(turn) for n, turn in enumerate(source.input)} if source else {}
-    found = []
+    messages = []
     for row in rows:
-        was = origins.pop(row["origin"], None)
+        original = origins.pop(row["origin"], None)
         content = row["content"]
-        if was is not None and plain_lines(str(was["content"])) == content:
-            found.append({**was, "role": row["role"]})
+        if original is not None and plain_lines(str(original["content"])) == content:
+            messages.append({**original, "role": row["role"]})
         elif content.strip():
-            kept = {name: part for name, part in (was or {}).items() if name != "blocks"}
-            found.append({**kept, "role": row["role"], "content": content})
-    return tuple(found)
+            kept = {name: part for name, part in (original or {}).items() if name != "blocks"}
+            messages.append({**kept, "role": row["role"], "content": content})
+    return tuple(messages)
 
 
 def _named_source(suite: Suite, data: QueryDict | None) -> Case | None:
@@ -454,7 +459,7 @@ def _named_source(suite: Suite, data: QueryDict | None) -> Case | None:
 
 @dataclass(frozen=True, slots=True)
 class TickedCases:
-    """The keys of the cases that are meant, in the suite's order; `everything` that match a filter, or rows."""
+    """The keys of the selected cases, in the suite's order: ticked rows, or `everything` that matches a filter."""
 
     suite: Suite
     keys: Sequence[str]
@@ -463,22 +468,22 @@ class TickedCases:
 
     @property
     def words(self) -> str:
-        """Say how many they are."""
+        """Return their number as text."""
         return str(figures.counted(len(self.keys), "case"))
 
 
 def ticked_cases(suite: Suite, data: QueryDict) -> TickedCases:
-    """Return the cases a form names; those that are gone meanwhile are left out."""
+    """Return the cases a form names that still exist."""
     query = CasesQuery.read({name: data.get(name, "") for name in ("q", "tag")})
     if "everything" in data:
         return TickedCases(suite, matching_keys(suite, query), query, everything=True)
     named = set(data.getlist("case"))
-    found = matching_keys(suite, CasesQuery()) if named else ()
-    return TickedCases(suite, [key for key in found if key in named], query, everything=False)
+    keys = matching_keys(suite, CasesQuery()) if named else ()
+    return TickedCases(suite, [key for key in keys if key in named], query, everything=False)
 
 
 def retag(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str:
-    """Add the tags to the cases, or take them away, and say what came of it; "" when no tag was written.
+    """Add the tags to the cases, or remove them, and return a message; "" when there was no valid tag.
 
     Raises SuiteArchivedError.
     """
@@ -490,15 +495,15 @@ def retag(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str
     named = ", ".join(tags)
     if is_added:
         return f"{figures.counted(count, 'case')} of {len(ticked.keys)} tagged {named}."
-    return f"{named} taken from {figures.counted(count, 'case')} of {len(ticked.keys)}."
+    return f"{named} removed from {figures.counted(count, 'case')} of {len(ticked.keys)}."
 
 
 def is_sure(ticked: TickedCases, data: QueryDict) -> bool:
-    """Tell whether deleting was confirmed for just as many cases as there are now."""
+    """Tell whether deleting was confirmed for exactly as many cases as there are now."""
     return data.get("sure") == str(len(ticked.keys))
 
 
 def delete(ticked: TickedCases, by: User) -> str:
-    """Take the cases out of the suite and say how many; raises SuiteArchivedError."""
+    """Take the cases out of the suite and return a message; raises SuiteArchivedError."""
     count = remove_cases(ticked.suite, ticked.keys, by=by)
     return f"{figures.counted(count, 'case')} deleted. Results and earlier versions keep theirs."

@@ -61,10 +61,10 @@ ORDERS = (
 
 @dataclass(frozen=True, slots=True)
 class CasesQuery(ListQuery):
-    """Which of a suite's current cases a page or the API lists."""
+    """A filter and order of a suite's current cases, for a page or the API."""
 
-    search: str = lists.search(help="Cases whose key, title or input holds this.")
-    tag: str = lists.text(help="Cases with this tag alone.")
+    search: str = lists.search(help="Only cases whose key, title or input contains this.")
+    tag: str = lists.text(help="Only cases with this tag.")
     sort: str = lists.option(SORTS, "")
     after: str = lists.after()
 
@@ -83,7 +83,7 @@ class CasesQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One line of the table; `verdict` is of the latest completed run, "" when it did not run there."""
+    """One row of the table; `verdict` is from the latest completed run, "" if the case was not in it."""
 
     key: str
     title: str
@@ -97,7 +97,7 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class CaseTable:
-    """One page of the table; `next_address` leads to the next one, "" at the end."""
+    """One page of the table; `next_address` is that of the next page, "" at the end."""
 
     query: CasesQuery
     rows: Sequence[CaseRow]
@@ -109,24 +109,24 @@ class CaseTable:
 
     @property
     def first(self) -> int:
-        """Return the place of the first row among those that match, from 1."""
+        """Return the position of the first row among the matching cases, from 1."""
         return self.shown - len(self.rows) + 1
 
     @property
     def elsewhere(self) -> str:
-        """Say how many cases there are without the filter."""
+        """Return a sentence with the number of cases without the filter."""
         return f"The suite has {figures.counted(self.total, 'case')}."
 
     @property
     def nothing(self) -> str:
-        """Say what was looked for in vain."""
+        """Return a sentence that no case matches the filter."""
         tagged = f" tagged “{self.query.tag}”" if self.query.tag else ""
         searched = f" matches “{self.query.search}”" if self.query.search else ""
         return f"No case{tagged}{searched}"
 
 
 def case_tags(suite: Suite) -> Sequence[tuple[str, int]]:
-    """Return the tags of the current cases with how many carry each, by name."""
+    """Return the tags of the current cases by name, with the number of cases for each."""
     tags = suite.cases.filter(is_current=True).order_by().annotate(listed=Cast("tags", TextField()))
     counts: Counter[str] = Counter()
     for listed, count in tags.values("listed").annotate(n=Count("pk")).values_list("listed", "n"):
@@ -135,7 +135,7 @@ def case_tags(suite: Suite) -> Sequence[tuple[str, int]]:
 
 
 def case_controls(suite: Suite, query: CasesQuery) -> list[Control]:
-    """Return the fields that narrow and sort the table; one query."""
+    """Return the controls that filter and sort the table; one query."""
     tags = [(tag, f"{tag} ({count})") for tag, count in case_tags(suite)]
     return [
         query.search_box("search", "Filter cases"),
@@ -164,18 +164,18 @@ def case_table(suite: Suite, query: CasesQuery) -> CaseTable:
 
 
 def matching_keys(suite: Suite, query: CasesQuery) -> Sequence[str]:
-    """Return the keys of all current cases that match, in the suite's order; one query."""
+    """Return the keys of all matching current cases, in the suite's order; one query."""
     return list(SUITE_ORDER.order(query.cases(suite)).values_list("key", flat=True))
 
 
 def latest_completed(suite: Suite) -> Run | None:
-    """Return the newest completed run, light: without its summary and scores."""
+    """Return the newest completed run, without its summary and scores."""
     runs = suite.runs.filter(status=RunStatus.COMPLETED).order_by("-number")
     return runs.defer("summary", "leaf_scores").first()
 
 
 def _states(run: Run | None, keys: Sequence[str]) -> Mapping[str, str]:
-    """Return by key what the run says of each case (SCORING §8)."""
+    """Return the state of each case in the run, by key (SCORING §8)."""
     if run is None or not keys:
         return {}
     cases = run.cases.live().filter(case__key__in=keys).order_by()
@@ -197,8 +197,8 @@ def _row(case: Case, state: str) -> CaseRow:
 
 def last_question(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the last thing the user said, as text."""
-    said = [message.get("content", "") for message in messages if message.get("role") == "user"]
-    return said[-1] if said and isinstance(said[-1], str) else ""
+    texts = [message.get("content", "") for message in messages if message.get("role") == "user"]
+    return texts[-1] if texts and isinstance(texts[-1], str) else ""
 
 
 FORMATS = ("yaml", "jsonl", "csv")
@@ -206,10 +206,10 @@ COLUMNS = ("key", "title", "tags", "input", "expected_output", "expected_outcome
 
 
 def case_file(suite: Suite, keys: Sequence[str], form: str) -> Packed:
-    """Return a file of these cases: `yaml` is the suite with no other cases, with its files as a zip.
+    """Return a file of these cases.
 
-    `jsonl` holds all that a suite file says of each case, one a line; `csv` what is plain text of it.
-    Raises UnknownVersionError for a suite without a version.
+    `yaml` is the suite with only these cases, a zip if it has files; `jsonl` has one case per line, in full;
+    `csv` has their plain texts. Raises UnknownVersionError for a suite without a version.
     """
     content = suite_with_cases(suite, only=set(keys))
     name = f"{suite.slug}-v{suite.version}-{len(keys)}-cases"
@@ -238,10 +238,10 @@ MAX_STEPS = 300
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """What one completed run found of a case: its verdict and mean score (SCORING §8).
+    """What one completed run found for a case: its verdict and mean score (SCORING §8).
 
-    `unshown` of its repetitions have no mark of their own; `passed` says how many of them `passes`
-    and whether they differ, "" of one.
+    `unshown` counts repetitions without a mark; `passed` is a text that says how many passed and whether
+    they differ, "" for a single repetition.
     """
 
     number: int
@@ -259,7 +259,7 @@ class CaseRun:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurns:
-    """The output stored with a case, as a conversation, its steps and the names of its files."""
+    """The output stored with a case: its conversation, steps and file names."""
 
     turns: Sequence[Mapping[str, Any]]
     steps: Sequence[Mapping[str, Any]]
@@ -270,7 +270,7 @@ class RecordedTurns:
 
 @dataclass(frozen=True, slots=True)
 class CasePage:
-    """One revision of a case with its neighbours and what the last completed runs found."""
+    """One revision of a case, with its neighbours and what the last completed runs found."""
 
     case: Case
     revisions: Sequence[tuple[int, bool]]
@@ -282,28 +282,29 @@ class CasePage:
 
     @property
     def now(self) -> int | None:
-        """Return the current revision, None for a case that was taken out of the suite."""
+        """Return the current revision, None for a deleted case."""
         return next((number for number, is_current in self.revisions if is_current), None)
 
     @property
     def own_note(self) -> str:
-        """Say what the case's own evaluators do to the suite's."""
-        return "beside the suite's" if self.case.evaluators_append else "in place of the suite's"
+        """Return how the case's own evaluators relate to the suite's."""
+        is_added = self.case.evaluators_append
+        return "in addition to the suite's" if is_added else "in place of the suite's"
 
     @property
     def repeated(self) -> Sequence[CaseRun]:
-        """Return the last runs that carried the case out more than once, newest first."""
+        """Return the last runs that repeated the case, newest first."""
         return [run for run in reversed(self.runs) if len(run.repetitions) > 1]
 
     @property
     def runs_text(self) -> str:
-        """Say in words what the marks of the last runs show."""
+        """Return a text alternative for the marks of the last runs."""
         passed = sum(run.state == "pass" for run in self.runs)
         return f"#{self.runs[0].number} to #{self.runs[-1].number}. Pass in {passed} of {len(self.runs)}."
 
 
 def case_revisions(slug: str, key: str, revision: str) -> QuerySet[Case]:
-    """Return the asked revision of a case; when none is named the current one, or the last it had."""
+    """Return the given revision of a case; by default the current one, or the last of a deleted case."""
     cases = Case.objects.filter(suite__slug=slug, key=key).select_related("suite")
     if revision.isdigit():
         number = read_integer(revision)
@@ -312,14 +313,14 @@ def case_revisions(slug: str, key: str, revision: str) -> QuerySet[Case]:
 
 
 def case_place(case: Case) -> int:
-    """Return the place of a current case in the suite's order, from 1."""
+    """Return the position of a current case in the suite's order, from 1."""
     current = case.suite.cases.filter(is_current=True)
     before = Q(position__lt=case.position) | Q(position=case.position, pk__lt=case.pk)
     return current.filter(before).count() + 1
 
 
 def runs_with(suite: Suite, keys: Sequence[str]) -> int:
-    """Return how many runs have results of any revision of one of the cases."""
+    """Return how many runs have results of any revision of these cases."""
     cases = Case.objects.filter(suite=suite, key__in=keys).values("pk")
     return suite.runs.filter(
         Exists(Result.objects.filter(run=OuterRef("pk"), case__in=cases))
@@ -349,23 +350,23 @@ def case_page(case: Case) -> CasePage:
 
 
 def saved_by(case: Case) -> str:
-    """Return who made the current revision of a case, as far as the last version tells; "" if it does not."""
-    both = case.suite.versions.select_related("author").order_by("-number")[:2]
-    has = [
+    """Return who made the current revision of a case if the last version shows it, else ""."""
+    versions = case.suite.versions.select_related("author").order_by("-number")[:2]
+    contains = [
         any(
-            one["key"] == case.key and one["revision"] == case.revision
-            for one in version.content["cases"]
+            entry["key"] == case.key and entry["revision"] == case.revision
+            for entry in version.content["cases"]
         )
-        for version in both
+        for version in versions
     ]
-    author = both[0].author if has[:1] == [True] and not any(has[1:]) else None
+    author = versions[0].author if contains[:1] == [True] and not any(contains[1:]) else None
     return author.get_username() if author else ""
 
 
 def done_to(page: CasePage, asked: Mapping[str, str]) -> Mapping[str, int]:
     """Return what was just done to the case and can be undone: it was `made`, or changed from `before`.
 
-    Nothing once the case has changed since, so that an old address offers no undoing of later work.
+    Empty once the case has changed again, so that an old address cannot undo later work.
     """
     now, numbers = page.now, {number for number, _ in page.revisions}
     if now != page.case.revision:
@@ -379,7 +380,7 @@ def done_to(page: CasePage, asked: Mapping[str, str]) -> Mapping[str, int]:
 def _recorded(stored: Mapping[str, Any] | None) -> RecordedTurns | None:
     if stored is None:
         return None
-    # Its files may name those of a version; here their names are enough.
+    # Files may refer to those of a version; their names are enough here.
     output = output_from_json({**stored, "files": None})
     answer = [{"role": "assistant", "content": output.text}]
     shown = cut_turns(messages_as_json(output) or answer)
@@ -420,11 +421,11 @@ def _case_runs(case: Case) -> Sequence[CaseRun]:
 
 def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> CaseRun:
     number = rows[0]["run__number"]
-    found = summarise_case(case.key, [execution_from(row) for row in rows], policy)
+    summary = summarise_case(case.key, [execution_from(row) for row in rows], policy)
     return CaseRun(
         number=number,
         state=live_state(rows, policy),
-        score=found.means.score,
+        score=summary.means.score,
         repetitions=tuple(
             RepetitionMark(
                 row["repetition"],
@@ -436,10 +437,10 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec)
             for row in rows[:MAX_MARKS]
         ),
         unshown=max(0, len(rows) - MAX_MARKS),
-        passed=passed_words(found),
-        passes=found.passed,
-        scored=found.scored,
-        is_flaky=found.is_flaky,
-        spread=found.spread,
+        passed=passed_words(summary),
+        passes=summary.passed,
+        scored=summary.scored,
+        is_flaky=summary.is_flaky,
+        spread=summary.spread,
         override=override_of_case(rows, policy),
     )

@@ -1,4 +1,7 @@
-"""Cases of a suite, edited one by one, many at once or out of a result: each change is a revision, all of an hour one version."""
+"""Change a suite's cases: one, many at once, or from a result.
+
+Each change makes a revision of its case; the changes a person makes within an hour share one version.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ BATCH = 500
 T = TypeVar("T")
 
 
-def recorded(suite: Suite, held: Suite, by: User | None, note: str = "") -> int:
+def record_edit(suite: Suite, held: Suite, by: User | None, note: str = "") -> int:
     """Record the version after an edit of cases and return its number.
 
-    Edits of an hour gather; one with a note of its own stands alone.
+    The edits of an hour share a version; an edit with a note gets its own.
     """
     suite.version = record_version(held, author=by, note=note, gathers=not note).number
     return suite.version
@@ -37,13 +40,13 @@ def current_case(suite: Suite, key: str) -> Case | None:
     return suite.cases.filter(key=key, is_current=True).first()
 
 
-def says(case: Case, content: CaseSpec) -> bool:
-    """Tell whether a revision says just what the content does."""
+def is_same(case: Case, content: CaseSpec) -> bool:
+    """Tell whether a revision has exactly this content."""
     return case.spec.columns() == content.columns()
 
 
 def next_place(suite: Suite) -> int:
-    """Return the position behind the last case."""
+    """Return the position after the last case."""
     last = suite.cases.filter(is_current=True).aggregate(last=Max("position"))["last"]
     return 0 if last is None else int(last) + 1
 
@@ -56,21 +59,21 @@ def revision_row(
 
 
 def store_revisions(suite: Suite, made: Sequence[Case], retired: Sequence[int]) -> None:
-    """Store new revisions, each one above the last of its key, in place of those that go."""
+    """Store new revisions, numbered after the last of their keys, and retire old ones."""
     latest: dict[str, int] = {}
-    for part in in_parts([case.key for case in made]):
+    for part in in_batches([case.key for case in made]):
         rows = suite.cases.filter(key__in=part).order_by().values_list("key")
         latest.update(rows.annotate(last=Max("revision")))
     for case in made:
         case.revision = latest.get(case.key, 0) + 1
-    # One revision of a key is current: what goes, goes first.
-    for ids in in_parts(retired):
+    # A key has one current revision at a time, so retire the old ones first.
+    for ids in in_batches(retired):
         suite.cases.filter(pk__in=ids).update(is_current=False)
     Case.objects.bulk_create(made, batch_size=BATCH)
 
 
-def in_parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield a long list in parts that a query holds."""
+def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield a long list in batches that fit into a query."""
     return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
 
 
@@ -81,34 +84,34 @@ class CaseKeyTakenError(DomainError):
 
 
 class CaseKeyInUseError(DomainError):
-    """A case that was run keeps its key: its results are found by it."""
+    """The key of a case with results cannot change: the results are found by it."""
 
     code = "case_key_in_use"
 
 
 class UnknownCaseError(DomainError):
-    """The suite has no such case, or none any more."""
+    """The suite has no such case now."""
 
     code = "unknown_case"
 
 
 class CaseChangedError(DomainError):
-    """Somebody saved the case since the form was made: what it was, what it is, and what was entered.
+    """Somebody saved the case since the form was made; holds the old content, theirs and mine.
 
-    `theirs` is None when the case was removed meanwhile.
+    `theirs` is None if the case was removed.
     """
 
     code = "case_changed"
 
     def __init__(self, base: Case | None, theirs: Case | None, mine: CaseSpec) -> None:
-        """Keep the three."""
+        """Say what happened to the case."""
         self.base, self.theirs, self.mine = base, theirs, mine
-        became = f"is at revision {theirs.revision} now" if theirs else "was removed meanwhile"
-        super().__init__(f"The case {became}. Nothing was saved.")
+        change = f"is now at revision {theirs.revision}" if theirs else "has been removed"
+        super().__init__(f"The case {change}. Nothing was saved.")
 
 
 def add_case(suite: Suite, content: CaseSpec, *, by: User | None) -> Case:
-    """Return a new case behind the others; the one there is when it says the very same already.
+    """Add a case after the others and return it; an identical case that exists is returned as it is.
 
     Raises SuiteArchivedError, InvalidCaseError and CaseKeyTakenError.
     """
@@ -117,29 +120,28 @@ def add_case(suite: Suite, content: CaseSpec, *, by: User | None) -> Case:
         check_cases(held, (content,))
         now = current_case(held, content.key)
         if now is not None:
-            if says(now, content):
+            if is_same(now, content):
                 return now
-            raise CaseKeyTakenError(f"There is a case “{content.key}” already. Choose another key.")
-        case = _made(held, content, next_place(held), None)
-        recorded(suite, held, by)
+            raise CaseKeyTakenError(f"There is already a case “{content.key}”. Choose another key.")
+        case = _create_revision(held, content, next_place(held), None)
+        record_edit(suite, held, by)
     return case
 
 
 def change_case(
     suite: Suite, key: str, content: CaseSpec, *, base_revision: int, by: User | None
 ) -> Case:
-    """Return the case as it was entered, in a new revision; the current one when that says it already.
+    """Store the case as a new revision and return it; without a change, return the current revision.
 
     A key can change until the case has a result. The revisions under the old key then stay for the
-    versions that hold them, and the new key begins where it is free. Raises CaseChangedError when the
-    case is not at `base_revision` any more, and SuiteArchivedError, InvalidCaseError,
-    CaseKeyTakenError, CaseKeyInUseError.
+    versions that contain them. Raises CaseChangedError if the case is no longer at `base_revision`, and
+    SuiteArchivedError, InvalidCaseError, CaseKeyTakenError, CaseKeyInUseError.
     """
     with transaction.atomic():
         held = editable(suite)
         check_cases(held, (content,))
         there = current_case(held, content.key)
-        if there is not None and says(there, content):
+        if there is not None and is_same(there, content):
             return there
         now = there if content.key == key else current_case(held, key)
         if now is None or now.revision != base_revision:
@@ -147,17 +149,17 @@ def change_case(
             raise CaseChangedError(base, now, content)
         if content.key != key:
             _check_new_key(held, key, content.key, is_taken=there is not None)
-        case = _made(held, content, now.position, now)
-        recorded(suite, held, by)
+        case = _create_revision(held, content, now.position, now)
+        record_edit(suite, held, by)
     return case
 
 
-def bring_back(
+def restore_case(
     suite: Suite, key: str, *, revision: int, base_revision: int | None, by: User | None
 ) -> Case:
-    """Make an earlier revision the current one again and return it; asked twice, it is so already.
+    """Make an earlier revision the current one again and return it; a second call changes nothing.
 
-    `base_revision` is the current one the question was asked at, None for a removed case. Raises
+    `base_revision` is the current one the caller has seen, None for a removed case. Raises
     CaseChangedError, UnknownCaseError and SuiteArchivedError.
     """
     with transaction.atomic():
@@ -174,15 +176,15 @@ def bring_back(
             held.cases.filter(pk=now.pk).update(is_current=False)
         wanted.is_current, wanted.position = True, now.position if now else wanted.position
         wanted.save(update_fields=["is_current", "position"])
-        recorded(suite, held, by)
+        record_edit(suite, held, by)
     return wanted
 
 
 def remove_case(suite: Suite, key: str, *, base_revision: int | None, by: User | None) -> None:
-    """Take a case out of the suite; its revisions stay for the runs and versions that hold them.
+    """Take a case out of the suite; its revisions stay for the runs and versions that contain them.
 
-    One that is out already stays so. Raises CaseChangedError when the case is not at `base_revision`
-    any more, and SuiteArchivedError.
+    A case that is already out stays out. Raises CaseChangedError if the case is no longer at
+    `base_revision`, and SuiteArchivedError.
     """
     with transaction.atomic():
         held = editable(suite)
@@ -192,11 +194,11 @@ def remove_case(suite: Suite, key: str, *, base_revision: int | None, by: User |
         if now.revision != base_revision:
             raise CaseChangedError(None, now, now.spec)
         held.cases.filter(pk=now.pk).update(is_current=False)
-        recorded(suite, held, by)
+        record_edit(suite, held, by)
 
 
 def place_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
-    """Put a case at a place in the suite's order, from 1, and return the place it has then.
+    """Move a case to a place in the suite's order, from 1, and return its new place.
 
     Raises UnknownCaseError and SuiteArchivedError.
     """
@@ -206,33 +208,33 @@ def place_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
         cases = list(rows.order_by("position", "id"))
         moved = next((case for case in cases if case.key == key), None)
         if moved is None:
-            raise UnknownCaseError(f"{held.title} has no case {key} any more.")
+            raise UnknownCaseError(f"{held.title} no longer has a case {key}.")
         cases.remove(moved)
         cases.insert(max(0, place - 1), moved)
         shifted = [case for n, case in enumerate(cases) if case.position != n]
         for position, case in enumerate(cases):
             case.position = position
         Case.objects.bulk_update(shifted, ["position"], batch_size=BATCH)
-        recorded(suite, held, by)
+        record_edit(suite, held, by)
     return cases.index(moved) + 1
 
 
 def has_results(suite: Suite, key: str) -> bool:
-    """Tell whether any revision of the case was ever run; its key stays then."""
+    """Tell whether any revision of the case was ever run; its key is then fixed."""
     return Result.objects.filter(case__suite=suite, case__key=key).exists()
 
 
 def _check_new_key(suite: Suite, old: str, new: str, *, is_taken: bool) -> None:
     if is_taken:
-        raise CaseKeyTakenError(f"There is a case “{new}” already. Choose another key.")
+        raise CaseKeyTakenError(f"There is already a case “{new}”. Choose another key.")
     if has_results(suite, old):
         raise CaseKeyInUseError(
-            f"{old} has results, which are found by its key, so the key stays. Duplicate the case under "
-            "another key, and delete this one if it is not needed any more."
+            f"{old} has results, which are found by its key, so the key cannot change. Duplicate the case "
+            "under another key, and delete this one if it is no longer needed."
         )
 
 
-def _made(suite: Suite, content: CaseSpec, position: int, now: Case | None) -> Case:
+def _create_revision(suite: Suite, content: CaseSpec, position: int, now: Case | None) -> Case:
     columns = content.columns()
     case = revision_row(suite, content.key, position, columns, content_hash(columns))
     store_revisions(suite, [case], [now.pk] if now else [])
@@ -241,7 +243,7 @@ def _made(suite: Suite, content: CaseSpec, position: int, now: Case | None) -> C
 
 @dataclass(frozen=True, slots=True)
 class PutCases:
-    """What came of many cases: how many were added, changed and left as they were."""
+    """How many cases were added, changed and left unchanged, and the resulting version."""
 
     added: int
     changed: int
@@ -252,10 +254,10 @@ class PutCases:
 def put_cases(
     suite: Suite, contents: Sequence[CaseSpec], *, by: User | None, note: str = ""
 ) -> PutCases:
-    """Add each case, or make the one of its key the same as it: all of them, or none.
+    """Add each case, or change the case with its key: all of them, or none.
 
-    New cases go behind the others, in their order; one that is as it is already gets no revision.
-    Raises SuiteArchivedError, and InvalidCaseError by key and field.
+    New cases go after the others, in their order; an unchanged case gets no revision. Raises
+    SuiteArchivedError, and InvalidCaseError by key and field.
     """
     with transaction.atomic():
         held = editable(suite)
@@ -274,29 +276,29 @@ def put_cases(
             place, position = (place, old.position) if old else (place + 1, place)
             made.append(revision_row(held, content.key, position, columns, digest))
         store_revisions(held, made, retired)
-        version = recorded(suite, held, by, note)
+        version = record_edit(suite, held, by, note)
     return PutCases(len(made) - len(retired), len(retired), unchanged, version)
 
 
 def remove_cases(suite: Suite, keys: Sequence[str], *, by: User | None) -> int:
-    """Take cases out of the suite and return how many were in it; runs and versions keep theirs."""
+    """Take cases out of the suite and return how many; runs and versions keep their revisions."""
     with transaction.atomic():
         held = editable(suite)
         gone = 0
-        for part in in_parts(list(dict.fromkeys(keys))):
+        for part in in_batches(list(dict.fromkeys(keys))):
             gone += held.cases.filter(is_current=True, key__in=part).update(is_current=False)
         if gone:
-            recorded(suite, held, by)
+            record_edit(suite, held, by)
     return gone
 
 
 def tag_cases(suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None) -> int:
-    """Give the cases these tags beside their own, and return how many changed."""
+    """Add these tags to the cases, and return how many changed."""
     return _retag(suite, keys, lambda own: list(dict.fromkeys([*own, *tags])), by)
 
 
 def untag_cases(suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None) -> int:
-    """Take these tags from the cases, and return how many changed."""
+    """Remove these tags from the cases, and return how many changed."""
     return _retag(suite, keys, lambda own: [tag for tag in own if tag not in tags], by)
 
 
@@ -306,7 +308,7 @@ def _retag(
     changed = 0
     with transaction.atomic():
         held = editable(suite)
-        for part in in_parts(list(dict.fromkeys(keys))):
+        for part in in_batches(list(dict.fromkeys(keys))):
             made, retired = [], []
             for case in held.cases.filter(is_current=True, key__in=part):
                 tags = change(case.tags)
@@ -321,7 +323,7 @@ def _retag(
             store_revisions(held, made, retired)
             changed += len(made)
         if changed:
-            recorded(suite, held, by)
+            record_edit(suite, held, by)
     return changed
 
 
@@ -330,13 +332,13 @@ ROOM = 20
 
 
 class NoAnswerError(DomainError):
-    """The target answered nothing in a result."""
+    """A result has no answer."""
 
     code = "no_answer"
 
 
 def free_key(suite: Suite, like: str) -> str:
-    """Return a key that no current case of the suite has: the given one with a number behind it."""
+    """Return a key that no current case of the suite has: the given one with a number after it."""
     short = like[: MAX_KEY_LENGTH - ROOM]
     taken = set(
         suite.cases.filter(is_current=True, key__startswith=f"{short}-").values_list(
@@ -347,10 +349,10 @@ def free_key(suite: Suite, like: str) -> str:
 
 
 def content_of_result(result: Result, *, with_answer: bool) -> CaseSpec:
-    """Return a new case that asks what the result was asked, and expects what its case expects.
+    """Return a new case with the input of a result's case and its expectations.
 
-    With its answer as expected output the case's own expectations stay behind: they may not be what the
-    answer meets. Its key names the run, the same each time, so that pressing twice makes one case.
+    With the result's answer as expected output the other expectations are left out, because the answer
+    may not meet them. The key names the run, always the same, so that pressing twice makes one case.
     Raises NoAnswerError.
     """
     case, number = result.case, result.run.number
@@ -369,20 +371,20 @@ def content_of_result(result: Result, *, with_answer: bool) -> CaseSpec:
 
 
 def make_case(result: Result, *, with_answer: bool, by: User | None) -> Case:
-    """Make a case of a result and return it; raises what add_case raises, and NoAnswerError."""
+    """Make a case from a result and return it; raises what add_case raises, and NoAnswerError."""
     content = content_of_result(result, with_answer=with_answer)
     return add_case(result.run.suite, content, by=by)
 
 
 def expect_answer(result: Result, *, by: User | None) -> tuple[Case, int]:
-    """Make the answer what the case expects; return the case and the revision it was at before.
+    """Make the answer the case's expected output; return the case and its revision before.
 
-    Raises NoAnswerError, UnknownCaseError for a case that was removed, and what change_case raises.
+    Raises NoAnswerError, UnknownCaseError for a removed case, and what change_case raises.
     """
     suite, key = result.run.suite, result.case.key
     now = suite.cases.filter(key=key, is_current=True).first()
     if now is None:
-        raise UnknownCaseError(f"{suite.title} has no case {key} any more. Bring it back first.")
+        raise UnknownCaseError(f"{suite.title} no longer has a case {key}. Restore it first.")
     content = now.spec.replace(expected_output=answer_of(result))
     return change_case(suite, key, content, base_revision=now.revision, by=by), now.revision
 
@@ -391,5 +393,5 @@ def answer_of(result: Result) -> str:
     """Return the text the target answered; raises NoAnswerError."""
     output = getattr(result, "output", None)
     if output is None or not output.text:
-        raise NoAnswerError("The target answered nothing here, so there is no answer to take.")
+        raise NoAnswerError("The target gave no answer here, so there is none to use.")
     return str(output.text)

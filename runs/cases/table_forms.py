@@ -1,4 +1,4 @@
-"""Forms of a table of cases, and its preview: choose the file, say what its columns are, store what was read."""
+"""Import a table of cases: choose a file, map its columns, preview the cases, store them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_SAMPLE_LENGTH = 120
 
 @dataclass(frozen=True, slots=True)
 class ShownCase:
-    """A case as it was understood, its texts short enough to look over."""
+    """A case of the preview, its texts cut short."""
 
     line: int
     key: str
@@ -52,7 +52,7 @@ class ShownCase:
 
 @dataclass(frozen=True, slots=True)
 class TablePreview:
-    """What a mapping makes of a table: counts, the first cases, a page of the rejected rows."""
+    """The result of a mapping: counts, the first cases, a page of the rejected rows."""
 
     cases: int
     updates: int
@@ -67,7 +67,7 @@ class TablePreview:
 
 @dataclass(frozen=True, slots=True)
 class RejectedQuery(ListQuery):
-    """Which page of the rejected rows."""
+    """The page of rejected rows to show."""
 
     page: int = lists.page_number()
 
@@ -75,23 +75,23 @@ class RejectedQuery(ListQuery):
 def preview(
     table: UploadedTable, reading: TableReading, query: RejectedQuery | None = None
 ) -> TablePreview:
-    """Return the preview, and a page of the rejected rows."""
-    found = table.cases(reading)
+    """Return the preview with a page of the rejected rows."""
+    result = table.cases(reading)
     return TablePreview(
-        cases=len(found.cases),
-        updates=sum(case.key in table.keys for case in found.cases),
-        rejected=len(found.rejected),
-        passed_over=found.passed_over,
+        cases=len(result.cases),
+        updates=sum(case.key in table.keys for case in result.cases),
+        rejected=len(result.rejected),
+        passed_over=result.passed_over,
         blank=table.table.blank,
-        unused=tuple(found.unused.items()),
-        first=_first(found, table.keys),
-        rejected_page=numbered_page(found.rejected, query or RejectedQuery(), ROWS_A_PAGE),
+        unused=tuple(result.unused.items()),
+        first=_first(result, table.keys),
+        rejected_page=numbered_page(result.rejected, query or RejectedQuery(), ROWS_A_PAGE),
         makes_keys=CasePart.KEY not in reading.mapping.parts,
     )
 
 
-def begun_with(upload: CaseUpload) -> str:
-    """Return which profile and judge the suite gets that an upload begins, "" where it begins none."""
+def new_suite_text(upload: CaseUpload) -> str:
+    """Return a sentence with profile and judge of the new suite an upload makes, "" if it makes none."""
     begins = upload.begins
     if not begins:
         return ""
@@ -102,24 +102,24 @@ def begun_with(upload: CaseUpload) -> str:
 
 
 def samples(table: Table) -> list[str]:
-    """Return of each column the first cell that says something."""
+    """Return the first filled cell of each column."""
     return [_sample(table, place) for place in range(len(table.columns))]
 
 
 def rejected_file(upload: CaseUpload) -> Iterable[str]:
-    """Yield the rejected rows of an upload, by how it was last said to be read, as a CSV."""
+    """Yield the rejected rows of an upload as CSV, read by its last mapping."""
     table = UploadedTable(upload)
     return rejected_csv(table.table, table.cases(table.reading).rejected)
 
 
 def stored_page(upload: CaseUpload) -> dict[str, Any]:
-    """Return what the page of a stored upload shows."""
+    """Return the context of the page of a stored upload."""
     has_runs = upload.suite is not None and upload.suite.runs.exists()
     return {"upload": upload, "table": None, "has_runs": has_runs}
 
 
-def _first(found: ReadCases, keys: frozenset[str]) -> tuple[ShownCase, ...]:
-    first = zip(found.cases[:FIRST_CASES], found.lines[:FIRST_CASES], strict=True)
+def _first(result: ReadCases, keys: frozenset[str]) -> tuple[ShownCase, ...]:
+    first = zip(result.cases[:FIRST_CASES], result.lines[:FIRST_CASES], strict=True)
     return tuple(
         ShownCase(
             line=line,
@@ -160,14 +160,14 @@ ACCEPTED = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,text/csv,application/json"
 MAX_PASTE_LENGTH = 2_000_000
 PASTED = "pasted rows"
 SPLITS = (
-    (Split.LINES, "A line each"),
-    (Split.SEMICOLON, "Semicolons between"),
-    (Split.BAR, "Bars | between"),
-    (Split.NONE, "One outcome a cell"),
+    (Split.LINES, "One per line"),
+    (Split.SEMICOLON, "Separated by semicolons"),
+    (Split.BAR, "Separated by bars |"),
+    (Split.NONE, "One outcome per cell"),
 )
 EXISTING = (
-    (Existing.UPDATE, "Update the case: a new revision where the row says something else"),
-    (Existing.SKIP, "Leave the case as it is and pass the row over"),
+    (Existing.UPDATE, "Update the case: a new revision if the row differs"),
+    (Existing.SKIP, "Keep the case and skip the row"),
     (Existing.REFUSE, "Reject the row"),
 )
 
@@ -178,7 +178,7 @@ class CaseFileForm(forms.Form):
     file = forms.FileField(
         required=False,
         allow_empty_file=True,
-        help_text="CSV of any spreadsheet, JSON Lines or a JSON list; up to 50 MB, names of the columns "
+        help_text="CSV from any spreadsheet, JSON Lines or a JSON list; up to 50 MB, with column names "
         "in the first row",
         widget=forms.FileInput(attrs={"accept": ACCEPTED}),
     )
@@ -187,24 +187,24 @@ class CaseFileForm(forms.Form):
         required=False,
         strip=False,
         max_length=MAX_PASTE_LENGTH,
-        help_text="With the row of names: cells copied from a spreadsheet have tabs between them",
+        help_text="Including the row of column names; cells copied from a spreadsheet are separated by tabs",
         widget=forms.Textarea(attrs={"rows": 5, "data-code": True, "spellcheck": "false"}),
     )
 
     def clean(self) -> dict[str, Any]:
-        """Want a file or rows, and not both."""
-        found: dict[str, Any] = super().clean() or self.cleaned_data
-        file, pasted = found.get("file"), (found.get("pasted") or "").strip()
+        """Require a file or rows, not both."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        file, pasted = values.get("file"), (values.get("pasted") or "").strip()
         if file and pasted:
             self.add_error("pasted", "Choose a file or paste rows, not both.")
         elif not file and not pasted and not self.errors:
             self.add_error("file", "Choose a file, or paste rows below.")
-        return found
+        return values
 
     def keep(
         self, by: User, *, suite: Suite | None = None, begins: dict[str, Any] | None = None
     ) -> CaseUpload | None:
-        """Keep the table for the next step; None, with the reason among the errors, when it is none."""
+        """Keep the table for the next step; None, with the reason among the errors, if it is not a table."""
         file = self.cleaned_data.get("file")
         content = file.read() if file else self.cleaned_data["pasted"].encode()
         name = str(file.name) if file else PASTED
@@ -219,7 +219,7 @@ class CaseFileForm(forms.Form):
 
 
 class NewSuiteFromTableForm(NewSuiteForm, CaseFileForm):
-    """A suite that begins with the cases of a table."""
+    """A new suite with the cases of a table."""
 
     field_order = ("title", "slug", "file", "pasted", "start", "judge", "description", "tags")
 
@@ -228,13 +228,13 @@ class NewSuiteFromTableForm(NewSuiteForm, CaseFileForm):
         NewSuiteForm.clean(self)
         return CaseFileForm.clean(self)
 
-    def keep_begun(self, by: User) -> CaseUpload | None:
-        """Keep the table and what the suite is to be; None when the file is no table."""
-        found = self.cleaned_data
-        begins = {name: found[name] for name in ("title", "slug", "tags")}
-        begins["description"] = found["description"].strip()
-        begins["judge"] = found["judge"].slug if found["judge"] else ""
-        begins["profile"] = "" if found["start"] == EMPTY else found["start"]
+    def keep_with_suite(self, by: User) -> CaseUpload | None:
+        """Keep the table and the new suite's settings; None if the file is not a table."""
+        values = self.cleaned_data
+        begins = {name: values[name] for name in ("title", "slug", "tags")}
+        begins["description"] = values["description"].strip()
+        begins["judge"] = values["judge"].slug if values["judge"] else ""
+        begins["profile"] = "" if values["start"] == EMPTY else values["start"]
         return self.keep(by, begins=begins)
 
 
@@ -244,17 +244,17 @@ class CaseColumnsForm(forms.Form):
     split = forms.ChoiceField(
         label="Several outcomes in a cell",
         choices=SPLITS,
-        help_text="A JSON list is one in any case",
+        help_text="A JSON list is always read as a list",
     )
-    existing = forms.ChoiceField(label="A key that the suite has already", choices=EXISTING)
+    existing = forms.ChoiceField(label="A key that the suite already has", choices=EXISTING)
     last_answer = forms.BooleanField(
         required=False,
-        label="A conversation that ends with an answer has it as expected output",
+        label="Use the answer that ends a conversation as the expected output",
     )
-    leave_out = forms.BooleanField(required=False, label="Rejected rows are left out")
+    leave_out = forms.BooleanField(required=False, label="Leave out rejected rows")
 
     def __init__(self, table: UploadedTable, *args: Any, **options: Any) -> None:
-        """Ask for every column, with what was chosen last or is suggested."""
+        """Add a field for every column, with the last choice or a suggestion."""
         reading = table.reading
         initial: dict[str, Any] = {f"column-{n}": p for n, p in enumerate(reading.mapping.parts)}
         initial |= {"split": reading.mapping.split, "last_answer": reading.mapping.last_answer}
@@ -275,50 +275,50 @@ class CaseColumnsForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         """Refuse a mapping that makes no cases."""
-        found: dict[str, Any] = super().clean() or self.cleaned_data
+        values: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors:
             for problem in self.chosen().mapping.problems():
                 self.add_error(None, f"{problem[:1].upper()}{problem[1:]}.")
-        return found
+        return values
 
     def chosen(self) -> TableReading:
-        """Return how the table is to be read."""
-        found = self.cleaned_data
-        parts = tuple(CasePart(found[f"column-{n}"]) for n in range(len(self.table.table.columns)))
-        mapping = CaseMapping(parts, Split(found["split"]), found["last_answer"])
-        return TableReading(mapping, Existing(found.get("existing", Existing.UPDATE)))
+        """Return the chosen way to read the table."""
+        values = self.cleaned_data
+        parts = tuple(CasePart(values[f"column-{n}"]) for n in range(len(self.table.table.columns)))
+        mapping = CaseMapping(parts, Split(values["split"]), values["last_answer"])
+        return TableReading(mapping, Existing(values.get("existing", Existing.UPDATE)))
 
     def page(self, query: RejectedQuery | None = None) -> dict[str, Any]:
-        """Return what the page shows: columns with a sample each, and what the mapping makes of them."""
-        names, found = self.table.table.columns, samples(self.table.table)
+        """Return the context of the page: the columns with samples, and the preview."""
+        names, cells = self.table.table.columns, samples(self.table.table)
         reading = self._readable()
         return {
             "form": self,
             "upload": self.table.upload,
-            "begun_with": begun_with(self.table.upload),
+            "new_suite_text": new_suite_text(self.table.upload),
             "table": self.table.table,
-            "columns": list(zip(self.columns(), names, found, strict=True)),
+            "columns": list(zip(self.columns(), names, cells, strict=True)),
             "preview": preview(self.table, reading, query) if reading else None,
             "is_alone": False,
             "problems": () if self.is_bound else self.table.reading.mapping.problems(),
         }
 
     def _readable(self) -> TableReading | None:
-        """Return how the table is read for the preview, None where that makes no cases."""
+        """Return how the preview reads the table, None if that makes no cases."""
         if self.is_bound and self.errors.keys() - {NON_FIELD_ERRORS}:
             return None
         reading = self.chosen() if self.is_bound else self.table.reading
         return None if reading.mapping.problems() else reading
 
     def keep(self) -> bool:
-        """Keep the choices with the upload; False when they are refused."""
+        """Store the choices with the upload; False if they are refused."""
         if not self.is_valid():
             return False
         self.table.keep(self.chosen())
         return True
 
     def store(self, by: User) -> CaseUpload | None:
-        """Store the cases; None, with the reason among the errors, when that is refused."""
+        """Store the cases; None, with the reason among the errors, if that is refused."""
         if not self.keep():
             return None
         leaves_out = self.cleaned_data["leave_out"]

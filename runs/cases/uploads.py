@@ -1,4 +1,4 @@
-"""Tables of cases: kept between upload and storing, read by a mapping, stored in one version."""
+"""Uploaded tables of cases: keep the file, read it by a column mapping, store its cases in one version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_NAME_LENGTH = 200
 
 
 class Existing(StrEnum):
-    """What becomes of a row whose key the suite has already."""
+    """What happens to a row whose key the suite already has."""
 
     UPDATE = "update"
     SKIP = "skip"
@@ -37,26 +37,26 @@ class Existing(StrEnum):
 
 
 class RowsRejectedError(DomainError):
-    """Rows were rejected, and nobody said that they are to be left out."""
+    """Some rows were rejected, and nobody chose to leave them out."""
 
     code = "rows_rejected"
 
 
 class NoCasesError(DomainError):
-    """No row of a table is a case."""
+    """A table has no row that is a case."""
 
     code = "no_cases"
 
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """How a table is to be read."""
+    """How to read a table."""
 
     mapping: CaseMapping
     existing: Existing = Existing.UPDATE
 
     def as_json(self) -> dict[str, Any]:
-        """Return the reading as it is kept with an upload."""
+        """Return the reading as stored with an upload."""
         return {
             "parts": list(self.mapping.parts),
             "split": self.mapping.split,
@@ -66,10 +66,10 @@ class TableReading:
 
 
 class UploadedTable:
-    """An upload with its table, which is read once."""
+    """An upload and its table, which is read once."""
 
     def __init__(self, upload: CaseUpload) -> None:
-        """Read nothing yet."""
+        """Take the upload without reading its table."""
         self.upload = upload
 
     @cached_property
@@ -79,7 +79,7 @@ class UploadedTable:
 
     @cached_property
     def reading(self) -> TableReading:
-        """The reading that was chosen last, else the one its columns suggest."""
+        """The reading chosen last, else the one its columns suggest."""
         kept: Mapping[str, Any] | None = self.upload.reading
         if kept is None:
             return TableReading(suggest(self.table))
@@ -91,13 +91,13 @@ class UploadedTable:
         return TableReading(mapping, Existing(kept["existing"]))
 
     def keep(self, reading: TableReading) -> None:
-        """Keep how the table is to be read, for this page and the files made of it."""
+        """Store how to read the table, for its page and the files made from it."""
         CaseUpload.objects.filter(pk=self.upload.pk).update(reading=reading.as_json())
         self.upload.reading, self.reading = reading.as_json(), reading
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys that the suite has now; none where one begins."""
+        """The suite's current keys; none for a new suite."""
         return keys_of(self.upload.suite)
 
     def cases(self, reading: TableReading) -> ReadCases:
@@ -106,7 +106,7 @@ class UploadedTable:
 
 
 def keys_of(suite: Suite | None) -> frozenset[str]:
-    """Return the keys of a suite's current cases, none without a suite."""
+    """Return the keys of a suite's current cases; none without a suite."""
     if suite is None:
         return frozenset()
     return frozenset(suite.cases.filter(is_current=True).values_list("key", flat=True))
@@ -115,7 +115,7 @@ def keys_of(suite: Suite | None) -> frozenset[str]:
 def cases_of(
     table: Table, reading: TableReading, keys: frozenset[str], titles: Mapping[str, str]
 ) -> ReadCases:
-    """Return the cases of a table for a suite that has these keys, and titles that somebody wrote."""
+    """Return the cases of a table for a suite with these keys and with these titles written by people."""
     is_skipped, is_refused = (reading.existing is one for one in (Existing.SKIP, Existing.REFUSE))
     return read_cases(
         table,
@@ -134,10 +134,10 @@ def keep_upload(
     suite: Suite | None = None,
     begins: Mapping[str, Any] | None = None,
 ) -> CaseUpload:
-    """Keep a table until its cases are stored; raises UnreadableFileError for what is none.
+    """Keep a table until its cases are stored; raises UnreadableFileError if it is not a table.
 
-    It belongs to a suite, or `begins` one, as `create_suite` takes it: title, slug, description,
-    tags, judge (its slug) and profile (its name, "" for none).
+    It belongs to a suite, or `begins` a new one with these arguments of `create_suite`: title, slug,
+    description, tags, judge (its slug) and profile (its name, "" for none).
     """
     short = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:MAX_NAME_LENGTH]
     name = short or "cases.csv"
@@ -157,9 +157,9 @@ def keep_upload(
 def store_upload(
     upload: CaseUpload, reading: TableReading, *, leaves_out: bool, by: User
 ) -> CaseUpload:
-    """Store the cases of an upload in one version, the first one of a suite they begin; once only.
+    """Store the cases of an upload in one version, the first version of a new suite; a second call does nothing.
 
-    `leaves_out` says that rejected rows are to be left out. Raises RowsRejectedError, NoCasesError,
+    `leaves_out` allows rejected rows, which are left out. Raises RowsRejectedError, NoCasesError,
     SuiteArchivedError, SlugTakenError, and ValueError for a mapping with problems.
     """
     with transaction.atomic():
@@ -170,7 +170,7 @@ def store_upload(
         found = table.cases(reading)
         check_rejected(found, leaves_out=leaves_out)
         if held.suite is None:
-            held.suite = _begun(held.begins or {}, by)
+            held.suite = _create_suite(held.begins or {}, by)
         done = put_cases(held.suite, found.cases, by=by, note=note_of(found.cases, held.name))
         held.stored = stored_counts(done, found)
         held.stored_at, held.content = timezone.now(), b""
@@ -179,22 +179,22 @@ def store_upload(
 
 
 def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
-    """Raise what keeps cases from being stored: no row is one, or rejected rows nobody left out."""
+    """Raise NoCasesError if no row is a case, and RowsRejectedError unless rejected rows may be left out."""
     count = len(found.rejected)
     rows = "1 row is" if count == 1 else f"{count} rows are"
     if not found.cases and not found.passed_over:
         raise NoCasesError(f"There is nothing to store: {rows} rejected.")
     if count and not leaves_out:
-        raise RowsRejectedError(f"{rows} rejected. Mend the file, or say that they are left out.")
+        raise RowsRejectedError(f"{rows} rejected. Correct the file, or choose to leave them out.")
 
 
 def note_of(cases: tuple[CaseSpec, ...], name: str) -> str:
-    """Return the note of the version that a table makes."""
+    """Return the note of the version made from a table."""
     return f"{len(cases)} case{'' if len(cases) == 1 else 's'} from {name}"[:200]
 
 
 def stored_counts(done: PutCases, found: ReadCases) -> dict[str, int]:
-    """Return what came of the rows of a table."""
+    """Return what happened to the rows of a table, in counts."""
     return {
         "added": done.added,
         "changed": done.changed,
@@ -205,7 +205,7 @@ def stored_counts(done: PutCases, found: ReadCases) -> dict[str, int]:
     }
 
 
-def _begun(begins: Mapping[str, Any], by: User) -> Suite:
+def _create_suite(begins: Mapping[str, Any], by: User) -> Suite:
     judge = LanguageModel.objects.filter(slug=begins["judge"]).first() if begins["judge"] else None
     return create_suite(
         slug=begins["slug"],

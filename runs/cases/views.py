@@ -1,4 +1,4 @@
-"""Cases of a suite: one in full, begun, edited, deleted, brought back, many at once, and brought in from a table."""
+"""The pages of a suite's cases: list, show, create, edit, delete and restore them, and import a table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evaluators.scoring.types import DomainError
-from runs.cases.conflict_forms import CaseConflictForm, carried
+from runs.cases.conflict_forms import CaseConflictForm, entered_values
 from runs.cases.forms import (
     ACTION,
     CaseForm,
     TickedCases,
-    asked_revision,
-    beginning_of,
     delete,
     is_sure,
-    result_asked,
+    read_beginning,
+    read_revision,
+    result_at,
     retag,
     ticked_cases,
 )
@@ -37,7 +37,13 @@ from runs.cases.queries import (
     saved_by,
 )
 from runs.cases.queries import case_table as case_list
-from runs.cases.services import CaseChangedError, bring_back, expect_answer, make_case, remove_case
+from runs.cases.services import (
+    CaseChangedError,
+    expect_answer,
+    make_case,
+    remove_case,
+    restore_case,
+)
 from runs.cases.table_forms import (
     CaseColumnsForm,
     CaseFileForm,
@@ -69,23 +75,23 @@ CHANGE = "runs.change_suite"
 @require_safe
 def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the cases of a suite."""
-    found = suite_of(slug=slug)
+    suite = suite_of(slug=slug)
     query = CasesQuery.read(request.GET)
-    table = case_list(found, query)
-    head = suite_head(found)
-    context = {"suite": found, "head": head, "table": table}
-    context["controls"] = case_controls(found, query)
+    table = case_list(suite, query)
+    head = suite_head(suite)
+    context = {"suite": suite, "head": head, "table": table}
+    context["controls"] = case_controls(suite, query)
     return render(request, "cases/cases.html", context)
 
 
 @may_view
 @require_safe
 def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the rows of the cases alone, and put the page's address in its place."""
-    found = suite_of(slug=slug)
-    table = case_list(found, CasesQuery.read(request.GET))
-    response = render(request, "cases/_rows.html", {"suite": found, "table": table})
-    if not table.query.after:  # rows that are added below leave the address alone
+    """Show only the rows of the cases, and replace the page's address."""
+    suite = suite_of(slug=slug)
+    table = case_list(suite, CasesQuery.read(request.GET))
+    response = render(request, "cases/_rows.html", {"suite": suite, "table": table})
+    if not table.query.after:  # rows added below do not change the address
         response["HX-Replace-Url"] = table.query.at(reverse("runs:suite-cases", args=[slug]))
     return response
 
@@ -105,15 +111,15 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @may_change_suites
 def case_new(request: MemberRequest, slug: str) -> HttpResponse:
-    """Begin a case: empty, as a copy of another one, or of a result."""
+    """Create a case: empty, as a copy of another one, or from a result."""
     suite = suite_of(slug=slug)
-    begun = beginning_of(suite, request.GET.dict())
+    begun = read_beginning(suite, request.GET.dict())
     form = CaseForm(suite, posted(request), source=begun.source, begun=begun.content)
     if ACTION in request.POST:
-        return _form(request, form.with_rows(request.POST[ACTION]), 200, begun.said)
+        return _form(request, form.with_rows(request.POST[ACTION]), 200, begun.message)
     case = form.save(request.user) if form.is_valid() else None
     if case is None:
-        return _form(request, form, REFUSED if form.is_bound else 200, begun.said)
+        return _form(request, form, REFUSED if form.is_bound else 200, begun.message)
     messages.success(request, f"{case.key} is in the suite.")
     return redirect("runs:case", slug, case.key)
 
@@ -121,7 +127,7 @@ def case_new(request: MemberRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @may_change_suites
 def case_edit(request: MemberRequest, slug: str, key: str) -> HttpResponse:
-    """Edit a case; what somebody else saved meanwhile is shown beside it."""
+    """Edit a case; if somebody else saved it in the meantime, show both edits."""
     case = get_object_or_404(case_revisions(slug, key, ""))
     form = CaseForm(case.suite, posted(request), case=case, place=case_place(case))
     if ACTION in request.POST:
@@ -139,16 +145,16 @@ def case_edit(request: MemberRequest, slug: str, key: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @may_change_suites
 def case_delete(request: MemberRequest, slug: str, key: str) -> HttpResponse:
-    """Say what stays of a case, and take it out of the suite."""
+    """Explain what deleting a case keeps, and take it out of the suite."""
     case = get_object_or_404(case_revisions(slug, key, ""))
     if request.method != "POST":
         context = {"case": case, "suite": case.suite, "head": suite_head(case.suite)}
         context["runs"] = runs_with(case.suite, [key])
         return render(request, "cases/delete.html", context)
     try:
-        remove_case(case.suite, key, base_revision=asked_revision(request.POST), by=request.user)
+        remove_case(case.suite, key, base_revision=read_revision(request.POST), by=request.user)
     except DomainError as refusal:
-        messages.error(request, f"{refusal} Look at it before it is deleted.")
+        messages.error(request, f"{refusal} Look at it before you delete it.")
         return redirect("runs:case", slug, key)
     messages.success(request, f"{key} is deleted. Its results stay, and so do its revisions.")
     return redirect("runs:suite-cases", slug)
@@ -159,10 +165,10 @@ def case_delete(request: MemberRequest, slug: str, key: str) -> HttpResponse:
 def case_restore(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     """Make an earlier revision the current one again."""
     case = get_object_or_404(case_revisions(slug, key, ""))
-    wanted = asked_revision(request.POST, "revision") or 0
-    base = asked_revision(request.POST)
+    wanted = read_revision(request.POST, "revision") or 0
+    base = read_revision(request.POST)
     try:
-        bring_back(case.suite, key, revision=wanted, base_revision=base, by=request.user)
+        restore_case(case.suite, key, revision=wanted, base_revision=base, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     else:
@@ -175,8 +181,8 @@ def case_restore(request: MemberRequest, slug: str, key: str) -> HttpResponse:
 def result_case(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Make a case of a result."""
-    result = result_asked(slug, number, key, repetition)
+    """Make a case from a result."""
+    result = result_at(slug, number, key, repetition)
     if "edit" in request.POST:
         answer = "&answer=1" if "answer" in request.POST else ""
         return redirect(f"{reverse('runs:case-new', args=[slug])}?result={result.pk}{answer}")
@@ -193,20 +199,20 @@ def result_case(
 def result_expected(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Make a result's answer what its case expects."""
-    result = result_asked(slug, number, key, repetition)
+    """Make a result's answer the expected output of its case."""
+    result = result_at(slug, number, key, repetition)
     try:
         case, before = expect_answer(result, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:result", slug, number, key, repetition)
     if case.revision == before:
-        messages.info(request, f"{case.key} expects this answer already.")
+        messages.info(request, f"{case.key} already expects this answer.")
     return redirect(f"{reverse('runs:case', args=[slug, case.key])}?before={before}")
 
 
 def _form(request: MemberRequest, form: CaseForm, status: int, message: str = "") -> HttpResponse:
-    context = {"form": form, "suite": form.suite, "case": form.case, "said": message}
+    context = {"form": form, "suite": form.suite, "case": form.case, "message": message}
     return render(request, "cases/form.html", context, status=status)
 
 
@@ -220,22 +226,27 @@ def _conflict(request: MemberRequest, case: Case, changed: CaseChangedError) -> 
         else:
             messages.success(request, f"{saved.key} is at revision {saved.revision}.")
             return redirect("runs:case", case.suite.slug, saved.key)
-    context = {"form": form, "suite": case.suite, "case": case, "carried": carried(request.POST)}
+    context = {
+        "form": form,
+        "suite": case.suite,
+        "case": case,
+        "entered": entered_values(request.POST),
+    }
     context["by"] = saved_by(changed.theirs) if changed.theirs else ""
     return render(request, "cases/conflict.html", context, status=CONFLICT)
 
 
-NONE = "No case is ticked. Tick some rows, or all that match."
+NONE = "No case is ticked. Tick some rows, or all matching cases."
 
 
 @require_POST
 @may_change_suites
 def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
-    """Tag the ticked cases, take tags from them, or delete them after asking."""
+    """Add tags to the ticked cases, remove tags, or delete the cases after a confirmation."""
     ticked = ticked_cases(suite_of(slug=slug), request.POST)
     action = request.POST.get("action")
     if ticked.keys and action == "delete" and not is_sure(ticked, request.POST):
-        return _asked(request, ticked)
+        return _confirm_delete(request, ticked)
     try:
         message = _done(request, ticked, action) if ticked.keys else NONE
     except DomainError as refusal:
@@ -249,7 +260,7 @@ def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
 @require_POST
 @may_view
 def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
-    """Give the ticked cases as a file."""
+    """Download the ticked cases as a file."""
     suite = suite_of(slug=slug)
     ticked = ticked_cases(suite, request.POST)
     if not ticked.keys:
@@ -268,10 +279,10 @@ def _done(request: MemberRequest, ticked: TickedCases, action: str | None) -> st
         return delete(ticked, request.user)
     tags = request.POST.get("tags", "")
     message = retag(ticked, tags, is_added=action == "tag", by=request.user)
-    return message or "Write the tag, up to 200 characters."
+    return message or "Enter a tag of up to 200 characters."
 
 
-def _asked(request: MemberRequest, ticked: TickedCases) -> HttpResponse:
+def _confirm_delete(request: MemberRequest, ticked: TickedCases) -> HttpResponse:
     suite = ticked.suite
     context = {"suite": suite, "head": suite_head(suite), "ticked": ticked}
     context["runs"] = runs_with(suite, ticked.keys)
@@ -292,9 +303,9 @@ def case_import(request: MemberRequest, slug: str) -> HttpResponse:
 
 @may_change_suites
 def suite_new_from_table(request: MemberRequest) -> HttpResponse:
-    """Begin a suite with the cases of a table."""
+    """Create a suite with the cases of a table."""
     form = NewSuiteFromTableForm(posted(request), uploaded(request))
-    if form.is_valid() and (upload := form.keep_begun(request.user)):
+    if form.is_valid() and (upload := form.keep_with_suite(request.user)):
         return redirect("runs:case-table", upload.pk)
     status = REFUSED if form.is_bound else 200
     return render(request, "files/new_from_table.html", {"form": form}, status=status)
@@ -302,7 +313,7 @@ def suite_new_from_table(request: MemberRequest) -> HttpResponse:
 
 @may_change_suites
 def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
-    """Show what is made of the table, or what came of it once it is stored."""
+    """Show the preview of a table, or the result once it is stored."""
     upload = _own(request, pk)
     if upload.stored_at is not None:
         return render(request, "cases/table_stored.html", stored_page(upload))
@@ -318,10 +329,10 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
 
 @may_change_suites
 def case_table_store(request: MemberRequest, pk: UUID) -> HttpResponse:
-    """Store the cases of the table; a second time it only shows what came of them."""
+    """Store the cases of the table; a second request only shows the result."""
     upload = _own(request, pk)
     if request.method != "POST" or upload.stored_at is not None:
-        # The address of a refused form, opened again, is the preview's.
+        # Reloading a refused form leads back to the preview.
         return redirect("runs:case-table", pk)
     form = CaseColumnsForm(UploadedTable(upload), request.POST)
     if form.store(request.user):
@@ -333,10 +344,10 @@ def case_table_store(request: MemberRequest, pk: UUID) -> HttpResponse:
 @require_safe
 @may_change_suites
 def case_table_rejected(request: MemberRequest, pk: UUID) -> StreamingHttpResponse:
-    """Give the rejected rows as a CSV, each with its line and reason."""
+    """Download the rejected rows as CSV, each with its line and reason."""
     upload = _own(request, pk)
     if upload.stored_at is not None:
-        raise Http404("The file was forgotten when its cases were stored.")
+        raise Http404("The file was deleted when its cases were stored.")
     name = f"{upload.name.rsplit('.', 1)[0]}-rejected.csv"
     headers = {"Content-Disposition": str(content_disposition_header(True, name))}
     return StreamingHttpResponse(
@@ -345,6 +356,6 @@ def case_table_rejected(request: MemberRequest, pk: UUID) -> StreamingHttpRespon
 
 
 def _own(request: MemberRequest, pk: UUID) -> CaseUpload:
-    """Return an upload of the member who asks; that of another is not there."""
+    """Return an upload of this member; raises Http404 for any other."""
     uploads = CaseUpload.objects.select_related("suite")
     return get_object_or_404(uploads, pk=pk, owner=request.user)

@@ -88,8 +88,8 @@ def test_a_spreadsheet_becomes_a_suite(
 
     console.allow("422")
     press(page, page.get_by_role("button", name="Store 2 cases"))
-    expect(page.get_by_text("1 row is rejected. Mend the file")).to_be_visible()
-    press(page, page.get_by_label("Rejected rows are left out"), "Space")
+    expect(page.get_by_text("1 row is rejected. Correct the file")).to_be_visible()
+    press(page, page.get_by_label("Leave out rejected rows"), "Space")
     press(page, page.get_by_role("button", name="Store 2 cases"))
     expect(page.get_by_role("heading", name="Refunds is at version 1")).to_be_visible()
     no_barrier(page)

@@ -1,4 +1,4 @@
-"""Cases in the browser: begun, edited, settled, deleted, brought back, made of results, many at once."""
+"""Cases in the browser: create, edit, resolve, delete, restore, make from results, many at once."""
 
 from __future__ import annotations
 
@@ -248,12 +248,12 @@ def test_the_second_save_gets_both_edits_and_overwrites_nothing(
     conflict = answer.context["form"]
     assert [row.label for row in conflict.rows() if row.choice] == ["Criteria"]
     carried: dict[str, list[str]] = {}
-    for name, value in answer.context["carried"]:
+    for name, value in answer.context["entered"]:
         carried.setdefault(name, []).append(value)
     settled = carried | {"resolve": "2"}
     undecided = editor.post(edit, settled)
     assert undecided.status_code == 409
-    assert "Choose whose" in page_of(undecided)
+    assert "Choose which to keep" in page_of(undecided)
     late = editor.post(edit, settled | {"choice-criteria": "mine", "resolve": "1"})
     assert "saved again" in page_of(late)
     assert editor.post(edit, settled | {"choice-criteria": "mine"}).status_code == 302
@@ -264,7 +264,7 @@ def test_the_second_save_gets_both_edits_and_overwrites_nothing(
 
     remove_cases(suite, ["returns"], by=None)
     gone = editor.post(edit, mine)
-    assert (gone.status_code, "deleted the case meanwhile" in page_of(gone)) == (409, True)
+    assert (gone.status_code, "deleted the case in the meantime" in page_of(gone)) == (409, True)
     editor.post(edit, settled | {"resolve": "0"})
     assert current().expected_outcomes == ["Mine alone"]
 
@@ -281,13 +281,13 @@ def test_a_case_is_duplicated_moved_deleted_and_brought_back(editor: Client, sui
     assert [case.key for case in suite_with_cases(suite_again(suite)).cases][-1] == "returns"
 
     asked = page_of(editor.get(f"{CASES}returns/delete/"))
-    assert "1 run carried it out. It and every result stay readable" in asked
+    assert "1 run used it. It and every result stay readable" in asked
     stale = editor.post(f"{CASES}returns/delete/", {"base": "7"}, follow=True)
-    assert "Look at it before it is deleted" in page_of(stale)
+    assert "Look at it before you delete it" in page_of(stale)
     for _ in range(2):
         editor.post(f"{CASES}returns/delete/", {"base": "1"})
     gone = editor.get(f"{CASES}returns/")
-    assert "Not in the suite any more" in page_of(gone)
+    assert "No longer in the suite" in page_of(gone)
     assert editor.get("/suites/support/runs/1/returns/1/").status_code == 200
     editor.post(f"{CASES}returns/restore/", {"base": "", "revision": "1"})
     assert current().revision == 1
@@ -319,7 +319,7 @@ def test_a_result_becomes_a_case_in_one_press_and_the_press_is_undone(
     assert Case.objects.filter(key__startswith="returns-run").count() == 1
     assert (made.expected_output, made.input) == ("Take it back.", list(current().input))
     assert made.metadata["from_result"] == {"run": 1, "case": "returns", "repetition": 1}
-    assert "Made of a result" in page_of(answer)
+    assert "Made from a result" in page_of(answer)
     editor.post(f"{CASES}returns-run1/delete/", {"base": "1"})
     assert not Case.objects.filter(key="returns-run1", is_current=True).exists()
     begun = editor.get(f"{NEW}?result={result.pk}&answer=1").context["form"]
@@ -352,12 +352,12 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
     place = "/suites/support/runs/1/returns/1/"
     old = current().expected_output
     answer = editor.post(f"{place}expected/", follow=True)
-    assert "The answer is the expected output now" in page_of(answer)
+    assert "The answer is now the expected output" in page_of(answer)
     assert (current().revision, current().expected_output) == (2, "Take it back.")
     earlier = editor.get(f"{CASES}returns/?revision=1").context["page"]
     assert (earlier.previous, earlier.following) == (None, "C-0"), "not its own next revision"
     assert "Take its answer as expected output" in page_of(editor.get(place))
-    assert "expects this answer already" in page_of(editor.post(f"{place}expected/", follow=True))
+    assert "already expects this answer" in page_of(editor.post(f"{place}expected/", follow=True))
     assert current().revision == 2
     undo = {"base": "2", "revision": "1"}
     for _ in range(2):
@@ -367,7 +367,7 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
     said = page_of(editor.get(errored))
     assert "Make a case of it" in said
     assert "as expected output" not in said
-    assert "answered nothing" in page_of(editor.post(f"{errored}expected/", follow=True))
+    assert "gave no answer" in page_of(editor.post(f"{errored}expected/", follow=True))
 
 
 def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: Suite) -> None:
@@ -376,10 +376,10 @@ def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: S
     assert "2 cases of 2 tagged new, x." in said
     matching = {"everything": "1", "tag": "new", "q": ""}
     said = page_of(editor.post(BULK, matching | {"action": "untag", "tags": "x"}, follow=True))
-    assert "x taken from 2 cases of 2." in said
+    assert "x removed from 2 cases of 2." in said
     assert current("C-2").tags == ["new"]
     for wrong in ({"action": "tag", "tags": ", "}, {"action": "tag", "tags": "t" * 201}, {}):
-        assert "Write the tag" in page_of(editor.post(BULK, ticked | wrong, follow=True))
+        assert "Enter a tag" in page_of(editor.post(BULK, ticked | wrong, follow=True))
     assert "No case is ticked" in page_of(editor.post(BULK, {"action": "delete"}, follow=True))
     asked = editor.post(BULK, matching | {"action": "delete"})
     assert "Delete 2 cases?" in page_of(asked)

@@ -19,11 +19,11 @@ from runs.cases.services import (
     CaseKeyTakenError,
     UnknownCaseError,
     add_case,
-    bring_back,
     change_case,
     place_case,
     put_cases,
     remove_cases,
+    restore_case,
     tag_cases,
     untag_cases,
 )
@@ -153,16 +153,16 @@ def test_a_removed_case_stays_with_its_runs_and_comes_back(suite: Suite, ada: Us
     assert remove_cases(suite, ["returns"], by=ada) == 0
     result.refresh_from_db()
     assert (result.case, current(suite)) == (case, [("sizes", 1)])
-    back = bring_back(suite, "returns", revision=1, base_revision=None, by=ada)
+    back = restore_case(suite, "returns", revision=1, base_revision=None, by=ada)
     assert (back.revision, current(suite)) == (1, [("returns", 1), ("sizes", 1)])
     change(suite, by=ada, title="New")
     for _ in range(2):
-        bring_back(suite, "returns", revision=1, base_revision=2, by=ada)
+        restore_case(suite, "returns", revision=1, base_revision=2, by=ada)
     assert suite.cases.get(key="returns", is_current=True).title == "Returns"
     with pytest.raises(CaseChangedError):
-        bring_back(suite, "returns", revision=2, base_revision=2, by=ada)
+        restore_case(suite, "returns", revision=2, base_revision=2, by=ada)
     with pytest.raises(UnknownCaseError):
-        bring_back(suite, "returns", revision=9, base_revision=1, by=ada)
+        restore_case(suite, "returns", revision=9, base_revision=1, by=ada)
     assert change(suite, by=ada, title="Newer").revision == 3, "no revision is numbered twice"
 
 
@@ -205,14 +205,14 @@ def asking(agent: str) -> EvaluatorSpec:
     ("changes", "field", "said"),
     [
         ({"key": "  "}, "key", "no other case"),
-        ({"key": "k" * 100_000}, "key", "200 is the most"),
+        ({"key": "k" * 100_000}, "key", "200 is the limit"),
         ({"key": "a\0b"}, "key", "NUL"),
-        ({"title": "t" * 301}, "title", "300 is the most"),
+        ({"title": "t" * 301}, "title", "300 is the limit"),
         ({"criteria": "half \ud800"}, "criteria", "surrogate"),
         ({"metadata": {"deep": [{"a\0": 1}]}}, "metadata", "NUL"),
         ({"tags": ("",)}, "tags", "1 to 200"),
         ({"input": ()}, "input", "one message"),
-        ({"input": ({"role": "king", "content": ""},)}, "input", "“king” is no role"),
+        ({"input": ({"role": "king", "content": ""},)}, "input", "“king” is not a role"),
         ({"expected_outcomes": ("Good", " ")}, "expected_outcomes", "empty"),
         ({"evaluators": judged_by("gone")}, "evaluators", "no language model 'gone'"),
         ({"evaluators": asking("replay")}, "evaluators", "has recorded outputs"),
@@ -232,7 +232,7 @@ def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
 
 
 def test_a_key_that_stands_twice_is_refused(suite: Suite) -> None:
-    with pytest.raises(InvalidCaseError, match="is repeated"):
+    with pytest.raises(InvalidCaseError, match="Two cases have this key"):
         put_cases(suite, [SIZES, SIZES], by=None)
 
 
@@ -254,7 +254,7 @@ ACTIONS: list[Callable[[Suite], object]] = [
     lambda suite: remove_cases(suite, ["sizes"], by=None),
     lambda suite: tag_cases(suite, ["sizes"], ["new"], by=None),
     lambda suite: place_case(suite, "sizes", 1, by=None),
-    lambda suite: bring_back(suite, "sizes", revision=1, base_revision=1, by=None),
+    lambda suite: restore_case(suite, "sizes", revision=1, base_revision=1, by=None),
 ]
 
 

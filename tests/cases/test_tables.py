@@ -195,7 +195,7 @@ class TestStore:
         kept = uploaded(editor, suite)
         refused = editor.post(place(kept, "case-table-store"), MAPPED)
         assert refused.status_code == 422
-        assert "2 rows are rejected. Mend the file, or say" in refused.content.decode()
+        assert "2 rows are rejected. Correct the file, or choose" in refused.content.decode()
         assert not suite.cases.exists()
         answer = editor.post(place(kept, "case-table-store"), MAPPED | {"leave_out": "on"})
         assert answer.url == place(kept)
@@ -227,7 +227,7 @@ class TestStore:
         ("existing", "texts", "said"),
         [
             ("update", ["new", "two"], '<h2>Changed</h2><p class="value">1'),
-            ("skip", ["old", "two"], "and 1 passed over"),
+            ("skip", ["old", "two"], "and 1 skipped"),
         ],
     )
     def test_keys_of_the_suite_are_updated_or_passed_over(
@@ -289,7 +289,7 @@ class TestNewSuite:
         html = editor.get(answer.url).content.decode()
         assert "Refunds 2, new" in html
         assert (
-            "Refunds 2 begins with 1 case. It starts from the profile Verdicts, without a judge."
+            "Refunds 2 will have 1 case. It starts from the profile Verdicts, without a judge."
             in html
         )
         assert "No column holds the key." in html

@@ -421,7 +421,7 @@ class TestCase:
             "States the refund time",
             "Kind and exact",
             "&quot;channel&quot;: &quot;chat&quot;",
-            "beside the suite&#x27;s",
+            "in addition to the suite&#x27;s",
             "You get your money back.",
             "find_order",
             "Previous case, CS-0",
