@@ -20,6 +20,7 @@ from tests.support.white_space import collapse_pages_of_clients
 
 pytest_plugins = [
     "tests.support.agent_server",
+    "tests.support.case_states",
     "tests.support.clock",
     "tests.support.groups",
     "tests.support.model_server",

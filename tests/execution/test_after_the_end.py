@@ -80,6 +80,7 @@ def test_a_late_call_is_booked_in_every_figure_and_changes_no_result(
     assert run.status == "stopped"
 
 
+@pytest.mark.writes_results
 def test_a_call_booked_while_the_figures_are_made_is_in_them(
     start_chat: StartRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

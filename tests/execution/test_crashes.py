@@ -52,6 +52,7 @@ def test_a_run_that_breaks_while_it_is_read_is_failed_by_it(start_recorded, monk
     assert run.status_reason == "The run cannot be carried out: AttributeError: no tree"
 
 
+@pytest.mark.writes_results
 def test_a_run_that_cannot_be_set_right_keeps_no_other_from_it(start_recorded, monkeypatch):
     register_worker(now=database_now(), version="1")
     first, second = start_recorded("a refund"), start_recorded("a refund")
@@ -70,6 +71,7 @@ def test_a_run_that_cannot_be_set_right_keeps_no_other_from_it(start_recorded, m
     assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
 
 
+@pytest.mark.writes_results
 def test_the_reaper_ends_where_the_database_is_away(start_recorded, monkeypatch):
     run = start_recorded("a refund")
     Run.objects.update(status="running")

@@ -133,6 +133,7 @@ def test_results_are_claimed_once_in_the_order_of_the_suite(start_recorded):
     assert [claim.attempt for claim in first] == [1, 1]
 
 
+@pytest.mark.writes_results
 def test_nothing_is_claimed_from_a_run_that_is_over(start_recorded):
     run = start_recorded("a")
     stop_run(run, stopped_by=None)
@@ -151,6 +152,7 @@ def test_nothing_is_claimed_from_a_run_that_is_over(start_recorded):
         {"status": "cancelled", "lease_token": ""},
     ],
 )
+@pytest.mark.writes_results
 def test_a_record_that_comes_too_late_is_refused(start_recorded, change):
     run = start_recorded("a", "b")
     work, ended = claimed(run)
@@ -276,6 +278,7 @@ def test_a_target_that_fails_the_first_eight_alike_ends_the_run(start_chat, mode
         ("port 40123 refused after 0.404 s", "port 40199 refused after 0.5 s", "port 40123"),
     ],
 )
+@pytest.mark.writes_results
 def test_numbers_make_no_difference_between_errors_but_a_status_does(
     start_recorded, first, second, expected
 ):

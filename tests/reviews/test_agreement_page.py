@@ -94,6 +94,7 @@ def test_a_cell_lists_its_cases(viewer_client: Client) -> None:
     )
 
 
+@pytest.mark.writes_results
 def test_evaluators_outcomes_and_metrics_have_their_own_matrix(viewer_client: Client) -> None:
     run = queued_run(slug="support")
     run.results.update(outcome_marks="10")

@@ -159,6 +159,7 @@ def test_a_run_that_is_carried_out_fills_the_queue_and_one_cut_short_too() -> No
     assert set(reasons(ended(stopped))) == {"C-001.1"}
 
 
+@pytest.mark.writes_results
 def test_what_no_rule_brings_in_any_more_leaves_unless_somebody_has_touched_it() -> None:
     run = make_scored_run(verdicts=["borderline"] * 5)
     ended(run)
@@ -178,6 +179,7 @@ def test_what_no_rule_brings_in_any_more_leaves_unless_somebody_has_touched_it()
     assert set(ReviewItem.objects.values_list("id", flat=True)) == {item.pk for item in items[1:]}
 
 
+@pytest.mark.writes_results
 def test_reasons_of_what_waits_are_those_of_now_and_what_a_person_added_says_so() -> None:
     run = make_scored_run(verdicts=["pass", "borderline"])
     asked, other = run.results.order_by("position")

@@ -471,6 +471,7 @@ class TestPlaces:
         assert "archived" in page
         assert "Case C-001" in page
 
+    @pytest.mark.writes_results
     def test_what_is_tried_again_waits_for_no_one(self, ann: User) -> None:
         run = queued_run(["borderline"])
         item = item_of(run)

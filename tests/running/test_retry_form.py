@@ -131,6 +131,7 @@ def test_all_of_a_filter_reaches_every_page_of_it(editor_client: Client) -> None
     assert not run.results.filter(status="pending").exclude(case__key__startswith="C-0").exists()
 
 
+@pytest.mark.writes_results
 def test_repetitions_are_counted_as_results(editor_client: Client) -> None:
     suite = make_suite(cases=2)
     run = make_run(suite=suite, repetitions=3)
@@ -226,6 +227,7 @@ def test_one_evaluator_of_one_result_is_asked_about_and_scores_again(
     assert escape("without an evaluator 'gone'") in refused
 
 
+@pytest.mark.writes_results
 def test_pressing_a_stale_form_says_what_happened_meanwhile(editor_client: Client) -> None:
     run = scored_run()
     fields = {"case": cases(run, "C-0", "C-1"), "seen": 0, "count": 2}

@@ -97,6 +97,7 @@ def test_what_nobody_knows_is_not_made_up() -> None:
     assert plan.scoring.cost_usd == 3 * Decimal("0.004")
 
 
+@pytest.mark.writes_results
 def test_results_that_were_never_carried_out_are_told_apart() -> None:
     run = make()
     run.results.filter(case__key="C-0").update(status="cancelled")

@@ -106,6 +106,7 @@ def go(request: pytest.FixtureRequest, settings: Any) -> Go:
         (True, "nobody", ""),
     ],
 )
+@pytest.mark.writes_results
 def test_the_switch_and_the_right_decide(
     go: Go, settings: Any, switch: bool, right: str, refusal: str
 ) -> None:
@@ -220,6 +221,7 @@ def test_the_start_form_says_it_before_and_after(settings: Any) -> None:
     assert allowed.post(address, sent).status_code == 302
 
 
+@pytest.mark.writes_results
 def test_the_retry_form_and_the_resume_button_say_it(settings: Any) -> None:
     settings.SCRIPTS = True
     client = make_client(member(allowed=False))

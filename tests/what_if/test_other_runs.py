@@ -57,6 +57,7 @@ def early(run: Run, status: str, *, left: int = 0) -> None:
         ("budget_reached", 0, "stopped at its budget. Its gates are not judged"),
     ],
 )
+@pytest.mark.writes_results
 def test_a_run_that_ended_early_is_asked_with_what_it_has_and_says_so(
     client: Client, run: Run, ada: User, status: str, left: int, told: str
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_run_that_ended_early_is_asked_with_what_it_has_and_says_so(
     assert Run.objects.get(number=2).status == RunStatus.STOPPED
 
 
+@pytest.mark.writes_results
 def test_a_run_that_has_no_result_at_all_says_so(client: Client, run: Run, ada: User) -> None:
     early(run, "failed", left=5)
     Run.objects.filter(pk=run.pk).update(done_count=0)

@@ -230,6 +230,7 @@ def test_a_run_of_another_version_is_asked_where_its_evaluators_stood(
     assert "Run #1 is of v0" in text_of(ask(client, run.suite, ada))
 
 
+@pytest.mark.writes_results
 def test_verdicts_that_a_file_told_are_kept_and_said_so(
     client: Client, run: Run, ada: User
 ) -> None:

@@ -224,6 +224,7 @@ def test_a_run_that_was_stopped_or_whose_source_is_gone_ends_without_it(monkeypa
     assert lost.events.filter(kind="failed").count() == 1
 
 
+@pytest.mark.writes_results
 def test_what_a_stopped_run_left_out_is_left_out_again():
     source = finished_run()
     Result.objects.filter(run=source, case__key="C-4").update(status="cancelled", error="")

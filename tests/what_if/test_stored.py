@@ -117,6 +117,7 @@ def test_cases_follow_their_own_evaluators():
     assert found.is_exact
 
 
+@pytest.mark.writes_results
 def test_a_verdict_that_a_file_told_is_kept_and_counted():
     run = finished_run()
     Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
