@@ -1,4 +1,4 @@
-"""Ask agents at their endpoints: slots, tries within one time-out, and every try written down."""
+"""Ask agents at their endpoints: slots, tries within one time-out, and a record of every try."""
 
 from __future__ import annotations
 
@@ -40,38 +40,38 @@ from runs.target_kinds._base import AgentFailure, AgentReading, AgentReply, Agen
 
 
 class RefusedAddressError(OSError):
-    """A host, or an address its name leads to, may not be called."""
+    """The host, or an address of its name, may not be called."""
 
 
 def check_host(host: str) -> None:
-    """Raise RefusedAddressError for a host that may not be called, wherever its name leads."""
+    """Raise RefusedAddressError for a host that may not be called by name."""
     if problem := host_problem(host.rstrip(".").lower()):
         raise RefusedAddressError(problem)
 
 
 class CheckedResolver(AbstractResolver):
-    """Looks names up and refuses them for any address that may not be called.
+    """Resolves names and refuses addresses that may not be called.
 
-    The connection is made to the very addresses that were checked here, so that a name cannot lead
-    elsewhere a moment later.
+    The connection uses exactly the addresses that were checked here, so a name cannot point elsewhere
+    a moment later.
     """
 
     def __init__(self, inner: AbstractResolver | None = None) -> None:
-        """Look names up as the machine does, unless told otherwise."""
+        """Resolve names with `inner`, by default as the machine does."""
         self._inner = inner or ThreadedResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Return the addresses of a name; raises RefusedAddressError."""
-        found = await self._inner.resolve(host, port, family)
-        for one in found:
-            if problem := host_problem(one["host"]):
+        addresses = await self._inner.resolve(host, port, family)
+        for address in addresses:
+            if problem := host_problem(address["host"]):
                 raise RefusedAddressError(f"{host} leads there: {problem}")
-        return found
+        return addresses
 
     async def close(self) -> None:
-        """Close what looks names up."""
+        """Close the inner resolver."""
         await self._inner.close()
 
 
@@ -88,16 +88,16 @@ CHARSETS = re.compile(
 
 
 class UnreadableBodyError(ValueError):
-    """The content cannot be read; `beginning` is what came of it."""
+    """The content cannot be read; `beginning` is its first part."""
 
     def __init__(self, reason: str, beginning: bytes = b"") -> None:
-        """Keep the beginning, to show the reason."""
+        """Keep the beginning to show it with the reason."""
         super().__init__(reason)
         self.beginning = beginning
 
 
 async def read_body(response: ClientResponse) -> bytes:
-    """Return the content, unpacked; raises UnreadableBodyError for too much and unknown packing."""
+    """Return the unpacked content; raises UnreadableBodyError when it is too long or badly packed."""
     unpack = _unpacker(response.headers.get("Content-Encoding", "").strip().lower())
     content = bytearray()
     async for chunk in response.content.iter_chunked(CHUNK):
@@ -118,16 +118,16 @@ def _unpacker(packing: str) -> Any:
 
 
 class _Inflater:
-    """Unpacks gzip and deflate, never more at once than is wanted."""
+    """Unpacks gzip and deflate, at most a given amount at once."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(GZIP_OR_ZLIB)
         self._has_begun = False
 
     def unpack(self, chunk: bytes, most: int) -> bytes:
-        """Return what a chunk holds, up to one byte more than there is room for."""
+        """Return the content of a chunk, at most `most` bytes."""
         try:
-            found = self._inner.decompress(chunk, most)
+            content = self._inner.decompress(chunk, most)
         except zlib.error as error:
             if self._has_begun:
                 raise UnreadableBodyError(
@@ -135,10 +135,10 @@ class _Inflater:
                 ) from None
             return self._unpack_raw(chunk, most)
         self._has_begun = True
-        return found
+        return content
 
     def _unpack_raw(self, chunk: bytes, most: int) -> bytes:
-        """Unpack deflate without its head, as some servers send it."""
+        """Unpack deflate without its header, which some servers leave out."""
         self._inner, self._has_begun = zlib.decompressobj(RAW_DEFLATE), True
         try:
             return self._inner.decompress(chunk, most)
@@ -147,14 +147,14 @@ class _Inflater:
 
 
 def read_content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return what kind of content the headers announce, and in which charset if they say so."""
+    """Return the content type of the headers, and the charset if there is one."""
     kind, _, rest = headers.get("Content-Type", "").partition(";")
     _, _, charset = rest.partition("charset=")
     return kind.strip().lower()[:100], charset.partition(";")[0].strip().strip("\"'") or None
 
 
 def decode_text(content: bytes, charset: str | None) -> str:
-    """Return the content as text; raises UnreadableBodyError at the first byte that is none."""
+    """Return the content as text; raises UnreadableBodyError at the first invalid byte."""
     name = (charset or "utf-8").strip().lower()
     if not CHARSETS.fullmatch(name):
         raise UnreadableBodyError(f"the agent says it writes in {name[:40]!r}", content[:BEGINNING])
@@ -166,7 +166,7 @@ def decode_text(content: bytes, charset: str | None) -> str:
 
 
 def parse_reply(text: str, content_type: str) -> AgentReply:
-    """Return an answer with its JSON, if it is any; every text in it can be stored."""
+    """Return an answer with its JSON, if it is JSON; every text in it can be stored."""
     try:
         value, is_json = storable(DECODE(text)), True
     except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def _refuse_constant(name: str) -> Any:
 DECODE = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
 
-# Of what is cut off before it can be read, the end goes too: half a secret may stand there.
+# Text that is cut before redaction loses its end too, which may hold half a secret.
 MAX_TEXT, MAX_READ = 20_000, 160_000
 MAX_SAID = 300
 HTTP_GOOD, HTTP_REDIRECT, HTTP_BAD = 200, 300, 400
@@ -224,7 +224,7 @@ class AgentTry:
     latency_ms: int = 0
 
     def note_answer(self, http_status: int, headers: Mapping[str, str], content: bytes) -> None:
-        """Take in what the agent sent."""
+        """Record the agent's answer."""
         self.http_status = http_status
         content_type, charset = read_content_type(headers)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
@@ -264,7 +264,7 @@ class AgentTry:
         self.reason = f"{words} ({http_status}){detail}"
 
     def _reply(self, text: str, content_type: str) -> AgentReply:
-        """Return a reply without secrets, whether they stand in it as they are or as JSON spells them."""
+        """Return a reply without secrets, plain or escaped as in JSON."""
         reply = parse_reply(text, content_type)
         try:
             value, is_json = self.secrets.redact_json(reply.json), reply.is_json
@@ -280,24 +280,24 @@ class AgentTry:
         return replace(reading, output=output, problem=self.secrets.redact(reading.problem))
 
     def _keep(self, reply: AgentReply, *, as_json: bool = True) -> None:
-        """Keep what came back so that it reads the same again: an answer that is the whole text, as text."""
+        """Store the reply so that it reads the same again: as text where the text is the answer."""
         form = {"json": reply.json} if reply.is_json and as_json else {"text": reply.text}
         self.reply = {"content_type": reply.content_type} | form
 
     def note_unreadable(self, error: UnreadableBodyError, http_status: int | None = None) -> None:
-        """Note that the content could not be read, with the beginning of it."""
+        """Record that the content could not be read, with its beginning."""
         self.http_status = http_status or self.http_status
         self.status, self.reason = CallOutcome.UNREADABLE, str(error)
         beginning = self._reply(error.beginning[:MAX_READ].decode(errors="replace"), "")
         self.reply = {"cut": True, "text": beginning.text[:MAX_TEXT]}
 
     def note_timeout(self) -> None:
-        """Note that no answer came in time."""
+        """Record that no answer came in time."""
         self.status = CallOutcome.TIMEOUT
         self.reason = f"No answer within {self.request.timeout_s:g} s"
 
     def note_unreachable(self, error: Exception) -> None:
-        """Note that no connection was made, or that it broke; only the first may be tried again."""
+        """Record that no connection was made, or that it broke; only the former may be repeated."""
         refused = next(
             (one for one in _causes(error) if isinstance(one, RefusedAddressError)), None
         )
@@ -322,7 +322,7 @@ class AgentTry:
         self.reason = f"The agent {did}: {detail}"
 
     def record(self) -> CallRecord:
-        """Return the request as the ledger keeps it, now that it has ended; secrets stay out."""
+        """Return the record of the ended request for the ledger, without secrets."""
         self.latency_ms = round((time.perf_counter() - self.began_s) * 1000)
         usage: Usage = self.reading.usage
         return CallRecord(
@@ -343,7 +343,7 @@ class AgentTry:
 
 
 def shown_request(request: AgentRequest, secrets: TargetSecrets) -> dict[str, Any]:
-    """Return a request as it may be kept and shown."""
+    """Return a request as it may be stored and shown."""
     shown = {
         "method": request.method,
         "url": request.url,
@@ -354,17 +354,17 @@ def shown_request(request: AgentRequest, secrets: TargetSecrets) -> dict[str, An
 
 
 def request_body(request: AgentRequest) -> bytes | None:
-    """Return the body as it travels."""
+    """Return the body as it is sent."""
     return None if request.body is None else json.dumps(request.body).encode()
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
         inner = getattr(error, "os_error", None)
         error = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
-    return found
+    return causes
 
 
 CONNECT_S = 10.0
@@ -378,11 +378,11 @@ SENT = {
 
 
 class AgentClient:
-    """Asks the endpoints of targets, each with slots of its own; serves one event loop, closed with `aclose`.
+    """Asks the endpoints of targets, each with its own slots; serves one event loop, closed with `aclose`.
 
-    No redirect is followed, no cookie kept, no proxy or password taken from the machine. Every
-    request has a connection of its own: agents close idle ones just when the next request is sent,
-    and a request that may have arrived is not repeated.
+    It follows no redirects, keeps no cookies, and takes no proxy or password from the machine. Every
+    request has its own connection: agents close idle ones just when the next request is sent, and a
+    request that may have arrived is not repeated.
     """
 
     def __init__(self, resolver: AbstractResolver | None = None) -> None:
@@ -401,12 +401,12 @@ class AgentClient:
         key: CallKey = OWN_CALL,
         digest: str = "",
     ) -> Output:
-        """Return the output, from the ledger when the agent gave it before.
+        """Return the output, from the ledger if the agent gave it before.
 
-        `digest` takes the place of the request's hash where the request holds something random.
+        `digest` replaces the request's hash where the request holds something random.
 
         Raises:
-            AgentFailure: no try gave one. What the ledger's `admit` raises passes through.
+            AgentFailure: no try returned one. Errors of the ledger's `admit` pass through.
 
         """
         digest = digest or content_hash(shown_request(request, secrets))
@@ -431,11 +431,11 @@ class AgentClient:
         ledger: Ledger,
         facts: tuple[str, CallKey, str],
     ) -> tuple[AgentTry, int]:
-        """Return how the last try ended, and how many there were within the time-out."""
+        """Return the last try, and how many there were within the time-out."""
         left_s, tries = request.timeout_s, 0
         clock = asyncio.get_running_loop().time
         while True:
-            # How long that takes, while a database is away for instance, is not the agent's fault.
+            # Waiting here, for instance for a database, is not the agent's fault.
             await ledger.admit()
             began = clock()
             tries += 1
@@ -511,7 +511,7 @@ class AgentClient:
 
 
 def recall_output(record: CallRecord, request: AgentRequest) -> Output:
-    """Return the output of an answer that the ledger holds; raises AgentFailure as it did then."""
+    """Return the output of an answer in the ledger; raises AgentFailure as it did then."""
     stored = record.reply if isinstance(record.reply, dict) else {}
     reply = AgentReply(
         text=str(stored.get("text") or ""),
@@ -528,4 +528,4 @@ def recall_output(record: CallRecord, request: AgentRequest) -> Output:
 
 
 def _jitter() -> float:
-    return 0.5 + random.random() / 2  # noqa: S311 - spreads retries; nothing secret hangs on it
+    return 0.5 + random.random() / 2  # noqa: S311 - spreads retries; not for secrets

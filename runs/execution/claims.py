@@ -1,4 +1,4 @@
-"""Take results to work on under a lease, with everything their execution needs, keep them, and give them back."""
+"""Lease results to a worker with everything their execution needs, renew the leases, release them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from runs.models.suites import Case
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One result held under a lease: `attempt` and `generation` are what a record must still match."""
+    """One leased result; a record must still match its `attempt` and `generation`."""
 
     result_id: int
     case_id: int
@@ -50,7 +50,7 @@ CLAIM_COLUMNS = ("id", "case_id", "attempt", "generation", "keeps_output", "retr
 
 
 def begin_run(run_id: int, *, now: datetime) -> None:
-    """Move a queued run to running; changes nothing when another worker was first."""
+    """Move a queued run to running; do nothing when another worker was first."""
     Run.objects.filter(id=run_id, status=RunStatus.QUEUED).update(
         status=RunStatus.RUNNING, started_at=now
     )
@@ -61,7 +61,7 @@ def claim_results(
 ) -> list[Claim]:
     """Lease up to `most` waiting results of a run to the holder of the token, in suite order.
 
-    None of them when the run is over or belongs to another owner; the workers' id is "".
+    It leases none when the run is over or belongs to another owner; the owner id of workers is "".
     """
     owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
@@ -103,16 +103,16 @@ def _claim(row: dict[str, Any], case: Case) -> Claim:
 
 
 def held_results(run_id: int, token: str) -> QuerySet[Result]:
-    """Return the results of a run that are leased to the holder of the token."""
+    """Return the results of a run that the holder of the token has leased."""
     return Result.objects.filter(run_id=run_id, status=ResultStatus.RUNNING, lease_token=token)
 
 
 def renew_leases(
     run_id: int, token: str, result_ids: Collection[int], *, under_way: int | None
 ) -> set[int]:
-    """Extend the leases that the worker still holds and return them; show that the worker is alive.
+    """Extend the leases that the worker still holds and return them; record that it is alive.
 
-    A worker that carries nothing out any more is not shown: `under_way` is None.
+    A worker that executes nothing any more passes None for `under_way` and is not listed.
     """
     now = database_now()
     with transaction.atomic():
@@ -126,7 +126,7 @@ def renew_leases(
 
 
 def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetime) -> None:
-    """Show the worker as alive, again if somebody took it for dead meanwhile."""
+    """List the worker as alive, again if it was removed as dead in the meantime."""
     RunWorker.objects.update_or_create(
         token=token,
         defaults={"heartbeat_at": now, "in_flight": under_way},
@@ -138,26 +138,26 @@ def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetim
 
 
 def unregister_run_worker(token: str) -> None:
-    """Stop showing the worker, so that another is called in its place."""
+    """Remove the worker from the list, so that another one can replace it."""
     RunWorker.objects.filter(token=token).delete()
 
 
 def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:
-    """Give back what is leased under the token and was not carried out, for other workers to claim."""
+    """Release the results that the token holds, so that other workers can claim them."""
     with transaction.atomic():
         Run.objects.hold(run_id)
         held_results(run_id, token).exclude(id__in=but).update(**RELEASED)
 
 
 RENEW_EVERY_S = LEASE.total_seconds() / 6
-# A lease this old may have run out: a worker that was stopped or cut off for so long asks first.
+# After this long the lease may have run out, so the worker asks before it relies on it.
 DOUBT_AFTER_S = LEASE.total_seconds() / 2
 
 Clock = Callable[[], float]
 
 
 def time_since_boot() -> float:
-    """Return seconds on a clock that also runs while the process is stopped or the machine sleeps."""
+    """Return seconds of a clock that also runs while the process is stopped or the machine sleeps."""
     boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
 
@@ -165,7 +165,7 @@ def time_since_boot() -> float:
 class Leases:
     """The results that a worker holds.
 
-    `count_under_way` tells how many it is carrying out, None when it takes on nothing any more.
+    `count_under_way` returns how many it executes, None when it takes nothing new.
     """
 
     def __init__(
@@ -192,11 +192,11 @@ class Leases:
         self.held.update(result_ids)
 
     def release(self, result_ids: Iterable[int]) -> None:
-        """Hold results no more."""
+        """Stop holding results."""
         self.held.difference_update(result_ids)
 
     async def holds(self, result_id: int) -> bool:
-        """Tell whether a result is still ours, asking the database when the last answer is old."""
+        """Tell whether a result is still ours; ask the database when the last answer is old."""
         if self._is_doubtful():
             async with self._renewing:
                 if self._is_doubtful():
@@ -204,7 +204,7 @@ class Leases:
         return result_id in self.held
 
     async def renew(self) -> None:
-        """Show that the worker is alive, and extend every lease that is still its own."""
+        """Record that the worker is alive, and extend every lease that it still holds."""
         asked_at, held = self._clock(), sorted(self.held)
         still = await self._database.do(
             renew_leases, self._run_id, self._token, held, under_way=self._count_under_way()
@@ -218,7 +218,7 @@ class Leases:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One execution to carry out; `problem` says why its case cannot be, with the suite's tree as root."""
+    """One execution; `problem` says why its case cannot be scored, "" when it can."""
 
     claim: Claim
     execution: Execution
@@ -230,10 +230,10 @@ class Job:
 def claim_jobs(
     work: RunWork, *, token: str, most: int, held: Collection[int], is_repeated: bool = False
 ) -> list[Job]:
-    """Claim up to `most` results and read what they need; none when nothing waits.
+    """Claim up to `most` results and read what they need; return none when nothing waits.
 
-    `is_repeated` tells that the same was tried before without learning what was claimed: all but
-    what is known as `held` is given back first.
+    `is_repeated` means that an earlier try may have claimed results without our knowing. So everything
+    but `held` is released first.
     """
     if is_repeated:
         release_held(work.run_id, token, but=held)

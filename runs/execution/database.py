@@ -1,4 +1,4 @@
-"""Database work of an event loop, done in one thread of its own, surviving a database that is away; and errors of workers."""
+"""Database work of an event loop in its own thread, patient with outages, and the errors of workers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Value = TypeVar("Value")
 
 FIRST_PAUSE_S = 0.1
 MAX_PAUSE_S = 1.0
-# What was paid for and not yet written lives in this process alone: worth a long wait.
+# Calls that are paid but unwritten exist only in this process, so a long wait is worth it.
 PATIENCE_S = 600.0
 LAST_PATIENCE_S = 8.0
 LATE_AFTER_S = 1.0
-# Read-only, and sessions that PostgreSQL ended because they stood still inside a transaction.
+# Read-only, and sessions that PostgreSQL ended because they were idle in a transaction.
 PASSING_STATES = ("25006", "25P03", "25P04")
 
 Sleep = Callable[[float], object]
@@ -36,13 +36,13 @@ Clock = Callable[[], float]
 
 
 class DatabaseThread:
-    """One thread that holds one connection; what is asked of it is done in order.
+    """One thread with one connection that does its work in order.
 
-    `is_there` is set while the database answers: work that has to be written waits for it.
+    `is_there` is set while the database answers; work that must be written waits for it.
     """
 
     def __init__(self) -> None:
-        """Start with the first piece of work."""
+        """Start the thread with the first piece of work."""
         self.is_there = asyncio.Event()
         self.is_there.set()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="execution-db")
@@ -51,13 +51,13 @@ class DatabaseThread:
     async def do(
         self, function: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
-        """Return what the function returns; it is called again when the database was not there."""
+        """Return the function's value; call it again when the database was away."""
         return await self.do_repeatable(lambda is_repeated: function(*args, **kwargs))
 
     async def do_repeatable(self, function: Callable[[bool], Value]) -> Value:
-        """Return what the function returns; its argument says whether this is a repetition.
+        """Return the function's value; its argument says whether this is a repetition.
 
-        The work is done even when the caller is cancelled meanwhile.
+        The work is done even if the caller is cancelled.
         """
         loop = asyncio.get_running_loop()
 
@@ -68,7 +68,7 @@ class DatabaseThread:
                 loop.call_soon_threadsafe(change)
 
         work = loop.run_in_executor(self._executor, self._patience.call, function, tell)
-        # A server that vanished raises no error for a while.
+        # A server that is gone raises no error for a while.
         late = loop.call_later(LATE_AFTER_S, self.is_there.clear)
         work.add_done_callback(lambda done: self._note_answer(late))
         return await asyncio.shield(work)
@@ -78,17 +78,17 @@ class DatabaseThread:
         self.is_there.set()
 
     def shut_down(self) -> None:
-        """Wait only seconds more for a database that is away: this process is about to end."""
+        """Wait only seconds for a database that is away, because this process is about to end."""
         self._patience.shorten()
 
     def close(self) -> None:
-        """Finish what was asked, close the connection and end the thread."""
+        """Finish the work, close the connection and end the thread."""
         self._executor.submit(lambda: connection.close()).result()
         self._executor.shutdown()
 
 
 class Patience:
-    """Calls again while the database is away, for ten minutes altogether; once it is over, once."""
+    """Repeats work while the database is away, for ten minutes in all, then no more."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class Patience:
         sleep: Sleep = time.sleep,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Be patient."""
+        """Start with all patience."""
         self.is_over = False
         self._patience_s = patience_s
         self._sleep = sleep
         self._clock = clock
 
     def shorten(self) -> None:
-        """Have little patience from now on: enough for a connection that a restart has broken."""
+        """Have little patience from now on: enough for a connection that a restart broke."""
         self._patience_s = min(self._patience_s, LAST_PATIENCE_S)
 
     def call(
@@ -112,10 +112,10 @@ class Patience:
         function: Callable[[bool], Value],
         tell: Callable[[bool], None] = lambda is_there: None,
     ) -> Value:
-        """Return what the function returns; its argument says whether this is a repetition.
+        """Return the function's value; its argument says whether this is a repetition.
 
-        `tell` hears False when the database is away and True when it is back. Raises the database's
-        own error when patience is over, and any other error at once.
+        `tell` is called with False when the database is away and with True when it is back. Raises the
+        database's own error when patience is over, and any other error at once.
         """
         pause_s, is_repeated = FIRST_PAUSE_S, False
         since = self._clock()
@@ -125,7 +125,7 @@ class Patience:
             except (DatabaseError, InterfaceError) as error:
                 if not is_away(error) or self.is_over:
                     raise
-                # By the clock: each try may itself take long to fail.
+                # Measured by the clock, because each try may take long to fail.
                 if self._clock() >= since + self._patience_s:
                     self.is_over = True
                     raise
@@ -144,9 +144,9 @@ class Patience:
 
 
 def is_away(error: BaseException) -> bool:
-    """Tell whether a database error may pass by itself: no answer, no room, no writing for now."""
+    """Tell whether a database error may go away by itself: no answer, no space, read-only."""
     if isinstance(error, OperationalError):
-        # SQLite says so of wrong SQL too.
+        # SQLite raises the same error for wrong SQL.
         return getattr(error.__cause__, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR
     if isinstance(error, InterfaceError):
         return True
@@ -160,7 +160,7 @@ MAX_REASON_LENGTH = 400
 
 
 def note_error(error: BaseException) -> str:
-    """Store the error as this worker's last one if the database answers; returns its description."""
+    """Store the error as this worker's last one if the database answers; return its description."""
     reason = describe_error(error)
     if is_away(first_error(error)):
         return reason
@@ -173,7 +173,7 @@ def note_error(error: BaseException) -> str:
 def note_crash(run_id: int, reason: str) -> bool:
     """Record in the log of a run that a worker crashed.
 
-    True when that is the third time after the same number of results since the run was last resumed.
+    True when it is the third crash after the same number of results since the run was last resumed.
     """
     done = Run.objects.values_list("done_count", flat=True).get(id=run_id)
     place = f"A worker crashed after {done} results: "

@@ -1,4 +1,4 @@
-"""The ledger: whether the next call may be made, every call written down, and the costs that follow."""
+"""The ledger: whether the next call is allowed, the record of every call, and its cost."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ COST_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One call, and the claim under which it was made."""
+    """One call, and the claim that it belongs to."""
 
     claim: Claim
     record: CallRecord
 
 
 def write_calls(work: RunWork, entries: Sequence[LedgerEntry]) -> None:
-    """Insert the calls and add their cost to their results and to the run, even where the results are lost.
+    """Insert the calls and add their cost to their results and to the run, even for lost results.
 
     The caller holds the run's row in a transaction.
     """
@@ -63,7 +63,7 @@ def add_costs(run_id: int, column: str, costs: Mapping[int, Decimal]) -> None:
 
 
 def missing_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Return the entries the ledger does not hold yet: some may be there when a commit's answer was lost."""
+    """Return the entries that the ledger lacks: a commit may have worked although its answer was lost."""
     stored = set(
         ModelCall.objects.filter(
             result_id__in={entry.claim.result_id for entry in entries}
@@ -77,7 +77,7 @@ def missing_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 def spent_usd(records: Iterable[CallRecord]) -> Decimal:
-    """Return what the calls cost as far as it is known."""
+    """Return the known cost of the calls."""
     return sum((record.cost_usd or ZERO_USD for record in records), ZERO_USD)
 
 
@@ -97,10 +97,10 @@ def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class Budget:
-    """What the run may spend and what it has.
+    """The budget of a run and its spending.
 
-    `booked` is the ledger's sum over all workers as last read, `unbooked` what this worker has spent
-    since and not yet written.
+    `booked` is the sum of all workers in the ledger when it was last read. `unbooked` is what this worker
+    has spent since and not written yet.
     """
 
     cap: Decimal | None
@@ -110,37 +110,37 @@ class Budget:
 
     @property
     def is_used_up(self) -> bool:
-        """Tell whether nothing is left for another call."""
+        """Tell whether the budget leaves no money for another call."""
         return self.cap is not None and self.booked + self.unbooked >= self.cap
 
     def is_spent(self) -> bool:
-        """Tell a call that nothing is left for it, and remember that one was refused."""
+        """Tell whether a call must be refused, and remember the refusal."""
         self.was_reached = self.was_reached or self.is_used_up
         return self.was_reached
 
     def describe(self) -> str:
-        """Return cap and spending for a reader."""
+        """Return cap and spending in words."""
         cap = f"${self.cap.normalize():f}" if self.cap is not None else "no limit"
         spent = (self.booked + self.unbooked).normalize()
         return f"${spent:f} of {cap} is spent."
 
 
 class CallRefusedError(Exception):
-    """The call was not made; its execution is given back without a record."""
+    """The call was not made; its execution is released without a record."""
 
 
 class Admission:
-    """Lets the calls of one worker through while they are of use.
+    """Allows the calls of one worker while they are useful.
 
-    A call waits while the database is away or too much is unwritten: what cannot be written down
-    should not be spent. It is refused once the run is over for this worker, when another worker has
-    taken its result over, and when the budget is spent.
+    A call waits while the database is away or too much is unwritten, because its cost could not be
+    recorded. It is refused once the run is over for this worker, when another worker has
+    taken over its result, and when the budget is spent.
     """
 
     def __init__(
         self, leases: Leases, budget: Budget, database: DatabaseThread, room: asyncio.Event
     ) -> None:
-        """Let calls through."""
+        """Allow calls."""
         self.in_flight = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -151,11 +151,11 @@ class Admission:
         self._closed = ""
 
     def close(self, reason: str) -> None:
-        """Refuse every call from now on; those in flight go on."""
+        """Refuse every call from now on; those in flight continue."""
         self._closed = reason
 
     async def admit(self, result_id: int) -> None:
-        """Return when the call may be made; raises CallRefusedError."""
+        """Wait until the call is allowed; raises CallRefusedError."""
         await self._database.is_there.wait()
         await self._room.wait()
         is_held = await self._leases.holds(result_id)
@@ -179,8 +179,8 @@ class Admission:
 
 
 async def admit_always() -> None:
-    """Let a call through: a try has no run, no lease and no budget."""
+    """Allow a call of a trial, which has no run, lease or budget."""
 
 
 def count_nothing() -> None:
-    """Begin a call that nobody counts."""
+    """Begin a call that is not counted."""

@@ -1,4 +1,4 @@
-"""Read from the database what a worker needs of a run: plan, models, files and outputs."""
+"""Read what a worker needs for a run from the database: plan, models, files and outputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Calls = Mapping[tuple[CallKey, str], CallRecord]
 
 @dataclass(frozen=True, slots=True)
 class FrozenTarget:
-    """A target that a run asks, with its frozen settings and the secrets it holds now."""
+    """A target with its frozen settings and its present secrets."""
 
     plan: TargetPlan
     kind: TargetKind
@@ -42,9 +42,9 @@ class FrozenTarget:
 
 @dataclass(slots=True)
 class RunWork:
-    """One run as its workers see it, since it was last started or resumed at `started_at`.
+    """One run as its workers see it since it was last started or resumed at `started_at`.
 
-    Only `trees`, by case, grow during the work. `agents` are by name the targets that judge.
+    `agents` are the targets that judge, by name. Only `trees`, by case, grows during the work.
     """
 
     run_id: int
@@ -72,7 +72,7 @@ class RunWork:
         return FrozenTarget(self.plan.target, self.target, self.target_config, self.secrets)
 
     def tree(self, case: Case) -> tuple[EvaluatorSpec, Rules]:
-        """Return the tree that scores a case, laid out; raises DomainError when it cannot be read."""
+        """Return the tree that scores a case and its rules; raises DomainError when it is unreadable."""
         place = case.pk if case.evaluators else None
         if place not in self.trees:
             root = tree_of_case(self.plan.root, case.evaluators, append=case.evaluators_append)
@@ -81,7 +81,7 @@ class RunWork:
 
 
 def load_work(run: Run) -> RunWork:
-    """Return the run's work; raises DomainError when its snapshot or target cannot be carried out."""
+    """Return the run's work; raises DomainError when its snapshot or target is unusable."""
     plan = read_plan(run.snapshot)
     target = target_kind_named(plan.target.kind)
     config = target.config.model_validate(plan.target.config)
@@ -109,14 +109,14 @@ def load_work(run: Run) -> RunWork:
 
 
 def _agents(plan: Plan) -> dict[str, FrozenTarget]:
-    """Return the targets that judge; one whose row is gone goes on unless it needs a secret of it."""
+    """Return the targets that judge; one whose row is gone still works unless it needs its secrets."""
     rows = Target.objects.in_bulk([agent.id for agent in plan.agents.values()])
-    found = {}
+    agents = {}
     for name, agent in plan.agents.items():
         kind = target_kind_named(agent.kind)
         config = kind.config.model_validate(agent.config)
-        found[name] = FrozenTarget(agent, kind, config, run_secrets(rows.get(agent.id), config))
-    return found
+        agents[name] = FrozenTarget(agent, kind, config, run_secrets(rows.get(agent.id), config))
+    return agents
 
 
 def _files(paths: Mapping[str, str]) -> dict[str, bytes]:
@@ -125,7 +125,7 @@ def _files(paths: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def recorded_outputs(work: RunWork, cases: Iterable[Case]) -> dict[str, Mapping[str, Any]]:
-    """Return the stored outputs of the cases by key: the target's uploads, without any the cases' own."""
+    """Return the stored outputs by case key: the target's uploads, or the cases' own without uploads."""
     if not work.target.replays:
         return {}
     if not work.has_uploads:
@@ -137,7 +137,7 @@ def recorded_outputs(work: RunWork, cases: Iterable[Case]) -> dict[str, Mapping[
 
 
 def case_facts(case: Case) -> CaseFacts:
-    """Return what evaluators and targets may know of a case."""
+    """Return the facts of a case that evaluators and targets may know."""
     return CaseFacts(
         key=case.key,
         input=tuple(Message(turn["role"], turn["content"]) for turn in case.input),
@@ -149,7 +149,7 @@ def case_facts(case: Case) -> CaseFacts:
 
 
 def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:
-    """Return, for results by id, the answers the ledger holds of the generation given for each."""
+    """Return the answers in the ledger by result id, each of the given generation."""
     calls: dict[int, dict[tuple[CallKey, str], CallRecord]] = defaultdict(dict)
     rows = ModelCall.objects.filter(
         result_id__in=generations, status__in=REUSABLE_STATUSES, reply__isnull=False

@@ -1,4 +1,4 @@
-"""The ports of one execution: its target, its judges and programs, and where their calls are written down."""
+"""The ports of one execution: its target, its judges, its programs and its ledger."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ from runs.target_kinds._base import (
 
 
 def sandbox_in_force() -> Sandbox | None:
-    """Return where programs of users run, None where the administrator has not switched them on."""
+    """Return the sandbox for users' programs, None unless the administrator has switched them on."""
     return _sandbox(_terms()) if settings.SCRIPTS else None
 
 
 @cache
 def _sandbox(terms: Terms) -> LocalSandbox:
-    """Return the one sandbox of the process: all runs share what it runs at once."""
+    """Return the only sandbox of the process: its concurrency limit holds for all runs."""
     return LocalSandbox(terms)
 
 
@@ -96,7 +96,7 @@ def _terms() -> Terms:
 def _hidden() -> tuple[str, ...]:
     """Return the folders of the site: its data, and its code and .env where it runs from a checkout.
 
-    Installed as a package it lies among others, which programs may need.
+    An installed package lies among others that programs may need.
     """
     base = Path(settings.BASE_DIR).resolve()
     own = [base] if (base / "manage.py").exists() else []
@@ -105,11 +105,11 @@ def _hidden() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TargetCalls:
-    """What a target is handed to answer once.
+    """One question to a target, with the clients and the ledger of its calls.
 
-    Its calls stand in the ledger under `key`. A `digest` takes the place of the hash of what is asked
-    where that holds something random; `problem_of` tells what is wrong with the text of an answer, ""
-    for nothing, and the ledger keeps that with it.
+    The ledger stores the calls under `key`. `digest` replaces the hash of the request where the
+    request holds something random. `problem_of` returns what is wrong with the text of an answer,
+    "" for nothing; the ledger stores it with the call.
     """
 
     asked: FrozenTarget
@@ -123,7 +123,7 @@ class TargetCalls:
     problem_of: Callable[[str], str] | None = None
 
     async def answer(self, context: TargetContext) -> Output | TargetFailure:
-        """Return what the target answers; what the ledger's `admit` raises passes through."""
+        """Return the target's answer; errors of the ledger's `admit` pass through."""
         kind = self.asked.kind
         if kind.uses_model:
             context = replace(context, chat=self._chat)
@@ -174,7 +174,7 @@ class TargetCalls:
 def _read(
     request: AgentRequest, problem_of: Callable[[str], str], reply: AgentReply
 ) -> AgentReading:
-    """Return an output with what is wrong with its text: it can be read, and is not what was asked for."""
+    """Read a reply and add the problem of a text that is readable but not what was asked for."""
     reading = request.read(reply)
     if reading.output is None:
         return reading
@@ -187,7 +187,7 @@ STOPPED = TargetFailure("stopped before it ended", Cause.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class ProgramCall:
-    """One run of a target's program; `request` is what of it may be kept and shown."""
+    """One run of a target's program; `request` is the part of it that may be stored and shown."""
 
     target: str
     key: CallKey
@@ -199,7 +199,7 @@ class ProgramCall:
     async def run(
         self, ledger: Ledger, answer: Callable[[], Awaitable[Output | TargetFailure]]
     ) -> Output | TargetFailure:
-        """Return what the program answers, from the ledger when it did so before."""
+        """Return the program's answer, from the ledger if it answered before."""
         earlier = ledger.recall(self.key, self.digest)
         if earlier is not None:
             stored = earlier.reply if isinstance(earlier.reply, dict) else {}
@@ -239,7 +239,7 @@ class ProgramCall:
         )
 
 
-# What of the settings of a program says which one it was; its text and files are frozen in the snapshot.
+# The settings that identify a program; its text and files are frozen in the snapshot.
 SHOWN = ("command", "folder")
 MAX_COMMAND = 500
 
@@ -248,8 +248,8 @@ MAX_COMMAND = 500
 class AgentJudge:
     """A target that judges for the evaluator at `path`, the result of `case`.
 
-    Its calls stand in the ledger under purpose evaluation and that path, apart by sample and repair, so
-    that none of them is ever taken for an answer of the system under test or of another judge.
+    The ledger stores its calls under purpose evaluation and that path, by sample and repair. So no call
+    is ever reused as an answer of the system under test or of another judge.
     """
 
     asked: FrozenTarget
@@ -263,11 +263,11 @@ class AgentJudge:
     ledger: Ledger
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
-        """Return a reply of the schema's form, after one repair at most; its usage counts every try.
+        """Return a reply that fits the schema, after at most one repair; its usage counts every try.
 
         Raises:
             JudgeFailure: stage judge when the target gave no answer, parse when its repaired reply
-                still cannot be read. What the ledger's `admit` raises passes through.
+                still cannot be read. Errors of the ledger's `admit` pass through.
 
         """
         asked, spent = _AgentQuestion(question), _CostTracker(self.ledger)
@@ -285,7 +285,7 @@ class AgentJudge:
     async def _answer(
         self, asked: _AgentQuestion, spent: _CostTracker, text: str, digest: str, *, repair: int = 0
     ) -> Output:
-        """Return the output that the target gives to a text; raises JudgeFailure when there is none."""
+        """Return the target's output for a text; raises JudgeFailure without one."""
         question, path = asked.question, self.path
         key = CallKey(CallPurpose.EVALUATION.value, path, question.sample, question.round, repair)
         calls = TargetCalls(
@@ -314,10 +314,10 @@ class AgentJudge:
         return answer
 
     def _case(self, text: str, question: JudgeQuestion) -> CaseFacts:
-        """Return the question as a case, under an id of its own.
+        """Return the question as a case with its own id.
 
-        An agent that keeps sessions by id must not go on here with what it was asked as the system
-        under test, nor in one sample with what it said in another.
+        An agent that keeps sessions by id must not continue its session as the system under test, nor
+        that of another sample.
         """
         sample = f"/{question.sample + 1}" if question.sample else ""
         return CaseFacts(
@@ -328,19 +328,19 @@ class AgentJudge:
 
 
 class _AgentQuestion(AskedQuestion):
-    """A question to an agent, which may be a simple program: one that picks JSON out of all it was sent."""
+    """A question to an agent, which may be a simple program that picks JSON out of its input."""
 
     def problem_of(self, text: str) -> str:
         """Read a reply and keep its content; return what is wrong with it, or "".
 
-        A reply that stands word for word in a quoted text is the verdict of the author of that text.
+        A reply that appears word for word in a quoted text is a verdict by the author of that text.
         """
         problem = AskedQuestion.problem_of(self, text)
         if problem:
             return problem
         forms = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}
-        quoted = [_squeezed(one) for _, one in self.question.quoted]
-        is_copied = any(reply in one for reply in forms for one in quoted)
+        quoted = [_squeezed(text) for _, text in self.question.quoted]
+        is_copied = any(reply in quote for reply in forms for quote in quoted)
         return "it stands word for word in a quoted text" if is_copied else ""
 
 
@@ -350,7 +350,7 @@ def _squeezed(text: str) -> str:
 
 @dataclass(slots=True)
 class _CostTracker:
-    """A ledger that adds up what the calls of one question cost, those found again included."""
+    """A ledger that adds up the calls of one question, including reused ones."""
 
     inner: Ledger
     records: list[CallRecord] = field(default_factory=list)
@@ -375,7 +375,7 @@ class _CostTracker:
 
 
 def _within(config: TargetConfig, timeout_s: float | None) -> TargetConfig:
-    """Return a target's settings with another time-out; None leaves its own."""
+    """Return a target's settings with another time-out; None leaves it."""
     if timeout_s is None or "timeout_s" not in type(config).model_fields:
         return config
     return config.model_copy(update={"timeout_s": timeout_s})
@@ -387,18 +387,18 @@ def _shown(config: TargetConfig) -> dict[str, Any]:
 
 
 def _model_of(output: Output) -> str:
-    """Return the model that answered, as far as the target's trace tells."""
+    """Return the model that answered if the target's trace names it."""
     steps = (step.name for step in output.trace or () if step.type == "model")
     return next(steps, "")
 
 
-# A call for which nobody could be asked whether it may be made is not the target's failure.
+# When the ledger could not be asked for permission, the target is not to blame.
 NOT_MADE = (CallRefusedError, DatabaseError, InterfaceError)
 
 
 @dataclass(slots=True)
 class ExecutionPorts:
-    """What one execution is handed; `is_refused` tells that one of its calls was not let through."""
+    """The ports of one execution; `is_refused` tells whether one of its calls was refused."""
 
     work: RunWork
     context: TargetContext
@@ -417,7 +417,7 @@ class ExecutionPorts:
         return self.work.kinds
 
     async def answer(self) -> Output | TargetFailure:
-        """Return what the target answers to the case."""
+        """Return the target's answer to the case."""
         calls = TargetCalls(
             asked=self.work.asked,
             key=OWN_CALL,
@@ -434,7 +434,7 @@ class ExecutionPorts:
             return TargetFailure(str(error), Cause.REFUSED)
 
     def judge(self, path: str) -> Judge | None:
-        """Return the judge of the evaluator at that path; it says itself when none is chosen."""
+        """Return the judge of the evaluator at that path; it reports by itself when none is chosen."""
         judge = ModelJudge(
             client=self.client,
             models=self.work.models,
@@ -447,7 +447,7 @@ class ExecutionPorts:
         return _RefusableJudge(judge, self)
 
     def target_as_judge(self, path: str, name: str) -> Judge | None:
-        """Return the target of that name as judge for the evaluator at that path, None if it is not asked."""
+        """Return the target of that name as judge of the evaluator at that path, None if it is unknown."""
         asked = self.work.agents.get(name)
         if asked is None:
             return None
@@ -473,7 +473,7 @@ class ExecutionPorts:
 
 @dataclass(frozen=True, slots=True)
 class _RefusableJudge:
-    """A judge that tells its execution when a call is not let through."""
+    """A judge that tells its execution when a call is refused."""
 
     judge: Judge
     ports: ExecutionPorts

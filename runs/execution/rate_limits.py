@@ -1,4 +1,4 @@
-"""The limits of each language model as rows: what all workers agree on, and what the log of a run says of it."""
+"""The limits of each language model as rows that all workers share, and their events in run logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAUSED, MINUTE_USED = "model_paused", "minute_used"
 
 
 class SlotKeeper:
-    """Agrees with all other workers for one of them: the sharing of its limiter."""
+    """Shares the limits of models with all other workers, for the limiter of one worker."""
 
     def __init__(self, work: RunWork, token: str, database: DatabaseThread) -> None:
         """Hold no slot yet."""
@@ -48,13 +48,13 @@ class SlotKeeper:
         self._waited_at: dict[str, float] = {}
 
     async def agree(self, spec: ModelSpec, request: LimitRequest) -> LimitState:
-        """Return what holds; a model without a row is shared with nobody."""
+        """Return the limits in force; a model without a row is not shared."""
         model_id = self._work.model_ids.get(spec.slug, 0)
         state = await self._database.do(agree, model_id, self._work.run_id, self._token, request)
         return state or await self._unshared.agree(spec, request)
 
     async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
-        """Return how many calls may start; the run's log says once that it has to wait."""
+        """Return how many calls may start; the run's log notes once that it waits."""
         model_id = self._work.model_ids.get(spec.slug, 0)
         granted = await self._database.do(grant_starts, model_id, self._token, wanted, used)
         if granted is None:
@@ -73,7 +73,7 @@ class SlotKeeper:
 
 
 def agree(model_id: int, run_id: int, holder: str, request: LimitRequest) -> LimitState | None:
-    """Take in what a worker reports and lease it slots; return what holds, None when the model is gone."""
+    """Apply a worker's report and lease it slots; return the limits, None when the model is gone."""
     with transaction.atomic():
         model = _hold(model_id)
         if model is None:
@@ -104,7 +104,7 @@ def agree(model_id: int, run_id: int, holder: str, request: LimitRequest) -> Lim
 def grant_starts(
     model_id: int, holder: str, wanted: int, used: Mapping[int, int]
 ) -> QuotaGrant | None:
-    """Grant the holder as many of the wanted starts as the minute and the others leave.
+    """Grant the holder as many of the wanted starts as the minute and other holders allow.
 
     Returns None when the model is gone. `used` are the holder's grants that were not used up.
     """
@@ -139,7 +139,7 @@ def leave(holder: str, used: Mapping[int, int]) -> None:
 
 
 def give_back(holder: str, used: Mapping[int, int]) -> None:
-    """Let others have what the holder's grants hold beyond the calls it started."""
+    """Free the starts that the holder was granted but did not use."""
     for grant_id, calls in used.items():
         grant = StartGrant.objects.filter(id=grant_id, holder=holder)
         if calls:
@@ -149,7 +149,7 @@ def give_back(holder: str, used: Mapping[int, int]) -> None:
 
 
 def forget_starts(*, now: datetime) -> None:
-    """Remove the grants that count in no minute any more, except those that another is removing."""
+    """Remove grants that no longer count, except those that another worker is removing."""
     old = StartGrant.objects.select_for_update(skip_locked=True)
     with transaction.atomic():
         old_ids = old.filter(granted_at__lte=now - COUNTS).values("id")
@@ -157,7 +157,7 @@ def forget_starts(*, now: datetime) -> None:
 
 
 def forget_leases(*, now: datetime) -> None:
-    """Remove the leases that have run out, except those that another is removing."""
+    """Remove expired leases, except those that another worker is removing."""
     expired = SlotLease.objects.select_for_update(skip_locked=True).filter(expires_at__lte=now)
     with transaction.atomic():
         SlotLease.objects.filter(id__in=expired.values("id")).delete()
@@ -169,7 +169,7 @@ def _hold(model_id: int) -> LanguageModel | None:
 
 
 def _read(model: LanguageModel) -> SharedLimit:
-    """Return the rows of a model as the rules take them; the caller holds the model."""
+    """Return the rows of a model in the form that the rules take; the caller holds the model."""
     grants = StartGrant.objects.filter(model=model) if model.requests_per_minute else ()
     return SharedLimit(
         max_limit=model.concurrency,
@@ -198,7 +198,7 @@ def _read(model: LanguageModel) -> SharedLimit:
 def _write(
     model: LanguageModel, shared: SharedLimit, holder: str, request: LimitRequest, now: datetime
 ) -> None:
-    """Store what the rules changed: limit, pause, and the leases of the holder and of the dead."""
+    """Store what the rules changed: limit, pause, the holder's lease, and expired leases."""
     columns: dict[str, Any] = {}
     if shared.cuts != model.limit_cuts:
         columns = {"limit_cuts": shared.cuts, "limit_changed_at": now}
@@ -242,7 +242,7 @@ def _seconds(at: datetime | None) -> float | None:
 def _change(
     before: SharedLimit, after: SharedLimit, request: LimitRequest
 ) -> tuple[str, str] | None:
-    """Return kind and text of the event that tells runs of a changed limit, None when nothing changed."""
+    """Return kind and text of the event about a changed limit, None when nothing changed."""
     if after.cuts != before.cuts:
         was = f"was {before.limit} ({_reason(request)})"
         return LOWERED, f"at most {_calls(after.limit)} at a time, {was}"
@@ -265,7 +265,7 @@ def _calls(count: int) -> str:
 
 
 def note_wait(run_id: int, model_id: int) -> None:
-    """Note in the log of a run that it waits for the model's minute."""
+    """Note in the log of a run that it waits for the model's limit of a minute."""
     model = LanguageModel.objects.filter(id=model_id).first()
     if model is not None and model.requests_per_minute is not None:
         calls = _calls(model.requests_per_minute)
@@ -274,8 +274,8 @@ def note_wait(run_id: int, model_id: int) -> None:
 
 
 def note(run_ids: Iterable[int], kind: str, model: LanguageModel, text: str, now: datetime) -> None:
-    """Keep one event of a kind for each run and model: the last, however many there were."""
-    # A try holds slots like the worker of a run, under the id 0.
+    """Keep only the last event of each kind for each run and model."""
+    # A trial holds slots like the worker of a run, under the id 0.
     runs = {run_id for run_id in run_ids if run_id}
     events = RunEvent.objects.filter(run__in=runs, kind=kind, text__startswith=f"{model.name}: ")
     run_of_event = dict(events.values_list("id", "run_id"))

@@ -1,4 +1,4 @@
-"""Clean up after dead workers; any number of reapers may do it at the same time."""
+"""Clean up after dead workers; several reapers may run at the same time."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ SILENCE = 2 * LEASE
 
 
 def abandoned_rescorings(*, now: datetime) -> list[int]:
-    """Return the unfinished rescored runs on which nobody has worked for two leases."""
+    """Return the unfinished rescored runs without a heartbeat for two leases."""
     silent = Run.objects.filter(heartbeat_at__lt=now - SILENCE)
-    return [run_id for run_id in in_the_making() if silent.filter(id=run_id).exists()]
+
+    return [run_id for run_id in incomplete_rescorings() if silent.filter(id=run_id).exists()]
 
 
-def in_the_making() -> list[int]:
+def incomplete_rescorings() -> list[int]:
     """Return the active rescored runs that do not have all their results yet."""
     runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, source_run__isnull=False)
     return [
@@ -59,9 +60,9 @@ END_SESSIONS = """
 
 
 def end_idle_transactions() -> int:
-    """End sessions that have written and then waited a whole lease for their process; returns how many.
+    """End sessions that wrote and then waited a whole lease for their process; return how many.
 
-    The process, should it wake, finds its connection lost and repeats what was not committed.
+    If the process wakes up, it finds its connection lost and repeats the transaction.
     """
     if connection.vendor != "postgresql":
         return 0
@@ -69,9 +70,7 @@ def end_idle_transactions() -> int:
         cursor.execute(END_SESSIONS, [LEASE.total_seconds()])
         ended = [pid for pid, _ in cursor.fetchall()]
     if ended:
-        logger.warning(
-            "Database sessions %s stood still inside a transaction and were ended", ended
-        )
+        logger.warning("Database sessions %s were idle in a transaction and were ended", ended)
     return len(ended)
 
 
@@ -82,10 +81,10 @@ WORKER_LOST = "worker lost"
 
 
 def reap(*, now: datetime) -> list[int]:
-    """Free what dead workers held and end what is over; returns the runs that could use more workers.
+    """Free the results of dead workers and end finished runs; return runs that need workers.
 
-    A missing heartbeat means death only if it could have been written: not shortly after the database
-    itself was away.
+    A missing heartbeat means death only if the worker could have written it: not right after the
+    database was away.
     """
     is_silence_death = database_answers_since() < now - LEASE
     _remove_dead_workers(now=now)
@@ -110,7 +109,7 @@ def reap(*, now: datetime) -> list[int]:
 
 
 def _for_each(run_ids: Iterable[int], clean_up: Callable[[int], object]) -> None:
-    """Clean up each run; an error in one does not keep the others from it, and it is tried again later."""
+    """Clean up each run; an error in one does not stop the others."""
     for run_id in run_ids:
         try:
             clean_up(run_id)
@@ -122,7 +121,7 @@ def _for_each(run_ids: Iterable[int], clean_up: Callable[[int], object]) -> None
 
 
 def _remove_dead_workers(*, now: datetime) -> None:
-    """Remove workers without a heartbeat, and free at once what those of surely dead processes held."""
+    """Remove workers without a heartbeat, and free at once the results of dead processes."""
     for run_worker in RunWorker.objects.all():
         if is_dead(run_worker.worker):
             _free(run_worker.run_id, Q(lease_token=run_worker.token), now=now)
@@ -136,13 +135,13 @@ def _remove_dead_workers(*, now: datetime) -> None:
 
 
 def _runs_with_expired_leases(*, now: datetime) -> list[int]:
-    # Distinct here and not there: SQLite would go through every result to save itself the sorting.
+    # Distinct in Python: SQLite would scan every result to avoid a sort.
     expired = Result.objects.filter(status=ResultStatus.RUNNING, lease_until__lte=now)
     return sorted(set(expired.order_by().values_list("run_id", flat=True)))
 
 
 def _free(run_id: int, lost_results: Q, *, now: datetime) -> None:
-    """Return results of lost workers to waiting, and those lost too often to an error."""
+    """Set the results of lost workers to waiting, or to an error when they were lost too often."""
     with transaction.atomic():
         run = Run.objects.hold(run_id)
         held = Result.objects.filter(lost_results, run_id=run_id, status=ResultStatus.RUNNING)
@@ -150,9 +149,9 @@ def _free(run_id: int, lost_results: Q, *, now: datetime) -> None:
         if not lost:
             return
         earlier = _lost_before(lost)
-        given_up = {one.pk for one in lost if earlier[one.pk, one.generation] + 1 >= MAX_ATTEMPTS}
+        given_up = {row.pk for row in lost if earlier[row.pk, row.generation] + 1 >= MAX_ATTEMPTS}
         Attempt.objects.bulk_create(_attempts(lost, now=now))
-        again = Result.objects.filter(pk__in=[one.pk for one in lost if one.pk not in given_up])
+        again = Result.objects.filter(pk__in=[row.pk for row in lost if row.pk not in given_up])
         again.update(**RELEASED)
         _fail_lost(run, given_up, now=now)
         text = f"A worker was lost that held {len(lost)} result{'s' * (len(lost) > 1)}"
@@ -169,14 +168,14 @@ def _lost_before(lost: Sequence[Result]) -> Counter[tuple[int, int]]:
 def _attempts(lost: Iterable[Result], *, now: datetime) -> list[Attempt]:
     return [
         Attempt(
-            result=one,
-            attempt=one.attempt,
-            generation=one.generation,
+            result=result,
+            attempt=result.attempt,
+            generation=result.generation,
             status=ResultStatus.ERROR,
             reason=WORKER_LOST,
             ended_at=now,
         )
-        for one in lost
+        for result in lost
     ]
 
 
@@ -208,10 +207,10 @@ def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> N
 
 
 def _runs_without_open_results() -> list[int]:
-    # Not by the counters: what was cancelled before a retry is neither open nor done.
+    # Not the counters: results that were cancelled before a retry are neither open nor done.
     still_open = Result.objects.filter(run_id=OuterRef("pk"), status__in=OPEN_RESULT_STATUSES)
     done = Run.objects.filter(~Exists(still_open), status__in=ACTIVE_RUN_STATUSES)
-    done = done.exclude(id__in=in_the_making())
+    done = done.exclude(id__in=incomplete_rescorings())
     return list(done.order_by("id").values_list("id", flat=True))
 
 
@@ -233,7 +232,7 @@ def runs_needing_workers(*, now: datetime) -> list[int]:
 
 
 def register_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
-    """Show that this worker process is alive."""
+    """Record that this worker process is alive."""
     name = process_name()
     host, _, pid, _ = name.rsplit("/", 3)
     WorkerProcess.objects.update_or_create(
@@ -251,5 +250,5 @@ def register_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
 
 
 def unregister_worker() -> None:
-    """Take this process off the list, because it is about to end."""
+    """Remove this process from the list because it is about to end."""
     WorkerProcess.objects.filter(name=process_name()).delete()

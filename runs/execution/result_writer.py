@@ -1,4 +1,4 @@
-"""Write what came in, in batches and short transactions, each result only while its lease holds."""
+"""Write calls and results in batches and short transactions, each result only while its lease holds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class EndedExecution:
 
 
 def write_results(ended: Sequence[EndedExecution], *, now: datetime) -> None:
-    """Write over the waiting rows of results what they came to."""
+    """Write the outcomes into the rows of the results."""
     update_rows(
         Result,
         RESULT_COLUMNS,
@@ -96,7 +96,7 @@ def _result_row(one: EndedExecution, now: datetime) -> tuple[object, ...]:
 
 
 def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
-    """Return what went wrong and where, for a result without a verdict."""
+    """Return the error and its stage for a result without a verdict."""
     if outcome.failure is not None:
         is_ours = outcome.failure.cause is Cause.UNSTORABLE
         return str(outcome.failure), RECORDING_STAGE if is_ours else TARGET_STAGE
@@ -104,13 +104,13 @@ def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
     reason = (decision.error if decision else "") or "not scored"
     place = (decision.evaluator if decision else None) or OUTCOMES_PATH
     unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
-    # Only its reason names the outcomes that an evaluator of the tree was to judge.
+    # When an evaluator of the tree judges the outcomes, only the reason tells which one.
     found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
     return reason, found.stage if found else "evaluator"
 
 
 def _metrics_score(outcome: ExecutionOutcome) -> float | None:
-    """Return the score of the evaluator that judged metrics and outcomes in one call, if there is one."""
+    """Return the score of the evaluator that judged the metrics, None without one."""
     found = (one for one in outcome.outcomes.values() if isinstance(one, Score))
     return next((one.score for one in found if "metrics" in one.details), None)
 
@@ -125,7 +125,7 @@ def _marks(decision: Decision | None) -> str:
 
 
 def write_outputs(ended: Sequence[EndedExecution]) -> None:
-    """Write what was answered and scored, in place of what an earlier generation left."""
+    """Write outputs, scores and files, replacing those of an earlier generation."""
     again = [one.claim.result_id for one in ended if one.claim.generation > 1]
     if again:
         ScoreRow.objects.filter(result_id__in=again).delete()
@@ -160,7 +160,7 @@ def _score_rows(one: EndedExecution) -> list[tuple[object, ...]]:
 
 
 def _write_files(ended: Sequence[EndedExecution]) -> None:
-    """Write the files that targets left; what has the same content is stored once."""
+    """Write the files that targets left; equal contents are stored once."""
     left = [
         (one.claim.result_id, path, content)
         for one in ended
@@ -185,10 +185,10 @@ BREAKER = 8
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How far a run is, as its workers need to know it.
+    """How far a run is, for its workers.
 
-    `stale` are the results whose records were refused; `broken_target` is the error in which the
-    first executions all ended.
+    `stale` are the results whose records were refused. `broken_target` is the error in which the first
+    executions all ended.
     """
 
     status: str
@@ -212,15 +212,15 @@ def write_batch(
 ) -> RunState:
     """Write calls and results in one transaction, and move the run's counters with them.
 
-    The calls are written whatever became of their results: they are paid. A result whose lease is
-    not the token's any more, or of another attempt, is refused. `is_repeated` tells that the same
-    was tried before without learning whether it was written.
+    The calls are written in any case because they are paid. A result is refused when its lease
+    belongs to another token or attempt. `is_repeated` means that an earlier try may have written the
+    same.
     """
     with transaction.atomic():
         run = Run.objects.hold(work.run_id)
         write_calls(work, missing_entries(entries) if is_repeated else entries)
         if entries and not run.is_active:
-            # Calls that were under way when the run ended: its figures come anew with their cost.
+            # Calls were under way when the run ended: its figures must include their cost.
             Run.objects.filter(id=run.pk).update(summary=None)
         accepted = _still_held(work, token, ended)
         write_results(accepted, now=database_now())
@@ -237,7 +237,7 @@ def write_batch(
 def _refresh_cases(
     work: RunWork, entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
 ) -> None:
-    """Bring the cases in step with the results that ended or cost something more."""
+    """Refresh the cases of results that ended or became more expensive."""
     changed = {one.claim.case_id for one in ended}
     changed |= {entry.claim.case_id for entry in entries if entry.record.cost_usd is not None}
     RunCase.objects.refresh(work.run_id, changed, policy=work.plan.policy)
@@ -246,7 +246,7 @@ def _refresh_cases(
 def broken_target(run: Run) -> str:
     """Return the error in which the first executions of a run all ended; "" when they did not.
 
-    Numbers in it do not count: they are ports, ids and times. An HTTP status does.
+    Numbers in the error, such as ports and times, make no difference, but an HTTP status does.
     """
     if run.done_count < BREAKER or run.error_count < run.done_count:
         return ""
@@ -291,7 +291,7 @@ def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> l
 
 
 def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
-    """Move the run's counters by the results just written."""
+    """Add the results just written to the run's counters."""
     verdicts: Counter[str] = Counter()
     score_sum, score_count = 0.0, 0
     for one in ended:
@@ -317,7 +317,7 @@ def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
 
 
 def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
-    """Add what targets say they cost without a call in our ledger; a replayed output costs once."""
+    """Add costs that targets report without calls in our ledger; a replayed output costs once."""
     reported = {
         one.claim.result_id: one.outcome.output.usage.cost_usd
         for one in ended
@@ -364,10 +364,10 @@ def write_singly(
     ended: Sequence[EndedExecution],
     is_repeated: bool,
 ) -> RunState:
-    """Write all at once, or else result by result; one that cannot be written ends as an error.
+    """Write all at once, or else result by result; a result that cannot be written ends as an error.
 
-    Its calls are paid all the same: they are written without their content. A database that is
-    away is not the fault of any result; that error is raised.
+    Its calls are paid, so they are written without their content. When the database is away, no
+    result is to blame, and the error is raised.
     """
     try:
         return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
@@ -388,7 +388,7 @@ def write_singly(
 def _by_result(
     entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
 ) -> list[tuple[list[LedgerEntry], list[EndedExecution]]]:
-    """Return calls and ends parted by result."""
+    """Return calls and ended executions by result."""
     parts: dict[int, tuple[list[LedgerEntry], list[EndedExecution]]] = {}
     for entry in entries:
         parts.setdefault(entry.claim.result_id, ([], []))[0].append(entry)
@@ -422,7 +422,7 @@ def _without_content(record: CallRecord) -> CallRecord:
 
 
 def _as_error(ended: EndedExecution, error: Exception) -> EndedExecution:
-    """Return the end as an error that says why nothing better is known."""
+    """Return the execution with the error of the database as its outcome."""
     message = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
     reason = message.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return replace(ended, outcome=ExecutionOutcome(failure=TargetFailure(reason, Cause.UNSTORABLE)))
@@ -438,9 +438,9 @@ RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
 class ResultWriter:
     """Collects the calls and ended executions of one worker, and writes them in batches.
 
-    `room` is open while not too much is unwritten, `state` is how the run was last seen. A run
-    that is over, or was resumed without this worker, makes the loop `abort`; a target
-    that fails every execution alike makes it `drain`.
+    `room` is open while not too much is unwritten. `state` is the last known state of the run. A run
+    that is over, or was resumed without this worker, makes the loop `abort`. A target that fails
+    every execution alike makes it `drain`.
     """
 
     def __init__(
@@ -496,12 +496,12 @@ class ResultWriter:
         )
 
     def end(self) -> None:
-        """Let the regular work come to its end."""
+        """End the regular writing."""
         self._ending.set()
         self._full.set()
 
     async def write_batches(self) -> None:
-        """Write what came in, every batch and every tenth of a second."""
+        """Write whenever a batch is full, and every tenth of a second."""
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(WRITE_EVERY_S):
@@ -509,7 +509,7 @@ class ResultWriter:
             await self.write_now()
 
     async def write_now(self) -> None:
-        """Write what came in."""
+        """Write everything collected so far."""
         if not self._ending.is_set():
             self._full.clear()
         entries, self._entries = self._entries, []
@@ -531,7 +531,7 @@ class ResultWriter:
         self._leases.release(one.claim.result_id for one in ended)
         self.room.set()
         if state.stale:
-            # Of a run that has ended meanwhile nothing else is to be expected.
+            # After the end of the run this is normal.
             logger.log(
                 logging.WARNING if state.status in ACTIVE_RUN_STATUSES else logging.DEBUG,
                 "Run %s: records of results %s came too late and were refused",
@@ -555,11 +555,11 @@ class ResultWriter:
                 await renew_slots()
 
     def _update(self, state: RunState, *, spent: Decimal = ZERO_USD) -> None:
-        """Act on the state of the run; that its target is broken is reported only once."""
+        """Act on the state of the run and remember a broken target, which is reported once."""
         earlier = self.state.broken_target if self.state is not None else ""
         self.state = replace(state, broken_target=state.broken_target or earlier)
         self.budget.unbooked -= spent
-        # What a replayed output once cost is not spent now.
+        # Replayed outputs cost nothing now.
         target_usd = ZERO_USD if self._work.target.replays else state.run_cost_usd
         self.budget.booked = state.evaluation_cost_usd + target_usd
         is_ours = state.started_at == self._work.started_at

@@ -1,4 +1,4 @@
-"""A worker at a run: one event loop that keeps many executions of the run in flight."""
+"""A worker of a run: one event loop that keeps many executions of the run in flight."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ _is_anybody_waiting: IsAnybodyWaiting = _nobody
 
 
 def yield_while(is_anybody_waiting: IsAnybodyWaiting) -> None:
-    """Make every run loop of this process ask, before each execution, whether somebody waits for a page."""
+    """Make every run loop of this process check before each execution whether a page request waits."""
     global _is_anybody_waiting
     _is_anybody_waiting = is_anybody_waiting
 
 
 class RequestPriority:
-    """Lets one execution of a worker start at a time while somebody waits for a page.
+    """Starts only one execution of a worker at a time while a page request waits.
 
-    Threads of a process take turns at the interpreter, and a worker that scores without ever waiting
-    for a model would take two turns of three. A worker that waits for models hardly notices.
+    The threads of a process take turns at the interpreter. A worker that scores without waiting for
+    models would take two of three turns. A worker that waits for models hardly notices.
     """
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
@@ -83,7 +83,7 @@ class RequestPriority:
         self._turn = asyncio.Lock()
 
     async def yield_to_requests(self) -> None:
-        """Wait for a turn and a moment if somebody waits for a page."""
+        """Wait for a turn and a moment if a page request waits."""
         if _is_anybody_waiting():
             async with self._turn:
                 await self._sleep(YIELD_S)
@@ -91,17 +91,17 @@ class RequestPriority:
 
 MAX_BATCH = 200
 QUICK_REFILL_S = 0.5
-# How long calls in flight may still answer, because they are paid: after a stop, and when the
-# process itself has to end.
+# How long to wait for calls in flight, because they are paid: after a stop, and when the process
+# has to end.
 LATE_REPLIES_S = 60.0
 LAST_REPLIES_S = 8.0
 
 
 class RunLoop:
-    """Carries out results of one run until none waits, the run ends, or its budget is spent.
+    """Executes results of one run until none waits, the run ends, or its budget is spent.
 
-    `drain` takes nothing new and lets executions in flight end; `abort` lets only the calls in flight
-    end, so that their cost is recorded, and then releases everything.
+    `drain` takes nothing new and lets executions in flight end. `abort` lets only calls in flight end,
+    so that their cost is recorded, and then releases everything.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class RunLoop:
         self._aborting: asyncio.Task[None] | None = None
 
     async def run_to_end(self) -> RunState | None:
-        """Work until nothing is left to claim; returns how the run was last seen."""
+        """Work until nothing is left to claim; return the last known state of the run."""
         try:
             async with asyncio.TaskGroup() as group:
                 helpers = [
@@ -149,7 +149,7 @@ class RunLoop:
 
     @property
     def budget(self) -> Budget:
-        """Return what the run may spend and has spent."""
+        """Return the budget of the run and its spending."""
         return self._writer.budget
 
     @property
@@ -166,28 +166,28 @@ class RunLoop:
         self._needs_refill.set()
 
     def abort(self, *, late_replies_s: float = LATE_REPLIES_S) -> None:
-        """Make no more calls, give those in flight so long to answer, and release everything."""
+        """Make no more calls, wait that long for those in flight, and release everything."""
         self.drain()
         self._admission.close("The run is over for this worker.")
         if self._aborting is None or late_replies_s < LATE_REPLIES_S:
             self._aborting = asyncio.ensure_future(self._release(late_replies_s))
 
     def shut_down(self) -> None:
-        """Release everything within seconds: the process is about to end."""
+        """Release everything within seconds because the process is about to end."""
         self._database.shut_down()
         self.abort(late_replies_s=LAST_REPLIES_S)
 
     async def _release(self, late_replies_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(late_replies_s):
-                # A resumed run must not wait for this worker: it is given another.
+                # A resumed run must not wait for this worker: it gets another one.
                 await self._database.do(unregister_run_worker, self.token)
                 await self._admission.idle.wait()
         for consumer in self._consumers:
             consumer.cancel()
 
     async def _close(self) -> None:
-        """Write what is unwritten, give back what was not carried out, and end every connection."""
+        """Write what is unwritten, release what was not executed, and close every connection."""
         if self._aborting is not None:
             self._aborting.cancel()
         self._writer.end()
@@ -198,7 +198,7 @@ class RunLoop:
         await self._limiter.aclose()
 
     async def _produce(self) -> None:
-        """Claim a batch at a time, and the next before the last is used up."""
+        """Claim batch after batch, each before the last is used up."""
         batch, last = self.work.concurrency, float("-inf")
         clock = asyncio.get_running_loop().time
         while not self.is_draining:
@@ -223,7 +223,7 @@ class RunLoop:
         )
 
     async def _consume(self) -> None:
-        """Carry out one execution after the other."""
+        """Execute one job after the other."""
         low = self.work.concurrency // 2
         while True:
             if self._waiting.qsize() <= low:
@@ -233,7 +233,7 @@ class RunLoop:
                 return
             await self._writer.room.wait()
             await self._request_priority.yield_to_requests()
-            # What another worker took over while it waited here is that worker's to carry out.
+            # Another worker may have taken the result over while it waited here.
             if await self._leases.holds(job.claim.result_id):
                 self.under_way += 1
                 try:
@@ -275,7 +275,7 @@ class RunLoop:
         self._check_budget()
 
     def _check_budget(self) -> None:
-        """Refuse at once the calls that wait for a slot or for the minute, once the budget is spent."""
+        """Once the budget is spent, refuse the calls that wait for a slot or a start."""
         if self.budget.is_used_up:
             self._limiter.turn_away(CallRefusedError(self.budget.describe()))
 
@@ -286,7 +286,7 @@ class RunLoop:
 
 @dataclass(eq=False, slots=True)
 class RunSlot:
-    """Where one thread works on one run; `is_queued_again` says that it should look once more."""
+    """One thread that works on one run; with `is_queued_again` it looks at the run once more."""
 
     run_id: int
     is_queued_again: bool = False
@@ -295,12 +295,12 @@ class RunSlot:
 
     @property
     def only_awaits_late_replies(self) -> bool:
-        """Tell whether the loop takes nothing more, so that another may begin."""
+        """Tell whether the loop takes nothing new, so that another one may start."""
         return self.run_loop is not None and self.run_loop.is_aborted
 
 
 class ActiveRuns:
-    """The runs that one process works on; every thread of it may ask."""
+    """The runs that one process works on, for all its threads."""
 
     def __init__(self) -> None:
         """Work on nothing yet."""
@@ -313,7 +313,7 @@ class ActiveRuns:
     def take(self, run_id: int) -> RunSlot | None:
         """Return a slot for the run; None when it has one, which then looks at the run once more.
 
-        None too once the process shuts down, or has released this run.
+        It is also None once the process shuts down or has released this run.
         """
         with self._lock:
             if self._is_closed_for(run_id):
@@ -328,7 +328,7 @@ class ActiveRuns:
             return slot
 
     def give_back(self, slot: RunSlot) -> bool:
-        """Give a slot back unless the run was queued again meanwhile; True when it is given back."""
+        """Give a slot back unless the run was queued again; return whether it was given back."""
         with self._lock:
             is_wanted = slot.is_queued_again and not self._is_closed_for(slot.run_id)
             if is_wanted and self._slot_of_run.get(slot.run_id) is slot:
@@ -350,14 +350,14 @@ class ActiveRuns:
                 run_loop.shut_down()
 
     def shut_down(self) -> None:
-        """Make every loop of this process release what it holds, and take nothing new."""
+        """Make every loop of this process release everything and take nothing new."""
         with self._lock:
             self._is_closed = True
             for slot in self._slots:
                 _shut_down(slot)
 
     def shut_down_run(self, run_id: int) -> None:
-        """Make the loop of this run release what it holds, and take nothing more of it; other runs continue."""
+        """Make the loop of this run release everything and take nothing new; other runs continue."""
         with self._lock:
             self._closed_runs.add(run_id)
             for slot in self._slots:
@@ -376,12 +376,12 @@ class ActiveRuns:
 
 def _shut_down(slot: RunSlot) -> None:
     if slot.run_loop is not None and slot.loop is not None:
-        # A loop that has ended meanwhile holds nothing any more.
+        # A loop that has just ended holds nothing.
         with contextlib.suppress(RuntimeError):
             slot.loop.call_soon_threadsafe(slot.run_loop.shut_down)
 
 
-# At the start of a worker, and as its first runs begin: pages, prices and kinds are loaded by then.
+# Once at the start of a worker and with its first runs, which load pages, prices and kinds.
 MAX_TIMES = 3
 
 _lock = threading.Lock()
@@ -389,25 +389,25 @@ _times = 0
 
 
 def freeze_loaded_objects() -> None:
-    """Spare the garbage collector what is loaded so far; does nothing after the first few times.
+    """Hide everything loaded so far from the garbage collector; do nothing after the first few calls.
 
-    Some 200,000 objects of libraries live as long as the process. Going through them over and
-    over takes a sixth of the time of a long run, and a tenth of a second each time in which no
-    thread of the process, those that serve pages included, does anything.
+    Some 200,000 objects of libraries live as long as the process. Scanning them again and again takes
+    a sixth of the time of a long run, and stops all threads, including those that serve pages, for a
+    tenth of a second each time.
     """
     global _times
     with _lock:
         if _times == MAX_TIMES:
             return
         _times += 1
-        # Without this, garbage of now would be spared too, for ever.
+        # Otherwise present garbage would stay forever.
         gc.collect()
         gc.freeze()
 
 
 logger = logging.getLogger(__name__)
 
-# Before and after the work nothing is lost by giving up: the reaper finds what is left to do.
+# Giving up before or after the work loses nothing: the reaper finds the remaining work.
 WAIT_S = 30.0
 
 Value = TypeVar("Value")
@@ -416,10 +416,10 @@ _active_runs = ActiveRuns()
 
 
 def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
-    """Claim and carry out results of a run until none is left to claim; safe to call any number of times.
+    """Claim and execute results of a run until none is left to claim; safe to call repeatedly.
 
-    Workers (`owner_id` "") leave runs of a command line alone, and a command line leaves theirs alone.
-    False when this process is working on the run already.
+    Workers (`owner_id` "") do not touch runs of a command line, and a command line does not touch
+    theirs. False when this process works on the run already.
     """
     slot = _active_runs.take(run_id)
     if slot is None:
@@ -436,12 +436,12 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
 
 
 def release() -> None:
-    """Give back everything this process works on, because it is about to end."""
+    """Release everything this process works on because it is about to end."""
     _active_runs.shut_down()
 
 
 def release_run(run_id: int) -> None:
-    """Give back what this process holds of one run, and take on nothing more of it."""
+    """Release everything that this process holds of one run, and take nothing new of it."""
     _active_runs.shut_down_run(run_id)
 
 
@@ -472,7 +472,7 @@ def _carry_out(slot: RunSlot, owner_id: str) -> None:
 
 
 def patiently(function: Callable[[], Value]) -> Value:
-    """Return what the function returns, even if this thread's connection died while it was idle.
+    """Return the function's value, even if this thread's idle connection has died.
 
     Raises the database's own error when it stays away for half a minute.
     """
@@ -494,16 +494,16 @@ def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunSta
 
 
 def _after_crash(run_id: int, error: Exception) -> None:
-    """Record why a worker crashed; a run that crashes workers again and again fails."""
+    """Record why a worker crashed; a run that crashes workers repeatedly fails."""
     reason = note_error(error)
     if not is_away(first_error(error)) and note_crash(run_id, reason):
         _fail(run_id, f"The run cannot be carried out: {reason}")
 
 
 def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
-    """End the run if this worker brought its end: by the budget, a broken target or the last result."""
+    """End the run if its budget is spent, its target is broken, or its last result is written."""
     if run_loop.is_aborted:
-        # The run ended without this worker and may be active again: what it saw is out of date.
+        # The run ended without this worker and may be active again, so what it saw is out of date.
         summarise_run(work.run_id)
         complete_run(work.run_id)
     elif state is not None and state.broken_target:
@@ -520,7 +520,7 @@ def _fail(run_id: int, reason: str) -> None:
 
 
 def _is_budget_spent(work: RunWork) -> bool:
-    """Tell whether the run's cap, as it is now, is spent; what replayed outputs once cost is not."""
+    """Tell whether the run's present budget is spent; replayed outputs cost nothing."""
     run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
     target_usd = ZERO_USD if work.target.replays else run.run_cost_usd
     return run.budget_usd is not None and run.evaluation_cost_usd + target_usd >= run.budget_usd
@@ -528,7 +528,7 @@ def _is_budget_spent(work: RunWork) -> bool:
 
 @contextmanager
 def _registered(run_id: int) -> Iterator[str]:
-    """Show the worker while it works, under a token of its own."""
+    """List the worker under its own token while it works."""
     token = secrets.token_hex(16)
     patiently(lambda: register_run_worker(run_id, token, under_way=0, now=database_now()))
     try:

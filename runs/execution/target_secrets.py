@@ -35,28 +35,28 @@ CAUSES: Mapping[CallOutcome, Cause] = {
 
 
 HIDDEN = "[secret]"
-# Shorter parts of a value, such as Bearer, are words that a reply may well hold.
+# Shorter parts of a value, such as Bearer, are ordinary words in replies.
 MIN_PART = 8
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSecrets:
-    """What a target's headers are filled with; `problem` says why that cannot be, then nothing is sent."""
+    """The secrets of a target's headers. With a `problem` they are unusable and nothing is sent."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     problem: str = ""
 
     def sent(self, headers: Iterable[Header]) -> dict[str, str]:
-        """Return the headers as they travel."""
+        """Return the headers as they are sent."""
         return {header.name: self._value(header) for header in headers}
 
     def shown(self, headers: Iterable[Header]) -> dict[str, str]:
-        """Return the headers as they may be kept: variables by name, secrets hidden."""
+        """Return the headers as they may be stored: variables by name, secrets hidden."""
         return {header.name: HIDDEN if header.secret else header.value for header in headers}
 
     def redact(self, text: str) -> str:
-        """Return the text with every secret redacted, in whatever spelling an agent echoes it."""
+        """Return the text with every secret redacted, in any encoding in which an agent echoes it."""
         return redact(text, self._secrets(), HIDDEN)
 
     def redact_json(self, value: Any) -> Any:
@@ -64,7 +64,7 @@ class TargetSecrets:
         return redact_json(value, self._secrets(), HIDDEN)
 
     def redact_output(self, output: Output) -> Output:
-        """Return an output with every secret redacted: parts that were joined may form one again."""
+        """Return an output with every secret redacted; joined parts may form a secret again."""
         secrets = self._secrets()
         if not secrets:
             return output
@@ -100,13 +100,13 @@ class TargetSecrets:
 
     def _secrets(self) -> tuple[str, ...]:
         whole = {secret for secret in (*self.values.values(), *self.variables.values()) if secret}
-        parts = {part for one in whole for part in one.split() if len(part) >= MIN_PART}
-        named = {part for one in whole for part in _name_and_password(one)}
+        parts = {part for secret in whole for part in secret.split() if len(part) >= MIN_PART}
+        named = {part for secret in whole for part in _name_and_password(secret)}
         return tuple(sorted(whole | parts | named))
 
 
 def _name_and_password(value: str) -> tuple[str, ...]:
-    """Return what the value of basic authentication unpacks to, and the password in it."""
+    """Return the decoded value of basic authentication, and its password."""
     scheme, _, packed = value.partition(" ")
     if scheme.lower() != "basic":
         return ()
@@ -121,7 +121,7 @@ def _name_and_password(value: str) -> tuple[str, ...]:
 def run_secrets(target: Target | None, config: TargetConfig) -> TargetSecrets:
     """Return the secrets for a run's frozen settings, as the target holds them now.
 
-    They are never sent to another server than they were entered for.
+    They are sent only to the server that they were entered for.
     """
     headers: tuple[Header, ...] = getattr(config, "headers", ())
     stored: Mapping[str, str] = target.encrypted_secrets if target is not None else {}
@@ -130,7 +130,7 @@ def run_secrets(target: Target | None, config: TargetConfig) -> TargetSecrets:
 
 
 def open_secrets(headers: Iterable[Header], stored: Mapping[str, str]) -> TargetSecrets:
-    """Return the secrets that headers need, decrypted or read from the server's variables."""
+    """Return the secrets of headers, decrypted or read from the server's variables."""
     values: dict[str, str] = {}
     variables: dict[str, str] = {}
     for header in headers:
@@ -163,7 +163,7 @@ def _variables_problem(variables: Mapping[str, str]) -> str:
 
 
 def _origin_problem(target: Target | None, config: TargetConfig) -> str:
-    """Return why the stored secrets may not be sent to where the settings point, "" when they may."""
+    """Return why the secrets may not be sent to the address of the settings, "" when they may."""
     if target is None:
         return "The target is gone, and its secret headers with it. Start a new run."
     now, then = target.config.get("url", ""), getattr(config, "url", "")
