@@ -763,7 +763,7 @@ class Migration(migrations.Migration):
                 ("kind", models.CharField(max_length=20)),
                 ("title", models.CharField(blank=True, default="", max_length=200)),
                 (
-                    "depth",
+                    "detail_level",
                     models.CharField(
                         choices=[
                             ("figures", "Figures"),

@@ -29,7 +29,7 @@ class ShareLink(models.Model):
     token_hash = models.CharField(max_length=64, unique=True)
     kind = models.CharField(max_length=20)
     title = models.CharField(max_length=200, blank=True, default="")
-    depth = models.CharField(
+    detail_level = models.CharField(
         max_length=12, choices=ShareDetail.choices, default=ShareDetail.FIGURES
     )
     sources = models.JSONField(default=dict)

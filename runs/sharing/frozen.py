@@ -140,7 +140,7 @@ def shared_comparison(
     comparison: Comparison,
     query: ComparisonQuery,
     *,
-    depth: DetailLevel,
+    detail_level: DetailLevel,
     now: datetime,
 ) -> SharedComparison:
     """Describe it for a share link; `let_through` says what of it leaves at a level."""
@@ -149,9 +149,9 @@ def shared_comparison(
     before, after = comparison.baseline.run, comparison.candidate.run
     rows = islice(changes(comparison, query), MAX_CASES)
     cases = [case_row(number, row, after.scale) for number, row in enumerate(rows, 1)]
-    has_texts = depth.reaches(DetailLevel.OUTPUTS)
+    has_texts = detail_level.reaches(DetailLevel.OUTPUTS)
     texts = cases[: MAX_WITH_TEXTS if has_texts else 0]
-    add_texts(texts, (before, after), depth, Allowance())
+    add_texts(texts, (before, after), detail_level, Allowance())
     limits = (
         tolerances.max_pass_rate_drop,
         tolerances.max_avg_score_drop,
@@ -159,7 +159,7 @@ def shared_comparison(
     )
     return SharedComparison.model_validate(
         {
-            **head("comparison", depth, now, f"#{before.number} against #{after.number}"),
+            **head("comparison", detail_level, now, f"#{before.number} against #{after.number}"),
             "verdict": _comparison_verdict(page),
             "tolerance": page.conclusion.limits,
             "evidence": page.conclusion.evidence,
@@ -270,7 +270,7 @@ def _measure(one: Measure) -> dict[str, Any]:
 WORST_FIRST = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
 
 
-def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
+def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedRun:
     """Describe it for a share link; `let_through` says what of it leaves at a level."""
     live = run_live(run, now=now)
     summed = sorted(case_summaries(run), key=_badness)
@@ -282,12 +282,12 @@ def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
         }
         for number, one in enumerate(summed[:MAX_CASES], 1)
     ]
-    texts = cases[: MAX_WITH_TEXTS if depth.reaches(DetailLevel.OUTPUTS) else 0]
-    add_texts(texts, (run,), depth, Allowance())
+    texts = cases[: MAX_WITH_TEXTS if detail_level.reaches(DetailLevel.OUTPUTS) else 0]
+    add_texts(texts, (run,), detail_level, Allowance())
     gates = (live.metrics, live.cases)
     return SharedRun.model_validate(
         {
-            **head("run", depth, now, f"Run #{run.number}"),
+            **head("run", detail_level, now, f"Run #{run.number}"),
             "verdict": _run_verdict(run, gates),
             "facts": _run_facts(run, live),
             "suites": [run.suite.title],
@@ -360,7 +360,7 @@ TONES = {"pass": "good", "borderline": "warn", "fail": "bad", "error": "error"}
 
 
 def shared_result(
-    run: Run, key: str, repetition: int, *, depth: DetailLevel, now: datetime
+    run: Run, key: str, repetition: int, *, detail_level: DetailLevel, now: datetime
 ) -> SharedResult:
     """Describe it for a share link; `let_through` says what of it leaves at a level.
 
@@ -371,7 +371,7 @@ def shared_result(
     findings = evaluator_findings([page.result.pk]).get(page.result.pk, [])
     return SharedResult.model_validate(
         {
-            **head("result", depth, now, f"One result of run #{run.number}"),
+            **head("result", detail_level, now, f"One result of run #{run.number}"),
             "verdict": _result_verdict(page),
             "facts": _result_facts(page),
             "suites": [run.suite.title],
@@ -396,8 +396,8 @@ def shared_result(
                 for one in node.details.get("metrics") or ()
             ],
             "evaluators": [
-                _evaluator(depth_of, node, run.scale, allowance)
-                for depth_of, node in _walk(page.tree, 0)
+                _evaluator(depth, node, run.scale, allowance)
+                for depth, node in _walk(page.tree, 0)
             ],
             **rules(page.decision, allowance),
             "outcomes_met": page.outcomes_met,

@@ -43,12 +43,12 @@ STATES = {"not_run": "cancelled", "pending": "waiting"}
 GATES = {"score": "its score alone", "expected_outcomes": "every expected outcome met"}
 
 
-def head(kind: str, depth: str, now: datetime, heading: str) -> dict[str, Any]:
+def head(kind: str, detail_level: str, now: datetime, heading: str) -> dict[str, Any]:
     """Return what every document begins with."""
     return {
         "version": VERSION,
         "kind": kind,
-        "depth": depth,
+        "depth": detail_level,
         "made_at": now.isoformat(timespec="seconds"),
         "heading": heading,
     }
@@ -244,7 +244,10 @@ WORST_FIRST = ("error", "fail", "borderline", "pass")
 
 
 def add_texts(
-    rows: Sequence[dict[str, Any]], runs: Sequence[Run], depth: DetailLevel, allowance: Allowance
+    rows: Sequence[dict[str, Any]],
+    runs: Sequence[Run],
+    detail_level: DetailLevel,
+    allowance: Allowance,
 ) -> None:
     """Add to the rows of cases, by their keys, what was asked, expected and answered in each run.
 
@@ -259,7 +262,7 @@ def add_texts(
             row |= question(case.input, allowance)
             row["expected"] = allowance.cut(case.expected_output)
     for run, by_key in zip(runs, found, strict=True):
-        _answers(run, rows, by_key, depth, allowance)
+        _answers(run, rows, by_key, detail_level, allowance)
 
 
 def _results(run: Run, keys: Sequence[str]) -> Mapping[str, Result]:
@@ -279,11 +282,11 @@ def _answers(
     run: Run,
     rows: Iterable[dict[str, Any]],
     results: Mapping[str, Result],
-    depth: DetailLevel,
+    detail_level: DetailLevel,
     allowance: Allowance,
 ) -> None:
     ids = [one.pk for one in results.values()]
-    outputs = _outputs(ids, depth)
+    outputs = _outputs(ids, detail_level)
     findings = evaluator_findings(ids)
     for row in rows:
         result = results.get(row["key"])
@@ -305,10 +308,10 @@ def _answers(
         )
 
 
-def _outputs(ids: Sequence[int], depth: DetailLevel) -> Mapping[int, Mapping[str, Any]]:
+def _outputs(ids: Sequence[int], detail_level: DetailLevel) -> Mapping[int, Mapping[str, Any]]:
     """Return the beginnings of the outputs: five million characters stay where they are."""
     columns = ["result_id", "start", "size", "outcomes"]
-    columns += ["trace"] if depth.reaches(DetailLevel.TRACES) else []
+    columns += ["trace"] if detail_level.reaches(DetailLevel.TRACES) else []
     rows = ResultOutput.objects.filter(result_id__in=ids).annotate(
         start=Substr("text", 1, MAX_TEXT_LENGTH), size=Length("text")
     )

@@ -94,20 +94,22 @@ class Subject:
         return "?" + urlencode(self.fields, safe=":")
 
 
-def share_document(subject: Subject, depth: DetailLevel, *, now: datetime) -> Any:
+def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime) -> Any:
     """Return what anonymous readers see of a subject at a detail level, and nothing else."""
     run = subject.runs[-1]
     if subject.kind == COMPARISON:
         limits, query = subject.tolerances, subject.query
         found = build_comparison(subject.runs[0], run, limits, only_shared=query.cases == SHARED)
-        document: SharedDoc = shared_comparison(found, query, depth=depth, now=now)
+        document: SharedDoc = shared_comparison(found, query, detail_level=detail_level, now=now)
     elif subject.kind == RUN:
-        document = shared_run(run, depth=depth, now=now)
+        document = shared_run(run, detail_level=detail_level, now=now)
     else:
-        document = shared_result(run, subject.key, subject.repetition, depth=depth, now=now)
+        document = shared_result(
+            run, subject.key, subject.repetition, detail_level=detail_level, now=now
+        )
     # SQLite keeps halves of characters in JSON; no page can be sent with one.
     values = document.model_dump(mode="json", exclude_unset=True)
-    return storable(let_through(values, SHAPES[subject.kind], depth))
+    return storable(let_through(values, SHAPES[subject.kind], detail_level))
 
 
 def seen_digest(document: Mapping[str, Any]) -> str:
@@ -221,14 +223,14 @@ def make_share(
             token_hash=hash_token(token),
             kind=kind,
             title=title,
-            depth=document["depth"],
+            detail_level=document["depth"],
             sources=dict(sources),
             created_by=by,
             expires_at=expires_at,
             frozen=dict(document),
         )
         until = expires_at.isoformat(timespec="seconds") if expires_at else None
-        _record(link, by, "share", {"depth": link.depth, "expires_at": until})
+        _record(link, by, "share", {"detail_level": link.detail_level, "expires_at": until})
     return link, token
 
 

@@ -52,14 +52,14 @@ MAX_DAYS = 365
 
 
 class ShareForm(forms.Form):
-    """Depth, title and expiry of a link; only `may_never` lets one stay open for good."""
+    """Title, detail level and expiry of a link; only with `may_never` can it stay open for good."""
 
     title = forms.CharField(
         label="Title",
         max_length=200,
         help_text="Everybody with the link reads it, and chats show it in their preview.",
     )
-    depth = forms.ChoiceField(
+    detail_level = forms.ChoiceField(
         label="What anonymous readers see", choices=ShareDetail.choices, widget=forms.RadioSelect
     )
     expiry = forms.ChoiceField()
@@ -186,13 +186,17 @@ def _read_draft(request: MemberRequest, sent: QueryDict) -> ShareRequest:
     now = timezone.now()
     subject = read_subject({name: str(sent[name]) for name in sent}, _tolerances)
     filled = sent.copy()
-    for name, usual in (("title", subject.title), ("depth", DetailLevel.FIGURES), ("expiry", "30")):
+    for name, usual in (
+        ("title", subject.title),
+        ("detail_level", DetailLevel.FIGURES),
+        ("expiry", "30"),
+    ):
         if name not in filled:
             filled[name] = usual
     form = ShareForm(filled, may_never=request.user.has_perm(CHANGES_ALL))
-    chosen = str(filled["depth"])
-    depth = DetailLevel(chosen) if chosen in list(DetailLevel) else DetailLevel.FIGURES
-    document = share_document(subject, depth, now=now)
+    chosen = str(filled["detail_level"])
+    detail_level = DetailLevel(chosen) if chosen in list(DetailLevel) else DetailLevel.FIGURES
+    document = share_document(subject, detail_level, now=now)
     title = str(filled["title"]).strip() or subject.title
     until = form.cleaned_data.get("expires_at") if form.is_valid() else None
     preview = share_preview(document, title, expires_at=until, has_looked="looked" in filled)

@@ -49,32 +49,38 @@ def _field_shape(annotation: Any, level: tuple[DetailLevel, bool]) -> Shape:
     return least if is_named else {}
 
 
-def let_through(document: Mapping[str, Any], shape: Mapping[str, Shape], depth: DetailLevel) -> Any:
+def let_through(
+    document: Mapping[str, Any], shape: Mapping[str, Shape], detail_level: DetailLevel
+) -> Any:
     """Return of a document what its shape names, as deep as `depth`.
 
     What the shape does not name is left out, and so is a value that is not of the shape it is named
     with: an object can never stand where a text was expected.
     """
-    return _mapping(document, shape, depth)
+    return _mapping(document, shape, detail_level)
 
 
-def _value(value: Any, shape: Shape, depth: DetailLevel) -> Any:
+def _value(value: Any, shape: Shape, detail_level: DetailLevel) -> Any:
     if isinstance(shape, DetailLevel):
         is_plain = value is None or isinstance(value, str | int | float)
-        return value if is_plain and depth.reaches(shape) else ABSENT
+        return value if is_plain and detail_level.reaches(shape) else ABSENT
     if isinstance(shape, Mapping):
-        found = _mapping(value, shape, depth) if isinstance(value, Mapping) else {}
+        found = _mapping(value, shape, detail_level) if isinstance(value, Mapping) else {}
         return found or ABSENT
     rows = value if isinstance(value, list | tuple) else ()
-    kept = [one for one in (_value(row, shape[0], depth) for row in rows) if one is not ABSENT]
+    kept = [
+        one for one in (_value(row, shape[0], detail_level) for row in rows) if one is not ABSENT
+    ]
     # Where everything is kept back, not even how much there was is told.
     return kept or ABSENT
 
 
 def _mapping(
-    value: Mapping[str, Any], shape: Mapping[str, Shape], depth: DetailLevel
+    value: Mapping[str, Any], shape: Mapping[str, Shape], detail_level: DetailLevel
 ) -> dict[str, Any]:
-    found = {name: _value(value[name], shape[name], depth) for name in shape if name in value}
+    found = {
+        name: _value(value[name], shape[name], detail_level) for name in shape if name in value
+    }
     return {name: one for name, one in found.items() if one is not ABSENT}
 
 

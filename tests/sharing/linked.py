@@ -12,7 +12,7 @@ from django.urls import reverse
 from runs.documents import DetailLevel
 from runs.models.runs import Run
 
-# A text of every kind, with the least depth at which an anonymous reader may see it.
+# A text of every kind, with the least detail_level at which an anonymous reader may see it.
 MARKED = {
     "figures": ("TARGET-mark",),
     "case_names": ("KEY-mark", "TITLE-mark", "SUITE-mark"),
@@ -38,16 +38,22 @@ def subject(runs: tuple[Run, Run], kind: str = "comparison") -> dict[str, str]:
 def sent(page: str, fields: dict[str, str], **more: str) -> dict[str, str]:
     found = re.search(r'name="seen" value="([0-9a-f]{64})"', page)
     assert found
-    usual = {"title": "For the lead", "depth": "figures", "expiry": "30", "seen": found[1]}
+    usual = {"title": "For the lead", "detail_level": "figures", "expiry": "30", "seen": found[1]}
     return fields | usual | more
 
 
-def share(client: Client, fields: dict[str, str], depth: str = "figures", **more: str) -> str:
+def share(
+    client: Client, fields: dict[str, str], detail_level: str = "figures", **more: str
+) -> str:
     """Make a link as the form does and return its path."""
-    page = client.get(reverse("runs:share-new"), fields | {"depth": depth}).content.decode()
+    page = client.get(
+        reverse("runs:share-new"), fields | {"detail_level": detail_level}
+    ).content.decode()
     if 'name="looked"' in page:
         more = {"looked": "on"} | more
-    made = client.post(reverse("runs:share-new"), sent(page, fields, depth=depth, **more))
+    made = client.post(
+        reverse("runs:share-new"), sent(page, fields, detail_level=detail_level, **more)
+    )
     assert made.status_code == 302, made.content.decode()
     listed = client.get(made["Location"]).content.decode()
     found = re.search(r'value="(http://testserver)(/s/[\w-]{43}/)"', listed)
@@ -59,9 +65,9 @@ def text_of(response: Any) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", response.content.decode())).split())
 
 
-def marks_within(depth: str) -> tuple[set[str], set[str]]:
-    """Return the texts that a depth lets through, and those it keeps back."""
-    depths = list(DetailLevel)
-    reached = depths[: depths.index(DetailLevel(depth)) + 1]
+def marks_within(detail_level: str) -> tuple[set[str], set[str]]:
+    """Return the texts that a detail_level lets through, and those it keeps back."""
+    levels = list(DetailLevel)
+    reached = levels[: levels.index(DetailLevel(detail_level)) + 1]
     shown = {mark for one in reached for mark in MARKED[one.value]}
     return shown, {mark for marks in MARKED.values() for mark in marks} - shown | {*NEVER}

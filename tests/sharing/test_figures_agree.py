@@ -240,7 +240,7 @@ def test_files_command_line_and_share_render_the_document_of_the_api(
     del head["listed"]
     assert head | {"cases": told["cases"]} == told
     assert {one["case"]: one for one in cases} == {one["case"]: one for one in told["cases"]}
-    share(editor_client, {"kind": "comparison", **ASKED}, depth="case_names", looked="on")
+    share(editor_client, {"kind": "comparison", **ASKED}, detail_level="case_names", looked="on")
     assert assert_within(ShareLink.objects.get().frozen["figures"], told) == 46
 
 
@@ -248,7 +248,9 @@ def test_a_comparison_is_shown_on_page_and_share_as_its_figures_are_rounded(
     runs: tuple[Run, Run], editor_client: Client, client: Client
 ) -> None:
     told = compared_by_api(editor_client)
-    path = share(editor_client, {"kind": "comparison", **ASKED}, depth="case_names", looked="on")
+    path = share(
+        editor_client, {"kind": "comparison", **ASKED}, detail_level="case_names", looked="on"
+    )
     pages = {
         "page": editor_client.get("/compare/", ASKED | {"show": "all"}).content.decode(),
         "share": client.get(path).content.decode(),

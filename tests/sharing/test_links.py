@@ -32,25 +32,25 @@ def test_what_looks_private_is_listed_with_its_place_and_shared_only_when_it_was
     output.save()
     fields = subject(runs, "run")
     address = reverse("runs:share-new")
-    quiet = editor_client.get(address, fields | {"depth": "figures"})
+    quiet = editor_client.get(address, fields | {"detail_level": "figures"})
     assert "No key-like strings" in text_of(quiet)
-    page = editor_client.get(address, fields | {"depth": "outputs"}).content.decode()
+    page = editor_client.get(address, fields | {"detail_level": "outputs"}).content.decode()
     told = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
     assert "2 strings look private" in told
     assert "Key-like string sk-p… (28 characters) in case KEY-mark, answer 1, output" in told
     assert "E-mail address j…@example.com in case KEY-mark, answer 1, output" in told
-    refused = editor_client.post(address, sent(page, fields, depth="outputs"))
+    refused = editor_client.post(address, sent(page, fields, detail_level="outputs"))
     assert refused.status_code == 422
     assert "tick that they may be shared" in text_of(refused)
     assert not ShareLink.objects.exists()
-    made = editor_client.post(address, sent(page, fields, depth="outputs", looked="on"))
+    made = editor_client.post(address, sent(page, fields, detail_level="outputs", looked="on"))
     assert made.status_code == 302
 
 
 def test_only_what_was_shown_is_shared(editor_client: Client, runs: tuple[Run, Run]) -> None:
     fields, address = subject(runs), reverse("runs:share-new")
     page = editor_client.get(address, fields).content.decode()
-    deeper = editor_client.post(address, sent(page, fields, depth="traces"))
+    deeper = editor_client.post(address, sent(page, fields, detail_level="traces"))
     assert deeper.status_code == 422
     assert "not what was shown before" in text_of(deeper)
     assert "STEP-OUT-mark" in deeper.content.decode()
@@ -85,7 +85,7 @@ def test_links_close_after_30_days_or_when_their_maker_says(
         {"expiry": "date", "until": "2001-01-01"},
         {"expiry": "date", "until": "2999-01-01"},
         {"expiry": "400"},
-        {"depth": "everything"},
+        {"detail_level": "everything"},
         {"title": "x" * 201},
         {"title": "  "},
     ],

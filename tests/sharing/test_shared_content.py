@@ -36,15 +36,17 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("kind", ["comparison", "run", "result"])
-@pytest.mark.parametrize("depth", list(ShareDetail.values))
-def test_page_file_and_preview_hold_the_texts_of_their_depth_and_no_deeper_ones(
-    editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str, depth: str
+@pytest.mark.parametrize("detail_level", list(ShareDetail.values))
+def test_page_file_and_preview_hold_the_texts_of_their_detail_level_and_no_more(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str, detail_level: str
 ) -> None:
     fields = subject(runs, kind)
-    path = share(editor_client, fields, depth)
+    path = share(editor_client, fields, detail_level)
     frozen = ShareLink.objects.get().frozen
-    preview = editor_client.get(reverse("runs:share-preview"), fields | {"depth": depth})
-    shown, hidden = marks_within(depth)
+    preview = editor_client.get(
+        reverse("runs:share-preview"), fields | {"detail_level": detail_level}
+    )
+    shown, hidden = marks_within(detail_level)
     for name, text in (
         ("page", client.get(path).content.decode()),
         ("file", client.get(f"{path}download").content.decode()),
@@ -55,9 +57,9 @@ def test_page_file_and_preview_hold_the_texts_of_their_depth_and_no_deeper_ones(
         assert {mark for mark in hidden if mark in text} == set(), name
 
 
-@pytest.mark.parametrize("depth", list(ShareDetail.values))
+@pytest.mark.parametrize("detail_level", list(ShareDetail.values))
 def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_what_lacks(
-    editor_client: Client, client: Client, runs: tuple[Run, Run], depth: str
+    editor_client: Client, client: Client, runs: tuple[Run, Run], detail_level: str
 ) -> None:
     steps = (
         TraceStep("Required: tone 0.40 < 0.50", "tone", passed=False),
@@ -67,10 +69,10 @@ def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_
     decision = Decision("scored", Verdict.FAIL, 0.4, trace=steps, flip=flip)
     outputs = ResultOutput.objects.filter(result__run=runs[1])
     outputs.update(decision=decision.as_json())
-    path = share(editor_client, subject(runs, "result"), depth)
+    path = share(editor_client, subject(runs, "result"), detail_level)
     for text in (text_of(client.get(path)), text_of(client.get(f"{path}download"))):
         told = "Why fail Smallest change. SMALLEST-mark: tone needs 0.50"
-        is_told = depth in ("outputs", "traces")
+        is_told = detail_level in ("outputs", "traces")
         assert (
             f"{told} Broken: Required: tone 0.40 < 0.50 tone Kept: RULE-mark: met" in text
         ) == is_told
@@ -81,7 +83,11 @@ def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_
 def test_the_preview_says_word_for_word_what_the_page_does(
     editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str
 ) -> None:
-    fields = subject(runs, kind) | {"title": "For the lead", "depth": "traces", "expiry": "90"}
+    fields = subject(runs, kind) | {
+        "title": "For the lead",
+        "detail_level": "traces",
+        "expiry": "90",
+    }
     preview = text_of(editor_client.get(reverse("runs:share-preview"), fields))
     page = text_of(client.get(share(editor_client, fields, "traces", expiry="90")))
     at = r"Frozen on [^,]+, \d\d:\d\d"
@@ -90,8 +96,8 @@ def test_the_preview_says_word_for_word_what_the_page_does(
     assert shown.replace(" Download as one file", "") in re.sub(at, "", preview)
 
 
-def test_the_depths_of_links_are_those_of_documents() -> None:
-    assert ShareDetail.values == [depth.value for depth in DetailLevel]
+def test_the_detail_levels_of_links_are_those_of_documents() -> None:
+    assert ShareDetail.values == [detail_level.value for detail_level in DetailLevel]
 
 
 def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digit(
@@ -190,7 +196,7 @@ def test_hostile_texts_stay_texts_and_long_ones_are_bounded(
     path = share(editor_client, subject((pair[0], pair[1]), kind), "traces", title=HOSTILE)
     preview = editor_client.get(
         reverse("runs:share-preview"),
-        subject((pair[0], pair[1]), kind) | {"depth": "traces", "title": HOSTILE},
+        subject((pair[0], pair[1]), kind) | {"detail_level": "traces", "title": HOSTILE},
     )
     for response in (client.get(path), client.get(f"{path}download"), preview):
         page = response.content.decode()

@@ -21,11 +21,11 @@ from runs.sharing.documents import SHAPES
 from runs.sharing.scan import document_texts
 from runs.sharing.whitelist import Allowance, Shape, document_digest, let_through, shape
 
-DEPTHS = list(DetailLevel)
+LEVELS = list(DetailLevel)
 
 
 def filled(shape: Shape, place: str = "") -> Any:
-    """Return a value of a shape, in which each text names the depth it may leave at."""
+    """Return a value of a shape, in which each text names the detail_level it may leave at."""
     if isinstance(shape, DetailLevel):
         return f"<{shape.value}> {place}"
     if isinstance(shape, Mapping):
@@ -42,16 +42,18 @@ def add_unknown_fields(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_a_depth_lets_through_all_that_is_named_for_it_and_nothing_deeper(
-    kind: str, depth: DetailLevel
+@pytest.mark.parametrize("detail_level", LEVELS)
+def test_a_detail_level_lets_through_all_that_is_named_for_it_and_nothing_deeper(
+    kind: str, detail_level: DetailLevel
 ) -> None:
     whole = filled(SHAPES[kind])
-    texts = [text for _, text in document_texts(let_through(whole, SHAPES[kind], depth))]
+    texts = [text for _, text in document_texts(let_through(whole, SHAPES[kind], detail_level))]
     told = {text.split(">")[0].strip("<") for text in texts}
-    assert told == {one.value for one in DEPTHS if depth.reaches(one)}
+    assert told == {one.value for one in LEVELS if detail_level.reaches(one)}
     wanted = [text for _, text in document_texts(whole)]
-    assert texts == [one for one in wanted if depth.reaches(DetailLevel(one.split(">")[0][1:]))]
+    assert texts == [
+        one for one in wanted if detail_level.reaches(DetailLevel(one.split(">")[0][1:]))
+    ]
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -68,7 +70,7 @@ JSON = st.recursive(
 )
 NAMED = st.sampled_from(["title", "cases", "output"])
 SHAPED = st.recursive(
-    st.sampled_from(DEPTHS),
+    st.sampled_from(LEVELS),
     lambda inner: (
         st.dictionaries(NAMED, inner, max_size=3) | st.lists(inner, min_size=1, max_size=1)
     ),
@@ -79,14 +81,14 @@ SHAPED = st.recursive(
 @given(
     document=st.dictionaries(NAMED | st.text(max_size=3), JSON),
     shape=st.dictionaries(NAMED, SHAPED),
-    depth=st.sampled_from(DEPTHS),
+    detail_level=st.sampled_from(LEVELS),
 )
 def test_every_value_that_leaves_stands_where_a_value_is_named(
-    document: dict[str, Any], shape: dict[str, Shape], depth: DetailLevel
+    document: dict[str, Any], shape: dict[str, Shape], detail_level: DetailLevel
 ) -> None:
     def check(value: Any, shape: Shape) -> None:
         if isinstance(shape, DetailLevel):
-            assert depth.reaches(shape)
+            assert detail_level.reaches(shape)
             assert not isinstance(value, list | dict)
         elif isinstance(shape, Mapping):
             assert set(value) <= set(shape)
@@ -97,7 +99,7 @@ def test_every_value_that_leaves_stands_where_a_value_is_named(
             for one in value:
                 check(one, shape[0])
 
-    check(let_through(document, shape, depth), shape)
+    check(let_through(document, shape, detail_level), shape)
 
 
 class Part(Document):
