@@ -28,7 +28,7 @@ from runs.campaigns.board import (
     matrix,
     outcomes_by_case,
 )
-from runs.charts.queries import COSTS, ChartsQuery, CostChart, charted, cost_chart
+from runs.charts.queries import COSTS, ChartsQuery, CostChart, chart_runs, cost_chart
 from runs.compare.evidence import Evidence
 from runs.costs import with_origins
 from runs.lists import NEWEST_FIRST, Control, HeadCell, ListQuery, head_cell
@@ -196,7 +196,7 @@ class CampaignPage:
         """Return score against cost of the completed runs."""
         done = [run for run in self.runs if run.status == RunStatus.COMPLETED]
         asked = ChartsQuery(cost=self.query.cost, points="every")
-        return cost_chart(charted(done, self.campaign.suite.slug), asked)
+        return cost_chart(chart_runs(done, self.campaign.suite.slug), asked)
 
     @property
     def controls(self) -> Sequence[Control]:

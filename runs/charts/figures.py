@@ -1,4 +1,4 @@
-"""The charts of a suite as plotly figures: score against cost, and the trend from run to run. Each twice: wide and narrow."""
+"""The charts of a suite as Plotly figures, wide and narrow: score against cost, and the trend of its runs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ TICKS = 6
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart in both drawings, and what it shows in a sentence for those who do not see it."""
+    """A chart in two widths, with a sentence for readers who cannot see it."""
 
     wide: Drawing
     narrow: Drawing
     label: str
 
     def as_json(self) -> Mapping[str, Drawing]:
-        """Return both drawings as the page's script takes them."""
+        """Return both drawings in the form that the script of the page reads."""
         return {"wide": self.wide, "narrow": self.narrow}
 
 
 def drawing(
     traces: Sequence[Drawing], *, x: Drawing, y: Drawing, is_narrow: bool, **more: Any
 ) -> Drawing:
-    """Return one drawing: plotly's data and layout, with all that every chart has in common."""
+    """Return Plotly data and layout, with the settings that all charts share."""
     layout = {
         "autosize": True,
         "height": 320 if is_narrow else 400,
@@ -60,14 +60,14 @@ def drawing(
 
 
 def share_axis(values: Sequence[float]) -> Drawing:
-    """Return a percent axis that shows every value with some room, and nothing outside 0 to 100%."""
+    """Return a percent axis that shows every value with a margin, within 0 to 100%."""
     low, high = min(values), max(values)
     room = max((high - low) * 0.12, 0.02)
     low, high = max(0.0, low - room), min(1.0, high + room)
     step = next((size for size in SHARE_STEPS if (high - low) / size <= TICKS), SHARE_STEPS[-1])
     # A mark at 0 or 100% keeps its whole shape inside the drawing.
-    reach = [low - 0.02 if low == 0 else low, high + 0.02 if high == 1 else high]
-    return {"range": reach, "tickformat": ".0%", "tick0": 0, "dtick": step}
+    span = [low - 0.02 if low == 0 else low, high + 0.02 if high == 1 else high]
+    return {"range": span, "tickformat": ".0%", "tick0": 0, "dtick": step}
 
 
 def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
@@ -80,14 +80,14 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
         texts = [_dollars(tick) for tick in ticks]
         return {"type": "log", "range": edges, "tickvals": ticks, "ticktext": texts}
     room = (high - low) * 0.15 or high * 0.2 or 0.01
-    reach = [low - room if low else -room / 3, high + room * 1.5]
-    # Else plotly writes fifty millionths as $50µ.
+    span = [low - room if low else -room / 3, high + room * 1.5]
+    # Otherwise Plotly writes fifty millionths as $50µ.
     plain = {"tickprefix": "$", "exponentformat": "none"}
-    return {"range": reach, **plain, "nticks": 4 if is_narrow else 8}
+    return {"range": span, **plain, "nticks": 4 if is_narrow else 8}
 
 
 def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> Drawing:
-    """Return the dashed line of a gate's threshold across the drawing, below or above the traces."""
+    """Return a dashed line at the threshold of a gate, below or above the traces."""
     line = {"color": color, "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share} | {
         "line": line,
@@ -96,7 +96,7 @@ def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> Dra
 
 
 def plain_text(text: str) -> str:
-    """Return a text that plotly shows as it stands: it would take tags in it for its own."""
+    """Escape a text, for Plotly interprets tags in it."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -118,15 +118,15 @@ def _ticks(edges: Sequence[float], steps: Sequence[int]) -> list[float]:
 
 
 def _dollars(value: float) -> str:
-    """Return a round amount with no more digits than it has: $0.005, $20."""
+    """Format an amount without trailing zeros: $0.005, $20."""
     return "$" + f"{value:.12f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a run offers: a mean score of 0 to 1 for the US dollars that one execution cost.
+    """A run as score for money: its mean score, 0 to 1, and the US dollars of one execution.
 
-    `latency_ms` is the mean of its executions, None where none was reported.
+    `latency_ms` is the mean latency, None where none was reported.
     """
 
     number: int
@@ -137,87 +137,87 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """Return the target with the run that was measured."""
+        """Return target and number of the run."""
         return f"{self.target} #{self.number}"
 
 
 def dominators(offers: Sequence[Offer]) -> Mapping[int, Offer | None]:
-    """Return by run number who beats it: one that costs no more and scores no less, and differs.
+    """Return by run number the offer that dominates it: no dearer, no worse, and not equal.
 
-    None for the runs on the Pareto front. Of several the best scoring is named, which is on the
-    front itself. Two that offer the same do not beat each other; scores are compared to 9 decimals.
+    Runs on the Pareto front have None. Of several dominators the best scoring one is named, which is on
+    the front. Equal offers do not dominate each other; scores are compared to 9 decimals.
     """
     best: Offer | None = None
-    found: dict[int, Offer | None] = {}
-    for offer in sorted(offers, key=lambda one: (one.cost_usd, -rounded(one.score), one.number)):
-        found[offer.number] = best if best is not None and _beats(best, offer) else None
+    dominator: dict[int, Offer | None] = {}
+    for offer in sorted(offers, key=lambda run: (run.cost_usd, -rounded(run.score), run.number)):
+        dominator[offer.number] = best if best is not None and _beats(best, offer) else None
         if best is None or rounded(offer.score) > rounded(best.score):
             best = offer
-    return found
+    return dominator
 
 
 def front(offers: Sequence[Offer]) -> Sequence[Offer]:
-    """Return the runs that nobody beats, the cheapest first."""
+    """Return the runs on the Pareto front, the cheapest first."""
     beaten_by = dominators(offers)
     kept = [offer for offer in offers if beaten_by[offer.number] is None]
-    return sorted(kept, key=lambda one: (one.cost_usd, one.number))
+    return sorted(kept, key=lambda offer: (offer.cost_usd, offer.number))
 
 
 def _beats(best: Offer, offer: Offer) -> bool:
-    """Tell whether `best`, which costs no more, offers more."""
-    ours, theirs = rounded(best.score), rounded(offer.score)
-    return ours > theirs or (ours == theirs and best.cost_usd < offer.cost_usd)
+    """Tell whether `best`, which costs no more, dominates an offer."""
+    higher, lower = rounded(best.score), rounded(offer.score)
+    return higher > lower or (higher == lower and best.cost_usd < offer.cost_usd)
 
 
-# Pixels, roughly: what a drawing measures inside its axes, and what a letter takes.
+# Approximate pixels: the area inside the axes of both widths, and the size of a letter.
 WIDE, NARROW = (1000.0, 330.0), (260.0, 250.0)
-LETTER, LINE_HEIGHT = 7.0, 16.0
-# Above so many runs only those on the front are named.
-NAMED = 20
+LETTER_WIDTH, LINE_HEIGHT = 7.0, 16.0
+# Above this many runs only those on the front have labels.
+MAX_NAMED = 20
 
 
-def names(
+def labels(
     drawn: Sequence[Offer],
     on_front: Sequence[bool],
     axes: tuple[Drawing, Drawing],
     *,
     is_narrow: bool,
 ) -> list[str]:
-    """Return a name for each run, "" where it would meet another; the front comes first.
+    """Return a label for each run, "" where it would overlap another one; the front takes precedence.
 
-    On a narrow page a run goes by its number alone.
+    On a narrow page a label is only the number of the run.
     """
     size = NARROW if is_narrow else WIDE
-    chosen = dict.fromkeys((one.number for one in drawn), "")
+    chosen = dict.fromkeys((offer.number for offer in drawn), "")
     kept: list[tuple[float, float, float]] = []
     pairs = sorted(
         zip(drawn, on_front, strict=True), key=lambda pair: (not pair[1], -pair[0].score)
     )
-    for one, is_best in pairs:
-        name = f"#{one.number}" if is_narrow else one.name
-        x = _place(float(one.cost_usd), axes[0]) * size[0]
-        box = (x, _place(one.score, axes[1]) * size[1], len(name) * LETTER / 2)
-        if (is_best or len(drawn) <= NAMED) and not any(_meet(box, other) for other in kept):
-            chosen[one.number] = plain_text(name)
+    for offer, is_best in pairs:
+        name = f"#{offer.number}" if is_narrow else offer.name
+        x = _place(float(offer.cost_usd), axes[0]) * size[0]
+        box = (x, _place(offer.score, axes[1]) * size[1], len(name) * LETTER_WIDTH / 2)
+        if (is_best or len(drawn) <= MAX_NAMED) and not any(_overlap(box, other) for other in kept):
+            chosen[offer.number] = plain_text(name)
             kept.append(box)
-    return [chosen[one.number] for one in drawn]
+    return [chosen[offer.number] for offer in drawn]
 
 
 def _place(value: float, axis: Drawing) -> float:
-    """Return where a value lies between the ends of an axis, 0 to 1."""
+    """Return the position of a value on an axis, 0 to 1."""
     low, high = axis["range"]
     shown: float = math.log10(value) if axis.get("type") == "log" else value
     return float((shown - low) / (high - low))
 
 
-def _meet(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
-    """Tell whether two names overlap, each given by its centre and half its width."""
-    return abs(one[0] - other[0]) < one[2] + other[2] and abs(one[1] - other[1]) < LINE_HEIGHT
+def _overlap(first: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+    """Tell whether two labels overlap, given by their centres and half widths."""
+    return abs(first[0] - other[0]) < first[2] + other[2] and abs(first[1] - other[1]) < LINE_HEIGHT
 
 
 SMALLEST, LARGEST = 9.0, 34.0
-# Where many bubbles stand close together, or the page is narrow, they are smaller.
-CROWD, SMALLER = 40, 0.45
+# Above this many bubbles all are smaller.
+CROWD, CROWD_FACTOR = 40, 0.45
 
 
 def score_cost_figure(
@@ -225,14 +225,14 @@ def score_cost_figure(
 ) -> Figure | None:
     """Return score (0 to 1) against the cost of one execution; None without an offer.
 
-    The area of a bubble grows with the mean latency; a diamond has none reported. `axis` names the
-    cost, `limit` is the score that the Metrics gate asks for, `hover` says an offer in lines.
+    The area of a bubble grows with the mean latency; a diamond has no latency. `axis` names the cost,
+    `limit` is the threshold of the Metrics gate, `hover` describes an offer in lines.
     """
     if not offers:
         return None
     best = front(offers)
-    names = ", ".join(one.name for one in best)
-    label = f"Score against cost of {len(offers)} runs. On the Pareto front: {names}."
+    labels = ", ".join(offer.name for offer in best)
+    label = f"Score against cost of {len(offers)} runs. On the Pareto front: {labels}."
     wide, narrow = (
         _score_cost_drawing(offers, best, (axis, limit), hover, is_narrow=is_narrow)
         for is_narrow in (False, True)
@@ -241,7 +241,7 @@ def score_cost_figure(
 
 
 def bubble_sizes(latencies: Sequence[float | None]) -> list[float]:
-    """Return diameters in pixels whose areas above the smallest follow the latencies in ms."""
+    """Return diameters in pixels; areas above the smallest are proportional to latencies in ms."""
     slowest = max((known for known in latencies if known is not None), default=0.0)
     if not slowest:
         return [SMALLEST for _ in latencies]
@@ -258,20 +258,20 @@ def _score_cost_drawing(
     is_narrow: bool,
 ) -> Drawing:
     axis, limit = scale
-    x = money_axis([float(one.cost_usd) for one in offers], is_narrow=is_narrow)
-    y = share_axis([*(one.score for one in offers), *([limit] if limit is not None else [])])
+    x = money_axis([float(offer.cost_usd) for offer in offers], is_narrow=is_narrow)
+    y = share_axis([*(offer.score for offer in offers), *([limit] if limit is not None else [])])
     title = f"{axis}, log scale" if x.get("type") == "log" else axis
     right = 10 ** x["range"][1] if x.get("type") == "log" else x["range"][1]
     heading = {"title": {"text": title, "font": {"color": INK_3, "size": 12}, "standoff": 8}}
     bubbles = _bubbles(offers, (x, y), hover, is_narrow=is_narrow)
-    traces = [_reach(best, y["range"][0], right), bubbles]
+    traces = [_front_line(best, y["range"][0], right), bubbles]
     shapes = [limit_line(limit, layer="above")] if limit is not None else []
     return drawing(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
 
 
-def _reach(best: Sequence[Offer], bottom: float, right: float) -> Drawing:
-    """Return the step line of the front, from below its cheapest to the right edge."""
-    costs, scores = [float(one.cost_usd) for one in best], [one.score for one in best]
+def _front_line(best: Sequence[Offer], bottom: float, right: float) -> Drawing:
+    """Return the step line of the front, from below its cheapest run to the right edge."""
+    costs, scores = [float(offer.cost_usd) for offer in best], [offer.score for offer in best]
     return {
         "type": "scatter",
         "mode": "lines",
@@ -291,23 +291,23 @@ def _bubbles(
     *,
     is_narrow: bool,
 ) -> Drawing:
-    """Return the runs, the large ones below so that none hides another."""
-    factor = SMALLER if len(offers) > CROWD else 0.7 if is_narrow else 1.0
-    sizes = [factor * size for size in bubble_sizes([one.latency_ms for one in offers])]
+    """Return the runs as bubbles, large ones first so that they do not hide small ones."""
+    factor = CROWD_FACTOR if len(offers) > CROWD else 0.7 if is_narrow else 1.0
+    sizes = [factor * size for size in bubble_sizes([offer.latency_ms for offer in offers])]
     sized = sorted(zip(offers, sizes, strict=True), key=lambda pair: -pair[1])
-    drawn = [one for one, _ in sized]
+    drawn = [offer for offer, _ in sized]
     on_front = [dominated is None for dominated in map(dominators(offers).get, _numbers(drawn))]
     return {
         "type": "scatter",
         "mode": "markers+text",
-        "x": [float(one.cost_usd) for one in drawn],
-        "y": [one.score for one in drawn],
-        "text": names(drawn, on_front, axes, is_narrow=is_narrow),
+        "x": [float(offer.cost_usd) for offer in drawn],
+        "y": [offer.score for offer in drawn],
+        "text": labels(drawn, on_front, axes, is_narrow=is_narrow),
         "textposition": "top center",
         "textfont": {"size": 12, "color": [INK if is_best else INK_2 for is_best in on_front]},
         "cliponaxis": False,
         "hoverinfo": "text",
-        "hovertext": [plain_text(hover(one)).replace("\n", "<br>") for one in drawn],
+        "hovertext": [plain_text(hover(offer)).replace("\n", "<br>") for offer in drawn],
         "marker": _marker(drawn, [size for _, size in sized], on_front),
     }
 
@@ -318,23 +318,23 @@ def _marker(
     return {
         "size": list(sizes),
         "opacity": 1,
-        "symbol": ["diamond" if one.latency_ms is None else "circle" for one in drawn],
+        "symbol": ["diamond" if offer.latency_ms is None else "circle" for offer in drawn],
         "color": [ACCENT if is_best else PAPER for is_best in on_front],
         "line": {"width": 1.75, "color": [PAPER if best else INK_3 for best in on_front]},
     }
 
 
 def _numbers(drawn: Sequence[Offer]) -> list[int]:
-    return [one.number for one in drawn]
+    return [offer.number for offer in drawn]
 
 
-# Up to so many runs each carries its own whisker; above, the intervals flow into one band.
+# Up to this many runs each has its whisker; above, the intervals form one band.
 WHISKERS, WHISKERS_NARROW = 40, 16
-# Above so many runs their marks would hide the lines.
+# Above this many runs marks would hide the lines.
 MARKS, MARKS_NARROW = 120, 40
 VERSIONS_MARKED = 6
-# How far the two figures of a run stand from its middle, so that their whiskers do not meet.
-ASIDE = 0.06
+# How far both figures of a run are shifted, so that their whiskers do not overlap.
+SHIFT = 0.06
 
 Interval = tuple[float, float] | None
 
@@ -365,12 +365,14 @@ def trend_figure(
 ) -> Figure | None:
     """Return the trend, oldest run first; None when no run has a figure.
 
-    `limits` are the thresholds of the Metrics and the Cases gate, `hover` says a run in lines.
+    `limits` are the thresholds of the Metrics and the Cases gate, `hover` describes a run in lines.
     """
-    shares = [share for one in points for share in (one.score, one.rate) if share is not None]
+    shares = [share for point in points for share in (point.score, point.rate) if share is not None]
     if not shares:
         return None
-    ends = [end for one in points for end in (*(one.interval or ()), *(one.score_interval or ()))]
+    ends = [
+        end for point in points for end in (*(point.interval or ()), *(point.score_interval or ()))
+    ]
     y = share_axis([*shares, *ends, *limits])
     first, last = points[0].number, points[-1].number
     span = f"run #{first}" if first == last else f"runs #{first} to #{last}"
@@ -390,24 +392,24 @@ def _trend_drawing(
     is_narrow: bool,
 ) -> Drawing:
     has_band = len(points) > (WHISKERS_NARROW if is_narrow else WHISKERS)
-    texts = [plain_text(hover(one)).replace("\n", "<br>") for one in points]
-    rates = [one.rate for one in points]
-    scores = [one.score for one in points]
+    texts = [plain_text(hover(point)).replace("\n", "<br>") for point in points]
+    rates = [point.rate for point in points]
+    scores = [point.score for point in points]
     has_marks = len(points) <= (MARKS_NARROW if is_narrow else MARKS)
     size = (4 if has_band else 7) if has_marks else 0
     rate_ends, score_ends = (
-        [one.interval for one in points],
-        [one.score_interval for one in points],
+        [point.interval for point in points],
+        [point.score_interval for point in points],
     )
-    # The pass rate is drawn first: the score, which counts more for a trend, stays readable above it.
-    rate = _line(rates, [one.is_rate_below for one in points], texts, TEAL, size)
-    score = _line(scores, [one.is_score_below for one in points], texts, ACCENT, size)
+    # The score matters more for a trend, so it is drawn above the pass rate.
+    rate = _line(rates, [point.is_rate_below for point in points], texts, TEAL, size)
+    score = _line(scores, [point.is_score_below for point in points], texts, ACCENT, size)
     if has_band:
         bands = [*_band(rate_ends, "var(--well)"), *_band(score_ends, ACCENT_WASH)]
         traces = [*bands, rate, score]
     else:
-        rate |= _aside(-ASIDE, rates, rate_ends, TEAL)
-        score |= _aside(ASIDE, scores, score_ends, ACCENT)
+        rate |= _shifted(-SHIFT, rates, rate_ends, TEAL)
+        score |= _shifted(SHIFT, scores, score_ends, ACCENT)
         traces = [rate, score]
     marks = _versions(points)
     shapes = [*_gates(limits), *(mark[0] for mark in marks)]
@@ -417,7 +419,7 @@ def _trend_drawing(
 
 
 def _gates(limits: Sequence[float]) -> list[Drawing]:
-    """Return the line of each gate in the colour of its figure, of two at one height a plain one."""
+    """Return a line for each gate in the colour of its figure, or one plain line where both are equal."""
     if len(set(limits)) < len(limits):
         return [limit_line(limits[0])]
     return [
@@ -449,13 +451,13 @@ def _line(
     }
 
 
-def _aside(
+def _shifted(
     by: float, shares: Sequence[float | None], intervals: Sequence[Interval], color: str
 ) -> Drawing:
-    """Return a line's whiskers, and its places moved so far that those of two lines do not meet."""
+    """Return the whiskers of a line, and its points shifted sideways."""
     known = [
-        (one or (share, share), share) if share is not None else ((0.0, 0.0), 0.0)
-        for one, share in zip(intervals, shares, strict=True)
+        (ends or (share, share), share) if share is not None else ((0.0, 0.0), 0.0)
+        for ends, share in zip(intervals, shares, strict=True)
     ]
     whiskers = {
         "type": "data",
@@ -470,7 +472,7 @@ def _aside(
 
 
 def _band(intervals: Sequence[Interval], color: str) -> Sequence[dict[str, Any]]:
-    """Return the lower and the upper end of the intervals, with the room between them filled."""
+    """Return the lower and the upper ends of the intervals with a filled band between them."""
     kept = [(place, ends) for place, ends in enumerate(intervals) if ends]
     if not kept:
         return []
@@ -483,21 +485,21 @@ def _band(intervals: Sequence[Interval], color: str) -> Sequence[dict[str, Any]]
 
 
 def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> Drawing:
-    """Return an axis that names some of the runs: evenly, and so that names do not meet."""
+    """Return an axis that labels some of the runs evenly, without overlaps."""
     room = 5 if is_narrow else 14
     every = -(-len(points) // room)
     places = list(range(len(points) - 1, -1, -every))[::-1]
-    names = [f"#{points[place].number}" for place in places]
+    labels = [f"#{points[place].number}" for place in places]
     return {
         "range": [-0.5, len(points) - 0.5],
         "tickvals": places,
-        "ticktext": names,
+        "ticktext": labels,
         "showgrid": False,
     }
 
 
 def _versions(points: Sequence[TrendPoint]) -> Sequence[tuple[Drawing, Drawing]]:
-    """Return a line and its name where the suite's version changed, unless it changed too often."""
+    """Return a line with a label for each change of the suite version, none where there are too many."""
     pairs = pairwise(points)
     changes = [
         (place, after.suite_version)

@@ -1,4 +1,4 @@
-"""The completed runs that the charts of a suite show, and what they leave out."""
+"""The runs, rows and files of the charts of a suite."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAST = ("12", "30", "100", "200")
 
 @dataclass(frozen=True, slots=True)
 class ChartsQuery(ListQuery):
-    """Which completed runs are drawn: those of a target, the `last` of them, by which cost, which as points."""
+    """Which completed runs the charts show: of which target, how many, by which cost, and which as points."""
 
     target: str = lists.text()
     last: str = lists.option(LAST, "30")
@@ -49,12 +49,12 @@ class ChartsQuery(ListQuery):
 
     @property
     def cost_label(self) -> str:
-        """Return the chosen cost as pages name it."""
+        """Return the label of the chosen cost."""
         return COSTS[self.cost]
 
 
 HEAVY = ("snapshot", "leaf_scores")
-# What the charts say of runs that ended otherwise, or have yet to end.
+# How the charts describe runs that did not complete, for one and for several.
 ENDINGS: Mapping[str, str] = {
     RunStatus.STOPPED: "was cancelled,were cancelled",
     RunStatus.BUDGET_REACHED: "reached its budget,reached their budgets",
@@ -64,11 +64,10 @@ ENDINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ChartedRun:
-    """One completed run in the figures that charts are made of.
+    """One completed run with the figures of its charts.
 
-    `interval` is the 95% interval of its pass rate as its summary keeps it, `score_interval` that
-    of its mean score, `latency_ms` the mean over what reported one, `passed_cases` how many cases
-    passed; None where there is none.
+    `interval` is the 95% interval of its pass rate, `score_interval` that of its mean score,
+    `latency_ms` its mean latency, `passed_cases` how many cases passed; None where there is none.
     """
 
     number: int
@@ -87,39 +86,41 @@ class ChartedRun:
     score_interval: tuple[float, float] | None = None
 
 
-def charted_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
-    """Return the last completed runs that were asked for, oldest first.
+def suite_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
+    """Return the last completed runs of a query, oldest first.
 
-    Three queries, four where the summary of a run is from before intervals of scores were kept.
+    Three queries, and a fourth where the summary of an older run lacks the interval of its score.
     """
-    found = _of_target(suite, query).filter(status=RunStatus.COMPLETED)
-    light = found.annotate(policy_json=F("snapshot__policy")).defer(*HEAVY)
+    matching = _scoring_runs(suite, query).filter(status=RunStatus.COMPLETED)
+    light = matching.annotate(policy_json=F("snapshot__policy")).defer(*HEAVY)
     runs = list(with_origins(light).order_by("-number")[: int(query.last)])
-    return charted(runs, suite.slug)[::-1]
+    return chart_runs(runs, suite.slug)[::-1]
 
 
-def charted(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
-    """Return runs of `with_origins`, each told its `policy_json`, in the figures of charts; two queries or three."""
-    costs, ends = read_costs(runs), score_intervals(runs)
-    return [_charted(run, slug, costs[run.pk], ends[run.pk]) for run in runs]
+def chart_runs(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
+    """Return runs of `with_origins`, annotated with `policy_json`, as charts show them; two queries or three."""
+    costs, intervals = read_costs(runs), score_intervals(runs)
+    return [_charted_run(run, slug, costs[run.pk], intervals[run.pk]) for run in runs]
 
 
-def left_out(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
-    """Say which runs from number `since` on are in no chart because they were not completed."""
+def missing_runs(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
+    """Say which runs from number `since` on are in no chart, and why."""
     is_again = ExpressionWrapper(Q(source_run__isnull=False), BooleanField())
-    found = _named(suite, query).filter(number__gte=since).order_by().annotate(again=is_again)
+    found = (
+        _against_target(suite, query).filter(number__gte=since).order_by().annotate(again=is_again)
+    )
     rows: Any = found.values_list("again", "status").annotate(total=Count("id"))
     totals = {status: total for again, status, total in rows if not again}
-    said = []
+    notes = []
     for status, words in ENDINGS.items():
         if total := totals.get(status, 0):
             one, many = words.split(",")
-            said.append(f"{counted(total, 'run')} {one if total == 1 else many}")
+            notes.append(f"{counted(total, 'run')} {one if total == 1 else many}")
     if active := sum(totals.get(status, 0) for status in ACTIVE_RUN_STATUSES):
-        said.append(f"{counted(active, 'run')} {'is' if active == 1 else 'are'} still on")
+        notes.append(f"{counted(active, 'run')} {'is' if active == 1 else 'are'} still running")
     if made := sum(total for again, _, total in rows if again):
-        said.append(f"{counted(made, 'run')} only scored stored answers again")
-    return said
+        notes.append(f"{counted(made, 'run')} only scored stored answers again")
+    return notes
 
 
 def charted_targets(suite: Suite) -> Sequence[str]:
@@ -128,18 +129,18 @@ def charted_targets(suite: Suite) -> Sequence[str]:
     return list(runs.values_list("target_name", flat=True).distinct())
 
 
-def _of_target(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
-    # One that was made of another's stored scores cost nothing and tells nothing new of the target.
-    return _named(suite, query).filter(source_run=None)
+def _scoring_runs(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
+    # A run made from stored scores cost nothing and shows nothing new about its target.
+    return _against_target(suite, query).filter(source_run=None)
 
 
-def _named(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
+def _against_target(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
     runs = suite.runs.all()
     return runs.filter(target_name=query.target) if query.target else runs
 
 
-def _charted(
-    run: Run, slug: str, costs: CostPair, score_interval: tuple[float, float] | None
+def _charted_run(
+    run: Run, slug: str, costs: RunCosts, score_interval: tuple[float, float] | None
 ) -> ChartedRun:
     policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # annotated above
     summary: Mapping[str, Any] = run.summary or {}
@@ -165,11 +166,11 @@ def _charted(
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """A run with its cost in US dollars: of the whole run, of one execution and of one passed case.
+    """A run with its cost in US dollars: in total, per execution and per passed case.
 
-    All three are None where the cost is not known in full; `known_usd` is what is known of it and
-    `unpriced` holds the costs that lack prices, with their counts. `beaten_by` dominates it; a run that
-    is drawn and that nobody beats is on the Pareto front.
+    All three are None where the cost is not known in full; `known_usd` is the known part, `unpriced`
+    holds the costs that lack prices. `beaten_by` dominates the run; a drawn run without one is on the
+    Pareto front.
     """
 
     run: ChartedRun
@@ -185,41 +186,41 @@ class CostRow:
 
     @property
     def execution_usd(self) -> Decimal | None:
-        """Return what one execution cost on average."""
+        """Return the mean cost of an execution."""
         return _each(self.cost_usd, self.run.executions)
 
     @property
     def passed_case_usd(self) -> Decimal | None:
-        """Return what the run cost for each case that passed; None when none did."""
+        """Return the cost per passed case; None when no case passed."""
         return _each(self.cost_usd, self.run.passed_cases)
 
 
 @dataclass(frozen=True, slots=True)
 class CostChart:
-    """The figure, its table (the cheapest first) and the runs that are in the table alone."""
+    """The figure, the rows of its runs (the cheapest first), and the rows of runs it cannot draw."""
 
     figure: Figure | None
     drawn: Sequence[CostRow]
-    beside: Sequence[CostRow]
+    undrawn: Sequence[CostRow]
 
     @property
     def on_front(self) -> int:
-        """Return how many runs nobody beats."""
+        """Return how many runs are on the Pareto front."""
         return sum(row.beaten_by is None for row in self.drawn)
 
     @property
     def has_unknown_latency(self) -> bool:
-        """Tell whether a run is drawn as a diamond, because nothing in it reported a latency."""
+        """Tell whether a drawn run has no latency, which makes it a diamond."""
         return any(row.run.latency_ms is None for row in self.drawn)
 
     @property
     def considered(self) -> int:
-        """Return how many runs there are, drawn or not."""
-        return len(self.drawn) + len(self.beside)
+        """Return the number of runs, drawn or not."""
+        return len(self.drawn) + len(self.undrawn)
 
 
 def cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> CostChart:
-    """Return the chart of runs given oldest first, by the cost and the points that are asked for."""
+    """Return the chart of a query for runs that are sorted oldest first."""
     shown = list({run.target: run for run in runs}.values()) if query.points == "latest" else runs
     rows = [_row(run, query.cost) for run in shown]
     drawn = {row.run.number: row for row in rows if row.is_drawn}
@@ -231,13 +232,13 @@ def cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> CostChart:
             offers,
             axis=f"{query.cost_label} of one execution",
             limit=limit,
-            hover=lambda one: _cost_hover(drawn[one.number], beaten_by[one.number]),
+            hover=lambda offer: _cost_hover(drawn[offer.number], beaten_by[offer.number]),
         ),
         drawn=[
-            _row(drawn[one.number].run, query.cost, beaten_by[one.number])
-            for one in sorted(offers, key=lambda one: (one.cost_usd, -one.score, one.number))
+            _row(drawn[offer.number].run, query.cost, beaten_by[offer.number])
+            for offer in sorted(offers, key=lambda run: (run.cost_usd, -run.score, run.number))
         ],
-        beside=[row for row in rows if not row.is_drawn][::-1],
+        undrawn=[row for row in rows if not row.is_drawn][::-1],
     )
 
 
@@ -260,7 +261,7 @@ def _offer(row: CostRow) -> Offer:
 
 
 def _cost_hover(row: CostRow, beaten_by: Offer | None) -> str:
-    """Say a run in the lines that are shown where the pointer is."""
+    """Describe a run in the lines of its tooltip."""
     place = f"dominated by {beaten_by.name}" if beaten_by else "on the Pareto front"
     lines = (
         f"{row.run.target}, run #{row.run.number}",
@@ -281,9 +282,9 @@ NO_RUN = 0
 
 @dataclass(frozen=True, slots=True)
 class ChartsPage:
-    """Both charts with their tables. `runs` are newest first; `left_out` says which are in none.
+    """Both charts with their tables; `runs` are newest first, `left_out` describes runs in no chart.
 
-    `baseline` is the number of the run that others are held against, None without one.
+    `baseline` is the number of the suite's baseline run, None without one.
     """
 
     query: ChartsQuery
@@ -291,12 +292,12 @@ class ChartsPage:
     runs: Sequence[ChartedRun]
     cost: CostChart
     trend: Figure | None
-    left_out: Sequence[str]
+    missing_runs: Sequence[str]
     baseline: int | None
 
     @property
     def controls(self) -> Sequence[Control]:
-        """Return the fields that say what is drawn."""
+        """Return the fields of the filter bar."""
         targets = ((name, name) for name in self.targets)
         last = ((count, f"Last {count} completed runs") for count in LAST)
         return (
@@ -309,7 +310,7 @@ class ChartsPage:
 
 def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
     """Return everything the page of charts shows, in a fixed number of queries."""
-    runs = charted_runs(suite, query)
+    runs = suite_runs(suite, query)
     baseline = suite.baseline_number
     return ChartsPage(
         query=query,
@@ -317,7 +318,7 @@ def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
         runs=runs[::-1],
         cost=cost_chart(runs, query),
         trend=_trend(runs, baseline),
-        left_out=left_out(suite, query, runs[0].number if runs else NO_RUN),
+        missing_runs=missing_runs(suite, query, runs[0].number if runs else NO_RUN),
         baseline=baseline,
     )
 
@@ -339,12 +340,12 @@ def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
     ]
     limits = (runs[-1].metrics.limit, runs[-1].cases.limit) if runs else ()
     return trend_figure(
-        points, limits=limits, hover=lambda one: _trend_hover(by_number[one.number], baseline)
+        points, limits=limits, hover=lambda point: _trend_hover(by_number[point.number], baseline)
     )
 
 
 def _trend_hover(run: ChartedRun, baseline: int | None) -> str:
-    """Say a run in the lines that are shown where the pointer is."""
+    """Describe a run in the lines of its tooltip."""
     head = f"#{run.number} {run.target}, suite v{run.suite_version}"
     head += ", the baseline" if run.number == baseline else ""
     rate = f"passed {pct(run.cases.share)}{_within(run.interval)}"
@@ -352,8 +353,8 @@ def _trend_hover(run: ChartedRun, baseline: int | None) -> str:
     return "\n".join((head, score, rate))
 
 
-def _within(ends: tuple[float, float] | None) -> str:
-    return f"; 95% CI: {interval(ends)}" if ends else ""
+def _within(intervals: tuple[float, float] | None) -> str:
+    return f"; 95% CI: {interval(intervals)}" if intervals else ""
 
 
 COST_COLUMNS = (
@@ -390,12 +391,12 @@ TREND_COLUMNS = (
 
 
 def cost_file(chart: CostChart, cost: str) -> str:
-    """Return the runs of the score/cost chart by `cost`, also those that could not be drawn."""
-    return csv_text(COST_COLUMNS, (_cost_line(row, cost) for row in (*chart.drawn, *chart.beside)))
+    """Return the runs of the chart of score and cost as CSV, also those without a point."""
+    return csv_text(COST_COLUMNS, (_cost_line(row, cost) for row in (*chart.drawn, *chart.undrawn)))
 
 
 def trend_file(runs: Sequence[ChartedRun]) -> str:
-    """Return the runs of the trend, the oldest first."""
+    """Return the runs of the trend as CSV, the oldest first."""
     return csv_text(TREND_COLUMNS, (_trend_line(run) for run in runs))
 
 

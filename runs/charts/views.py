@@ -1,4 +1,4 @@
-"""The charts of a suite, the panels alone, and their tables as files."""
+"""The charts of a suite, their panels, and their tables as files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runs.charts.queries import ChartsQuery, charts_page, cost_file, trend_file
 from runs.requests import csv_answer, may_view, suite_of
 from runs.suites.queries import suite_head
 
-# Plotly makes an empty style element and adds its rules to it by script, which the policy allows.
+# Plotly creates an empty style element and fills it by script, which needs the hash of an empty style.
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 
 
@@ -30,7 +30,7 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @may_view
 def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the panels alone, and put the page's address in its place."""
+    """Return only the panels, and replace the address by that of the page."""
     found = suite_of(slug=slug)
     query = ChartsQuery.read(request.GET)
     context = {"suite": found, "page": charts_page(found, query)}
@@ -42,7 +42,7 @@ def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @may_view
 def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
-    """Give the table of score and cost as a CSV file."""
+    """Return the table of score and cost as a CSV file."""
     query = ChartsQuery.read(request.GET)
     page = charts_page(suite_of(slug=slug), query)
     return csv_answer(cost_file(page.cost, query.cost), f"{slug}-score-cost.csv")
@@ -51,6 +51,6 @@ def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @may_view
 def suite_trend_file(request: HttpRequest, slug: str) -> HttpResponse:
-    """Give the table of the trend as a CSV file."""
+    """Return the table of the trend as a CSV file."""
     page = charts_page(suite_of(slug=slug), ChartsQuery.read(request.GET))
     return csv_answer(trend_file(page.runs[::-1]), f"{slug}-trend.csv")

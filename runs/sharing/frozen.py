@@ -396,8 +396,7 @@ def shared_result(
                 for one in node.details.get("metrics") or ()
             ],
             "evaluators": [
-                _evaluator(depth, node, run.scale, allowance)
-                for depth, node in _walk(page.tree, 0)
+                _evaluator(depth, node, run.scale, allowance) for depth, node in _walk(page.tree, 0)
             ],
             **rules(page.decision, allowance),
             "outcomes_met": page.outcomes_met,

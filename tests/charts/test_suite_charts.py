@@ -92,7 +92,7 @@ class TestScoreAndCost:
         make_charted_run(suite=suite, name="mini", cost="4", unpriced=2)
         found = page(suite)
         assert found.cost.figure is None
-        (row,) = found.cost.beside
+        (row,) = found.cost.undrawn
         assert (row.cost_usd, row.known_usd) == (None, Decimal(6))
         assert [(name, one.priced, one.answers) for name, one in row.unpriced] == [("target", 1, 3)]
         assert drawn(page(suite, cost="evaluation")) == {1: None}
@@ -101,7 +101,7 @@ class TestScoreAndCost:
         suite = make_suite()
         make_run(suite=suite, execution_count=1, done_count=1, error_count=1)
         found = page(suite)
-        assert (len(found.cost.drawn), len(found.cost.beside)) == (0, 1)
+        assert (len(found.cost.drawn), len(found.cost.undrawn)) == (0, 1)
 
     def test_what_cost_nothing_is_drawn_at_zero(self) -> None:
         suite = make_suite()
@@ -118,7 +118,7 @@ class TestTrend:
         make_charted_run(suite=suite, name="mini", status=status)
         found = page(suite)
         assert [run.number for run in found.runs] == [2]
-        (said,) = found.left_out
+        (said,) = found.missing_runs
         assert said.startswith("1 run ")
 
     def test_the_last_runs_are_the_newest(self) -> None:
