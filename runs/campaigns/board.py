@@ -1,4 +1,4 @@
-"""The leaderboard of a campaign: one row a run, ranked, with what it scored and what that cost."""
+"""The leaderboard of a campaign, and its cases against each target: ranks, figures, evidence and headline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case
 from runs.results.runs import RunRow, run_row, score_intervals
 
-# The columns of the leaderboard by name: what they are called, and whether more is better.
+# The columns of the leaderboard by name: their label, and whether more is better.
 COLUMNS: Mapping[str, tuple[str, bool]] = {
     "rank": ("Rank", False),
     "target": ("Target", False),
@@ -51,7 +51,7 @@ SHOWN: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class CampaignQuery(ListQuery):
-    """How a campaign is shown; `after` is the place of the case before the page."""
+    """How a campaign is shown: sorted, by which cost, and which of its cases."""
 
     sort: Sort = lists.sort(COLUMNS, "rank")
     cost: str = lists.option(COSTS, "total")
@@ -60,22 +60,22 @@ class CampaignQuery(ListQuery):
 
     @property
     def cost_label(self) -> str:
-        """Return the chosen cost as pages name it."""
+        """Return the label of the chosen cost."""
         return COSTS[self.cost]
 
 
 Interval = tuple[float, float]
 # Why a run has no rank, by its status.
-WHY: Mapping[str, str] = {
+WHY_UNRANKED: Mapping[str, str] = {
     RunStatus.QUEUED: "no rank yet: it is waiting",
-    RunStatus.RUNNING: "no rank yet: it is still on",
+    RunStatus.RUNNING: "no rank yet: it is still running",
     RunStatus.STOPPED: "no rank: cancelled, so it has no final figure",
     RunStatus.BUDGET_REACHED: "no rank: it reached its budget, so it has no final figure",
     RunStatus.FAILED: "no rank: the run failed, so it has no final figure",
     RunStatus.COMPLETED: "no rank: nothing was executed",
 }
 STATES = (*RunStatus.values,)
-# The columns whose best figure stands out, and whether more is better.
+# The columns that highlight their best figure, and whether more is better.
 COMPARED: Mapping[str, bool] = {
     "rate": True,
     "score": True,
@@ -89,7 +89,7 @@ COMPARED: Mapping[str, bool] = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A completed run: its pass rate over all executions and its mean score, 0 to 1, None without one."""
+    """A completed run to rank: its pass rate over all executions, and its mean score or None, both 0 to 1."""
 
     key: int
     rate: float
@@ -99,25 +99,25 @@ class Standing:
 def ranks(standings: Sequence[Standing]) -> Mapping[int, int]:
     """Return the rank of each run by its key, 1 for the best.
 
-    The higher pass rate stands first, of equal ones the higher mean score, both to 9 decimals; equal
-    in both share a rank, and the next one is as many places below. No score is below every score.
+    The higher pass rate wins, then the higher mean score, both to 9 decimals. Runs that are equal in both
+    share a rank, and the ranks after them are skipped. No score ranks below every score.
     """
-    order = sorted((_place(one) for one in standings), reverse=True)
-    return {one.key: order.index(_place(one)) + 1 for one in standings}
+    order = sorted((_sort_key(standing) for standing in standings), reverse=True)
+    return {standing.key: order.index(_sort_key(standing)) + 1 for standing in standings}
 
 
-def _place(one: Standing) -> tuple[float, float]:
-    return rounded(one.rate), -1.0 if one.score is None else rounded(one.score)
+def _sort_key(standing: Standing) -> tuple[float, float]:
+    return rounded(standing.rate), -1.0 if standing.score is None else rounded(standing.score)
 
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """One run. `rank` is None while it has no final figure; figures are None where there are none.
+    """One run. `rank` is None until it has a final figure; missing figures are None.
 
-    `passed` of `counted` executions passed, `scored` of them have a score; `figures` are what the
-    columns sort by. The best completed runs of a column have its name in `best`. `against` is
-    how far the run can be told from the first, `beaten_by` dominates it at its total cost, and
-    `is_offer` tells that it has both a score and a cost.
+    `passed` of `counted` executions passed, `scored` of them have a score. `figures` holds the sort
+    values of the columns, `best` the columns in which the run is best. `against` is the evidence of a
+    difference from the first run. `beaten_by` dominates the run by score and total cost, and `is_offer`
+    tells whether it has both.
     """
 
     run: RunRow
@@ -136,56 +136,56 @@ class BoardRow:
     against: Evidence | None = None
 
     def sorted_as(self, column: str) -> Any:
-        """Return what a column sorts by; those that nobody dominates come before the others."""
+        """Return the sort value of a column; runs on the Pareto front sort first."""
         if column == "front":
             return (self.beaten_by is not None) if self.is_offer else None
         return self.figures[column]
 
     @property
     def why_unranked(self) -> str:
-        """Say why it has no rank."""
-        return "" if self.rank else WHY[self.run.status]
+        """Say why the run has no rank, "" where it has one."""
+        return "" if self.rank else WHY_UNRANKED[self.run.status]
 
     @property
     def evidence_words(self) -> str:
-        """Say whether it can be told from the first, "" where nothing was compared."""
+        """Say whether it differs from the first run, "" where they were not compared."""
         return evidence_words(self.against) if self.against else ""
 
     @property
     def latency_ms(self) -> float | None:
-        """Return the mean latency of its executions."""
+        """Return its mean latency."""
         latency: float | None = self.figures["latency"]
         return latency
 
     @property
     def passed_case_usd(self) -> Decimal | None:
-        """Return the total cost of each case that passed; None when none did."""
+        """Return the total cost per passed case; None when no case passed."""
         usd: Decimal | None = self.figures["passed_case"]
         return usd
 
 
 def board(runs: Sequence[Run], against: Mapping[int, Evidence]) -> Sequence[BoardRow]:
-    """Return the rows by rank, those without a final figure below in the order they were started.
+    """Return the rows by rank, then the runs without a rank in the order of their start.
 
-    `runs` are of `listed`; `against` holds for the others how far they can be told from the first.
+    `runs` come from `listed`; `against` holds the evidence of a difference from the first run.
     """
     rows = {run.pk: run_row(run) for run in runs}
-    placed = ranks([_standing(run, rows[run.pk]) for run in runs if _is_final(rows[run.pk])])
-    figures = {run.pk: _figures(run, rows[run.pk], placed.get(run.pk)) for run in runs}
-    offers = [_offer(rows[pk], found) for pk, found in figures.items() if pk in placed]
+    ranked = ranks([_standing(run, rows[run.pk]) for run in runs if _is_final(rows[run.pk])])
+    figures = {run.pk: _figures(run, rows[run.pk], ranked.get(run.pk)) for run in runs}
+    offers = [_offer(rows[pk], values) for pk, values in figures.items() if pk in ranked]
     beaten_by = dominators([offer for offer in offers if offer is not None])
-    best = _best([figures[pk] for pk in placed])
-    ends = score_intervals(runs)
-    found = [
+    best = _best([figures[pk] for pk in ranked])
+    intervals = score_intervals(runs)
+    board_rows = [
         BoardRow(
             run=row,
             pk=run.pk,
-            rank=placed.get(run.pk),
+            rank=ranked.get(run.pk),
             passed=(run.summary or {}).get("passed", run.pass_count),
             counted=run.execution_count if _is_final(row) else run.done_count,
             scored=run.score_count,
             interval=_interval(run),
-            score_interval=ends[run.pk],
+            score_interval=intervals[run.pk],
             counts=_counts(run, row),
             figures=figures[run.pk],
             is_offer=row.number in beaten_by,
@@ -193,18 +193,18 @@ def board(runs: Sequence[Run], against: Mapping[int, Evidence]) -> Sequence[Boar
             best=frozenset(
                 name
                 for name, value in best.items()
-                if run.pk in placed and figures[run.pk][name] == value
+                if run.pk in ranked and figures[run.pk][name] == value
             ),
             against=against.get(run.pk),
         )
         for run in runs
         for row in (rows[run.pk],)
     ]
-    return sorted(found, key=lambda row: (row.rank is None, row.rank or 0, row.run.number))
+    return sorted(board_rows, key=lambda row: (row.rank is None, row.rank or 0, row.run.number))
 
 
-def in_order(rows: Sequence[BoardRow], query: CampaignQuery) -> Sequence[BoardRow]:
-    """Return rows by rank as the query sorts them; a figure that is missing stands below all others."""
+def sort_rows(rows: Sequence[BoardRow], query: CampaignQuery) -> Sequence[BoardRow]:
+    """Sort rows, which come by rank, as the query asks; missing figures come last."""
     if query.sort == Sort("rank"):
         return rows
     known = [row for row in rows if row.sorted_as(query.sort.name) is not None]
@@ -218,13 +218,13 @@ def leaders(rows: Sequence[BoardRow]) -> Sequence[BoardRow]:
     return [row for row in rows if row.rank == 1]
 
 
-def evidence_words(found: Evidence) -> str:
-    """Say how far a run can be told from the first."""
-    if found.p is None:
-        return f"{found.shared} shared cases are too few to tell it from #1"
-    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
-    over = f"{p} over {found.shared} shared cases"
-    return f"behind #1, {over}" if found.is_clear else f"cannot be told apart from #1, {over}"
+def evidence_words(evidence: Evidence) -> str:
+    """Say whether a run differs from the first."""
+    if evidence.p is None:
+        return f"{evidence.shared} shared cases are too few to tell it from #1"
+    p = "p < 0.001" if evidence.p < 0.001 else f"p = {evidence.p:.3f}"
+    over = f"{p} over {evidence.shared} shared cases"
+    return f"behind #1, {over}" if evidence.is_clear else f"cannot be told apart from #1, {over}"
 
 
 def _is_final(row: RunRow) -> bool:
@@ -236,7 +236,7 @@ def _standing(run: Run, row: RunRow) -> Standing:
 
 
 def _figures(run: Run, row: RunRow, rank: int | None) -> Mapping[str, Any]:
-    """Return what each column sorts by."""
+    """Return the sort value of each column."""
     summary: Mapping[str, Any] = run.summary or {}
     total = None if row.costs.is_partial else row.costs.total_usd
     passed_cases = summary.get("distribution", {}).get("pass", 0)
@@ -257,20 +257,20 @@ def _figures(run: Run, row: RunRow, rank: int | None) -> Mapping[str, Any]:
 
 
 def _offer(row: RunRow, figures: Mapping[str, Any]) -> Offer | None:
-    """Return what a completed run offers at its total cost, None where one of the two is not known."""
+    """Return score and cost of a run; None where one of them is not known."""
     if figures["score"] is None or figures["execution_cost"] is None:
         return None
     return Offer(row.number, row.target, figures["score"], figures["execution_cost"])
 
 
 def _best(figures: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the best figure of each column; nothing stands out among fewer than two."""
-    found = {}
+    """Return the best figure of each column with two or more different figures."""
+    best = {}
     for name, more_is_better in COMPARED.items():
         known = [row[name] for row in figures if row[name] is not None]
         if len(known) > 1 and len(set(known)) > 1:
-            found[name] = max(known) if more_is_better else min(known)
-    return found
+            best[name] = max(known) if more_is_better else min(known)
+    return best
 
 
 def _interval(run: Run) -> Interval | None:
@@ -279,32 +279,32 @@ def _interval(run: Run) -> Interval | None:
 
 
 def _counts(run: Run, row: RunRow) -> Mapping[str, int]:
-    """Return the cases by state once the run is summarised, before that its executions."""
-    found: Mapping[str, int] = (run.summary or {}).get("distribution", {})
-    words = {"not_run": "cancelled"}
-    cases = {words.get(name, name): count for name, count in found.items() if name != "total"}
+    """Return the number of cases by state from the summary; before there is one, of executions."""
+    counts: Mapping[str, int] = (run.summary or {}).get("distribution", {})
+    shown_as = {"not_run": "cancelled"}
+    cases = {shown_as.get(name, name): count for name, count in counts.items() if name != "total"}
     return cases or row.counts
 
 
 def headline(rows: Sequence[BoardRow]) -> str:
-    """Return what somebody who leads reads in ten seconds; `rows` are by rank."""
+    """Return the campaign in a sentence or two; `rows` are by rank."""
     if not rows:
         return "No run of this campaign is left."
     first, active = leaders(rows), [row for row in rows if row.run.is_active]
     if not first:
         if active:
-            return f"{_still_on(active, rows)}; no run has a final figure yet."
+            return f"{_running(active, rows)}; no run has a final figure yet."
         return "No run was completed, so none has a final figure and nobody leads."
     ranked = [row for row in rows if row.rank is not None]
     if all(_has_only_errors(row) for row in ranked):
         of_which = "" if len(ranked) == len(rows) else " of the completed runs"
         nobody = f"obody leads: all executions{of_which} errored."
-        return f"{_still_on(active, rows)}; n{nobody}" if active else f"N{nobody}"
-    said = _lead(first, "so far " if active else "")
+        return f"{_running(active, rows)}; n{nobody}" if active else f"N{nobody}"
+    lead = _lead(first, "so far " if active else "")
     if active:
-        return f"{_still_on(active, rows)}; {said}."
+        return f"{_running(active, rows)}; {lead}."
     doubts = [row for row in rows if row.against is not None and not row.against.is_clear]
-    return f"{said}{_for_its_cost(first)}.{_gates(first)}{_doubt(doubts, first)}"
+    return f"{lead}{_for_its_cost(first)}.{_gates(first)}{_doubt(doubts, first)}"
 
 
 def _has_only_errors(row: BoardRow) -> bool:
@@ -315,7 +315,7 @@ def _lead(first: Sequence[BoardRow], when: str) -> str:
     row = first[0]
     rate = f"{pct(row.run.cases.share)} ({row.passed} of {counted(row.counted, 'execution')})"
     if len(first) > 1:
-        names = " and ".join(one.run.target for one in first)
+        names = " and ".join(leader.run.target for leader in first)
         return f"{when}{names} share the lead with {rate}"
     cost = row.passed_case_usd
     at = f" at {execution_money(cost)} a passed case" if cost is not None else ""
@@ -334,7 +334,7 @@ def _for_its_cost(first: Sequence[BoardRow]) -> str:
 
 
 def _gates(first: Sequence[BoardRow]) -> str:
-    """Say whether the leader passed its gates: the first of several may still be no good."""
+    """Say whether the leaders passed their gates, for the best of several can still be too bad."""
     if len(first) > 1:
         passed = sum(not _missed(row) for row in first)
         return f" {passed} of these {len(first)} passed both gates."
@@ -350,7 +350,7 @@ def _missed(row: BoardRow) -> list[str]:
 
 
 def _doubt(doubts: Sequence[BoardRow], first: Sequence[BoardRow]) -> str:
-    """Say which runs could as well be the first for all that the cases tell."""
+    """Name the runs that the cases do not prove to be worse than the first."""
     if not doubts:
         return ""
     names = ", ".join(row.run.target for row in doubts)
@@ -359,25 +359,25 @@ def _doubt(doubts: Sequence[BoardRow], first: Sequence[BoardRow]) -> str:
     return f" {names} cannot be told apart from {'it' if len(first) == 1 else 'them'}: {why}."
 
 
-def _still_on(active: Sequence[BoardRow], rows: Sequence[BoardRow]) -> str:
+def _running(active: Sequence[BoardRow], rows: Sequence[BoardRow]) -> str:
     verb = "is" if len(active) == 1 else "are"
-    return f"{len(active)} of {counted(len(rows), 'run')} {verb} still on"
+    return f"{len(active)} of {counted(len(rows), 'run')} {verb} still running"
 
 
 CHUNK = 5000
 SCORED = ("pass", "borderline", "fail")
 ENDED = (*SCORED, "error")
 
-# The state of a case as pages name it, and how many of its scored repetitions passed of how many.
+# The state of a case, and how many of its repetitions passed and were scored.
 Outcome = tuple[str, int, int]
 Outcomes = Mapping[int, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignCell:
-    """One case against one target: its state, "" where the run lacks it, and where it is shown.
+    """One case against one target: its state, "" where the run lacks it, and its address.
 
-    `passed` of `scored` repetitions passed; `is_reviewed` tells that people decided any of them.
+    `passed` of `scored` repetitions passed; `is_reviewed` tells whether reviewers decided any of them.
     """
 
     state: str
@@ -413,22 +413,24 @@ class Matrix:
 
 
 def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, Outcomes]:
-    """Return for each case, in the order of the suite, how it came out in each run; one query.
+    """Return by case, in the order of the suite, its outcome in each run; one query.
 
-    Runs that were started together share cases, policy and repetitions.
+    The runs of a campaign share cases, policy and repetitions.
     """
     cases = RunCase.objects.filter(run__in=[run.pk for run in runs]).live().order_by()
     columns = ("run_id", "case_id", "position", "live_state", "passed", "scored")
     places: dict[int, int] = {}
-    found: dict[int, dict[int, Outcome]] = defaultdict(dict)
-    # Of thousands of cases few come out differently; those that come out alike share a value.
+    outcomes: dict[int, dict[int, Outcome]] = defaultdict(dict)
+    # Thousands of cases have few different outcomes, so equal ones share an object.
     known: dict[Outcome, Outcome] = {}
     rows: Any = cases.values_list(*columns)
     for run, case, place, *counts in rows.iterator(CHUNK):
         places[case] = place
         outcome: Outcome = tuple(counts)
-        found[case][run] = known.setdefault(outcome, outcome)
-    return {case: found[case] for case in sorted(found, key=lambda case: (places[case], case))}
+        outcomes[case][run] = known.setdefault(outcome, outcome)
+    return {
+        case: outcomes[case] for case in sorted(outcomes, key=lambda case: (places[case], case))
+    }
 
 
 def _share(outcome: Outcome | None) -> float | None:
@@ -441,25 +443,25 @@ def _share(outcome: Outcome | None) -> float | None:
 def evidence_against(
     first: int, others: Sequence[int], cases: Mapping[int, Outcomes]
 ) -> Mapping[int, Evidence]:
-    """Return for each other run whether its pass rate can be told from the first's (SCORING §9).
+    """Return by run the evidence that its pass rate differs from that of the first (SCORING §9).
 
-    Over the cases that both have a verdict for; p is raised by Holm's rule for as many comparisons.
+    It counts the cases with a verdict in both; each p is corrected by Holm's method.
     """
     counts: dict[int, Counter[float]] = {run: Counter() for run in others}
     for outcomes in cases.values():
-        if (ours := _share(outcomes.get(first))) is None:
+        if (first_share := _share(outcomes.get(first))) is None:
             continue
         for run in others:
-            if (theirs := _share(outcomes.get(run))) is not None:
-                counts[run][ours - theirs] += 1
-    found = [evidence(counts[run], seed=first * 1_000_003 + run) for run in others]
-    return dict(zip(others, holm(found), strict=True))
+            if (share := _share(outcomes.get(run))) is not None:
+                counts[run][first_share - share] += 1
+    tests = [evidence(counts[run], seed=first * 1_000_003 + run) for run in others]
+    return dict(zip(others, holm(tests), strict=True))
 
 
 def matrix(
     runs: Sequence[Run], cases: Mapping[int, Outcomes], query: CampaignQuery, slug: str
 ) -> Matrix:
-    """Return 50 of the cases that are asked for, a cell for each run; three queries or four."""
+    """Return 50 of the cases that match, with a cell for each run; three queries or four."""
     kinds = _kinds_of_all(cases, len(runs))
     counts = Counter(kind for of_case in kinds.values() for kind in of_case)
     places = {case: place for place, case in enumerate(cases)}
@@ -482,7 +484,7 @@ def matrix(
 
 
 def _kinds_of_all(cases: Mapping[int, Outcomes], runs: int) -> Mapping[int, set[str]]:
-    """Return by case which of the filters show it."""
+    """Return by case the filters that show it."""
     known: dict[tuple[Outcome, ...], set[str]] = {}
     found = {}
     for case, outcomes in cases.items():
@@ -494,7 +496,7 @@ def _kinds_of_all(cases: Mapping[int, Outcomes], runs: int) -> Mapping[int, set[
 
 
 def _kinds(outcomes: Outcomes, runs: int) -> set[str]:
-    """Return which of the filters show a case."""
+    """Return the filters that show a case."""
     ended = [state for state, *_ in outcomes.values() if state in ENDED]
     found = {""}
     if len(set(ended)) > 1:
@@ -508,22 +510,22 @@ def _kinds(outcomes: Outcomes, runs: int) -> set[str]:
 
 def _rows(runs: Sequence[Run], shown: Mapping[int, Outcomes], slug: str) -> Sequence[MatrixRow]:
     cases = Case.objects.only("key", "title").in_bulk(list(shown))
-    telling = _telling(runs, list(shown)) if runs and runs[0].repetitions > 1 else {}
-    said = _said(runs, list(shown))
+    last_failures = _last_failures(runs, list(shown)) if runs and runs[0].repetitions > 1 else {}
+    reviews = _reviewed_verdicts(runs, list(shown))
     return [
         MatrixRow(
             key=cases[case].key,
             title=cases[case].title,
             cells=[
-                _with_people(
+                _with_reviews(
                     _cell(
                         run,
                         cases[case].key,
                         outcomes.get(run.pk),
                         slug,
-                        telling.get((run.pk, case)),
+                        last_failures.get((run.pk, case)),
                     ),
-                    said.get((run.pk, case), ()),
+                    reviews.get((run.pk, case), ()),
                     run.repetitions,
                 )
                 for run in runs
@@ -535,40 +537,40 @@ def _rows(runs: Sequence[Run], shown: Mapping[int, Outcomes], slug: str) -> Sequ
     ]
 
 
-def _telling(runs: Sequence[Run], cases: Sequence[int]) -> Mapping[tuple[int, int], int]:
-    """Return by run and case the last repetition that did not pass; a page shows that one first."""
+def _last_failures(runs: Sequence[Run], cases: Sequence[int]) -> Mapping[tuple[int, int], int]:
+    """Return by run and case the last repetition that did not pass, to which its cell links."""
     rows = Result.objects.filter(run__in=[run.pk for run in runs], case__in=cases)
     others = rows.exclude(verdict="pass").order_by().values("run_id", "case_id")
     found = others.annotate(last=Max("repetition"))
     return {(row["run_id"], row["case_id"]): row["last"] for row in found}
 
 
-def _said(
+def _reviewed_verdicts(
     runs: Sequence[Run], cases: Sequence[int]
 ) -> Mapping[tuple[int, int], Sequence[tuple[str, str]]]:
-    """Return by run and case what the machine and what people say of each repetition that people decided."""
+    """Return by run and case the verdicts of machine and reviewers for each reviewed repetition."""
     rows: Any = Result.objects.filter(
         run__in=[run.pk for run in runs], case__in=cases, status__in=ENDED_RESULT_STATUSES
     ).exclude(reviewed_verdict="")
-    found: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+    verdicts: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
     columns = ("run_id", "case_id", "verdict", "reviewed_verdict")
-    for run, case, *said in rows.order_by("repetition").values_list(*columns):
-        found[run, case].append((said[0], said[1]))
-    return found
+    for run, case, machine, reviewed in rows.order_by("repetition").values_list(*columns):
+        verdicts[run, case].append((machine, reviewed))
+    return verdicts
 
 
-def _with_people(
-    cell: CampaignCell, said: Sequence[tuple[str, str]], repetitions: int
+def _with_reviews(
+    cell: CampaignCell, reviews: Sequence[tuple[str, str]], repetitions: int
 ) -> CampaignCell:
-    """Return the cell with what people say in its label."""
-    if not cell.state or not said:
+    """Return the cell with the reviews in its label."""
+    if not cell.state or not reviews:
         return cell
-    ((machine, people), *_) = said
+    ((machine, reviewed), *_) = reviews
     if repetitions > 1:
-        words = f"people decided {len(said)} of {repetitions} repetitions"
+        words = f"people decided {len(reviews)} of {repetitions} repetitions"
     else:
-        told = VERDICT_WORDS[machine or "error"].lower()
-        words = f"the machine says {told}, people say {VERDICT_WORDS[people].lower()}"
+        verdict = VERDICT_WORDS[machine or "error"].lower()
+        words = f"the machine says {verdict}, people say {VERDICT_WORDS[reviewed].lower()}"
     return replace(cell, label=f"{cell.label}; {words}", is_reviewed=True)
 
 

@@ -1,4 +1,4 @@
-"""A campaign as a document: who leads, and the leaderboard, for files and the API."""
+"""A campaign as a document with its leaderboard, for files and the API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CampaignDoc(Document):
     targets: list[str]
     """Its targets, the best first."""
     is_active: bool
-    """Whether any of its runs is still on."""
+    """Whether any of its runs is active."""
     created_at: datetime
     """When it was started."""
     created_by: TextOrNone

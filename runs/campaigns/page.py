@@ -1,4 +1,4 @@
-"""A campaign: its leaderboard and headline, its chart of score and cost, and its cases."""
+"""The page of a campaign, and the list of campaigns."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from runs.campaigns.board import (
     board,
     evidence_against,
     headline,
-    in_order,
     matrix,
     outcomes_by_case,
+    sort_rows,
 )
 from runs.charts.queries import COSTS, ChartsQuery, CostChart, chart_runs, cost_chart
 from runs.compare.evidence import Evidence
@@ -39,7 +39,7 @@ from runs.results.runs import listed
 
 @dataclass(frozen=True, slots=True)
 class CampaignRow:
-    """One campaign as lists show it: its targets by rank, and what came out in a sentence."""
+    """A campaign as lists show it: its targets by rank, and a headline."""
 
     pk: int
     name: str
@@ -54,7 +54,7 @@ class CampaignRow:
 
     @property
     def title(self) -> str:
-        """Return the name, or what it is."""
+        """Return the name, or the number where it has none."""
         return self.name or f"Campaign {self.pk}"
 
 
@@ -67,13 +67,13 @@ class CampaignsQuery(ListQuery):
 
     def campaigns(self) -> QuerySet[Campaign]:
         """Return the campaigns that match."""
-        found = Campaign.objects.select_related("suite", "created_by")
-        return found.filter(suite__slug=self.suite) if self.suite else found
+        campaigns = Campaign.objects.select_related("suite", "created_by")
+        return campaigns.filter(suite__slug=self.suite) if self.suite else campaigns
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignList:
-    """One page of campaigns. `suite` is the one they are of, None for all."""
+    """One page of campaigns, of one `suite` or of all."""
 
     query: CampaignsQuery
     rows: Sequence[CampaignRow]
@@ -126,9 +126,9 @@ ENDINGS: Mapping[str, str] = {
 
 
 class CampaignPage:
-    """Everything that pages and files say of one campaign, each read when it is first asked for.
+    """A campaign for its page and files, each part read on first use.
 
-    However many runs and cases there are, the queries are as many.
+    The number of queries does not grow with runs and cases.
     """
 
     def __init__(self, campaign: Campaign, query: CampaignQuery) -> None:
@@ -139,28 +139,28 @@ class CampaignPage:
 
     @cached_property
     def runs(self) -> Sequence[Run]:
-        """Return the runs in the order they were started, with nothing heavy."""
-        told = with_origins(listed(self.campaign.runs.all()))
-        return list(told.annotate(judge_slug=F("snapshot__judge__slug")).order_by("pk"))
+        """Return the runs in the order of their start, without long columns."""
+        runs = with_origins(listed(self.campaign.runs.all()))
+        return list(runs.annotate(judge_slug=F("snapshot__judge__slug")).order_by("pk"))
 
     @property
     def first_run(self) -> Run | None:
-        """Return the run that was started first: what its head says holds for all of them."""
+        """Return the run that was started first; its settings hold for all."""
         return self.runs[0] if self.runs else None
 
     @cached_property
     def active(self) -> Sequence[Run]:
-        """Return the runs that are still on."""
+        """Return the runs that are queued or running."""
         return [run for run in self.runs if run.is_active]
 
     @property
     def state(self) -> str:
-        """Return what changes when a run begins or ends."""
+        """Return a text that changes when a run starts or ends."""
         return "-".join(run.status for run in self.runs)
 
     @cached_property
     def cases(self) -> Mapping[int, Outcomes]:
-        """Return how each case came out in each run."""
+        """Return the outcome of each case in each run."""
         return outcomes_by_case(self.runs)
 
     @cached_property
@@ -170,8 +170,8 @@ class CampaignPage:
 
     @property
     def sorted_rows(self) -> Sequence[BoardRow]:
-        """Return the leaderboard as it is asked for."""
-        return in_order(self.rows, self.query)
+        """Return the leaderboard in the order of the query."""
+        return sort_rows(self.rows, self.query)
 
     @property
     def headline(self) -> str:
@@ -180,7 +180,7 @@ class CampaignPage:
 
     @property
     def columns(self) -> Sequence[HeadCell]:
-        """Return the head cells of the leaderboard; the first click on one shows its best first."""
+        """Return the heads of the columns; the first click sorts the best first."""
         return [
             head_cell(self.query, name, label, is_number=name in NUMBERS, best_first=best_first)
             for name, (label, best_first) in COLUMNS.items()
@@ -188,19 +188,19 @@ class CampaignPage:
 
     @property
     def hidden(self) -> Sequence[tuple[str, str]]:
-        """Return what the form of the chart sends again."""
+        """Return the hidden fields of the form of the chart."""
         return self.query.hidden("cost")
 
     @cached_property
     def chart(self) -> CostChart:
         """Return score against cost of the completed runs."""
-        done = [run for run in self.runs if run.status == RunStatus.COMPLETED]
-        asked = ChartsQuery(cost=self.query.cost, points="every")
-        return cost_chart(chart_runs(done, self.campaign.suite.slug), asked)
+        completed = [run for run in self.runs if run.status == RunStatus.COMPLETED]
+        query = ChartsQuery(cost=self.query.cost, points="every")
+        return cost_chart(chart_runs(completed, self.campaign.suite.slug), query)
 
     @property
     def controls(self) -> Sequence[Control]:
-        """Return the choice of the chart's cost."""
+        """Return the field for the cost of the chart."""
         return (self.query.select("cost", "Cost", COSTS.items(), id="chart-cost"),)
 
     @cached_property
@@ -215,7 +215,7 @@ class CampaignPage:
 
     @property
     def title(self) -> str:
-        """Return the campaign's name, or what it is."""
+        """Return the name of the campaign, or its number where it has none."""
         return self.campaign.name or f"Campaign {self.campaign.pk}"
 
     @property
@@ -225,27 +225,27 @@ class CampaignPage:
 
     @property
     def ended_early(self) -> str:
-        """Say which runs came to no end of their own, "" when all did."""
-        said = []
+        """Name the runs that ended early, "" where there are none."""
+        notes = []
         for status, words in ENDINGS.items():
             if names := [run.target_name for run in self.runs if run.status == status]:
                 one, many = words.split(",")
-                said.append(f"{', '.join(names)} {one if len(names) == 1 else many}")
-        return "; ".join(said)
+                notes.append(f"{', '.join(names)} {one if len(names) == 1 else many}")
+        return "; ".join(notes)
 
     @property
     def errored(self) -> str:
-        """Say which runs have errors, which are not passed and not the target's failures."""
-        found = [
+        """Count the errors of each run; errors have not passed, but may not be the fault of the target."""
+        counts = [
             f"{run.target_name} {run.error_count} of {run.execution_count}"
             for run in self.runs
             if run.error_count
         ]
-        return ", ".join(found)
+        return ", ".join(counts)
 
     @property
     def stop_text(self) -> str:
-        """Say what stopping all keeps and what it ends."""
+        """Say what a stop of all runs keeps and what it ends."""
         done = sum(run.done_count for run in self.active)
         left = sum(run.execution_count - run.done_count for run in self.active)
         spent = sum(run.run_cost_usd + run.evaluation_cost_usd for run in self.active)
@@ -257,13 +257,13 @@ class CampaignPage:
 
     @cached_property
     def _gone(self) -> frozenset[int]:
-        """Return the runs whose target no run can be started against any more."""
+        """Return the runs whose target is archived or deleted."""
         ready = self.campaign.runs.filter(target__archived_at=None, target__isnull=False)
         return frozenset(run.pk for run in self.runs) - set(ready.values_list("pk", flat=True))
 
     @property
     def gone_text(self) -> str:
-        """Say which targets would not run again, "" where all would."""
+        """Name the targets that cannot run again, "" where all can."""
         names = [run.target_name for run in self.runs if run.pk in self._gone]
         if not names:
             return ""
@@ -274,13 +274,13 @@ class CampaignPage:
 
     @property
     def again_url(self) -> str:
-        """Return the start form filled in as this campaign was, "" without a target that is left."""
+        """Return the address of the start form with the values of this campaign, "" without a target."""
         targets = [str(run.target_id) for run in self.runs if run.pk not in self._gone]
         if not targets:
             return ""
         run = self.runs[0]
         judge = LanguageModel.objects.filter(slug=vars(run)["judge_slug"] or "").first()
-        asked: dict[str, object] = {
+        values: dict[str, object] = {
             "target": targets,
             "repetitions": run.repetitions,
             "concurrency": run.concurrency,
@@ -288,15 +288,15 @@ class CampaignPage:
             "again": run.number,
         }
         if run.budget_usd is not None:
-            asked["budget"] = f"{run.budget_usd.normalize():f}"
+            values["budget"] = f"{run.budget_usd.normalize():f}"
         if judge:
-            asked["judge"] = judge.pk
+            values["judge"] = judge.pk
         place = reverse("runs:run-new", args=[self.campaign.suite.slug])
-        return f"{place}?{urlencode(asked, doseq=True)}"
+        return f"{place}?{urlencode(values, doseq=True)}"
 
     @property
     def _against(self) -> Mapping[int, Evidence]:
-        """Return how far the others can be told from the first, once all runs are over."""
+        """Return the evidence against the first run, once all runs have ended."""
         if self.active:
             return {}
         rows = [row for row in board(self.runs, {}) if row.rank]

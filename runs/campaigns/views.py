@@ -1,4 +1,4 @@
-"""Campaigns: runs that were started together, ranked, drawn and compared case by case."""
+"""The pages of campaigns: the list, one campaign with its parts, and its files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class CampaignNameForm(forms.Form):
     """A name, or none."""
 
     name = forms.CharField(
-        required=False, max_length=200, label="Name", help_text="empty: it goes by its number"
+        required=False, max_length=200, label="Name", help_text="leave it empty to use the number"
     )
 
     @classmethod
     def of(cls, campaign: Campaign) -> CampaignNameForm:
-        """Return the form filled in with the name the campaign has."""
+        """Return the form with the name of the campaign."""
         return cls(initial={"name": campaign.name})
 
 
@@ -58,7 +58,7 @@ def campaign(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @may_view
 def campaign_live(request: HttpRequest, pk: int) -> HttpResponse:
-    """Give what changes while runs are on; polling ends with the last of them."""
+    """Return what changes while runs are running; polling ends with the last of them."""
     page = _page(request, pk)
     status = 200 if page.active else STOP_POLLING
     response = _part(request, page, "live", status=status)
@@ -71,7 +71,7 @@ def campaign_live(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @may_view
 def campaign_head(request: HttpRequest, pk: int) -> HttpResponse:
-    """Give the head of the page, after a run began or ended."""
+    """Return the head of the page, after a run started or ended."""
     page = _page(request, pk)
     context = {"page": page, "form": CampaignNameForm.of(page.campaign)}
     return render(request, "campaigns/_head.html", context)
@@ -81,7 +81,7 @@ def campaign_head(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @may_view
 def campaign_chart(request: HttpRequest, pk: int) -> HttpResponse:
-    """Give the chart with its table, by another cost or after a run ended."""
+    """Return the chart with its table, after its cost was chosen or a run ended."""
     return _part(request, _page(request, pk), "chart")
 
 
@@ -89,17 +89,17 @@ def campaign_chart(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @may_view
 def campaign_cases(request: HttpRequest, pk: int) -> HttpResponse:
-    """Give one page of the cases."""
+    """Return one page of the cases."""
     return _part(request, _page(request, pk), "cases")
 
 
 @require_POST
 @may_start
 def campaign_stop(request: MemberRequest, pk: int) -> HttpResponse:
-    """Stop every active run; what is finished is kept."""
-    found = _campaign(pk)
+    """Stop every active run and keep what is finished."""
+    campaign = _campaign(pk)
     try:
-        stopped = stop_campaign(found, stopped_by=request.user)
+        stopped = stop_campaign(campaign, stopped_by=request.user)
         messages.info(request, f"{counted(stopped, 'run')} stopped; what is finished is kept.")
     except DomainError as refusal:
         messages.error(request, str(refusal))
@@ -120,14 +120,14 @@ def campaign_name(request: MemberRequest, pk: int) -> HttpResponse:
 @require_safe
 @may_view
 def campaign_file(request: HttpRequest, pk: int) -> HttpResponse:
-    """Give the leaderboard as a CSV file."""
+    """Return the leaderboard as a CSV file."""
     return csv_answer(leaderboard_csv(_page(request, pk).rows), f"campaign-{pk}.csv")
 
 
 @require_safe
 @may_view
 def campaign_json(request: HttpRequest, pk: int) -> HttpResponse:
-    """Give the leaderboard as a JSON file."""
+    """Return the leaderboard as a JSON file."""
     headers = {"Content-Disposition": f'attachment; filename="campaign-{pk}.json"'}
     document = campaign_detail_document(_campaign(pk)).as_json()
     return JsonResponse(document, json_dumps_params={"indent": 2}, headers=headers)
@@ -136,7 +136,7 @@ def campaign_json(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 @may_view
 def campaign_cost_file(request: HttpRequest, pk: int) -> HttpResponse:
-    """Give the table of score and cost as a CSV file."""
+    """Return the table of score and cost as a CSV file."""
     page = _page(request, pk)
     return csv_answer(cost_file(page.chart, page.query.cost), f"campaign-{pk}-score-cost.csv")
 
@@ -163,7 +163,7 @@ def _shown(
 def _part(
     request: HttpRequest, page: CampaignPage, part: str, *, status: int = 200
 ) -> HttpResponse:
-    """Give a part of the page, and put the page's address in its place."""
+    """Return a part of the page, and replace the address by that of the page."""
     response = render(request, f"campaigns/_{part}.html", {"page": page}, status=status)
     if "was" not in request.GET:
         response["HX-Replace-Url"] = (page.url + page.address).rstrip("?")

@@ -161,7 +161,7 @@ def test_runs_that_are_on_are_polled_until_the_last_is_over(
     page = text(viewer_client, at(campaign))
     said = words(page)
     assert 'hx-trigger="every 2s"' in page
-    assert "2 of 3 runs are still on; so far done leads with 100.0%" in said
+    assert "2 of 3 runs are still running; so far done leads with 100.0%" in said
     assert "ranks are provisional while runs are on" in said
     assert 'aria-label="1 of 3 executions of on"' in page
     assert "no rank yet: it is waiting" in said
