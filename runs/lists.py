@@ -1,8 +1,8 @@
-"""Lists: what an address may ask for, read and written back, and one page of the rows that match.
+"""Lists: the parameters of an address, read and written, and one page of the rows that match.
 
-A list declares a frozen dataclass of `ListQuery`, one field a parameter, and where its pages follow
-a database order a `Keyset`. Pages ignore what they cannot read; the API makes its strict parameters
-of the same fields. Every number that comes from an address or a form is read by `read_integer`.
+A list declares a frozen dataclass of `ListQuery` with a field for each parameter, and a `Keyset` where its
+pages follow an order of the database. Pages ignore values that they cannot read; the API builds strict
+parameters from the same fields. `read_integer` reads every number of an address or a form.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MAX_TEXT_LENGTH = 200
 MAX_PLACE_LENGTH = 1000
 PAGE_SIZE = 50
 NUL = "\0"
-# Outside of these years a time cannot be stored in every time zone.
+# Times outside these years cannot be stored in every time zone.
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def read_integer(text: str, *, minimum: int = 0, maximum: int = MAX_INTEGER) -> int | None:
-    """Return a whole number of plain digits; None for anything else and out of bounds."""
+    """Return a whole number from plain digits; None for other texts and numbers out of bounds."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(MAX_INTEGER))):
         return None
@@ -69,7 +69,7 @@ class CaseKeyConverter:
 
 
 class ParamType(Protocol):
-    """How the text of a parameter becomes a value and back; `read` returns None for nonsense."""
+    """How the text of a parameter becomes a value and back; `read` returns None for an invalid text."""
 
     def read(self, text: str) -> Any | None:
         """Return the value."""
@@ -80,18 +80,18 @@ class ParamType(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text up to a length; longer ones are cut."""
+    """Any text up to a length; longer texts are cut."""
 
     max_length: int = MAX_TEXT_LENGTH
     strips: bool = False
 
     def read(self, text: str) -> str | None:
-        """Return the text; no database is asked for the character NUL."""
+        """Return the text, None where it has the character NUL, which databases refuse."""
         text = (text.strip() if self.strips else text)[: self.max_length]
         return None if NUL in text else text
 
     def write(self, value: str) -> str:
-        """Return it as it is."""
+        """Return the value unchanged."""
         return value
 
 
@@ -102,11 +102,11 @@ class Choice:
     choices: Collection[str]
 
     def read(self, text: str) -> str | None:
-        """Return the value if it is one of them."""
+        """Return the value if it is one of the choices."""
         return text if text in self.choices else None
 
     def write(self, value: str) -> str:
-        """Return it as it is."""
+        """Return the value unchanged."""
         return value
 
 
@@ -128,7 +128,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Yes, written as 1, or no."""
+    """Yes, which is written as 1, or no."""
 
     def read(self, text: str) -> bool | None:
         """Return whether it is set."""
@@ -141,7 +141,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time in ISO 8601, in UTC where it names no zone."""
+    """A time in ISO 8601, in UTC unless it names a zone."""
 
     def read(self, text: str) -> datetime | None:
         """Return the time if it can be stored."""
@@ -153,7 +153,7 @@ class Moment:
         return value if EARLIEST <= value <= LATEST else None
 
     def write(self, value: datetime) -> str:
-        """Return it in ISO 8601."""
+        """Return the time in ISO 8601."""
         return value.isoformat()
 
 
@@ -192,7 +192,7 @@ class SortType:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of an address; `is_filter` narrows the list, `is_page` says which page of it.
+    """A parameter of an address: with `is_filter` it narrows the list, with `is_page` it names a page.
 
     `help` describes it to users of the API.
     """
@@ -214,7 +214,7 @@ def text(*, name: str = "", help: str = "", max_length: int = MAX_TEXT_LENGTH) -
 
 
 def search(*, name: str = "q", help: str = "") -> Any:
-    """Declare a filter by words that a person types, "" for all."""
+    """Declare a search for typed words, "" for all."""
     return _param(Text(strips=True), "", name=name, help=help, is_filter=True)
 
 
@@ -245,22 +245,22 @@ def moment(*, name: str = "", help: str = "") -> Any:
 
 
 def option(choices: Collection[str], default: str, *, name: str = "") -> Any:
-    """Declare one of several ways to show the list; it leaves no row out."""
+    """Declare one of several ways to show the list, which filters nothing."""
     return _param(Choice(choices), default, name=name)
 
 
 def setting(*, name: str = "", max_length: int = MAX_TEXT_LENGTH) -> Any:
-    """Declare a text that says what the page is about; it leaves no row out."""
+    """Declare a text that selects what the page shows, which filters nothing."""
     return _param(Text(max_length), "", name=name)
 
 
 def sort(names: Collection[str], default: str) -> Any:
-    """Declare the columns that the list can be sorted by, ascending or descending."""
+    """Declare the columns by which the list can be sorted, ascending or descending."""
     return _param(SortType(names), Sort(default))
 
 
 def after() -> Any:
-    """Declare the place that the page follows, "" for the first page."""
+    """Declare the place after which the page begins, "" for the first page."""
     return _param(Text(MAX_PLACE_LENGTH), "", is_page=True)
 
 
@@ -271,7 +271,7 @@ def page_number() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A filter to click, with how many rows it leaves; `value` is what it sets."""
+    """A filter to click, with the number of rows it leaves; `value` is the value it sets."""
 
     label: str
     url: str
@@ -284,7 +284,7 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class HeadCell:
-    """The head of a column: the address that sorts by it, and the direction if it is sorted now."""
+    """The head of a column: the address that sorts by it, and its current direction or ""."""
 
     name: str
     label: str
@@ -295,7 +295,7 @@ class HeadCell:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A field of a filter bar: one of its `options` is chosen, words are typed where it has none."""
+    """A field of a filter bar: a choice among `options`, or a text where it has none."""
 
     name: str
     label: str
@@ -307,12 +307,12 @@ class Control:
 @cache
 def _params(query: type[Any]) -> Mapping[str, Param]:
     """Return the parameters of a list by the names of their fields."""
-    named = {one.name: one.metadata["param"] for one in fields(query)}
+    named = {field.name: field.metadata["param"] for field in fields(query)}
     return {name: replace(param, name=param.name or name) for name, param in named.items()}
 
 
 class ListQuery:
-    """What an address asks of a list. Subclasses are frozen dataclasses of the fields above."""
+    """The parameters of a list. Subclasses are frozen dataclasses of the fields above."""
 
     __slots__ = ()
 
@@ -323,11 +323,11 @@ class ListQuery:
 
     @classmethod
     def read(cls, parameters: Mapping[str, str]) -> Self:
-        """Read the parameters of an address; what cannot be read keeps its default."""
+        """Read the parameters of an address; invalid ones keep their default."""
         values = {
-            name: param.type.read(given)
+            name: param.type.read(text)
             for name, param in cls.params().items()
-            if (given := parameters.get(param.name))
+            if (text := parameters.get(param.name))
         }
         return cls(**{name: value for name, value in values.items() if value is not None})
 
@@ -341,14 +341,16 @@ class ListQuery:
         }
 
     def changed(self, **changes: Any) -> Self:
-        """Return the query with some of it changed, from the first page on."""
+        """Return the query with some changes, on the first page."""
         usual = type(self)()
-        first = {name: getattr(usual, name) for name, one in self.params().items() if one.is_page}
+        first = {
+            name: getattr(usual, name) for name, param in self.params().items() if param.is_page
+        }
         return replace(self, **first | changes)  # type: ignore[type-var]  # subclasses are dataclasses
 
     def address(self, **changes: Any) -> str:
-        """Return the query part of the address with some of it changed, from the first page on."""
-        # A run is written as suite:number, which reads better as it is.
+        """Return the query part of the address with some changes, on the first page."""
+        # Runs are named suite:number, which reads better unescaped.
         return "?" + urlencode(self.changed(**changes).parameters(), safe=":")
 
     def at(self, path: str, **changes: Any) -> str:
@@ -357,13 +359,13 @@ class ListQuery:
 
     @property
     def here(self) -> str:
-        """Return the query part of the address of this very page."""
+        """Return the query part of the address of this page."""
         pages = [name for name, param in self.params().items() if param.is_page]
         return self.address(**{name: getattr(self, name) for name in pages})
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """Return the names of the fields that leave rows out."""
+        """Return the names of the filters that are set."""
         usual = type(self)()
         return tuple(
             name
@@ -373,25 +375,25 @@ class ListQuery:
 
     @property
     def is_narrowed(self) -> bool:
-        """Tell whether any row is left out."""
+        """Tell whether any filter is set."""
         return bool(self.filters)
 
     @property
     def unfiltered(self) -> Self:
-        """Return the query of every row, in the same order."""
+        """Return the query without filters, in the same order."""
         usual = type(self)()
         return self.changed(**{name: getattr(usual, name) for name in self.filters})
 
     def hidden(self, *shown: str) -> tuple[tuple[str, str], ...]:
-        """Return what a form sends again beside the parameters it shows, from the first page on."""
+        """Return the hidden fields of a form that shows some of the parameters."""
         pairs = self.changed().parameters().items()
         return tuple((name, value) for name, value in pairs if name not in shown)
 
     def chip(
         self, label: str, count: int | None = None, *, path: str = "", value: str = "", **sets: Any
     ) -> Chip:
-        """Return the chip that sets some fields; it is on where they are set so."""
-        is_on = all(getattr(self, name) == given for name, given in sets.items())
+        """Return the chip that sets some fields; it is on where they have these values."""
+        is_on = all(getattr(self, name) == wanted for name, wanted in sets.items())
         return Chip(label, path + self.address(**sets), is_on, count, value)
 
     def select(
@@ -402,7 +404,7 @@ class ListQuery:
         all: str = "",
         id: str = "",
     ) -> Control:
-        """Return the choice of one of several values, or of `all` of them."""
+        """Return the field to choose one of several values, or `all` of them."""
         param = self.params()[field]
         pairs = [("", all)] if all else []
         pairs += [(str(value), text) for value, text in options]
@@ -411,11 +413,11 @@ class ListQuery:
         return Control(param.name, label, chosen, tuple(pairs), id)
 
     def search_box(self, field: str, label: str, id: str = "") -> Control:
-        """Return the field for words to search for."""
+        """Return the field for a search."""
         return Control(self.params()[field].name, label, getattr(self, field), id=id)
 
     def removable(self, labels: Mapping[str, str], *, path: str = "") -> tuple[Chip, ...]:
-        """Return the filters that are on and have a label, each with the address without it."""
+        """Return the set filters that have a label, each with the address without it."""
         usual = type(self)()
         return tuple(
             Chip(
@@ -432,7 +434,7 @@ class ListQuery:
 def head_cell(
     query: Any, name: str, label: str, *, is_number: bool = False, best_first: bool = False
 ) -> HeadCell:
-    """Return the head of a column of a list with a `sort`; a second click turns the order round.
+    """Return the head of a column of a list with a `sort`; a second click reverses the order.
 
     With `best_first` the first click sorts descending.
     """
@@ -447,7 +449,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """Some rows of a list in its order, and the place that the next page follows, "" at the end.
+    """Some rows of a list in its order, and the place after which the next page begins, "" at the end.
 
     `beyond` is the first row of the next page.
     """
@@ -462,14 +464,14 @@ class Page(Generic[Row]):
 
 
 def cut_page(rows: Sequence[Row], place: Callable[[Row], str], size: int = PAGE_SIZE) -> Page[Row]:
-    """Return the first page of rows that may go on beyond it."""
+    """Return the first page of some rows."""
     shown = rows[:size]
     return Page(shown, place(shown[-1]), rows[size]) if len(rows) > size else Page(shown, "")
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedPage(Generic[Row]):
-    """One page of rows that are all at hand, with the places of its first and last row from 1."""
+    """One page of rows that are all in memory, with the positions of its first and last row from 1."""
 
     rows: Sequence[Row]
     number: int
@@ -482,7 +484,7 @@ class NumberedPage(Generic[Row]):
 
 
 def numbered_page(rows: Sequence[Row], query: Any, size: int, path: str = "") -> NumberedPage[Row]:
-    """Return the page that a query with a `page` names, the last one where there are fewer."""
+    """Return the page that a query names by its `page`, the last page where there are fewer."""
     pages = max(-(-len(rows) // size), 1)
     number = min(query.page, pages)
     start = (number - 1) * size
@@ -501,7 +503,7 @@ def numbered_page(rows: Sequence[Row], query: Any, size: int, path: str = "") ->
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A column of an order and the type of its values, none of which is null."""
+    """A column of an order and the type of its values, which are never null."""
 
     column: str
     type: type
@@ -513,18 +515,18 @@ AnyRow = TypeVar("AnyRow", bound=Any)
 
 
 class UnreadablePlaceError(ValueError):
-    """A place that no page of the list has named."""
+    """A place that is not one of this list."""
 
 
 class Keyset:
-    """An order of rows by columns that are unique together, and the pages that follow it.
+    """An order of rows by columns that are unique together, and its pages.
 
-    A page begins behind the values of the last row of the page before, so rows that come and go
-    meanwhile are neither repeated nor left out.
+    A page begins after the values of the last row of the page before, so rows that are added or deleted
+    meanwhile neither repeat nor drop others.
     """
 
     def __init__(self, *keys: Key) -> None:
-        """Take the columns in the order they sort by."""
+        """Take the columns, the most significant first."""
         self.keys = keys
 
     def order(self, rows: QuerySet[Any, AnyRow]) -> QuerySet[Any, AnyRow]:
@@ -532,7 +534,7 @@ class Keyset:
         return rows.order_by(*(f"{'-' * key.is_descending}{key.column}" for key in self.keys))
 
     def behind(self, rows: QuerySet[Any, AnyRow], place: str) -> QuerySet[Any, AnyRow]:
-        """Return the rows that follow a place in order, all for ""; raises UnreadablePlaceError."""
+        """Return the rows after a place in order, all for ""; raises UnreadablePlaceError."""
         ordered = self.order(rows)
         if not place:
             return ordered
@@ -543,32 +545,32 @@ class Keyset:
             condition |= same & Q(**{f"{key.column}__{beyond}": value})
             same &= Q(**{key.column: value})
         if len(self.keys) > 1:
-            # It follows from the rest, and leads the database to the place in its index.
+            # It follows from the rest, and lets the database find the place in its index.
             bound = "lte" if self.keys[0].is_descending else "gte"
             condition &= Q(**{f"{self.keys[0].column}__{bound}": values[0]})
         return ordered.filter(condition)
 
     def page(self, rows: QuerySet[Any, AnyRow], place: str, size: int = PAGE_SIZE) -> Page[AnyRow]:
-        """Return the page that follows a place, one query; the first one if it cannot be read."""
+        """Return the page after a place, the first page for an invalid place; one query."""
         try:
-            found = self.behind(rows, place)
+            ordered = self.behind(rows, place)
         except UnreadablePlaceError:
-            found = self.order(rows)
-        return self.cut(found, size)
+            ordered = self.order(rows)
+        return self.cut(ordered, size)
 
     def cut(self, ordered: QuerySet[Any, AnyRow], size: int) -> Page[AnyRow]:
         """Return the first page of rows in this order; one query."""
         return cut_page(list(ordered[: size + 1]), self.place, size)
 
     def place(self, row: Model | Mapping[str, Any]) -> str:
-        """Return the place of a row as an address has it."""
+        """Return the place of a row as the text of an address."""
         columns = [key.column for key in self.keys]
         if isinstance(row, Mapping):
             return self.write(row[column] for column in columns)
         return self.write(getattr(row, column) for column in columns)
 
     def write(self, values: Iterable[Any]) -> str:
-        """Return the values of a row as an address has them: `0.5~3~17`."""
+        """Return the values of a row as the text of an address: `0.5~3~17`."""
         return "~".join(
             _write_value(key.type(value) if key.type is float else value)
             for key, value in zip(self.keys, values, strict=True)
@@ -621,9 +623,9 @@ Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
 def with_tag(rows: Rows, tag: str, column: str = "tags") -> Rows:
     """Return the rows whose list of tags, a JSON column, holds a tag."""
     stored: Rows = rows.alias(tags_text=Cast(column, TextField()))
-    # One database keeps the letters of other alphabets as they are, the other escapes them.
-    found: Rows = stored.alias(
+    # One database stores letters of other alphabets unchanged, the other escapes them.
+    searchable: Rows = stored.alias(
         tag_plain=StrIndex("tags_text", Value(json.dumps(tag, ensure_ascii=False))),
         tag_escaped=StrIndex("tags_text", Value(json.dumps(tag))),
     )
-    return found.filter(Q(tag_plain__gt=0) | Q(tag_escaped__gt=0))
+    return searchable.filter(Q(tag_plain__gt=0) | Q(tag_escaped__gt=0))

@@ -1,4 +1,4 @@
-"""The home page's cells, the sidebar of every page, and search."""
+"""What the home page, the overview of a suite, the sidebar and search read."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ TREND = 12
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
-    """One suite of the table; `latest` is its newest completed run, `newer` one that came after it.
+    """One suite of the table; `latest` is its newest completed run, `newer` a run started after it.
 
-    `trend` holds the metrics scores of up to twelve completed runs, oldest first, 0 to 1. `waiting` counts what
-    of all its runs waits for a reviewer.
+    `trend` holds the mean scores of up to twelve completed runs, oldest first, 0 to 1. `waiting` counts
+    the results that wait for a reviewer.
     """
 
     slug: str
@@ -57,7 +57,7 @@ class SuiteRow:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether its newest run is queued or at work."""
+        """Tell whether its newest run is queued or running."""
         return self.newer is not None and self.newer.is_active
 
     @property
@@ -69,7 +69,7 @@ class SuiteRow:
 
     @property
     def change(self) -> float | None:
-        """Return how the metrics score moved since the run before, as a difference of shares."""
+        """Return the change of the mean score since the run before, as a difference of shares."""
         return self.trend[-1] - self.trend[-2] if len(self.trend) > 1 else None
 
     @property
@@ -82,8 +82,7 @@ class SuiteRow:
 def suite_rows() -> Sequence[SuiteRow]:
     """Return every suite that is not archived, by title.
 
-    Runs that only scored stored answers again are no newer word on the target: they stand in the list
-    of runs alone.
+    Runs that scored stored answers again show nothing new about a target, so they do not count here.
     """
     current = Count("cases", filter=Q(cases__is_current=True))
     suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
@@ -123,32 +122,32 @@ def has_failed_gate(run: RunRow) -> bool:
 
 
 def case_verdicts(run: Run) -> Mapping[str, int]:
-    """Return how many cases of a completed run have each verdict, errored ones apart."""
-    counted: Mapping[str, int] = (run.summary or {}).get("distribution") or {
+    """Return the number of cases of a completed run by verdict, and of errored ones."""
+    counts: Mapping[str, int] = (run.summary or {}).get("distribution") or {
         "pass": run.pass_count,
         "borderline": run.borderline_count,
         "fail": run.fail_count,
         "error": run.error_count,
     }
-    return {name: counted.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
+    return {name: counts.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
 
 
 def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
-    """Return by suite its newest of the runs."""
+    """Return the newest of the runs by suite."""
     place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
     ranked = runs.annotate(place=place).filter(place=1)
     return {run.suite_id: run for run in listed(ranked)}
 
 
 def _trends() -> Mapping[int, Sequence[float]]:
-    """Return by suite the metrics scores of its last completed runs, oldest first."""
+    """Return by suite the mean scores of its last completed runs, oldest first."""
     place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
     runs = Run.objects.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
     ranked = runs.annotate(place=place).filter(place__lte=TREND).order_by("number")
-    found: dict[int, list[float]] = defaultdict(list)
+    trends: dict[int, list[float]] = defaultdict(list)
     for suite, total, count in ranked.values_list("suite_id", "score_sum", "score_count"):
-        found[suite].append(total / count)
-    return found
+        trends[suite].append(total / count)
+    return trends
 
 
 SORTS = ("name", "run", "cost")
@@ -157,7 +156,7 @@ SHOWN = {"": "All", "failed": "Gate failed", "running": "Running"}
 
 @dataclass(frozen=True, slots=True)
 class SuiteTableQuery(ListQuery):
-    """Which suites the home page lists; `after` is the slug of the suite before the page."""
+    """Which suites the home page lists; a page follows the suite with the slug `after`."""
 
     search: str = lists.search()
     show: str = lists.choice(SHOWN)
@@ -167,7 +166,7 @@ class SuiteTableQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class SuiteTable:
-    """The suites that match, one page of them, and every suite there is."""
+    """One page of the suites that match, and all suites."""
 
     query: SuiteTableQuery
     rows: Sequence[SuiteRow]
@@ -180,32 +179,32 @@ class SuiteTable:
 
     @property
     def total(self) -> int:
-        """Return how many suites there are."""
+        """Return the number of suites."""
         return len(self.every)
 
     @property
     def cases(self) -> int:
-        """Return how many cases they have together."""
+        """Return the number of cases of all suites."""
         return sum(row.cases for row in self.every)
 
     @property
     def first(self) -> int:
-        """Return the place of the first row among those that match, from 1."""
+        """Return the position of the first row among those that match, from 1."""
         return self.shown - len(self.rows) + 1
 
     @property
     def is_live(self) -> bool:
-        """Tell whether any suite has a run at work."""
+        """Tell whether any suite has an active run."""
         return any(row.is_running for row in self.every)
 
     @property
     def controls(self) -> Sequence[Control]:
-        """Return the field that narrows the table."""
+        """Return the search field of the table."""
         return (self.query.search_box("search", "Filter suites"),)
 
     @property
     def hidden(self) -> Sequence[tuple[str, str]]:
-        """Return what the form sends again."""
+        """Return the hidden fields of the form."""
         return self.query.hidden("q")
 
     @property
@@ -226,7 +225,7 @@ class SuiteTable:
 
     @property
     def nothing(self) -> str:
-        """Say what was looked for in vain."""
+        """Say that nothing matches."""
         kind = {"failed": "suite with a failed gate", "running": "running suite"}
         noun = kind.get(self.query.show, "suite")
         search = self.query.search
@@ -266,7 +265,7 @@ def _is_shown(row: SuiteRow, show: str) -> bool:
 
 
 def _order(sort: str) -> Any:
-    """Return the key of an order; a suite that never ran to its end comes last."""
+    """Return the sort key of an order; suites without a completed run come last."""
     orders = {
         "name": lambda row: (row.title.casefold(), row.slug),
         "run": lambda row: -(row.latest.created_at.timestamp() if row.latest else 0.0),
@@ -276,14 +275,14 @@ def _order(sort: str) -> Any:
 
 
 def _known_cost(row: SuiteRow) -> Decimal:
-    """Return the latest run's cost; one that is not known comes after all others."""
+    """Return the cost of the latest run, −1 where it is not known."""
     total = row.latest.costs.total_usd if row.latest else None
     return Decimal(-1) if total is None else total
 
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """The cells above the table. Money comes from the ledger and says what has no price.
+    """The cells above the table; `unpriced` counts calls that lack a price.
 
     `waiting` results wait for a reviewer, the first since `oldest`.
     """
@@ -310,14 +309,14 @@ class Dashboard:
 
     @property
     def spent_usd(self) -> Decimal:
-        """Return the target cost and the judge cost together."""
+        """Return the sum of run cost and evaluation cost."""
         return self.run_usd + self.evaluation_usd
 
 
 def dashboard(latest: Sequence[RunRow], *, now: datetime) -> Dashboard:
-    """Return the cells, from the latest completed run of each suite.
+    """Return the cells for the latest completed runs of the suites.
 
-    `now` is in the time zone whose month is meant.
+    The month of the costs is that of `now` in its time zone.
     """
     active = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES).values_list(
         "done_count", "execution_count", "started_at", "worked_before_ms"
@@ -352,7 +351,7 @@ def dashboard(latest: Sequence[RunRow], *, now: datetime) -> Dashboard:
 def _left(
     done: int, total: int, started_at: datetime | None, worked_before_ms: int, now: datetime
 ) -> float | None:
-    """Return how long a run has left at its speed so far, in ms; None before its first result."""
+    """Estimate the time that a run has left from its speed so far, in ms; None before its first result."""
     if started_at is None or not done:
         return None
     worked_ms = worked_before_ms + max((now - started_at).total_seconds() * 1000, 0.0)
@@ -360,7 +359,7 @@ def _left(
 
 
 MAX_RECENT_SUITES = 5
-# Every page asks: it reads what the dot before a suite is made of and no more.
+# Every page reads these columns, so they are only those that the mark of a suite needs.
 READ = (
     *("number", "status", "summary", "repetitions", "execution_count", "done_count"),
     *("pass_count", "score_sum", "score_count", "suite__slug", "suite__title"),
@@ -369,7 +368,7 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class RecentSuite:
-    """A suite with where its last run leads and how that stands."""
+    """A suite that ran recently: its title, its address, and the mark of its last run."""
 
     title: str
     url: str
@@ -380,8 +379,8 @@ def recent_suites() -> list[RecentSuite]:
     """Return up to five suites, the one that ran last first; one query."""
     last = Run.objects.filter(suite=OuterRef("suite")).order_by("-number").values("pk")[:1]
     runs = Run.objects.filter(pk=Subquery(last), suite__archived_at=None).order_by("-pk")
-    told = runs.select_related("suite").only(*READ).annotate(policy_json=F("snapshot__policy"))
-    return [_recent_suite(run.suite, run) for run in told[:MAX_RECENT_SUITES]]
+    light = runs.select_related("suite").only(*READ).annotate(policy_json=F("snapshot__policy"))
+    return [_recent_suite(run.suite, run) for run in light[:MAX_RECENT_SUITES]]
 
 
 def _recent_suite(suite: Suite, run: Run) -> RecentSuite:
@@ -417,7 +416,7 @@ RUN_NUMBER = re.compile(r"#?(\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing found: where it is, what it is called and what it belongs to."""
+    """Something that matches a search."""
 
     url: str
     code: str
@@ -426,8 +425,8 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What matches, by sort; `only_url` is where an exact name leads at once."""
+class SearchResults:
+    """What matches a search, by kind; `only_url` is the address of the only exact match."""
 
     query: str
     suites: tuple[Hit, ...]
@@ -438,38 +437,38 @@ class Found:
 
     @property
     def total(self) -> int:
-        """Return how many hits are shown."""
+        """Return the number of hits."""
         return len(self.suites) + len(self.cases) + len(self.runs) + len(self.targets)
 
     @property
     def nothing(self) -> str:
-        """Say that nothing was found."""
+        """Say that nothing matches."""
         return f"Nothing matches “{self.query}”"
 
 
-def search(text: str) -> Found:
-    """Return what matches in title, key, slug, tag or number; at most 20 of each sort."""
+def search(text: str) -> SearchResults:
+    """Search titles, keys, slugs, names, notes and numbers; at most 20 hits of each kind."""
     query = text.strip()[:MAX_QUERY_LENGTH]
     if not query:
-        return Found("", (), (), (), (), "")
+        return SearchResults("", (), (), (), (), "")
     suites, cases, runs = _suites(query), _cases(query), _runs(query)
     targets = _targets(query)
-    return Found(query, suites, cases, runs, targets, _only(query, cases, runs))
+    return SearchResults(query, suites, cases, runs, targets, _only(query, cases, runs))
 
 
 def _suites(query: str) -> tuple[Hit, ...]:
     named = Q(title__icontains=query) | Q(slug__icontains=query) | Q(description__icontains=query)
-    found = Suite.objects.filter(named, archived_at=None)[:MAX_EACH]
+    suites = Suite.objects.filter(named, archived_at=None)[:MAX_EACH]
     return tuple(
         Hit(reverse("runs:suite", kwargs={"slug": suite.slug}), suite.slug, suite.title, "")
-        for suite in found
+        for suite in suites
     )
 
 
 def _cases(query: str) -> tuple[Hit, ...]:
     named = Q(key__icontains=query) | Q(title__icontains=query)
     cases = Case.objects.filter(named, is_current=True, suite__archived_at=None)
-    found = cases.select_related("suite").only("key", "title", "suite__slug", "suite__title")
+    light = cases.select_related("suite").only("key", "title", "suite__slug", "suite__title")
     return tuple(
         Hit(
             reverse("runs:case", kwargs={"slug": case.suite.slug, "key": case.key}),
@@ -477,7 +476,7 @@ def _cases(query: str) -> tuple[Hit, ...]:
             case.title,
             case.suite.title,
         )
-        for case in found.order_by("suite__title", "position")[:MAX_EACH]
+        for case in light.order_by("suite__title", "position")[:MAX_EACH]
     )
 
 
@@ -490,15 +489,15 @@ def _runs(query: str) -> tuple[RunRow, ...]:
 
 
 def _targets(query: str) -> tuple[Hit, ...]:
-    found = Target.objects.filter(name__icontains=query, archived_at=None)[:MAX_EACH]
+    targets = Target.objects.filter(name__icontains=query, archived_at=None)[:MAX_EACH]
     return tuple(
         Hit(reverse("runs:target", kwargs={"pk": target.pk}), "", target.name, target.kind)
-        for target in found
+        for target in targets
     )
 
 
 def _only(query: str, cases: tuple[Hit, ...], runs: tuple[RunRow, ...]) -> str:
-    """Return where a case's key or a run's number leads, when only one thing bears it."""
+    """Return the address of the only case with this key or the only run with this number, else ""."""
     keyed = [hit for hit in cases if hit.code.casefold() == query.casefold()]
     if len(keyed) == 1:
         return keyed[0].url
@@ -506,10 +505,10 @@ def _only(query: str, cases: tuple[Hit, ...], runs: tuple[RunRow, ...]) -> str:
 
 
 def sidebar_context(request: HttpRequest) -> dict[str, object]:
-    """Return the suites that ran last and how many results wait for review, for those who may see runs."""
+    """Return recent suites and the number of results that wait for review, for members who may see runs."""
     user = getattr(request, "user", None)
     may_see = user is not None and user.has_perm("runs.view_run")
-    # A fragment has no sidebar, so it is spared the query.
+    # A fragment has no sidebar.
     is_fragment = request.headers.get("HX-Request") == "true"
     if not may_see or is_fragment:
         return {"recent_suites": []}
@@ -525,7 +524,7 @@ VERSIONS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class RecentVersionRow:
-    """An earlier version: what it changed, when and by whom."""
+    """An earlier version of a suite."""
 
     number: int
     note: str
@@ -535,7 +534,7 @@ class RecentVersionRow:
 
 @dataclass(frozen=True, slots=True)
 class SuitePage:
-    """The overview of a suite. `root` is None when the current version cannot be read."""
+    """The overview of a suite; `root` is None when the current version cannot be read."""
 
     head: SuiteHead
     policy: PolicySpec
@@ -553,20 +552,20 @@ class SuitePage:
 
     @property
     def compared(self) -> int | None:
-        """Return the number of the newest completed run that another can be held against; None without both."""
+        """Return the number of the newest completed run that can be compared with another; None without two."""
         completed = [row for row in self.runs if row.status == RunStatus.COMPLETED]
         newest = next((row for row in completed if not row.is_baseline), None)
         return newest.number if newest and len(completed) > 1 else None
 
     @property
     def trend_state(self) -> str:
-        """Return the mark at the end of the trend: whether its last run passed the Metrics gate."""
+        """Return the mark at the end of the trend: pass where the last run passed the Metrics gate."""
         states = [row.metrics.state for row in self.runs if row.status == RunStatus.COMPLETED]
         return "pass" if states and states[0] == "passed" else "fail"
 
 
 def suite_page(suite: Suite) -> SuitePage:
-    """Return everything the overview shows, in a fixed number of queries."""
+    """Return the overview of a suite in a fixed number of queries."""
     version = (
         suite.versions.filter(number=suite.version)
         .values("content__evaluators", "created_at", "author__username", "note")
@@ -600,7 +599,7 @@ def _earlier(suite: Suite) -> Sequence[RecentVersionRow]:
 
 
 def _trend(suite: Suite) -> Sequence[float]:
-    """Return the metrics scores of the last completed runs, oldest first."""
+    """Return the mean scores of the last completed runs, oldest first."""
     runs: Any = suite.runs.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
     newest = runs.order_by("-number").values_list("score_sum", "score_count")[:RUNS_SHOWN]
     return [total / count for total, count in reversed(newest)]

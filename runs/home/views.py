@@ -1,4 +1,4 @@
-"""The home page, the overview of a suite, search and the sidebar alone."""
+"""The home page, the overview of a suite, search, and the sidebar."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def suite_list(request: HttpRequest) -> HttpResponse:
 @may_view
 @require_safe
 def suite_rows(request: HttpRequest) -> HttpResponse:
-    """Show the rows of the table alone, and put the page's address in its place."""
+    """Return only the rows of the table, and replace the address by that of the page."""
     table = suite_table(SuiteTableQuery.read(request.GET))
     response = render(request, "home/suite_rows.html", {"table": table})
     response["HX-Replace-Url"] = reverse("home") + table.query.here.removesuffix("?")
@@ -39,7 +39,7 @@ def suite_rows(request: HttpRequest) -> HttpResponse:
 @may_view
 @require_safe
 def dashboard(request: HttpRequest) -> HttpResponse:
-    """Show the cells above the table alone."""
+    """Return only the cells above the table."""
     cells = queries.dashboard(latest_rows(), now=timezone.localtime())
     return render(request, "home/_dashboard.html", {"dashboard": cells})
 
@@ -48,25 +48,25 @@ def dashboard(request: HttpRequest) -> HttpResponse:
 @require_safe
 def suite(request: HttpRequest, slug: str) -> HttpResponse:
     """Show one suite: policy, evaluators and last runs."""
-    found = suite_of(slug=slug)
-    page = suite_page(found)
+    suite = suite_of(slug=slug)
+    page = suite_page(suite)
     words = policy_words(page.policy)
-    return render(request, "home/suite.html", {"page": page, "suite": found, "words": words})
+    return render(request, "home/suite.html", {"page": page, "suite": suite, "words": words})
 
 
 @require_safe
 @may_view
 def search(request: HttpRequest) -> HttpResponse:
-    """Show what matches; a single exact hit opens at once."""
-    found = find(request.GET.get("q", ""))
-    if found.only_url:
-        return redirect(found.only_url)
-    return render(request, "home/search.html", {"found": found})
+    """Show what matches; open the only exact match at once."""
+    results = find(request.GET.get("q", ""))
+    if results.only_url:
+        return redirect(results.only_url)
+    return render(request, "home/search.html", {"found": results})
 
 
 @require_safe
 @never_cache
 @may_view
 def recent_suites(request: HttpRequest) -> HttpResponse:
-    """Give the suites that ran last again, after the status of a run changed."""
+    """Return the recent suites, after the status of a run changed."""
     return render(request, "home/_recent_suites.html", {"recent_suites": queries.recent_suites()})
