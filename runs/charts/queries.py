@@ -140,7 +140,7 @@ def _against_target(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
 
 
 def _charted_run(
-    run: Run, slug: str, costs: RunCosts, score_interval: tuple[float, float] | None
+    run: Run, slug: str, costs: CostPair, score_interval: tuple[float, float] | None
 ) -> ChartedRun:
     policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # annotated above
     summary: Mapping[str, Any] = run.summary or {}
