@@ -56,7 +56,7 @@ class ShareLink(models.Model):
 
 # Writing down every use would make each reading of the API a write.
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
-ACTIVE, EXPIRED, REVOKED, ASLEEP = "active", "expired", "revoked", "asleep"
+ACTIVE, EXPIRED, REVOKED, INACTIVE = "active", "expired", "revoked", "inactive"
 
 
 def token_hash(secret: str) -> str:
@@ -110,9 +110,9 @@ class ApiToken(models.Model):
         return self.name
 
     def state(self, *, now: datetime) -> str:
-        """Return active, expired, revoked, or asleep while its owner is deactivated."""
+        """Return active, expired, revoked, or inactive while its owner is deactivated."""
         if self.revoked_at is not None:
             return REVOKED
         if self.expires_at is not None and self.expires_at <= now:
             return EXPIRED
-        return ACTIVE if self.owner.is_active else ASLEEP
+        return ACTIVE if self.owner.is_active else INACTIVE

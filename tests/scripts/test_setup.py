@@ -177,7 +177,7 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
         ("pytest", "browser, postgresql, postgresql-pages, sqlite, processes"),
     ],
 )
-def test_every_lane_of_the_tests_is_run_and_a_failure_named(
+def test_every_group_of_tests_runs_and_failures_are_named(
     machine: Machine, failing: str, named: str
 ) -> None:
     code, message = run_all(machine, failing)
@@ -185,8 +185,8 @@ def test_every_lane_of_the_tests_is_run_and_a_failure_named(
     [last] = re.findall(r"^Failed: (.+)\.$", message, re.MULTILINE)
     assert sorted(last.split(", ")) == sorted(named.split(", "))
     assert message.count("what went wrong") == len(named.split(", "))
-    for lane in named.split(", "):
-        assert f"  {lane}: tests/test_x.py::test_y\n" in message
+    for group in named.split(", "):
+        assert f"  {group}: tests/test_x.py::test_y\n" in message
     assert "All checks and tests passed" not in message
 
 
@@ -209,7 +209,7 @@ def test_success_is_the_last_word(machine: Machine, arguments: tuple[str, ...]) 
 
 
 def run_all(machine: Machine, failing: str, *arguments: str) -> tuple[int, str]:
-    """Run scripts/test where every tool passes but the lanes that fail on purpose."""
+    """Run scripts/test with tools that pass, except the groups that fail on purpose."""
     machine.prepare_venv(FAKE_TESTS.format(failing=failing, python=sys.executable))
     (machine.clone / "templates").mkdir()
     for tool in CHECKS:

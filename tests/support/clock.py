@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it, so that no outcome depends on how long lines take."""
+"""A clock that only the test moves, so that no outcome depends on how long lines take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runs.models.database import database_now
 
 
 class Clock:
-    """The time of this machine and of the database, while a test holds it."""
+    """The stopped time of this machine and of the database."""
 
     def __init__(self, now: datetime) -> None:
         """Stop at a time."""
@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Stop the clock for everything that calls `timezone.now` or `database_now`."""
     stopped = Clock(timezone.now())
     monkeypatch.setattr(timezone, "now", stopped)
-    # This module is among them: what is looked for must not be read anew after it was replaced.
+    # The loop replaces it in this module too, so keep the original.
     replaced = database_now
     for module in [*sys.modules.values()]:
         if vars(module).get("database_now") is replaced:

@@ -13,7 +13,7 @@ NEW = "a much better passphrase"
 def test_the_account_page_shows_the_role(role: str, db: None) -> None:
     response = make_client(make_member(role)).get("/account/")
     assert response.status_code == 200
-    assert (role.capitalize() or "None: an admin has to give you one") in response.text
+    assert (role.capitalize() or "None: an admin can give you one") in response.text
 
 
 def test_a_new_password_ends_other_sessions(viewer: User, viewer_client: Client) -> None:

@@ -43,7 +43,7 @@ def test_a_link_expires(client: Client, viewer: User, monkeypatch: pytest.Monkey
     monkeypatch.setattr("evalsite.access.members.LOGIN_TOKENS._now", lambda: later)
     response = client.post(link)
     assert response.status_code == 410
-    assert "does not work any more" in response.text
+    assert "no longer works" in response.text
 
 
 def test_deactivation_and_a_new_password_invalidate_a_link(client: Client, viewer: User) -> None:

@@ -211,7 +211,7 @@ def test_a_single_member_may_be_allowed_to_run_scripts(admin_client: Client, adm
 def test_an_admin_may_run_scripts_by_role(admin_client: Client, admin: User) -> None:
     assert admin.has_perm("runs.run_scripts")
     page = admin_client.get(f"/members/{admin.pk}/").text
-    assert "May run scripts, as every admin." in page
+    assert "May run scripts, like every admin." in page
     assert "run_scripts" not in page
 
 
