@@ -1,7 +1,7 @@
-"""What documents are made of: pydantic models that page, API, file, command line and share link render alike.
+"""The base of documents: pydantic models that page, API, file, command line and share link render.
 
-A document is made once from a feature's queries. The API takes its schema from the fields, and a share link
-takes from them how far each value may go.
+A document is made once from a feature's queries. Its fields define the schema of the API, and the detail
+level at which a share link shows each value.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Wi
 class DetailLevel(StrEnum):
     """How much an anonymous reader of a share link sees, from the least to the most.
 
-    A field names the least level at which its value leaves the site: `Annotated[int, FIGURES]`. A
-    value whose field names none never leaves.
+    A field names the lowest level that shows its value: `Annotated[int, FIGURES]`. A value whose field
+    names none never leaves the site.
     """
 
     FIGURES = "figures"
@@ -26,7 +26,7 @@ class DetailLevel(StrEnum):
     TRACES = "traces"
 
     def reaches(self, other: DetailLevel) -> bool:
-        """Tell whether what leaves at another level leaves at this one too."""
+        """Tell whether this level shows what the other level shows."""
         levels = list(DetailLevel)
         return levels.index(self) >= levels.index(other)
 
@@ -35,9 +35,9 @@ FIGURES, CASE_NAMES, OUTPUTS, TRACES = DetailLevel
 
 
 class Document(BaseModel):
-    """A description of something, read from rows by the names of their attributes.
+    """A description of a thing, read from the attributes of rows.
 
-    The docstrings below its fields are what the schema of the API says.
+    The schema of the API takes the docstrings below the fields.
     """
 
     model_config = ConfigDict(
@@ -53,13 +53,13 @@ class Document(BaseModel):
         return self.model_dump(mode="json")
 
 
-# US dollars as text, so that no digit is lost.
+# US dollars as text, to lose no digit.
 Dollars = Annotated[
     Decimal,
     PlainSerializer(lambda usd: f"{usd:f}", return_type=str),
     WithJsonSchema({"type": "string", "format": "decimal", "examples": ["0.012400000"]}),
 ]
-# Columns hold "" for none; documents say null.
+# Columns store "" for none; documents have null.
 TextOrNone = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 VerdictOrNone = Annotated[
     Literal["pass", "borderline", "fail"] | None, BeforeValidator(lambda verdict: verdict or None)

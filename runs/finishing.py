@@ -1,4 +1,4 @@
-"""End a run, once: its status, its figures and gates, and the results that wait for reviewers."""
+"""End a run: set its status once, compute its figures and gates, and fill the review queue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from runs.summary.run import summarise
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What came out of a run: the columns that hold it, and what enters the review queue."""
+    """The outcome of a run: the columns that store it, and its entries for the review queue."""
 
     columns: Mapping[str, Any]
     entries: Sequence[Entry] | None
@@ -55,7 +55,7 @@ class RunOutcome:
 
     @classmethod
     def compute(cls, run: Run, status: RunStatus, *, with_entries: bool = True) -> RunOutcome:
-        """Read everything that a run came to."""
+        """Compute the outcome from the results of a run."""
         entries = review_entries(run) if with_entries else None
         return cls(_figures(run, status), entries, run.readable_policy().review_reviewers)
 
@@ -63,7 +63,7 @@ class RunOutcome:
         """Store it; the caller holds the run."""
         Run.objects.filter(id=run.pk).update(**self.columns)
         if self.entries is not None:
-            enter(run, self.entries, wanted=self.reviewers)
+            enter_queue(run, self.entries, wanted=self.reviewers)
 
 
 def finish_run(
@@ -75,11 +75,11 @@ def finish_run(
     outcome: RunOutcome | None = None,
     in_background: bool = True,
 ) -> bool:
-    """End an active run; False when it is over already. Every end of every run passes here.
+    """End an active run; False when it is over already. Every run ends here.
 
-    Open results are cancelled, finished ones are kept, and records that come later are refused.
-    The log of the run gets the reason. Without an `outcome` a worker computes the figures
-    after the commit; when that is not `in_background`, this process does before it returns.
+    Open results are cancelled, finished ones are kept, and later records are refused. The log of the
+    run gets the reason. Without an `outcome`, a worker computes the figures after the commit, or this
+    process before it returns if not `in_background`.
     """
     with transaction.atomic():
         run = Run.objects.hold(run_id)
@@ -105,10 +105,10 @@ def finish_run(
 
 
 def complete_run(run_id: int) -> bool:
-    """End a run that has no open results, with its figures; False when some are open or it is over.
+    """End a run without open results and store its figures; False when some are open or it is over.
 
-    It is stopped again, not completed, where it ended early before and results are still cancelled:
-    a retry in a stopped run does not carry out the rest of it.
+    A run that ended early before and still has cancelled results is stopped again, not completed: a
+    retry in a stopped run does not execute the rest of it.
     """
     run = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES).first()
     if run is None or not _is_done(run_id):
@@ -122,14 +122,14 @@ def complete_run(run_id: int) -> bool:
     outcome = RunOutcome.compute(run, status)
     with transaction.atomic():
         held = Run.objects.hold(run_id)
-        # A retry or a late call has made the figures old: its own end computes them again.
+        # A retry or a late call made the figures outdated; its own end computes them again.
         if not _is_done(run_id) or _version(held) != version:
             return False
         return finish_run(run_id, status, reason=reason, outcome=outcome)
 
 
 def summarise_run(run_id: int) -> bool:
-    """Give a run that is over its figures if it has none; False when it has, or is active again."""
+    """Store the figures of a run that is over; False when it has them or is active again."""
     ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES)
     run = ended.filter(id=run_id, summary__isnull=True).first()
     if run is None:
@@ -141,7 +141,7 @@ def summarise_run(run_id: int) -> bool:
     with transaction.atomic():
         held = Run.objects.hold(run_id)
         is_waiting = ended.filter(id=run_id, summary__isnull=True).exists()
-        # A call or a review that came meanwhile has made the figures old: they are computed again.
+        # A call or a review made the figures outdated in the meantime; they are computed again.
         if not is_waiting or _ended_version(held) != version:
             return False
         outcome.write(held)
@@ -149,7 +149,7 @@ def summarise_run(run_id: int) -> bool:
 
 
 def renew_figures(run_id: int) -> None:
-    """Have the figures of a run that is over computed again after the commit."""
+    """Discard the figures of a run that is over and queue their computation after the commit."""
     Run.objects.filter(pk=run_id).update(summary=None)
     transaction.on_commit(partial(queue, SUMMARISE_RUN, run_id))
 
@@ -159,13 +159,13 @@ def _is_done(run_id: int) -> bool:
 
 
 def _version(run: Run) -> tuple[Any, ...]:
-    """Return what grows with every retry, attempt, call and review: equal means unchanged."""
+    """Return numbers that grow with every retry, attempt, call and review: equal means unchanged."""
     sums = run.results.order_by().aggregate(Sum("generation"), Sum("attempt"))
     return run.run_cost_usd, run.evaluation_cost_usd, sums, _decisions(run)
 
 
 def _ended_version(run: Run) -> tuple[Any, ...]:
-    """Return what changes with every call and every decision of a reviewer."""
+    """Return values that change with every call and every decision of a reviewer."""
     return run.finished_at, run.run_cost_usd, run.evaluation_cost_usd, _decisions(run)
 
 
@@ -175,7 +175,7 @@ def _decisions(run: Run) -> Mapping[str, Any]:
 
 
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
-    """Return the columns of a run that hold its figures."""
+    """Return the columns of a run that store its figures."""
     is_completed = status == RunStatus.COMPLETED
     summary = summarise(
         read_executions(run), run.readable_policy(), is_completed=is_completed, seed=run.pk
@@ -198,7 +198,7 @@ RUBRIC_STEP = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Required:
-    """The least score of an evaluator whose own score forces a fail below it."""
+    """The minimum of an evaluator; a lower score forces a fail."""
 
     minimum: float
     is_negated: bool
@@ -206,7 +206,7 @@ class _Required:
 
 @dataclass(slots=True)
 class _Evidence:
-    """What the evaluators of one result reported, as far as review rules look at it."""
+    """What the evaluators of one result reported, as far as review rules use it."""
 
     samples: list[tuple[float, ...]] = field(default_factory=list)
     votes: list[tuple[str, ...]] = field(default_factory=list)
@@ -215,10 +215,10 @@ class _Evidence:
 
 
 def review_entries(run: Run) -> list[Entry]:
-    """Return what of a run enters the review queue by its frozen rules; nothing where they cannot be read.
+    """Return the entries of a run for the review queue by its frozen rules; none if they are unreadable.
 
-    Results that people have decided already are left out. A run made of another's stored scores draws
-    no random audit and leaves out what waits in its source's queue: the outputs are the same.
+    Results that reviewers have decided are left out. A rescored run has the outputs of its source, so
+    it draws no random audit and leaves out what waits in the source's queue.
     """
     try:
         plan = read_plan(run.snapshot)
@@ -244,7 +244,7 @@ def _waiting_at_source(run: Run) -> Iterator[int]:
 
 
 def finished_executions(run: Run, policy: PolicySpec, root: EvaluatorSpec) -> Iterator[Finished]:
-    """Yield the executions of a run that have a verdict, reading only what the policy's rules need."""
+    """Yield the executions of a run that have a verdict, with the evidence that the rules need."""
     evidence: dict[int, _Evidence] = defaultdict(_Evidence)
     if policy.review_split_panel or policy.review_samples:
         _read_judges(run, evidence)
@@ -272,7 +272,7 @@ def finished_executions(run: Run, policy: PolicySpec, root: EvaluatorSpec) -> It
 
 
 def _read_judges(run: Run, evidence: Mapping[int, _Evidence]) -> None:
-    """Note the scores of judges that gave several samples, and the last votes of panels."""
+    """Collect the scores of judges with several samples, and the last votes of panels."""
     several = Q(details__has_key="sample_scores") | Q(details__has_key="overall_scores")
     scores = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED).order_by()
     rows = scores.filter(several | Q(kind=DELIBERATION_KIND)).values_list(
@@ -292,7 +292,7 @@ def _read_judges(run: Run, evidence: Mapping[int, _Evidence]) -> None:
 
 
 def _read_missed(run: Run, root: EvaluatorSpec, evidence: Mapping[int, _Evidence]) -> None:
-    """Note the required evaluators with a minimum that stayed below it."""
+    """Collect the required evaluators that stayed below their minimum."""
     usual = _required(root)
     own = {
         case.pk: _required(tree_of_case(root, case.evaluators, append=case.evaluators_append))
@@ -316,7 +316,7 @@ def _read_missed(run: Run, root: EvaluatorSpec, evidence: Mapping[int, _Evidence
 
 
 def _read_criteria(run: Run, evidence: Mapping[int, _Evidence]) -> None:
-    """Note the criteria of rubrics that stayed below their own minimum."""
+    """Collect the criteria of rubrics that stayed below their own minimum."""
     rows = EvaluatorScore.objects.filter(
         result__run=run, result__is_forced=True, kind=RUBRIC_KIND, state=ScoreState.SCORED
     ).order_by("position")
@@ -328,7 +328,7 @@ def _read_criteria(run: Run, evidence: Mapping[int, _Evidence]) -> None:
 
 
 def _required(root: EvaluatorSpec) -> dict[str, _Required]:
-    """Return by path the evaluators with a minimum; the row of a composite has its score after negation."""
+    """Return the evaluators with a minimum by path; rows of composites hold the negated score already."""
     return {
         path: _Required(node.required_below, node.negate and not node.is_composite)
         for path, node in walk(root)
@@ -337,7 +337,7 @@ def _required(root: EvaluatorSpec) -> dict[str, _Required]:
 
 
 def _read_texts(run: Run, evidence: Mapping[int, _Evidence]) -> None:
-    """Note what in an output reads like a verdict or speaks to its judge."""
+    """Collect the words of outputs that look like a verdict or address the judge."""
     scored = Result.objects.filter(run=run, status=ResultStatus.SCORED).order_by()
     outputs = ResultOutput.objects.filter(result__in=scored.values("pk"))
     for result, text in outputs.values_list("pk", "text").iterator(CHUNK):
@@ -348,11 +348,11 @@ def _read_texts(run: Run, evidence: Mapping[int, _Evidence]) -> None:
 ITEM_COLUMNS = ("result_id", "reasons", "rank", "distance", "sampling_rate", "wanted", "created_at")
 
 
-def enter(run: Run, entries: Sequence[Entry], *, wanted: int) -> None:
-    """Bring entries into the review queue; the caller holds the run.
+def enter_queue(run: Run, entries: Sequence[Entry], *, wanted: int) -> None:
+    """Add entries to the review queue; the caller holds the run.
 
-    Repeating it changes nothing. Items that are there get the reasons of now; those that nobody has
-    touched and that no rule brings in any more leave.
+    Repeating it changes nothing. Existing items get the present reasons. Items that no rule picks any
+    more leave, unless somebody has touched them.
     """
     items = {item.result_id: item for item in ReviewItem.objects.filter(result__run=run)}
     now = database_now()
@@ -372,7 +372,7 @@ def enter(run: Run, entries: Sequence[Entry], *, wanted: int) -> None:
     ]
     fields = ("reasons", "rank", "distance", "sampling_rate")
     ReviewItem.objects.bulk_update(changed, fields, batch_size=200)
-    # What a person added, opened or decided on stays, whatever the rules say.
+    # Items that a person added, opened or decided stay in any case.
     untouched = (
         ReviewItem.objects.waiting()
         .filter(result__run=run, added_by=None, assigned_to=None, result__reviews=None)
@@ -389,7 +389,7 @@ def _reason_names(reasons: Sequence[ReviewReason]) -> str:
 
 
 def _renew(item: ReviewItem, entry: Entry) -> bool:
-    """Give an item that waits the reasons of now; False when nothing of it changes."""
+    """Give a waiting item its present reasons; False when nothing changes."""
     if item.closed_at is not None:
         return False
     by_hand = (ReviewReason.ASKED_FOR,) if ReviewReason.ASKED_FOR in item.why else ()

@@ -1,4 +1,4 @@
-"""Queue work by name, and ask the broker how it is."""
+"""Queue work by name, and ask for the state of the broker."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ ANSWER_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """`waiting` tasks are those no worker has taken yet; None where nobody can count them."""
+    """Whether the broker answers, and how many tasks wait for a worker; None if unknown."""
 
     answers: bool
     waiting: int | None = None
 
 
 def ask_broker() -> BrokerState:
-    """Return the broker's state after half a second at most; raises nothing.
+    """Return the broker's state after at most half a second; raises nothing.
 
-    The embedded one lies in the memory of the process that serves, and always answers.
+    The embedded broker is in the memory of this process and always answers.
     """
     if settings.IS_EMBEDDED:
         return BrokerState(answers=True)
@@ -49,9 +49,9 @@ def ask_broker() -> BrokerState:
 
 
 def broker_errors() -> tuple[type[Exception], ...]:
-    """Return what is raised where the broker does not answer.
+    """Return the exceptions that a broker that does not answer raises.
 
-    The embedded worker needs no client of Redis: it is loaded when something was raised.
+    The embedded worker needs no Redis client, so it is imported only here.
     """
     from redis import RedisError
 
@@ -72,14 +72,14 @@ SUMMARISE_RUN = "runs.summarise_run"
 RESCORE_RUN = "runs.rescore_run"
 TRY_TARGET = "runs.try_target"
 TRY_EVALUATOR = "runs.try_evaluator"
-# Once: a connection that broke is noticed when it is taken from the pool, and the reaper comes anyway.
+# No retries: the pool notices broken connections, and the reaper queues the work anyway.
 RETRY_POLICY = {"max_retries": 0}
 ASK_AGAIN_AFTER_S = 5.0
 
 
 @dataclass(slots=True)
 class Broker:
-    """Until when the broker is taken to be away: each try may cost a person seconds of waiting."""
+    """Until when the broker counts as away, since each try may cost a user seconds of waiting."""
 
     away_until: float = 0.0
 
@@ -88,7 +88,7 @@ BROKER = Broker()
 
 
 def queue_workers(run: Run) -> None:
-    """Queue as many tasks as there are workers, and no more than the run can occupy."""
+    """Queue one task a worker, but no more than the run can occupy."""
     alive = WorkerProcess.objects.alive(now=database_now()).count()
     useful = -(-run.execution_count // max(1, run.concurrency))
     for _ in range(max(1, min(alive, useful))):
@@ -96,9 +96,9 @@ def queue_workers(run: Run) -> None:
 
 
 def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
-    """Queue a task; a broker that is away is no harm, the reaper finds the work.
+    """Queue a task. When the broker is away, the reaper finds the work later.
 
-    One that did not answer is not asked again for five seconds. What nobody takes within
+    A broker that did not answer is not asked again for five seconds. A task that no worker takes within
     `expires_s` seconds expires.
     """
     if time.monotonic() < BROKER.away_until:
@@ -113,13 +113,13 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
 
 
 class NotQueuedError(DomainError):
-    """No worker can be asked because the broker does not answer."""
+    """No worker can be reached because the broker does not answer."""
 
     code = "not_queued"
 
 
 def queue_trial(task: str, trial: Trial) -> None:
-    """Queue a try that somebody waits for; raises NotQueuedError, and keeps no try, without a broker."""
+    """Queue a trial; without a broker, delete it and raise NotQueuedError."""
     try:
         current_app.send_task(task, kwargs={"trial_id": trial.pk}, retry=False)
     except broker_errors() as error:

@@ -1,4 +1,4 @@
-"""Conversations and answers as pages show them: cut where they are too long, and laid side by side."""
+"""Conversations and answers as pages show them: cut where too long, and compared line by line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_SHOWN_LENGTH = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """A conversation, with what was cut from it so that the page stays readable."""
+    """A conversation, and how many characters were cut to keep the page readable."""
 
     messages: tuple[Mapping[str, Any], ...]
     cut_characters: int
@@ -26,18 +26,18 @@ class Turns:
 
 def conversation(case: Case, output: ResultOutput) -> Turns:
     """Return the case's input and the target's answer as one conversation."""
-    asked = [{"role": turn["role"], "content": turn["content"]} for turn in case.input]
-    answered = list(output.messages)
-    if answered[: len(asked)] != asked:
-        is_whole = bool(answered) and answered[0].get("role") in ("user", "system")
-        answered = answered if is_whole else [*asked, *answered]
-    if output.text and not any(turn.get("content") == output.text for turn in answered):
-        answered.append({"role": "assistant", "content": output.text})
-    return cut_turns(answered)
+    question = [{"role": turn["role"], "content": turn["content"]} for turn in case.input]
+    turns = list(output.messages)
+    if turns[: len(question)] != question:
+        is_whole = bool(turns) and turns[0].get("role") in ("user", "system")
+        turns = turns if is_whole else [*question, *turns]
+    if output.text and not any(turn.get("content") == output.text for turn in turns):
+        turns.append({"role": "assistant", "content": output.text})
+    return cut_turns(turns)
 
 
 def cut_turns(turns: Iterable[Mapping[str, Any]]) -> Turns:
-    """Return the turns with their long texts cut; `size` is how many characters one of them had."""
+    """Return the turns with their long texts cut; `size` is the length of the whole text."""
     shown, cut = [], 0
     for turn in turns:
         content, whole = turn.get("content"), {}
@@ -70,7 +70,7 @@ MIN_ALIKE_TEXTS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A run of words: in both texts, or in one alone."""
+    """Words that are in both texts, or in only one."""
 
     text: str
     is_changed: bool = False
@@ -85,7 +85,7 @@ class DiffLine:
 
 
 def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
-    """Return the lines of both texts, or None when they are too long or too unlike to read that way."""
+    """Return the lines of both texts, or None when they are too long or too different to compare."""
     if len(expected) + len(output) > MAX_TEXT_LENGTH or not _are_alike(expected, output):
         return None
     old, new = _lines(expected), _lines(output)

@@ -1,4 +1,4 @@
-"""One execution: the target answers, evaluators score, gates first, and the rules decide."""
+"""One execution: the target answers, evaluators score with gates first, and the rules decide."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scoring:
-    """The evaluators of one execution at work; `outcomes` fills as they finish."""
+    """The running evaluators of one execution; `outcomes` fills as they finish."""
 
     def __init__(self, execution: Execution, ports: Ports, output: Output) -> None:
         self.execution = execution
@@ -32,7 +32,7 @@ class Scoring:
         self.combined: dict[str, Outcome] = {}
 
     async def run(self) -> None:
-        """Run the tree, and beside it the call for the expected outcomes where one is needed."""
+        """Run the tree, and alongside it the call for the expected outcomes where one is needed."""
         work = [self._run(self.execution.root, "", is_awaited=False)]
         if self._needs_outcomes_call():
             work.append(self._judge_outcomes())
@@ -56,7 +56,7 @@ class Scoring:
         return outcome
 
     async def _run(self, node: EvaluatorSpec, path: str, *, is_awaited: bool) -> Outcome | None:
-        """Return the outcome of a node once its children have theirs; of a composite only if awaited."""
+        """Return the outcome of a node after those of its children; of a composite only if awaited."""
         if not node.is_composite:
             outcome = self.execution.kept.get(path) or await self._score(node, path)
             self.outcomes[path] = outcome
@@ -71,7 +71,7 @@ class Scoring:
         return outcome
 
     def _results_below(self, node: EvaluatorSpec, path: str) -> tuple[ChildResult, ...]:
-        """Return what everything under a composite came to, for the script or judge that looks at it."""
+        """Return the outcomes of everything below a composite, for the script or judge that reads them."""
         return tuple(
             self._result_of(child, below(path, child.name), node.weight_of(child))
             for child in node.children
@@ -105,7 +105,7 @@ class Scoring:
     async def _run_children(
         self, node: EvaluatorSpec, path: str, *, is_awaited: bool
     ) -> Mapping[str, Outcome]:
-        """Run the children, gates before the rest; returns the outcomes that gates and judges look at.
+        """Run the children, gates before the rest; return the outcomes that gates and judges read.
 
         The score of an awaited composite is made of its children's, so that they are awaited too.
         """
@@ -143,7 +143,7 @@ class Scoring:
         children: Mapping[str, Outcome] | None = None,
         results: tuple[ChildResult, ...] = (),
     ) -> Outcome:
-        """Return what the evaluator says; anything it raises becomes Unscored here and nowhere else."""
+        """Return the evaluator's outcome; only here does an exception become Unscored."""
         kind = self.ports.kinds.get(node.kind)
         if kind is None:
             return Unscored(f"there is no evaluator kind {node.kind!r}", stage="config")
@@ -159,7 +159,7 @@ class Scoring:
             logger.exception("Evaluator %s of kind %s failed", path, node.kind)
             return Unscored(error_reason(error), stage="evaluator")
         if isinstance(outcome, Score) and node.negate:
-            # What a negated evaluator found to hold is a miss, and the other way round.
+            # For a negated evaluator a finding that holds is a miss, and the other way round.
             negated = tuple(replace(item, passed=not item.passed) for item in outcome.findings)
             return replace(outcome, findings=negated)
         if isinstance(outcome, Score | Unscored | Skipped):
@@ -190,7 +190,7 @@ def error_reason(error: BaseException) -> str:
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
-    """Run all of it at once; one piece alone needs no task of its own."""
+    """Run all coroutines at once; a single one needs no task."""
     if len(work) == 1:
         await work[0]
     elif work:
@@ -200,7 +200,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
 
 
 async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
-    """Return how the execution ended; never raises for what targets, judges and evaluators do."""
+    """Return how the execution ended; errors of targets, judges and evaluators never raise."""
     output = execution.output
     if output is None:
         answer = await _ask_target(ports)
@@ -230,7 +230,7 @@ async def _ask_target(ports: Ports) -> Output | TargetFailure:
 def _outcome_results(
     execution: Execution, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
 ) -> tuple[OutcomeResult, ...] | Unscored | None:
-    """Return what was found of the expected outcomes, by the call beside the tree or by an evaluator."""
+    """Return the judged expected outcomes, from the call alongside the tree or from an evaluator."""
     if not execution.case.expected_outcomes:
         return None
     beside = outcomes.get(OUTCOMES_PATH)
@@ -247,7 +247,7 @@ def _outcome_results(
 def _unscored_source(
     root: EvaluatorSpec, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
 ) -> Unscored | None:
-    """Return why the evaluator of the tree that judges the expected outcomes could not (SCORING §4.1)."""
+    """Return why the tree's evaluator could not judge the expected outcomes (SCORING §4.1)."""
     for path, node in walk(root):
         outcome = outcomes.get(path)
         supplies = node.kind in kinds and kinds[node.kind].supplies_outcomes

@@ -1,4 +1,4 @@
-"""The plan of a run: everything that decides its verdicts, frozen and read back, and whom it will ask how often."""
+"""The plan of a run: everything that decides its verdicts, frozen, and the judge calls it will make."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 
 SNAPSHOT_VERSION = 1
-# What a snapshot says of how its run was asked for: what differs from the suite, and which cases.
+# Keys of a snapshot: what the run changed of its suite, and which cases were chosen.
 CHANGED, ASKED = "changed", "asked"
 
 
 class UnreadableSnapshotError(DomainError):
-    """A stored snapshot is of a form this version does not know."""
+    """This version cannot read the format of a stored snapshot."""
 
     code = "unreadable_snapshot"
 
@@ -29,8 +29,8 @@ class UnreadableSnapshotError(DomainError):
 class TargetPlan:
     """A target as it was when the run was created; `model` is a slug or "".
 
-    `id` leads to the row of a target that judges, which holds its secrets; the run itself knows the
-    system under test, so that 0 stands there.
+    `id` is the row of a target that judges, which holds its secrets. It is 0 for the system under test,
+    which the run itself refers to.
     """
 
     name: str
@@ -52,11 +52,11 @@ class TargetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that decides the verdicts of a run, the cases apart (SCORING §8).
+    """Everything that decides the verdicts of a run, except the cases (SCORING §8).
 
-    `models` holds by slug what each language model was, without its key; `judge` is the slug of
-    the suite's judge or "". `files` are paths with the hash of their content. `agents` are by name the
-    targets that evaluators ask for a judgement.
+    `models` holds the language models by slug, without their keys; `judge` is the slug of the suite's
+    judge or "". `files` maps paths to the hash of their content. `agents` are the targets that evaluators
+    ask for a judgement, by name.
     """
 
     suite: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Plan:
     agents: Mapping[str, TargetPlan] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the snapshot that a run stores; without agents it is the same as before there were any."""
+        """Return the snapshot that a run stores; it names agents only if there are any."""
         agents = {name: agent.as_json() for name, agent in self.agents.items()}
         return {
             "version": SNAPSHOT_VERSION,
@@ -132,7 +132,7 @@ def tree_of_case(
 
 
 def content_hash(value: Any) -> str:
-    """Return the SHA-256 of plain JSON values, the same for the same values in any order of keys."""
+    """Return the SHA-256 of plain JSON values; the order of keys makes no difference."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -143,7 +143,7 @@ def cases_hash(case_hashes: Sequence[str]) -> str:
 
 
 def judge_name(plan: Plan) -> str:
-    """Return who judges a run, "" for nobody: the suite's judge, without one the agents that do."""
+    """Return the judge of a run: the suite's judge, else the agents that judge, else ""."""
     judge = plan.models.get(plan.judge)
     return str(judge["name"]) if judge else ", ".join(sorted(plan.agents))
 
@@ -157,19 +157,19 @@ SCRIPT_AGGREGATOR = "code_judge"
 
 
 def needs_outcomes_call(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
-    """Tell whether a case's expected outcomes need a call of their own beside the tree (SCORING §5)."""
+    """Tell whether a case's expected outcomes need their own call alongside the tree (SCORING §5)."""
     return not any(
         node.kind in kinds and kinds[node.kind].supplies_outcomes for _, node in walk(root)
     )
 
 
 def outcome_samples(root: EvaluatorSpec) -> int:
-    """Return how often a call beside the tree judges the outcomes: as the evaluator that asks most."""
+    """Return how many samples judge the outcomes: as many as the evaluator with the most."""
     settings = (
         node.config.get("aggregator") or {} if node.is_composite else node.config
         for _, node in walk(root)
     )
-    # Settings that a kind refuses are its to name.
+    # The kind itself reports settings that it refuses.
     return max(one["samples"] if isinstance(one.get("samples"), int) else 1 for one in settings)
 
 
@@ -184,9 +184,9 @@ def judge_calls(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes:
 def planned_calls_by_judge(
     root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes: bool
 ) -> Counter[tuple[str, str]]:
-    """Return by judge the calls that `judge_calls` counts.
+    """Return the calls that `judge_calls` counts by judge.
 
-    A judge is ("model", slug), with "" for the one of the run, or ("agent", name of the target).
+    A judge is ("model", slug), with "" for the run's judge, or ("agent", name of the target).
     """
     asked = Counter(("model", slug) for _, node in walk(root) for slug in _models_of(node, kinds))
     asked.update(("agent", name) for _, node in walk(root) for name in _agents_of(node, kinds))
@@ -200,7 +200,7 @@ def retry_judge_calls(
 ) -> int:
     """Return how many judge calls one execution makes when only the evaluator at the path scores again.
 
-    Judges above it, which look at its score, are asked again too.
+    Judges above it, which read its score, are asked again too.
     """
     if path == OUTCOMES_PATH:
         return outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
@@ -209,7 +209,7 @@ def retry_judge_calls(
 
 
 def is_in_line(path: str, place: str) -> bool:
-    """Tell whether one of the two evaluators holds the other, or both are the same."""
+    """Tell whether one of the two evaluators contains the other, or both are the same."""
     return _is_at(path, place) or _is_at(place, path)
 
 
@@ -223,7 +223,7 @@ def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str
 
 
 def agent_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> dict[str, str]:
-    """Return by path, in tree order, the name of the target that an evaluator asks for a judgement."""
+    """Return the names of the targets that evaluators ask for a judgement, by path in tree order."""
     named = ((path, _agents_of(node, kinds)) for path, node in walk(root))
     return {path: names[0] for path, names in named if names}
 
@@ -247,13 +247,13 @@ def _calls_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> int:
 
 
 def _agents_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
-    """Return the name of the target of each call that one evaluator makes of a target that judges."""
+    """Return the target's name for each call of one evaluator to a target that judges."""
     found = None if node.is_composite else kinds.get(node.kind)
     return found.targets_asked(node.config) if found else ()
 
 
 def _models_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
-    """Return the slug of the model of each judge call of one evaluator, "" for the suite's judge."""
+    """Return the model's slug for each judge call of one evaluator, "" for the suite's judge."""
     if node.is_composite:
         if node.aggregator is None or node.aggregator.type != JUDGING_AGGREGATOR:
             return ()

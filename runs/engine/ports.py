@@ -1,4 +1,4 @@
-"""What an execution is given, what it needs of the world, and how it ends."""
+"""The input of an execution, the ports it needs, and its outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluators.scoring.types import Outcome
 
 
 class Cause(StrEnum):
-    """Why a target gave no output; its label stands at the head of the error a user reads."""
+    """Why a target gave no output; the error that users read begins with its label."""
 
     TIMEOUT = "timeout", "Timed out"
     REFUSED = "refused", "Refused"
@@ -30,7 +30,7 @@ class Cause(StrEnum):
     label: str
 
     def __new__(cls, value: str, label: str) -> Cause:
-        """Give each word the label shown to users."""
+        """Attach the label that users see."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.label = label
@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TargetFailure:
-    """The target gave no output that could be scored; never an output of score 0."""
+    """The target gave no output to score; this is never an output with score 0."""
 
     reason: str
     cause: Cause
@@ -50,7 +50,7 @@ class TargetFailure:
 
 
 class Ports(Protocol):
-    """What an execution needs of the world."""
+    """The services that an execution needs."""
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
@@ -59,11 +59,11 @@ class Ports(Protocol):
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """Return where scripts run, None when they cannot."""
+        """Return the sandbox for scripts, None when scripts cannot run."""
         ...
 
     async def answer(self) -> Output | TargetFailure:
-        """Return what the target answers to the case."""
+        """Return the target's answer to the case."""
         ...
 
     def judge(self, path: str) -> Judge | None:
@@ -71,13 +71,13 @@ class Ports(Protocol):
         ...
 
     def target_as_judge(self, path: str, name: str) -> Judge | None:
-        """Return the target of that name as judge for the evaluator at that path, None if it is not asked."""
+        """Return the target of that name as judge of the evaluator at that path, None if it is unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One case to be carried out once, scored by a tree and decided by the rules laid out for it.
+    """One case to be executed once, scored by a tree and decided by its compiled rules.
 
     With an `output` the target is not asked again. `kept` are outcomes by path that stand from
     before: those evaluators do not run. Expected outcomes are judged only if `judges_outcomes`.

@@ -1,4 +1,4 @@
-"""Which finished executions people should look at, by which rules, and when their decisions agree (SCORING §4.6)."""
+"""The rules by which executions enter the review queue, and when reviewers agree (SCORING §4.6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluators.scoring.types import Verdict
 
 
 class ReviewReason(StrEnum):
-    """Why an execution waits for a person, the weightiest first; the label is what pages say."""
+    """Why an execution waits for a reviewer, the weightiest first, with the label that pages show."""
 
     ASKED_FOR = "asked_for", "Added by hand"
     BORDERLINE = "borderline", "Borderline"
@@ -32,7 +32,7 @@ class ReviewReason(StrEnum):
     label: str
 
     def __new__(cls, value: str, label: str) -> ReviewReason:
-        """Give each word the label shown to users."""
+        """Attach the label that users see."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.label = label
@@ -53,13 +53,13 @@ def sort_reasons(reasons: Iterable[ReviewReason]) -> tuple[ReviewReason, ...]:
 
 
 def read_reasons(words: str) -> tuple[ReviewReason, ...]:
-    """Return the reasons whose words stand in a text with spaces between them, the weightiest first."""
+    """Return the reasons that a text names, separated by spaces, the weightiest first."""
     found = set(words.split())
     return tuple(reason for reason in ReviewReason if reason.value in found)
 
 
 WORDS = r"(?:pass(?:ed)?|fail(?:ed)?|borderline|excellent|perfect|correct)"
-# The keys of a judge's reply, with a value as a judge gives it; a price or a goal tally is none.
+# The keys of a judge's reply with a judge's kind of value, so not a price or a number of goals.
 VERDICT = rf"\b(?:verdict|grade|rating|evaluation|assessment)\b[\"'*]*\s*[:=][\s\"'*]*(?:{WORDS}\b|\d|[a-f][+-]?(?!\w))"
 SCORE = r"\b(?:score|overall_score|rating)\b[\"'*]*\s*(?:[:=]|\bis\b)[\s\"'*]*\d+(?:\.\d+)?\s*(?:/\s*\d|%|out of\b|of \d)"
 JSON_KEY = (
@@ -78,7 +78,7 @@ CLAIM = (
     r"\b(?:all|every|each)(?: of the)?(?: expected)? (?:outcomes?|criteri(?:a|on)|requirements?)"
     r" (?:is|are|was|were|has been|have been) (?:met|satisfied|fulfilled)\b"
 )
-# With each what must stand in the text for it to be found: looking for a word is a hundred times as fast.
+# Each pattern has words that its text must contain: searching for a word is a hundred times as fast.
 PATTERNS = tuple(
     (needed, re.compile(pattern, re.IGNORECASE))
     for needed, pattern in (
@@ -94,9 +94,9 @@ PATTERNS = tuple(
 
 
 def verdict_like(text: str) -> str:
-    """Return words of an output that read like a verdict or speak to its judge, "" for none.
+    """Return the words of an output that look like a verdict or address its judge, "" for none.
 
-    It is a hint for a person, never a score: what judges are asked is quoted to them as data anyway.
+    This is a hint for reviewers, never a score: judges get outputs quoted as data anyway.
     """
     spelt = text.lower()
     for needed, pattern in PATTERNS:
@@ -113,7 +113,7 @@ DRAWS = 2**64
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A requirement that was missed: its score and minimum, 0 to 1, and the least step that scores differ by."""
+    """A missed requirement: its score and minimum, 0 to 1, and the smallest step between scores."""
 
     score: float
     minimum: float
@@ -122,7 +122,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One execution that has a verdict, as the rules look at it.
+    """One execution with a verdict, in the form that the rules take.
 
     `score` is 0 to 1, None where only the outcomes could be judged. `outcome_marks` is one character
     per expected outcome, 1 met and 0 missed. `samples` are of each judge that was asked several times its
@@ -144,7 +144,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One execution for the queue: why, and with which probability (above 0, to 1) the rules bring such a one in.
+    """One execution for the queue: the reasons, and the probability (0 to 1) that the rules pick such a one.
 
     `distance` is how far its score is from the nearest threshold that could have decided, 0 to 1.
     """
@@ -158,7 +158,7 @@ class Entry:
 def queue_entries(
     executions: Iterable[Finished], policy: PolicySpec, *, run: int, draws: bool = True
 ) -> Iterator[Entry]:
-    """Yield what of a run's executions enters the queue.
+    """Yield the executions of a run that enter the queue.
 
     What a rule brings in has the sampling rate 1. Of the rest passes and fails are drawn, each by itself, with the
     policy's share as its probability: the same run and result give the same draw, so that asking again changes
@@ -178,7 +178,7 @@ def queue_entries(
 
 
 def review_reasons(execution: Finished, policy: PolicySpec) -> tuple[ReviewReason, ...]:
-    """Return why an execution enters by what it is itself, the weightiest reason first."""
+    """Return the reasons that lie in the execution itself, the weightiest first."""
     by_outcomes = policy.case_gate == OUTCOMES_GATE
     found = {
         ReviewReason.BORDERLINE: policy.review_borderline
@@ -201,7 +201,7 @@ def review_reasons(execution: Finished, policy: PolicySpec) -> tuple[ReviewReaso
 
 
 def threshold_distance(execution: Finished, policy: PolicySpec) -> float:
-    """Return how far the score is from the nearest threshold that decides, 0 to 1; 1 where none does.
+    """Return the distance of the score to the nearest threshold that decides, 0 to 1; 1 without one.
 
     Under the score gate these are the bands. Under the outcomes gate it is the fallback, and that alone where
     there are no outcomes. A fail that a rule forced is decided by no threshold.
@@ -216,7 +216,7 @@ def threshold_distance(execution: Finished, policy: PolicySpec) -> float:
 
 
 def is_drawn(run: int, result: int, rate: float) -> bool:
-    """Tell whether the audit draws a result: with probability `rate`, the same whenever it is asked."""
+    """Tell whether the audit draws a result, with probability `rate`; the answer never changes."""
     digest = hashlib.sha256(f"review {run} {result}".encode()).digest()
     return int.from_bytes(digest[:8]) < rate * DRAWS
 
@@ -245,12 +245,12 @@ def _disagree(execution: Finished, policy: PolicySpec) -> bool:
 
 
 def _lacks_one(execution: Finished) -> bool:
-    """Tell whether all outcomes but one were met; of one outcome that is missed nothing was met."""
+    """Tell whether all outcomes but one were met, and at least one was."""
     return execution.outcome_marks.count(MISSED) == 1 and MET in execution.outcome_marks
 
 
 def _is_narrow(missed: Missed, policy: PolicySpec) -> bool:
-    """Tell whether a requirement was missed by no more than the distance, or by a single step of its scores."""
+    """Tell whether a requirement was missed by at most the distance, or by one step of its scores."""
     return rounded(missed.minimum - missed.score) <= rounded(
         max(policy.review_distance, missed.step)
     )
@@ -272,7 +272,7 @@ RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """What people came to: their verdict, None while `wanted` decisions are not there yet.
+    """The reviewers' verdict, None while fewer than `wanted` have decided.
 
     `how` says in a few words how several came to it, "" where one decided.
     """
@@ -283,12 +283,12 @@ class Consensus:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether somebody more is to decide."""
+        """Tell whether another reviewer must decide."""
         return self.verdict is None
 
 
 def combine_decisions(decisions: Sequence[Verdict], reviewers: int) -> Consensus:
-    """Return what the decisions on one output come to when so many reviewers were to look at it.
+    """Return the consensus of the decisions on one output, of which so many are wanted.
 
     All of them agree: their verdict; a single reviewer settles alone. Otherwise one further reviewer is asked,
     at least a third, and the verdict that most of them gave counts; where no single one is most frequent, the
@@ -310,6 +310,6 @@ def combine_decisions(decisions: Sequence[Verdict], reviewers: int) -> Consensus
     return Consensus(middle, count, f"{count} differ, {middle.value} is the middle one")
 
 
-# From the lowest to the highest; the distance of two is what quadratic weights count.
+# From the lowest to the highest; quadratic weights use the distance of two.
 VERDICTS = ("fail", "borderline", "pass")
 LABELS = ("0", "1", "2", "3", "4", "5")

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from runs.finishing import complete_run, enter, review_entries, summarise_run
+from runs.finishing import complete_run, enter_queue, review_entries, summarise_run
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
@@ -124,7 +124,7 @@ def test_each_rule_brings_in_its_results_when_the_run_ends_and_once_is_enough() 
     assert ReviewItem.objects.get(result__case__key="near").distance == pytest.approx(0.01)
     before = list(ReviewItem.objects.order_by("id").values())
     ended(run)
-    enter(run, review_entries(run), wanted=2)
+    enter_queue(run, review_entries(run), wanted=2)
     assert list(ReviewItem.objects.order_by("id").values()) == before
 
 
@@ -229,6 +229,6 @@ def test_many_results_take_as_many_queries_as_few() -> None:
             ResultOutput(result=result, text="Hello") for result in run.results.all()
         )
         with CaptureQueriesContext(connection) as seen:
-            enter(run, review_entries(run), wanted=1)
+            enter_queue(run, review_entries(run), wanted=1)
         counts.append(len(seen))
     assert counts[0] == counts[1] <= 14
