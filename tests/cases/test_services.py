@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -65,8 +66,8 @@ def versions(suite: Suite) -> list[tuple[int, str]]:
     return list(suite.versions.order_by("number").values_list("number", "note"))
 
 
-def change(suite: Suite, base: int = 1, by: User | None = None, **changes: object) -> Case:
-    content = RETURNS.replace(**changes)  # type: ignore[arg-type]  # fields of several types
+def change(suite: Suite, base: int = 1, by: User | None = None, **changes: Any) -> Case:
+    content = RETURNS.replace(**changes)
     return change_case(suite, "returns", content, base_revision=base, by=by)
 
 
@@ -220,10 +221,10 @@ def asking(agent: str) -> EvaluatorSpec:
     ],
 )
 def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
-    suite: Suite, changes: dict[str, object], field: str, said: str
+    suite: Suite, changes: dict[str, Any], field: str, said: str
 ) -> None:
     make_target(name="replay", kind="recorded")
-    wrong = RETURNS.replace(**changes)  # type: ignore[arg-type]  # fields of several types
+    wrong = RETURNS.replace(**changes)
     with pytest.raises(InvalidCaseError) as refusal:
         put_cases(suite, [SIZES.replace(key="fine"), wrong], by=None)
     assert said in refusal.value.problems[wrong.key][field][0]

@@ -17,7 +17,7 @@ from runs.models.database import LEASE
 from runs.models.runs import WorkerProcess
 from tests.services.processes import free_port
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 
 
 def make_worker(age: timedelta) -> WorkerProcess:

@@ -43,7 +43,7 @@ from tests.support.members import make_client, make_member
 from tests.support.model_server import ModelServer, good, hang, malformed, prose, rate_limited
 from tests.support.trees import CHECK, JUDGED, LEAF, tree
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 OPINION = {"reasoning": "It names the days.", "hits": ["Names them"], "misses": [], "score": 0.7}
 SCRIPT = {**LEAF, "name": "own", "kind": "script", "config": {"command": ["python3", "look.py"]}}
 ROOT, FIRST, SECOND = "n1", "n2", "n3"

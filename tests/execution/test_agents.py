@@ -197,11 +197,13 @@ def test_a_port_without_a_server_is_no_connection() -> None:
 
 
 def test_no_more_requests_are_in_flight_than_the_target_allows(agent_server: AgentServer) -> None:
-    async def slow(asked: Any) -> Any:
-        await asyncio.sleep(0.02)
-        return await says({"output": "ok"})(asked)
+    two = asyncio.Barrier(2)
 
-    agent_server.behave(then=slow)
+    async def in_pairs(request: Any) -> Any:
+        await two.wait()
+        return await says({"output": "ok"})(request)
+
+    agent_server.behave(then=in_pairs)
     found = Asking(agent_server.url, concurrency=2).ask(8)
     assert [one.text for one in found if isinstance(one, Output)] == ["ok"] * 8
     assert agent_server.most_in_flight == 2

@@ -16,7 +16,7 @@ from tests.services.processes import dead_process_name, wait_until
 from tests.support.model_server import good, hang
 from tests.support.run_workers import counts, work_in_thread
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clock")]
 
 LATER = timedelta(seconds=60)
 

@@ -182,6 +182,7 @@ class TestSuiteList:
         assert client.get(reverse("home")).status_code == 403
 
 
+@pytest.mark.usefixtures("clock")
 class TestToday:
     def test_the_cells_say_what_runs_fails_and_errs(self, editor: Client) -> None:
         make_scored_run(verdicts=["pass", "fail", "error"])

@@ -25,7 +25,7 @@ from tests.support.factories import make_case, make_model, make_suite, make_targ
 from tests.support.members import make_client, make_member
 from tests.support.model_server import ModelServer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 NEW_TRY = reverse("runs:target-new-try") + "?kind=http"
 SECRET = "Bearer t0p-s3cret-value"
 FULL = {

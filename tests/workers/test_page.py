@@ -21,7 +21,7 @@ def read(client: Client, address: str = PAGE) -> str:
     return " ".join(response.content.decode().split())
 
 
-def test_the_rail_leads_there(viewer_client: Client) -> None:
+def test_the_sidebar_links_the_page(viewer_client: Client) -> None:
     assert f'href="{PAGE}"' in read(viewer_client, "/runs/")
     assert f'href="{PAGE}" aria-current="page"' in read(viewer_client)
 

@@ -17,7 +17,7 @@ from tests.services.processes import free_port
 from tests.support.factories import make_call, make_model, make_result, make_run
 from tests.support.worker_lines import ago, ahead, hold, make_open_run, make_run_worker, make_worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 
 SILENT = LEASE.total_seconds() + 5
 
@@ -255,11 +255,14 @@ class TestQueue:
         assert the_run().why.startswith("its command line has been silent for ")
         assert the_run().is_stuck
 
-    def test_the_longest_waiting_comes_first_counted_from_its_last_retry(self):
-        first, second = make_open_run(cases=1), make_open_run(cases=1)
+    def test_the_longest_waiting_comes_first_counted_from_its_last_retry(self, clock):
+        first = make_open_run(cases=1)
+        clock.advance(seconds=1)
+        second = make_open_run(cases=1)
         assert [row.run.url for row in workers_page().queue] == [
             f"/suites/{run.suite.slug}/runs/1/" for run in (first, second)
         ]
+        clock.advance(seconds=1)
         RunEvent.objects.create(run=first, kind="retry", text="1 result tried again")
         again, later = reversed(workers_page().queue)
         assert again.run.url == f"/suites/{first.suite.slug}/runs/1/"

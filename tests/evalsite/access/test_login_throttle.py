@@ -15,7 +15,7 @@ from evalsite.access.members import login_path
 from evalsite.access.views import client_address
 from tests.support.members import PASSWORD, make_member
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 REFUSED, LOCKED, WELCOME = 422, 429, 302
 

@@ -23,7 +23,7 @@ from tests.evaluators.catalog.model_forms import SECRET
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, only_modes, prose, status
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 
 
 @pytest.fixture

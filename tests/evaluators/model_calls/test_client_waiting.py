@@ -140,7 +140,13 @@ def test_a_used_up_quota_is_not_waited_for(model_server: ModelServer) -> None:
 
 
 def test_calls_in_flight_stay_within_the_limit(model_server: ModelServer) -> None:
-    model_server.behave(then=good("ok", seconds=0.02))
+    three = asyncio.Barrier(3)
+
+    async def in_threes(request: Any) -> Any:
+        await three.wait()
+        return await good("ok")(request)
+
+    model_server.behave(then=in_threes)
     spec = make_spec(model_server, concurrency=3)
 
     async def work(client: ModelClient) -> None:
