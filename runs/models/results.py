@@ -1,4 +1,4 @@
-"""Results, what the target answered, what each evaluator said of it, and the ledger of model calls."""
+"""Results with their outputs, evaluator scores, attempts and artifacts, and the ledger of calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 2000
 
 
 class ResultStatus(models.TextChoices):
-    """How far the work on one result is. On screen pending reads Waiting."""
+    """How far the work on one result is. Pages show pending as Waiting."""
 
     PENDING = "pending", "Waiting"
     RUNNING = "running", "Running"
@@ -34,7 +34,7 @@ ENDED_RESULT_STATUSES = (ResultStatus.SCORED, ResultStatus.ERROR)
 
 
 class VerdictChoice(models.TextChoices):
-    """How good one output was found; never how far the work is."""
+    """How good one output is; never how far the work is."""
 
     PASS = "pass", "Pass"
     BORDERLINE = "borderline", "Borderline"
@@ -42,15 +42,15 @@ class VerdictChoice(models.TextChoices):
 
 
 class Result(models.Model):
-    """One execution of one case with its verdict. Light: long texts are in ResultOutput and Score.
+    """One execution of one case with its verdict. Long texts are in ResultOutput and EvaluatorScore.
 
-    `generation` counts a person's retries, `attempt` the tries within one, after a lost lease or a
-    stop. A record is accepted only from the holder of the lease. `outcome_marks` is one character per expected outcome in
-    order, 1 met and 0 missed. `is_forced` marks a fail that a rule forced whatever the score (required,
-    a gate, all or nothing); it fails the case too (SCORING §8).
+    `generation` counts retries by people, `attempt` the tries within one, after a lost lease or a
+    stop. A record is accepted only from the holder of the lease. `outcome_marks` has one character per
+    expected outcome in order: 1 met, 0 missed. `is_forced` marks a fail that a rule forced regardless of
+    the score (required, a gate, all or nothing); it fails the case too (SCORING §8).
     """
 
-    # Every index below begins with the run; one of its own would only slow writing down.
+    # The indexes below begin with the run, so its own index would only slow down writing.
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="results", db_index=False)
     case = models.ForeignKey(Case, on_delete=models.PROTECT, related_name="results")
     position = models.PositiveIntegerField(default=0)
@@ -96,8 +96,8 @@ class Result(models.Model):
         indexes = (
             models.Index(fields=("run", "status", "position"), name="result_to_claim"),
             models.Index(fields=("run", "position", "repetition"), name="result_in_order"),
-            # Only what runs has a lease. SQLite could not use one on the status: it plans a query
-            # before it knows which status is asked for.
+            # Only running results have a lease. SQLite cannot use a condition on the status: it plans
+            # a query before it knows the value of the status.
             models.Index(
                 fields=("lease_until",),
                 condition=models.Q(lease_until__isnull=False),
@@ -107,12 +107,12 @@ class Result(models.Model):
         permissions = (("review_result", "Can review results"),)
 
     def __str__(self) -> str:
-        """Return what was executed."""
+        """Return the case and the repetition."""
         return f"case {self.case_id}, repetition {self.repetition}"
 
 
 class ResultOutput(models.Model):
-    """What the target answered in one result, and the whole decision on it."""
+    """The target's answer in one result, and the whole decision on it."""
 
     result = models.OneToOneField(
         Result, on_delete=models.CASCADE, primary_key=True, related_name="output"
@@ -149,10 +149,10 @@ class Artifact(models.Model):
 
 
 class Retry(models.Model):
-    """One request to try results of a run again: who asked, when, and for what.
+    """One request to retry results of a run.
 
-    With `keeps_output` the outputs there were stay and only scoring is repeated; `paths` name the
-    evaluators that were to score again, None all of them. `count` is how many results it reached.
+    With `keeps_output` the outputs stay and only scoring is repeated. `paths` names the evaluators that
+    score again, None all of them. `count` is the number of retried results.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="retries")
@@ -171,18 +171,17 @@ class Retry(models.Model):
         ordering = ("-id",)
 
     def __str__(self) -> str:
-        """Say what is done again."""
+        """Return what is repeated."""
         if self.paths:
             return f"only {', '.join(self.paths)}, outputs kept"
         return "outputs kept" if self.keeps_output else "the target is asked again"
 
 
 class Attempt(models.Model):
-    """An earlier outcome of a result that was tried again: kept, so that nothing is lost.
+    """An earlier outcome of a result that was retried.
 
-    `retry` is the request it made way for, None where a worker was lost. `reason` is the error,
-    else what decided. The costs are what this generation added to the result's two costs, None where
-    nothing is known.
+    `retry` is the request that replaced it, None where a worker was lost. `reason` is the error, else
+    what decided. The costs are those of this generation alone, None where they are unknown.
     """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="attempts")
@@ -203,7 +202,7 @@ class Attempt(models.Model):
         ordering = ("generation", "attempt", "id")
 
     def __str__(self) -> str:
-        """Return the attempt as pages spell it."""
+        """Return the attempt as pages name it."""
         return f"attempt {self.attempt} of generation {self.generation}"
 
 
@@ -216,16 +215,16 @@ class ScoreState(models.TextChoices):
 
 
 class ScoreQuerySet(models.QuerySet["EvaluatorScore"]):
-    """Questions to many scores."""
+    """Scores of evaluators."""
 
     def judged_metrics(self, run_id: int) -> Iterator[tuple[int, str, Sequence[Mapping[str, Any]]]]:
-        """Yield of every score of a metrics judge in a run its position, path and metrics; one query."""
+        """Yield position, path and metrics of every score of a metrics judge in a run; one query."""
         yield from self._parts(run_id, METRICS_KIND, "details__metrics")
 
     def judged_dimensions(
         self, run_id: int
     ) -> Iterator[tuple[int, str, Sequence[Mapping[str, Any]]]]:
-        """Yield of every score of a hybrid judge in a run its position, path and dimensions; one query."""
+        """Yield position, path and dimensions of every score of a hybrid judge in a run; one query."""
         yield from self._parts(run_id, HYBRID_KIND, "details__dimensions")
 
     def _parts(
@@ -236,7 +235,7 @@ class ScoreQuerySet(models.QuerySet["EvaluatorScore"]):
 
 
 class EvaluatorScore(models.Model):
-    """What one evaluator said of one result. Leaves are facts; composites can be recomputed."""
+    """The outcome of one evaluator for one result. Leaves are facts; composites can be recomputed."""
 
     result = models.ForeignKey(
         Result, on_delete=models.CASCADE, related_name="scores", db_index=False
@@ -293,16 +292,16 @@ class CallStatus(models.TextChoices):
     CONNECTION = "connection", "No connection"
 
 
-# Only an answer is billed: what was refused, rate limited or never came costs nothing.
+# Only answers are billed; refused, rate limited and failed calls cost nothing.
 ANSWERED = (CallStatus.OK, CallStatus.UNREADABLE)
 
 
 class ModelCall(models.Model):
     """One call of a model for one result.
 
-    The key of a reply is (result, generation, purpose, evaluator_path, sample, round, repair):
-    after a lost lease the successful reply of the same key and request hash is used again.
-    A try that failed and was repeated is a row of its own.
+    The key of a reply is (result, generation, purpose, evaluator_path, sample, round, repair). After
+    a lost lease, the successful reply with the same key and request hash is reused. A failed try that was
+    repeated has its own row.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="model_calls")
@@ -336,7 +335,7 @@ class ModelCall(models.Model):
     reply = models.JSONField(null=True, blank=True)
 
     class Meta:
-        """In the order they were made."""
+        """In the order of the calls."""
 
         ordering = ("created_at", "id")
         indexes = (

@@ -16,7 +16,7 @@ from runs.lists import ListQuery, with_tag
 from runs.models.database import database_now
 from runs.models.results import Result, ResultStatus, VerdictChoice
 
-# How long an item is kept for who has it open; every sign of life begins it anew.
+# How long an item is reserved for the reviewer who has it open; each sign of life renews it.
 RESERVED_FOR = timedelta(minutes=15)
 MAX_MARKS = 200
 MAX_REASONS_LENGTH = 200
@@ -24,10 +24,10 @@ MAX_REVIEWER_LENGTH = 150
 
 
 class ReviewQuerySet(models.QuerySet["Review"]):
-    """Questions to many reviews."""
+    """Reviews."""
 
     def standing(self) -> Self:
-        """Return those that count: not withdrawn, and of the output that the result has now."""
+        """Return those that count: not withdrawn, and of the result's present output."""
         return self.filter(withdrawn_at=None, stale_at=None)
 
 
@@ -35,10 +35,10 @@ class Review(models.Model):
     """One person's decision on one output; it never changes the machine's verdict (SCORING §4.6).
 
     A decision that is changed or undone is withdrawn and kept. `stale_at` is when a retry replaced the
-    output that was judged. `machine_verdict` and `machine_score` are what the machine had said then.
-    `outcome_marks` is one character per expected outcome in order: 1 met, 0 missed, - not marked.
-    `metric_labels` are whole numbers 0 to 5 by the metric's key, `tags` causes of failure. `reviewer_name` is
-    who decided where that is no member: a decision that came in with a file.
+    judged output. `machine_verdict` and `machine_score` are the machine's at that time.
+    `outcome_marks` has one character per expected outcome in order: 1 met, 0 missed, - not marked.
+    `metric_labels` are whole numbers 0 to 5 by the metric's key, `tags` are causes of failure.
+    `reviewer_name` names the reviewer of an imported decision, who is no member.
     """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="reviews")
@@ -62,7 +62,7 @@ class Review(models.Model):
     objects = ReviewQuerySet.as_manager()
 
     class Meta:
-        """Newest first; a person has one decision on a result that stands."""
+        """Newest first; a person has one standing decision on a result."""
 
         ordering = ("-created_at", "-id")
         constraints = (
@@ -79,33 +79,33 @@ class Review(models.Model):
 
     @property
     def reviewer_word(self) -> str:
-        """Return the name of who decided, "" for a member whose account is gone."""
+        """Return the reviewer's name, "" for a member whose account is gone."""
         return self.reviewer.get_username() if self.reviewer else self.reviewer_name
 
 
 class ReviewItemQuerySet(models.QuerySet["ReviewItem"]):
-    """The review queue, and what of it can be had."""
+    """The review queue."""
 
     def waiting(self) -> Self:
-        """Return those that still want a decision."""
+        """Return items that still need a decision."""
         return self.filter(closed_at=None)
 
     def for_reason(self, reason: str) -> Self:
-        """Return those that entered by a reason, whatever else brought them in."""
+        """Return items that have this reason, perhaps among others."""
         return self.filter(reasons__contains=f" {reason} ")
 
     def reserved(self, *, now: datetime) -> Self:
-        """Return those that somebody has open."""
+        """Return items that a reviewer has open."""
         return self.waiting().filter(reserved_until__gt=now)
 
 
 class ReviewItem(models.Model):
     """A result in the review queue, reserved by at most one reviewer at a time.
 
-    `reasons` stand in the order of `Reason` with spaces around each; `rank` is the place of the first
-    and `distance` how far the score is from the nearest threshold (0 to 1, 1 where none decides), so that the
-    queue begins with the most doubtful. `sampling_rate` is the probability with which the rules bring such a
-    result in, None where a person did. `wanted` is how many decisions decide it.
+    `reasons` are in the order of `ReviewReason` with spaces around each; `rank` is the place of the first.
+    `distance` is that of the score to the nearest threshold (0 to 1, 1 where none decides), so that the
+    queue begins with the most doubtful. `sampling_rate` is the probability that the rules pick such a
+    result, None where a person added it. `wanted` is the number of decisions it needs.
     """
 
     result = models.OneToOneField(Result, on_delete=models.CASCADE, related_name="review_item")
@@ -147,12 +147,12 @@ class ReviewItem(models.Model):
 
     @property
     def why(self) -> tuple[ReviewReason, ...]:
-        """Return the reasons it entered by, the weightiest first."""
+        """Return the reasons, the weightiest first."""
         return read_reasons(self.reasons)
 
 
 class ReviewSkip(models.Model):
-    """A person left an item for later; the others of the queue come first for them."""
+    """A reviewer left an item for later; other items come first for them."""
 
     item = models.ForeignKey(ReviewItem, on_delete=models.CASCADE, related_name="skips")
     reviewer = models.ForeignKey(
@@ -161,14 +161,14 @@ class ReviewSkip(models.Model):
     skipped_at = models.DateTimeField(default=database_now)
 
     class Meta:
-        """One a person and item."""
+        """One for each person and item."""
 
         constraints = (
             models.UniqueConstraint(fields=("item", "reviewer"), name="review_skip_one"),
         )
 
     def __str__(self) -> str:
-        """Say what was left."""
+        """Return the item."""
         return f"item {self.item_id} for later"
 
 
@@ -177,9 +177,9 @@ ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
 
 @dataclass(frozen=True, slots=True)
 class QueueQuery(ListQuery):
-    """Which items are meant: of a suite by its slug, a run by its id, with a reason, a case's tag, an assignee's id.
+    """A filter of review items by slug of a suite, id of a run, reason, tag of a case, and assignee's id.
 
-    What is empty or 0 leaves all.
+    A field that is empty or 0 does not filter.
     """
 
     suite: str = lists.text()
@@ -189,7 +189,7 @@ class QueueQuery(ListQuery):
     assignee: int = lists.integer(0)
 
     def items(self) -> ReviewItemQuerySet:
-        """Return what is meant, decided or not; of results that are being tried again nothing."""
+        """Return the items, decided or not, without those of results that are being retried."""
         items = ReviewItem.objects.all().filter(result__status__in=ENDED)
         if self.reason:
             items = items.for_reason(self.reason)

@@ -1,4 +1,4 @@
-"""Runs, campaigns, and the workers that work on them."""
+"""Runs, campaigns, and their workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs.models.suites import Suite, Target
 
 
 class RunStatus(models.TextChoices):
-    """How far a run is. On screen stopped reads Cancelled."""
+    """How far a run is. Pages show stopped as Cancelled."""
 
     QUEUED = "queued", "Waiting"
     RUNNING = "running", "Running"
@@ -27,7 +27,7 @@ class RunStatus(models.TextChoices):
     FAILED = "failed", "Failed"
 
 
-# How the reason of a run begins that its target failed, before the target's error.
+# The reason of a run that failed because of its target begins so, before the target's error.
 ALL_ALIKE = "The first executions all ended alike."
 HEAVY_RUN_COLUMNS = ("snapshot", "summary", "leaf_scores")
 ACTIVE_RUN_STATUSES = (RunStatus.QUEUED, RunStatus.RUNNING)
@@ -57,13 +57,13 @@ class Campaign(models.Model):
 
 
 class RunQuerySet(models.QuerySet["Run"]):
-    """Runs, and the changes of one that must happen as one."""
+    """Runs, and the lock for changes that must happen together."""
 
     def hold(self, run_id: int) -> Run:
         """Return a run whose row stays locked until the transaction ends.
 
         Everything that changes several results of a run at once holds it, so that no two transactions
-        deadlock. Claiming does not: it waits for nobody.
+        deadlock. Claiming does not, and never waits.
         """
         return self.select_for_update(no_key=True).defer(*HEAVY_RUN_COLUMNS).get(id=run_id)
 
@@ -73,11 +73,11 @@ class Run(models.Model):
 
     The snapshot: {"version": 1, "suite": {slug, title, version}, "policy", "evaluators" (the tree),
     "target": {name, kind, config, model}, "judge": a model's parameters and prices or null,
-    "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}; one that
-    was made of a file of results also has "imported": {file, sha256}.
-    Counters are of executions; they are moved together with the results they count. `started_at`
-    is when workers last began with it, None before the first; `worked_before_ms` is how long they
-    worked on it before it was last resumed.
+    "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}; that of an
+    imported run also has "imported": {file, sha256}.
+    Counters count executions and change together with the results. `started_at` is when workers last
+    started the run, None before the first time; `worked_before_ms` is how long they worked on it before
+    it was last resumed.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="runs")
@@ -152,17 +152,17 @@ class Run(models.Model):
         )
 
     def __str__(self) -> str:
-        """Return the number as pages spell it."""
+        """Return the number as pages show it."""
         return f"#{self.number}"
 
     @property
     def is_active(self) -> bool:
-        """Tell whether work on the run may still be going on."""
+        """Tell whether work on the run may continue."""
         return self.status in ACTIVE_RUN_STATUSES
 
     @property
     def imported_from(self) -> str:
-        """Return the file of results that a run was made of, "" for one that was carried out here."""
+        """Return the name of the file that an imported run came from, "" for other runs."""
         origin = self.snapshot.get("imported") or {}
         return str(origin.get("file", ""))
 
@@ -180,12 +180,12 @@ class Run(models.Model):
 
     @property
     def scale(self) -> int:
-        """Return what its scores are shown out of: 1, 5, 10 or 100 (SCORING §1)."""
+        """Return the scale of its scores on pages: 1, 5, 10 or 100 (SCORING §1)."""
         policy = self.snapshot.get("policy") or {}
         return int(policy.get("scale", 1))
 
     def worked_ms(self, *, now: datetime) -> float | None:
-        """Return how long workers have worked on the run in all, in ms; None before the first.
+        """Return how long workers have worked on the run in all, in ms; None before the start.
 
         Never negative, even if start and end were written by clocks that differ.
         """
@@ -197,7 +197,7 @@ class Run(models.Model):
 
 
 class RunEvent(models.Model):
-    """Something a reader of the run page should know: a lowered limit, a lost worker, a retry."""
+    """An event for readers of the run page: a lowered limit, a lost worker, a retry."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=database_now)
@@ -215,15 +215,15 @@ class RunEvent(models.Model):
 
 
 class RunWorkerQuerySet(models.QuerySet["RunWorker"]):
-    """Workers at runs."""
+    """Workers of runs."""
 
     def alive(self, *, now: datetime) -> Self:
-        """Return those that have shown a sign of life lately."""
+        """Return those with a recent heartbeat."""
         return self.filter(heartbeat_at__gte=now - LEASE)
 
 
 class RunWorker(models.Model):
-    """One worker at one run, alive while its heartbeat is recent."""
+    """One worker of one run, alive while its heartbeat is recent."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_workers")
     token = models.CharField(max_length=64, unique=True)
@@ -243,7 +243,7 @@ class WorkerProcessQuerySet(models.QuerySet["WorkerProcess"]):
     """Worker processes."""
 
     def alive(self, *, now: datetime) -> Self:
-        """Return those that have shown a sign of life lately."""
+        """Return those with a recent heartbeat."""
         return self.filter(heartbeat_at__gte=now - LEASE)
 
 

@@ -22,8 +22,8 @@ class ShareDetail(models.TextChoices):
 class ShareLink(models.Model):
     """A frozen comparison, run or result behind a random token, of which only the hash is kept.
 
-    `frozen` is all that the public page is drawn from. `sources` tells which live rows it was made
-    of and how they stood: {"runs": […], "results": […] of a single result, "address", "digest"}.
+    The public page shows only `frozen`. `sources` names the live rows that it was made from, and their
+    state: {"runs": […], "results": […] of a single result, "address", "digest"}.
     """
 
     token_hash = models.CharField(max_length=64, unique=True)
@@ -44,7 +44,7 @@ class ShareLink(models.Model):
     frozen = models.JSONField()
 
     class Meta:
-        """Newest first. Who may change share links sees and revokes those of others too."""
+        """Newest first. Members who may change share links see and revoke those of others too."""
 
         ordering = ("-created_at", "-id")
         permissions = (("share", "Can share snapshots by links that need no account"),)
@@ -54,37 +54,37 @@ class ShareLink(models.Model):
         return self.title
 
 
-# Writing down every use would make each reading of the API a write.
+# Recording every use would turn each read of the API into a write.
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
 ACTIVE, EXPIRED, REVOKED, INACTIVE = "active", "expired", "revoked", "inactive"
 
 
 def token_hash(secret: str) -> str:
-    """Return what is kept of a token: too random to be guessed, it needs no slow hash."""
+    """Return the stored hash of a token; a random token needs no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    """Questions about tokens."""
+    """API tokens."""
 
     def working(self, secret: str, *, now: datetime) -> ApiToken | None:
         """Return the token of this secret with its owner; None for a wrong, revoked or expired one.
 
-        One of a member who is deactivated does not work either. It is found by its hash, so how long
-        that takes tells nothing of it.
+        Tokens of deactivated members do not work either. The search is by hash, so its duration reveals
+        nothing about the token.
         """
         alive = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
         found = self.filter(alive, token_hash=token_hash(secret), owner__is_active=True)
         return found.select_related("owner").first()
 
     def note_use(self, token: ApiToken, *, now: datetime) -> None:
-        """Write down that a token was used, at most once a minute."""
+        """Record the use of a token, at most once a minute."""
         if token.last_used_at is None or now - token.last_used_at >= USE_IS_NOTED_EVERY:
             self.filter(pk=token.pk).update(last_used_at=now)
 
 
 class ApiToken(models.Model):
-    """A program's key to the API, scoped by role; only its hash is kept, and how it begins."""
+    """A program's key to the API, limited to a role; only its hash and its first characters are stored."""
 
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"

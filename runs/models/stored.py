@@ -1,4 +1,4 @@
-"""Outcomes of evaluators as rows and as one compressed piece, written and read back."""
+"""Stored results: outcomes of evaluators as rows, packed scores for what-if, and executions to sum up."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def score_rows(
     position = 0
     for position, (path, node) in enumerate(walk(root)):
         place = (result_id, path, position, node.kind)
-        outcome, found = outcomes.get(path), decision.nodes[path]
+        outcome, decided = outcomes.get(path), decision.nodes[path]
         if outcome is not None:
-            yield _row(place, outcome, found.weight)
+            yield _row(place, outcome, decided.weight)
             continue
         yield (
-            *(*place, found.state, found.score, None, 1.0, found.weight),
-            *("", None, None, None, None, found.note, [], [], [], {}),
+            *(*place, decided.state, decided.score, None, 1.0, decided.weight),
+            *("", None, None, None, None, decided.note, [], [], [], {}),
         )
-    beside = outcomes.get(OUTCOMES_PATH)
-    if beside is not None:
-        yield _row((result_id, OUTCOMES_PATH, position + 1, OUTCOMES_KIND), beside, 0.0)
+    expected = outcomes.get(OUTCOMES_PATH)
+    if expected is not None:
+        yield _row((result_id, OUTCOMES_PATH, position + 1, OUTCOMES_KIND), expected, 0.0)
 
 
 def _row(place: tuple[int, str, int, str], outcome: Outcome, weight: float) -> tuple[object, ...]:
     if isinstance(outcome, Score):
         usage = outcome.usage
         findings = [
-            {"text": found.text, "passed": found.passed, "evidence": found.evidence}
-            for found in outcome.findings
+            {"text": finding.text, "passed": finding.passed, "evidence": finding.evidence}
+            for finding in outcome.findings
         ]
         return (
             *(*place, ScoreState.SCORED.value, outcome.score, outcome.raw_score, outcome.scale),
@@ -94,7 +94,7 @@ def _row(place: tuple[int, str, int, str], outcome: Outcome, weight: float) -> t
 
 
 def read_outcome(row: ScoreRow, outcomes: tuple[OutcomeResult, ...] | None) -> Outcome:
-    """Return what the evaluator said; `outcomes` are the result's expected outcomes as it judged them."""
+    """Return the outcome of a row; `outcomes` are the expected outcomes if this evaluator judged them."""
     usage = Usage(
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,
@@ -110,7 +110,7 @@ def read_outcome(row: ScoreRow, outcomes: tuple[OutcomeResult, ...] | None) -> O
         raw_score=row.raw_score,
         scale=row.scale,
         reasoning=row.reasoning,
-        findings=tuple(Finding(**found) for found in row.findings),
+        findings=tuple(Finding(**finding) for finding in row.findings),
         details=row.details,
         failed_required=tuple(row.failed_required),
         outcomes=outcomes,
@@ -122,12 +122,12 @@ def read_outcome(row: ScoreRow, outcomes: tuple[OutcomeResult, ...] | None) -> O
 def kept_outcomes(
     rows: Iterable[ScoreRow], output: ResultOutput, *, again: tuple[str, ...]
 ) -> dict[str, Outcome]:
-    """Return the outcomes that stand when only the evaluators at and below the paths run again.
+    """Return the outcomes that stay when only the evaluators at and below the paths run again.
 
-    What was made of theirs falls with them: the scores of the composites above. What others could
-    not score stands too, as nobody asked for their calls; what a gate kept from running does not.
+    The composites above them are scored anew, and so is what a gate skipped. Evaluators elsewhere that
+    could not score stay unscored, because nobody asked for their calls.
     """
-    results = tuple(OutcomeResult(**found) for found in output.outcomes or ())
+    results = tuple(OutcomeResult(**outcome) for outcome in output.outcomes or ())
     kept: dict[str, Outcome] = {}
     for row in rows:
         if row.state == ScoreState.SKIPPED or any(is_in_line(row.path, path) for path in again):
@@ -138,7 +138,7 @@ def kept_outcomes(
 
 
 def kept_output(row: ResultOutput, files: Mapping[str, bytes]) -> Output:
-    """Return what the target answered before, with the files it left."""
+    """Return the target's earlier answer with its files."""
     return output_from_columns(row.text, row.messages, row.trace, row.usage, files)
 
 
@@ -148,7 +148,7 @@ SCORES = 6
 
 @dataclass(frozen=True, slots=True)
 class LeafScores:
-    """Scores by result, one for each of the `columns`, which are found by path.
+    """Scores by result: a list with one score for each path in `columns`.
 
     A score is None where the evaluator was not run, False where it could not score, and
     [score, required parts missed] where it missed some.
@@ -159,7 +159,7 @@ class LeafScores:
 
 
 def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
-    """Return what was packed, None where another version wrote it."""
+    """Return the packed scores, None where another version packed them."""
     content = json.loads(zlib.decompress(packed))
     if content.get("version") != VERSION:
         return None
@@ -170,7 +170,7 @@ def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
 
 
 def pack_leaf_scores(run_id: int) -> bytes:
-    """Return what every evaluator of a run said, small enough to be read at once for what-if.
+    """Return the scores of all evaluators of a run, small enough for what-if to read at once.
 
     Compressed JSON: {"version", "paths", "results": [[result, case, repetition, status, outcome
     marks, error stage, [score of each path]]]}. A score is null where the evaluator was not run,
@@ -183,8 +183,8 @@ def pack_leaf_scores(run_id: int) -> bytes:
         "result_id", "path", "state", "score", "failed_required"
     ).iterator(chunk_size=5000):
         place = places.setdefault(path, len(places))
-        said = score if state == "scored" else False if state == "unscored" else None
-        scores.setdefault(result_id, {})[place] = [said, missed] if missed else said
+        packed_score = score if state == "scored" else False if state == "unscored" else None
+        scores.setdefault(result_id, {})[place] = [packed_score, missed] if missed else packed_score
     results = Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id")
     packed = [
         [*row, [scores.get(row[0], {}).get(place) for place in range(len(places))]]
@@ -207,20 +207,19 @@ NO_TOKENS: tuple[int | None, int | None] = (None, None)
 def read_executions(
     run: Run, *, case: int | None = None, parts: bool = False
 ) -> Iterator[ExecutionRecord]:
-    """Yield the executions in the order of the suite; of one case where its id is given.
+    """Yield the executions of a run, or of one case by its id, in the order of the suite.
 
-    Two queries; `parts` are the scores of metrics and of dimensions, and take a third. Tokens are
-    those of all calls, failed and repeated ones included; of a target that is no model of ours they
-    are what it reported.
+    It takes two queries, and a third for `parts`, the scores of metrics and dimensions. Tokens include
+    failed and repeated calls. A target that is no model of ours reports its own tokens.
     """
     results = run.results.order_by("position", "repetition", "id")
     calls = ModelCall.objects.filter(run=run)
     if case is not None:
         results = results.filter(case=case)
-        # Led by the results alone the database finds the calls by their index.
+        # With the results alone, the database finds the calls by their index.
         calls = ModelCall.objects.filter(result__in=results.order_by().values("pk"))
     tokens = _tokens(calls)
-    found = _parts(results) if parts else {}
+    judged_parts = _parts(results) if parts else {}
     is_model = bool((run.snapshot.get("target") or {}).get("model"))
     for row in results.values_list(*COLUMNS).iterator(chunk_size=CHUNK):
         pk, key, status, verdict, score, is_forced, reviewed, latency_ms, *rest = row
@@ -229,7 +228,7 @@ def read_executions(
             tokens.get((pk, CallPurpose.EVALUATION)),
         )
         target = paid if is_model and paid and paid != NO_TOKENS else (rest[0], rest[1])
-        metrics, dimensions = found.get(pk, ({}, {}))
+        metrics, dimensions = judged_parts.get(pk, ({}, {}))
         yield ExecutionRecord(
             case=key,
             status=status,
@@ -250,27 +249,27 @@ def read_executions(
 
 
 def _tokens(calls: QuerySet[ModelCall]) -> Mapping[tuple[int, str], tuple[int | None, int | None]]:
-    """Return the tokens in and out of every result and purpose."""
+    """Return input and output tokens by result and purpose."""
     sums = {f"{name}_sum": Sum(name) for name in TOKENS}
     rows: Any = calls.order_by().values_list("result_id", "purpose").annotate(**sums)
-    return {(result, purpose): (said, answered) for result, purpose, said, answered in rows}
+    return {(result, purpose): (sent, received) for result, purpose, sent, received in rows}
 
 
 def _parts(
     results: QuerySet[Result],
 ) -> Mapping[int, tuple[dict[str, float], dict[str, float]]]:
-    """Return by result its metrics (0 to 5) and final dimensions (0 to 10); the first judge of each speaks."""
+    """Return metrics (0 to 5) and final dimensions (0 to 10) by result, from the first judge of each."""
     scores = EvaluatorScore.objects.filter(
         result__in=results.order_by().values("pk"),
         kind__in=(METRICS_KIND, HYBRID_KIND),
         state=ScoreState.SCORED,
     ).order_by("result_id", "position", "id")
-    found: dict[int, tuple[dict[str, float], dict[str, float]]] = defaultdict(lambda: ({}, {}))
+    parts: dict[int, tuple[dict[str, float], dict[str, float]]] = defaultdict(lambda: ({}, {}))
     rows = scores.values_list("result_id", "details__metrics", "details__dimensions")
     for pk, metrics, dimensions in rows.iterator(chunk_size=CHUNK):
         for metric in metrics or ():
-            found[pk][0].setdefault(metric["key"], metric["score"])
+            parts[pk][0].setdefault(metric["key"], metric["score"])
         for dimension in dimensions or ():
             if dimension.get("final") is not None:
-                found[pk][1].setdefault(dimension["key"], dimension["final"])
-    return found
+                parts[pk][1].setdefault(dimension["key"], dimension["final"])
+    return parts

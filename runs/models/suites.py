@@ -33,7 +33,7 @@ class FinalScore(models.TextChoices):
 
 
 class OnUnscored(models.TextChoices):
-    """What becomes of a result one of whose evaluators could not score (SCORING §4.1)."""
+    """How a result is decided when one of its evaluators could not score (SCORING §4.1)."""
 
     ERROR = "error", "The result is errored"
     EXCLUDE = "exclude", "Leave the evaluator out and reweight the rest"
@@ -43,8 +43,8 @@ class OnUnscored(models.TextChoices):
 class Suite(models.Model):
     """Named cases with an evaluator tree and a policy.
 
-    `content` holds what the suite says, a SuiteSpec; the columns of COLUMNS and the judge repeat what
-    lists filter and sort by. Only `write` sets them.
+    `content` is a SuiteSpec. The columns of COLUMNS and the judge repeat the values that lists filter and
+    sort by. Only `write` sets them.
     """
 
     COLUMNS = ("title", "description", "tags")
@@ -76,19 +76,19 @@ class Suite(models.Model):
 
     @property
     def baseline_number(self) -> int | None:
-        """Return the number of the baseline run, None without one; its long columns are not read."""
+        """Return the number of the baseline run without reading the run, None without one."""
         if self.baseline_run_id is None:
             return None
         return Suite.objects.values_list("baseline_run__number", flat=True).get(pk=self.pk)
 
     @property
     def spec(self) -> SuiteSpec:
-        """Return what the suite says."""
+        """Return the content as a spec."""
         return SuiteSpec.model_validate(self.content)
 
     @property
     def policy(self) -> PolicySpec:
-        """Return the policy alone, which is read faster than the whole."""
+        """Return only the policy, which is faster than reading the whole spec."""
         return PolicySpec.model_validate(self.content["policy"])
 
     @property
@@ -97,7 +97,7 @@ class Suite(models.Model):
         return int(self.content["policy"]["scale"])
 
     def write(self, spec: SuiteSpec) -> None:
-        """Store what the suite says, new or not, and which language models its evaluators name."""
+        """Store the spec of a new or existing suite, and the language models that its evaluators name."""
         self.content = spec.plain().as_json()
         for name in self.COLUMNS:
             setattr(self, name, self.content[name])
@@ -123,7 +123,7 @@ class ModelUse(models.Model):
     evaluator = models.CharField(max_length=500)
 
     class Meta:
-        """In the words of `LanguageModel.users`."""
+        """Named as `LanguageModel.users` shows it."""
 
         verbose_name = "evaluator"
         ordering = ("suite", "evaluator")
@@ -134,18 +134,18 @@ class ModelUse(models.Model):
 
 
 class FileContentQuerySet(models.QuerySet["FileContent"]):
-    """What is done with the bytes of files."""
+    """Contents of files."""
 
     def store(self, contents: Iterable[bytes]) -> list[str]:
-        """Store what is not there yet and return the hash of each, in order."""
-        found = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
-        # In one order for all writers: two that insert the same rows would else wait for each other.
+        """Store contents that are not stored yet and return the hash of each, in order."""
+        hashed = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
+        # All writers insert in the same order; otherwise two with the same rows could deadlock.
         rows = (
             FileContent(sha256=sha, size=len(content), content=content)
-            for sha, content in sorted(dict(found).items())
+            for sha, content in sorted(dict(hashed).items())
         )
         self.bulk_create(rows, ignore_conflicts=True, batch_size=FILES_A_STATEMENT)
-        return [sha for sha, _ in found]
+        return [sha for sha, _ in hashed]
 
 
 class FileContent(models.Model):
@@ -182,9 +182,9 @@ class SuiteFile(models.Model):
 
 
 class SuiteVersion(models.Model):
-    """What a suite was at one version: policy, tree, files by hash and cases by revision.
+    """One version of a suite: policy, tree, files by hash and cases by revision.
 
-    A version that `gathers` was made by edits of cases alone; its author's next ones may join it.
+    A version that `gathers` has only edits of cases; further edits by its author may join it.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="versions")
@@ -207,12 +207,12 @@ class SuiteVersion(models.Model):
         )
 
     def __str__(self) -> str:
-        """Return the version as pages spell it."""
+        """Return the version as pages show it."""
         return f"v{self.number}"
 
     @property
     def spec(self) -> VersionSpec:
-        """Return what the suite was."""
+        """Return the content as a spec."""
         return VersionSpec.model_validate(self.content)
 
 
@@ -265,7 +265,7 @@ class Case(models.Model):
 
     @property
     def spec(self) -> CaseSpec:
-        """Return what the revision says."""
+        """Return the revision as a spec."""
         return CaseSpec.model_validate(
             {name: getattr(self, name) for name in CaseSpec.model_fields}
         )
@@ -275,10 +275,10 @@ STAMP_DIGITS = 12
 
 
 class SuiteDraft(models.Model):
-    """What somebody edits of a suite; `content` is that of `runs.suites.edits`.
+    """A member's unsaved edits of a suite; `runs.suites.edits` defines `content`.
 
-    `base_version` is the version it started from, or was last brought up to. `revision` counts the
-    changes, so that a form of an earlier state can be told.
+    `base_version` is the version that it is based on. `revision` counts the changes, so that forms of
+    an earlier state are recognised.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="drafts")
@@ -292,7 +292,7 @@ class SuiteDraft(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        """One draft of a suite for each person, the latest first."""
+        """One draft of a suite for each person, latest first."""
 
         ordering = ("-updated_at", "-id")
         constraints = (
@@ -305,9 +305,9 @@ class SuiteDraft(models.Model):
 
     @property
     def stamp(self) -> str:
-        """Return what a form of this state carries; it is another after every change.
+        """Return the stamp that forms of this state carry; it changes with every change.
 
-        A draft that is not stored yet is stamped with its content: nothing else tells it from others.
+        The stamp of a draft that is not stored yet is made from its content, the only thing it has.
         """
         if self._state.adding:
             return f"new-{content_hash(self.content)[:STAMP_DIGITS]}"

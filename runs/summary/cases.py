@@ -1,4 +1,4 @@
-"""Fold the repetitions of a case into one verdict and one set of means (SCORING §8)."""
+"""The verdict, state and means of a case over its repetitions (SCORING §8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that summarising takes and gives."""
+"""The figures of a run: executions as input, means, gates, metrics and dimensions as output."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MONEY = ("run_cost_usd", "evaluation_cost_usd")
 INTERVALS = ("interval", "score_interval")
 
 
-# Not frozen: ten thousand are made for a page, and a frozen one takes three times as long to make.
+# Not frozen, because a page creates ten thousand, and creating a frozen one takes three times as long.
 @dataclass(slots=True)
 class ExecutionRecord:
     """One execution as it was recorded. `score` is 0 to 1, `metrics` are 0 to 5, `dimensions` 0 to 10.
 
-    Tokens and costs are those of every call, failed and repeated ones included; those without a
-    prefix are the target's. None means not reported, never zero.
+    Tokens and costs include failed and repeated calls; those without a prefix are the target's. None
+    means not reported, never zero.
     """
 
     case: str
@@ -44,13 +44,13 @@ class ExecutionRecord:
 
     @property
     def is_ended(self) -> bool:
-        """Tell whether it was carried out, well or not."""
+        """Tell whether it ended, scored or with an error."""
         return self.status in ENDED
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Means and sums over executions; every mean is over those that have a value, None when none has."""
+    """Means and sums over executions; a mean is over those with a value, None without any."""
 
     score: float | None = None
     scored: int = 0
@@ -74,11 +74,10 @@ class Means:
 class CaseSummary:
     """A case over its repetitions.
 
-    `state` is a verdict, error (none of them scored), waiting or not_run. `scored` of
-    `executions` repetitions have a verdict, `passed` of them pass, `ended` were carried out.
-    `is_flaky` when their verdicts differ; `all_passed` counts an errored repetition as not passed.
-    `decided_by` says in a few words by which numbers `rule` came to the verdict; `lowest` and
-    `highest` are the scores the spread lies between, 0 to 1.
+    `state` is a verdict, error (no repetition scored), waiting or not_run. Of `executions` repetitions,
+    `ended` have ended, `scored` have a verdict and `passed` passed. `is_flaky` means that verdicts
+    differ; for `all_passed` an errored repetition has not passed. `decided_by` states the numbers by which
+    `rule` decided. `lowest` and `highest` are the extreme scores, 0 to 1.
     """
 
     case: str
@@ -99,7 +98,7 @@ class CaseSummary:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether every repetition was carried out."""
+        """Tell whether every repetition has ended."""
         return self.ended == self.executions
 
     @property
@@ -164,7 +163,7 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values without the cases, the gates also under their usual names in percent."""
-        # Thousands of cases would be copied only to be dropped.
+        # Without the cases: asdict would copy thousands only to drop them.
         written = asdict(replace(self, cases=()))
         del written["cases"]
         written["means"] = _means_as_json(self.means)
@@ -184,9 +183,9 @@ class Summary:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Summary:
-        """Return what as_json wrote, without the cases."""
+        """Return the summary that as_json wrote, without the cases."""
         names = [figure.name for figure in fields(cls)]
-        # Summaries that were written before a figure was thought of lack it.
+        # Older summaries lack figures that were added later.
         known = {name: values[name] for name in names if name in values}
         distribution = {k: v for k, v in values["distribution"].items() if k != "total"}
         changed = {
@@ -200,19 +199,19 @@ class Summary:
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, float]:
-    """Return every count as a share of all, 0 to 1; 0 of nothing."""
+    """Return every count as a share of the total, 0 to 1; 0 without any."""
     total = sum(counts.values())
     return {name: count / total if total else 0.0 for name, count in counts.items()}
 
 
 def sum_known(costs: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the known costs, None when none is known."""
+    """Return the sum of the known costs, None without any."""
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if known else None
 
 
 def combined_cost(*costs: Decimal | None) -> Decimal | None:
-    """Return what is known of costs together; None when that is nothing and one is unknown."""
+    """Return the sum of the known costs; None when it is zero and a cost is unknown."""
     total = sum_known(costs)
     return None if not total and None in costs else total
 
@@ -259,7 +258,7 @@ class MetricMean:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> MetricMean:
-        """Return what as_json wrote."""
+        """Return the mean that as_json wrote."""
         return cls(**values)
 
 
@@ -274,8 +273,7 @@ def metric_means(
 ) -> tuple[MetricMean, ...]:
     """Return the means by evaluator in tree order, each of its metrics in the order it judges them.
 
-    `judged` holds for every score its evaluator's position in the tree and path, and its metrics as
-    the evaluator keeps them.
+    `judged` has the evaluator's position in the tree, its path and its stored metrics for every score.
     """
     places: dict[str, int] = {}
     found: dict[str, dict[str, _Sum]] = {}
@@ -290,17 +288,17 @@ def metric_means(
     return tuple(
         MetricMean(
             path=path,
-            mean=rounded(math.fsum(one.scores) / len(one.scores)),
-            judged=len(one.scores),
-            **one.facts,
+            mean=rounded(math.fsum(sum_.scores) / len(sum_.scores)),
+            judged=len(sum_.scores),
+            **sum_.facts,
         )
         for path in sorted(found, key=lambda path: (places[path], path))
-        for one in found[path].values()
+        for sum_ in found[path].values()
     )
 
 
 def means_by_key(metrics: Iterable[MetricMean]) -> dict[str, float]:
-    """Return the mean of every key; of two evaluators that judge it the first speaks."""
+    """Return the mean of every key, from the first evaluator that judges it."""
     found: dict[str, float] = {}
     for metric in metrics:
         found.setdefault(metric.key, metric.mean)
@@ -320,7 +318,7 @@ class SideMean:
 
 @dataclass(frozen=True, slots=True)
 class DimensionMean:
-    """One dimension of the evaluator at a path: what the checks, the judge and both together give."""
+    """One dimension of the evaluator at a path: the means of the checks, the judge and both together."""
 
     path: str
     key: str
@@ -335,7 +333,7 @@ class DimensionMean:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> DimensionMean:
-        """Return what as_json wrote."""
+        """Return the mean that as_json wrote."""
         return cls(**{**values, **{side: SideMean(**values[side]) for side in SIDES}})
 
 
@@ -350,8 +348,8 @@ def dimension_means(
 ) -> tuple[DimensionMean, ...]:
     """Return the means by evaluator in tree order, each of its dimensions in the order it has them.
 
-    `judged` holds for every score its evaluator's position in the tree and path, and its dimensions
-    as the evaluator keeps them. A side that is missing in one execution is left out, never 0.
+    `judged` has the evaluator's position in the tree, its path and its stored dimensions for every
+    score. A side that is missing in an execution is left out, never 0.
     """
     places: dict[str, int] = {}
     found: dict[str, dict[str, _Sums]] = {}
@@ -367,20 +365,20 @@ def dimension_means(
         DimensionMean(
             path=path,
             key=key,
-            name=one.name,
-            **{side: _mean(values) for side, values in one.sides.items()},
+            name=sums.name,
+            **{side: _mean(values) for side, values in sums.sides.items()},
         )
         for path in sorted(found, key=lambda path: (places[path], path))
-        for key, one in found[path].items()
+        for key, sums in found[path].items()
     )
 
 
 def finals_by_key(dimensions: Iterable[DimensionMean]) -> dict[str, float]:
-    """Return the final mean of every key; of two evaluators that have it the first speaks."""
+    """Return the final mean of every key, from the first evaluator that has it."""
     found: dict[str, float] = {}
-    for one in dimensions:
-        if one.final.mean is not None:
-            found.setdefault(one.key, one.final.mean)
+    for dimension in dimensions:
+        if dimension.final.mean is not None:
+            found.setdefault(dimension.key, dimension.final.mean)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Summarise a whole run: both gates and their outlook, the distribution of its cases, the costs (SCORING §8)."""
+"""Summarise a whole run: both gates and their forecasts, the distribution of its cases (SCORING §8)."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ TENTHS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How a gate stands. `state` is on_course, at_risk or out_of_reach.
+    """Whether a gate can pass. `state` is on_course, at_risk or out_of_reach.
 
-    `needed` is what the rest must average (0 to 1) or how many of the `remaining` must pass; None
-    when nothing remains. `text` says it in a sentence.
+    `needed` is the mean that the rest must reach (0 to 1), or how many of the `remaining` must pass;
+    None when nothing remains. `text` is the forecast as a sentence.
     """
 
     state: str
@@ -110,28 +110,28 @@ class SummaryProgress:
 
 
 def metrics_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
-    """Return how the metrics gate stands if every remaining execution gets a score."""
+    """Return the forecast of the metrics gate if every remaining execution gets a score."""
     limit, left = policy.metrics_pass_threshold, progress.remaining
     so_far = progress.score_sum / progress.score_count if progress.score_count else None
     reached = so_far is not None and is_at_least(so_far, limit)
     if left <= 0:
         return Forecast(_settled(reached), so_far, None, 0, "Every execution has ended")
     needed = rounded((limit * (progress.score_count + left) - progress.score_sum) / left)
-    what = _units(progress)
+    units = _units(progress)
     if needed > 1:
-        text = f"Out of reach: the remaining {what} would have to average {_percent(needed)}"
+        text = f"Out of reach: the remaining {units} would have to average {_percent(needed)}"
         return Forecast(OUT_OF_REACH, so_far, needed, left, text)
     state = ON_COURSE if reached or so_far is None else AT_RISK
     if needed <= 0:
-        verb = "score" if what.endswith("s") else "scores"
-        return Forecast(state, so_far, 0.0, left, f"Passed whatever the remaining {what} {verb}")
+        verb = "score" if units.endswith("s") else "scores"
+        return Forecast(state, so_far, 0.0, left, f"Passed whatever the remaining {units} {verb}")
     return Forecast(
-        state, so_far, needed, left, f"The remaining {what} must average {_percent(needed)}"
+        state, so_far, needed, left, f"The remaining {units} must average {_percent(needed)}"
     )
 
 
 def cases_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
-    """Return how the cases gate stands; errored executions have not passed."""
+    """Return the forecast of the cases gate; errored executions have not passed."""
     limit, left = policy.cases_pass_threshold, progress.remaining
     so_far = progress.passed / progress.ended if progress.ended else None
     reached = so_far is not None and is_at_least(so_far, limit)
@@ -152,7 +152,7 @@ def _settled(reached: bool) -> str:
 
 
 def _units(progress: SummaryProgress) -> str:
-    """Name what remains: whole cases where the repetitions allow it, else executions."""
+    """Return what remains, as cases if all their repetitions remain, else as executions."""
     whole, rest = divmod(progress.remaining, progress.repetitions)
     count, unit = (progress.remaining, "execution") if rest else (whole, "case")
     return f"{count} {unit}s" if count != 1 else unit
@@ -165,7 +165,7 @@ def _percent(share: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """`cases` holds by key the state of a case and its mean score; `passed` counts executions."""
+    """A short summary; `cases` has state and mean score by key, `passed` counts executions."""
 
     passed: int
     distribution: Mapping[str, int]
@@ -179,7 +179,7 @@ class Brief:
 def brief(
     executions: Iterable[ExecutionRecord], policy: PolicySpec, *, is_completed: bool
 ) -> Brief:
-    """Return what `summarise` says of verdicts, scores and gates, in a fraction of its time."""
+    """Return verdicts, scores and gates as `summarise` does, in a fraction of its time."""
     rows = list(executions)
     by_case: dict[str, list[ExecutionRecord]] = {}
     for row in rows:
@@ -255,10 +255,10 @@ def _interval(groups: Sequence[Sequence[bool]], seed: int) -> tuple[float, float
 
 
 def _score_interval(cases: Sequence[CaseSummary], seed: int) -> tuple[float, float] | None:
-    """Return the 95% interval of the mean score over executions, whole cases being drawn."""
+    """Return the 95% interval of the mean score over executions; the bootstrap draws whole cases."""
     sums = [
-        (one.means.score * one.means.scored, one.means.scored)
-        for one in cases
-        if one.means.score is not None
+        (case.means.score * case.means.scored, case.means.scored)
+        for case in cases
+        if case.means.score is not None
     ]
     return bootstrap_interval(sums, seed=seed)
