@@ -1,4 +1,4 @@
-"""The results of a run as one table: a row a case with its repetitions, filtered, sorted and paged by key."""
+"""The table of a run's results: a row for each case with its repetitions, filtered, sorted and paged."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from runs.summary.figures import (
 
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")
-# A row shows no more marks than these: a case's own page has them all.
+# A row shows this many marks; the page of a result has all.
 MAX_MARKS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One case with its repetitions; a figure that is missing is None.
+    """One case with its repetitions; missing figures are None.
 
-    `passed` of `scored` repetitions passed, and their scores lie from `lowest` to `highest`, with two
-    or more of them. `unshown` repetitions have no mark of their own. `retries` is how often a person
-    had it tried again, `retryable` how many results of its can be. `override` is what people decided.
+    `passed` of `scored` repetitions passed; with two or more scores these lie from `lowest` to `highest`.
+    `unshown` repetitions have no mark in the row. `retries` counts its retries, `retryable` its results
+    that can be retried. `override` is the verdict of reviewers.
     """
 
     id: int
@@ -83,7 +83,7 @@ class ResultRow:
 
 
 def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[ResultRow, ...]:
-    """Return the rows of the groups, in their order; two queries, and one for reviewers where people decided."""
+    """Return the rows of the groups, in their order; two queries, and a third where reviewers decided."""
     ids = [group["case_id"] for group in groups]
     cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
     columns = (
@@ -116,7 +116,7 @@ def _row(
     results: Sequence[Mapping[str, Any]],
 ) -> ResultRow:
     marks = [mark_of_row(row, policy) for row in results]
-    telling = next((row for row in results if row["is_forced"]), None) or next(
+    shown = next((row for row in results if row["is_forced"]), None) or next(
         (row for row, mark in zip(results, marks, strict=True) if mark == group["live_state"]),
         results[0],
     )
@@ -127,7 +127,7 @@ def _row(
         title=case.title,
         tags=tuple(case.tags),
         state=group["live_state"],
-        url=result_url(run, case.key, telling["repetition"]),
+        url=result_url(run, case.key, shown["repetition"]),
         score=found.means.score,
         metrics=_mean(row["metrics_score"] for row in results),
         outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
@@ -148,7 +148,7 @@ def _row(
         spread=found.spread,
         lowest=found.lowest,
         highest=found.highest,
-        note=_note(results, group["live_state"], telling, found),
+        note=_note(results, group["live_state"], shown, found),
         latency_ms=_mean(row["latency_ms"] for row in results),
         cost_usd=sum_known(row[cost] for row in results for cost in COSTS),
         retries=max(row["generation"] for row in results) - 1,
@@ -160,15 +160,15 @@ def _row(
 def _note(
     results: Sequence[Mapping[str, Any]],
     state: str,
-    telling: Mapping[str, Any],
+    shown: Mapping[str, Any],
     found: CaseSummary,
 ) -> str:
-    """Say in a few words what decided; of several repetitions, the rule that made one verdict of them."""
+    """Say what decided the case; for several repetitions, the rule that combined their verdicts."""
     if len(results) == 1 or state == "error":
-        return str(telling["error"] or telling["decided_by"])
+        return str(shown["error"] or shown["decided_by"])
     if found.rule == BY_FORCE:
         forced = sum(row["is_forced"] for row in results)
-        return f"{telling['decided_by']}, in {forced} of {found.scored}"
+        return f"{shown['decided_by']}, in {forced} of {found.scored}"
     if state in OPEN_STATES:
         return f"so far {found.decided_by}" if found.scored else ""
     return found.decided_by
@@ -193,10 +193,9 @@ STATUS_OF = {"running": "running", "waiting": "pending", "cancelled": "cancelled
 
 @dataclass(frozen=True, slots=True)
 class ResultsTable:
-    """One page of the table with everything around it.
+    """One page of the table with its filters.
 
-    `retryable` is how many results of the filter can be tried again, on all its pages; `mark`
-    is another one for every filter.
+    `retryable` is how many results of all its pages can be retried; `mark` differs between filters.
     """
 
     query: ResultsQuery
@@ -220,7 +219,7 @@ class ResultsTable:
 
     @property
     def nothing(self) -> str:
-        """Say that nothing matches, in the words of the filter."""
+        """Say that nothing matches the filter."""
         word = {"": "", "error": "errored", "fail": "failed", "pass": "passed"}
         state = word.get(self.query.state, self.query.state)
         state = f"{state} flaky" if self.query.flaky else state
@@ -230,18 +229,18 @@ class ResultsTable:
 
     @property
     def elsewhere(self) -> str:
-        """Say what the same words find with other verdicts."""
+        """Say how many cases with other verdicts match the search."""
         noun = "case matches" if self.others == 1 else "cases match"
         return f"{self.others} {noun} with other verdicts." if self.others else ""
 
     @property
     def any_url(self) -> str:
-        """Return where the other verdicts are, "" when there are none."""
+        """Return the address of the cases with other verdicts, "" for none."""
         return self.page_url + self.query.address(state="", flaky=False) if self.others else ""
 
     @property
     def clear_url(self) -> str:
-        """Return the address without any filter."""
+        """Return the address without filters."""
         return self.page_url + self.query.unfiltered.address()
 
 
@@ -292,7 +291,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
 
 
 def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
-    """Return how many cases each chip leaves beside the other choices, and how many there are without any."""
+    """Return how many cases each chip leaves under the other filters, and how many match the search."""
     found = count_states_and_flaky(cases)
     counts = {state: found[state, True] for state in STATES}
     flaky = counts[query.state] if query.state else sum(counts.values())
@@ -302,7 +301,7 @@ def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
 
 
 def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
-    """Return how many results of the filter can be tried again; with one repetition the states tell."""
+    """Return how many results of the filter can be retried; with one repetition, from the counts of states."""
     if run.repetitions > 1 or query.flaky:
         return matching_results(run, query).count()
     states = [query.state] if query.state else STATES
@@ -350,7 +349,7 @@ def _head(query: ResultsQuery, name: str, label: str, is_number: bool) -> HeadCe
 
 
 def _controls(run: Run, query: ResultsQuery) -> tuple[Control, ...]:
-    # Few lists of tags differ, so the database sends little.
+    # Few lists of tags differ, so this reads little.
     lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
     tags = sorted({tag for tags in lists.distinct() for tag in tags})
     search = query.search_box("text", "Filter cases", id="results-text")

@@ -1,4 +1,4 @@
-"""The results of a run as files: every execution as files of results tell it, and as a table for spreadsheets."""
+"""The results of a run as files: one line for each execution, and a table for spreadsheets."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Rows = Mapping[str, EvaluatorScore]
 def result_lines(run: Run) -> Iterator[ResultLine]:
     """Return the executions of a run in the order of its suite.
 
-    One query finds them, three more read each 500, and nothing is held longer than that. Raises
-    UnreadableSnapshotError at once for a run of another version.
+    One query finds them, and three more read each batch of 500. Raises UnreadableSnapshotError at once for
+    a run of another version.
     """
     return _lines(run, read_plan(run.snapshot))
 
@@ -56,7 +56,7 @@ def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[ResultLine]:
     for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
         rows.setdefault(row.result_id, {})[row.path] = row
     for pk in ids:
-        # A run that is deleted meanwhile loses its results.
+        # The run may be deleted meanwhile.
         if pk in results:
             yield _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}))
 
@@ -78,7 +78,7 @@ def _line(
         verdict=result.verdict,
         reviewed_verdict=result.reviewed_verdict,
         decided_by=result.decided_by,
-        evaluators=(*_evaluators(root, rows), *_beside(rows)) if rows else (),
+        evaluators=(*_evaluators(root, rows), *_outcomes_judge(rows)) if rows else (),
         outcomes=_outcomes(output),
         error=result.error,
         error_stage=result.error_stage,
@@ -97,7 +97,7 @@ def _line(
 
 
 def _answer(run: Run, output: ResultOutput | None) -> str | None:
-    """Return the answer; of an imported result that has none, what its evaluators said is kept alone."""
+    """Return the answer; imported results may have none."""
     if output is None or (not output.text and run.imported_from):
         return None
     return output.text
@@ -109,10 +109,10 @@ def _evaluators(node: EvaluatorSpec, rows: Rows, path: str = "") -> tuple[Evalua
 
 def _evaluator(node: EvaluatorSpec, rows: Rows, path: str) -> EvaluatorLine:
     row = rows.get(path) or EvaluatorScore(path=path, state=ScoreState.UNSCORED, weight=node.weight)
-    # Rows of leaves hold what the evaluator said; those of composites what they came to.
-    is_as_said = node.aggregator is None or node.aggregator.is_judging
+    # Rows of leaves are stored before negation, those of composites after it.
+    is_before_negation = node.aggregator is None or node.aggregator.is_judging
     score = row.score
-    if score is not None and node.negate and is_as_said:
+    if score is not None and node.negate and is_before_negation:
         score = 1.0 - score
     return EvaluatorLine(
         name=node.name,
@@ -136,19 +136,19 @@ def _evaluator(node: EvaluatorSpec, rows: Rows, path: str) -> EvaluatorLine:
 
 
 def _spelling(node: EvaluatorSpec) -> str:
-    """Return the type as a suite file spells it; kinds that there are no more stay what they were."""
+    """Return the type as suite files write it, "" for kinds that no longer exist."""
     try:
         return shortest_spelling(node.kind, node.config)[0]
     except UnknownKindError:
         return ""
 
 
-def _beside(rows: Rows) -> tuple[EvaluatorLine, ...]:
-    """Return the judge of the expected outcomes, where one was asked beside the tree."""
+def _outcomes_judge(rows: Rows) -> tuple[EvaluatorLine, ...]:
+    """Return the judge of the expected outcomes where it is not part of the tree."""
     row = rows.get(OUTCOMES_PATH)
     if row is None:
         return ()
-    said = EvaluatorLine(
+    judge = EvaluatorLine(
         name=OUTCOMES_PATH,
         type=OUTCOMES_KIND,
         status=row.state,
@@ -158,11 +158,11 @@ def _beside(rows: Rows) -> tuple[EvaluatorLine, ...]:
         reasoning=row.reasoning,
         usage=_usage(row),
     )
-    return (said,)
+    return (judge,)
 
 
 def _metrics(row: EvaluatorScore) -> tuple[Mapping[str, Any], ...]:
-    """Return what a metrics judge said of each metric, in the order it is shown."""
+    """Return the metrics that a metrics judge scored, in their order."""
     if row.kind != METRICS_KIND:
         return ()
     return tuple(
@@ -207,12 +207,12 @@ COLUMNS = (
     *("error_stage", "error", "warnings", "finished_at", "suite", "run", "target"),
 )
 SCORE, METRIC, DIMENSION = "score", "metric", "dimension"
-# What a column of an evaluator holds, its path, and the key of a metric or dimension.
+# A column of an evaluator: what it holds, the path, and the key of a metric or dimension.
 Part = tuple[str, str, str]
 
 
 def results_csv(run: Run) -> Iterator[str]:
-    """Return the file in parts; what is missing is empty, never zero.
+    """Return the table in parts; missing values are empty, never zero.
 
     Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
     metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
@@ -223,12 +223,14 @@ def results_csv(run: Run) -> Iterator[str]:
     parts = [*_scores(run), *_judged(run)]
     titles = dict(run.results.values_list("case__key", "case__title"))
     names = [f"{what}:{path}/{key}" if key else f"{what}:{path}" for what, path, key in parts]
-    rows = ([*_row(line, titles.get(line.eval_id, "")), *_said(line, parts)] for line in lines)
+    rows = (
+        [*_row(line, titles.get(line.eval_id, "")), *_part_scores(line, parts)] for line in lines
+    )
     return csv_parts((*COLUMNS, *names), rows)
 
 
 def _scores(run: Run) -> Iterator[Part]:
-    """Yield every evaluator that said something in this run: the suite's tree first, then cases' own."""
+    """Yield every evaluator with a score in this run, those of the suite first, then those of cases."""
     stored = (
         EvaluatorScore.objects.filter(result__run=run).order_by().values_list("path", flat=True)
     )
@@ -238,7 +240,7 @@ def _scores(run: Run) -> Iterator[Part]:
 
 
 def _judged(run: Run) -> Sequence[Part]:
-    """Return every metric and dimension that was judged in this run, in the order they were first."""
+    """Return every metric and dimension that was judged in this run, in the order of their first scores."""
     scores = EvaluatorScore.objects
     judged = ((METRIC, scores.judged_metrics), (DIMENSION, scores.judged_dimensions))
     return list(
@@ -265,14 +267,14 @@ def _row(line: ResultLine, title: str) -> Sequence[Any]:
     )
 
 
-def _said(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
-    """Yield what the evaluators said under the columns they share with all executions."""
-    said: dict[Part, Any] = {}
+def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
+    """Yield the scores of evaluators, metrics and dimensions in the order of the columns."""
+    scores: dict[Part, Any] = {}
     for path, one in walk_line(line.evaluators):
-        said[SCORE, path, ""] = one.score
+        scores[SCORE, path, ""] = one.score
         for metric in one.metrics:
-            said[METRIC, path, str(metric["key"])] = metric.get("score")
+            scores[METRIC, path, str(metric["key"])] = metric.get("score")
         dimensions = (one.final_evaluation or {}).get("final_dimensions", {})
         for key, score in dimensions.items():
-            said[DIMENSION, path, key] = score
-    yield from map(said.get, parts)
+            scores[DIMENSION, path, key] = score
+    yield from map(scores.get, parts)

@@ -1,4 +1,4 @@
-"""One result in full: what was asked and answered, its attempts and neighbours, and every step to the verdict."""
+"""One result in full: question and answer, attempts, calls, neighbours, and every step to the verdict."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ RUNS_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run in which the case took part; `passed` says how many repetitions did, "" of one."""
+    """One run of the case; `passed` says how many repetitions passed, "" for one repetition."""
 
     number: int
     url: str
@@ -87,7 +87,7 @@ class PastRun:
 
 
 def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
-    """Return the case in up to twelve completed runs, oldest first, this run among them."""
+    """Return the case in up to twelve completed runs, oldest first, with this run."""
     runs = Run.objects.filter(suite=run.suite, results__case__key=key, number__lte=run.number)
     wanted = runs.filter(status=RunStatus.COMPLETED) | runs.filter(pk=run.pk)
     numbers = wanted.order_by("-number").values_list("number", flat=True).distinct()[:RUNS_SHOWN]
@@ -107,23 +107,23 @@ def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
 
 def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRun:
     policy = PolicySpec.model_validate(results[0]["run__snapshot__policy"])
-    found = summarise_case("", [execution_from(row) for row in results], policy)
+    case = summarise_case("", [execution_from(row) for row in results], policy)
     place = {"slug": run.suite.slug, "number": number}
     return PastRun(
         number=number,
         url=reverse("runs:run", kwargs=place),
         state=live_state(results, policy),
-        score=found.means.score,
+        score=case.means.score,
         target=results[0]["run__target_name"],
         is_this=number == run.number,
-        passed=passed_words(found),
+        passed=passed_words(case),
         override=override_of_case(results, policy),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One execution of the same case in the same run, in the state that counts."""
+    """One repetition of the case in the run, with the state that counts."""
 
     number: int
     url: str
@@ -187,10 +187,10 @@ Parts = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class CaseRepetitions:
-    """A case over its repetitions; `state` is what the table of the run shows it in.
+    """A case over its repetitions; `state` is the one that the table of the run shows.
 
-    `errors` repetitions are left out of the means, and `left` have not been carried out. What
-    `priced` repetitions cost their target is known.
+    The means leave out `errors` repetitions, and `left` are not executed yet. The target cost of `priced`
+    repetitions is known.
     """
 
     state: str
@@ -203,10 +203,9 @@ class CaseRepetitions:
 
     @property
     def verdict_words(self) -> str:
-        """Say whether verdicts agree, as far as there are several."""
-        found = self.summary
-        told = f"{found.passed} of {found.scored} passed"
-        return f"{told}: verdicts differ." if found.is_flaky else f"{told}."
+        """Say how many repetitions passed, and whether their verdicts differ."""
+        passed = f"{self.summary.passed} of {self.summary.scored} passed"
+        return f"{passed}: verdicts differ." if self.summary.is_flaky else f"{passed}."
 
 
 def case_repetitions(
@@ -239,15 +238,15 @@ def _with(parts: Sequence[tuple[Any, ...]], column: int) -> Iterator[tuple[int, 
     return ((row[0], row[1], row[column]) for row in parts if row[column])
 
 
-# Which try of which generation.
+# Generation and attempt.
 Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One outcome: what it came to, what it cost, and who asked for it.
+    """One attempt: its result, its cost, and the retry that asked for it.
 
-    `cost_usd` is None where nothing is known; `retry` is the request it answers, None of the first.
+    `cost_usd` is None where nothing is known; `retry` is None for the first attempts.
     """
 
     name: str
@@ -262,19 +261,19 @@ class AttemptRow:
 
 
 def result_attempts(result: Result) -> tuple[AttemptRow, ...]:
-    """Return all outcomes of a result, newest first; empty when there was only one."""
+    """Return all attempts of a result, newest first; empty when there was only one."""
     earlier = list(result.attempts.select_related("retry"))
     if not earlier:
         return ()
     calls = _calls(result)
-    # What made way for a retry was its generation's last; the retry asked for the next one.
-    asked = {one.generation + 1: one.retry for one in earlier if one.retry}
-    rows = [_earlier(one, calls, asked) for one in earlier]
-    return (_current(result, earlier, calls, asked), *reversed(rows))
+    # A retry replaced the last attempt of its generation and asked for the next generation.
+    retries = {attempt.generation + 1: attempt.retry for attempt in earlier if attempt.retry}
+    rows = [_earlier(attempt, calls, retries) for attempt in earlier]
+    return (_current(result, earlier, calls, retries), *reversed(rows))
 
 
-def name_of_try(generation: int, attempt: int) -> str:
-    """Name a try the way pages and lists of calls do: `first run`, `retry 2, attempt 3`."""
+def attempt_name(generation: int, attempt: int) -> str:
+    """Name an attempt: `first run`, `retry 2, attempt 3`."""
     name = f"retry {generation - 1}" if generation > 1 else "first run"
     return f"{name}, attempt {attempt}" if attempt > 1 else name
 
@@ -285,19 +284,19 @@ def _calls(result: Result) -> Mapping[Place, int]:
 
 
 def _earlier(
-    one: Attempt, calls: Mapping[Place, int], asked: Mapping[int, Retry | None]
+    attempt: Attempt, calls: Mapping[Place, int], retries: Mapping[int, Retry | None]
 ) -> AttemptRow:
     states = {"skipped": "cancelled"}
     return AttemptRow(
-        name=name_of_try(one.generation, one.attempt),
+        name=attempt_name(attempt.generation, attempt.attempt),
         is_current=False,
-        state=one.verdict or states.get(one.status, one.status),
-        score=one.score,
-        reason=one.reason,
-        cost_usd=sum_known((one.run_cost_usd, one.evaluation_cost_usd)),
-        calls=calls.get((one.generation, one.attempt), 0),
-        at=one.ended_at,
-        retry=asked.get(one.generation),
+        state=attempt.verdict or states.get(attempt.status, attempt.status),
+        score=attempt.score,
+        reason=attempt.reason,
+        cost_usd=sum_known((attempt.run_cost_usd, attempt.evaluation_cost_usd)),
+        calls=calls.get((attempt.generation, attempt.attempt), 0),
+        at=attempt.ended_at,
+        retry=retries.get(attempt.generation),
     )
 
 
@@ -305,14 +304,14 @@ def _current(
     result: Result,
     earlier: Sequence[Attempt],
     calls: Mapping[Place, int],
-    asked: Mapping[int, Retry | None],
+    retries: Mapping[int, Retry | None],
 ) -> AttemptRow:
     spent = sum_known((result.run_cost_usd, result.evaluation_cost_usd))
     before = sum_known(
-        cost for one in earlier for cost in (one.run_cost_usd, one.evaluation_cost_usd)
+        cost for attempt in earlier for cost in (attempt.run_cost_usd, attempt.evaluation_cost_usd)
     )
     return AttemptRow(
-        name=name_of_try(result.generation, result.attempt),
+        name=attempt_name(result.generation, result.attempt),
         is_current=True,
         state=mark_of(result),
         score=result.score,
@@ -320,12 +319,12 @@ def _current(
         cost_usd=None if spent is None else spent - (before or Decimal(0)),
         calls=calls.get((result.generation, result.attempt), 0),
         at=result.finished_at,
-        retry=asked.get(result.generation),
+        retry=retries.get(result.generation),
     )
 
 
 def one_file(run: Run, key: str, repetition: int, path: str) -> bytes:
-    """Return what a file holds; raises Artifact.DoesNotExist."""
+    """Return the content of a file; raises Artifact.DoesNotExist."""
     left = Artifact.objects.filter(result__run=run, result__repetition=repetition)
     return bytes(
         left.select_related("content").get(result__case__key=key, path=path).content.content
@@ -347,7 +346,7 @@ STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """Everything a result's page shows."""
+    """Everything that the page of a result shows."""
 
     run: Run
     case: Case
@@ -402,7 +401,7 @@ class ResultPage:
 
     @property
     def has_answer(self) -> bool:
-        """Tell whether the target answered anything, be it a file alone."""
+        """Tell whether the target answered with a text or a file."""
         return self.has_output or bool(self.files)
 
     @property
@@ -412,7 +411,7 @@ class ResultPage:
 
     @property
     def expected_text(self) -> str:
-        """Return the expected output as far as a page shows it."""
+        """Return the expected output, cut to the length that pages show."""
         return self.case.expected_output[:MAX_SHOWN_LENGTH]
 
     @property
@@ -427,7 +426,7 @@ class ResultPage:
 
     @property
     def share_query(self) -> str:
-        """Return what the form of a share link is asked, to share this result."""
+        """Return the query of the form that shares this result."""
         run = f"{self.run.suite.slug}:{self.run.number}"
         result = {"case": self.case.key, "repetition": self.result.repetition}
         return urlencode({"kind": "result", "run": run, **result})
@@ -443,7 +442,7 @@ class ResultPage:
 
 
 def result_page(run: Run, key: str, repetition: int) -> ResultPage:
-    """Return the page of one execution; raises Result.DoesNotExist for one the run does not have."""
+    """Return the page of one execution; raises Result.DoesNotExist."""
     result = run.results.select_related("case", "output").get(case__key=key, repetition=repetition)
     rows = {row.path: row for row in result.scores.all()}
     plan, case = read_plan(run.snapshot), result.case
@@ -482,7 +481,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         previous=neighbour(run, result, back=True),
         following=neighbour(run, result, back=False),
         attempts=result_attempts(result),
-        try_name=name_of_try(result.generation, result.attempt),
+        try_name=attempt_name(result.generation, result.attempt),
         last_retry=run.retries.values_list("pk", flat=True).first() or 0,
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
@@ -516,7 +515,7 @@ def _diff(case: Case, output: ResultOutput) -> tuple[DiffLine, ...] | None:
 
 
 def is_finished(run: Run, key: str, repetition: int) -> bool:
-    """Tell whether the work on one result is over; raises Result.DoesNotExist."""
+    """Tell whether a result has ended; raises Result.DoesNotExist."""
     status = run.results.values_list("status", flat=True).get(case__key=key, repetition=repetition)
     return ResultStatus(status) not in OPEN_RESULT_STATUSES
 
@@ -527,7 +526,7 @@ MAX_CALL_TEXT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One call as the page shows it; request and reply are cut, the download is whole."""
+    """One call; request and reply are cut, its file has them whole."""
 
     pk: int
     purpose: str
@@ -551,20 +550,20 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True)
 class ResultCalls:
-    """The calls of one result, oldest first, and how many there are in all."""
+    """The first calls of one result, oldest first, and their total number."""
 
     rows: tuple[CallRow, ...]
     total: int
 
 
 def result_calls(run: Run, key: str, repetition: int) -> ResultCalls:
-    """Return the calls made for one execution, the target's and the judges'."""
+    """Return the calls of one execution, by its target and its judges."""
     calls = _calls_of(run, key, repetition)
     return ResultCalls(tuple(_row(call) for call in calls[:MAX_CALLS]), calls.count())
 
 
 def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:
-    """Return one call of an execution whole, for download; raises ModelCall.DoesNotExist."""
+    """Return one call of an execution with whole texts; raises ModelCall.DoesNotExist."""
     call = _calls_of(run, key, repetition).get(pk=pk)
     return {
         "request": call.request,
@@ -581,7 +580,7 @@ def _calls_of(run: Run, key: str, repetition: int) -> QuerySet[ModelCall]:
 
 
 def _row(call: ModelCall) -> CallRow:
-    request, reply = _spelled(call.request), _spelled(call.reply)
+    request, reply = _as_text(call.request), _as_text(call.reply)
     return CallRow(
         pk=call.pk,
         purpose=call.purpose,
@@ -605,7 +604,7 @@ def _row(call: ModelCall) -> CallRow:
 
 
 def _occasion(call: ModelCall) -> str:
-    """Say which of several calls of the same evaluator it was, and in which try."""
+    """Say which of several calls of the same evaluator it was, and in which attempt."""
     named = (("sample", call.sample), ("round", call.round), ("repair", call.repair))
     parts = [
         f"{name} {number}" if name == "repair" else f"{name} {number + 1}"
@@ -613,11 +612,11 @@ def _occasion(call: ModelCall) -> str:
         if number
     ]
     if call.generation > 1 or call.attempt > 1:
-        parts.append(name_of_try(call.generation, call.attempt))
+        parts.append(attempt_name(call.generation, call.attempt))
     return ", ".join(parts)
 
 
-def _spelled(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

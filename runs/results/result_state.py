@@ -1,4 +1,4 @@
-"""What people decided of executions, beside what the machine says of them (SCORING §4.6)."""
+"""How a result is shown: its state and link, the decisions of reviewers, and who may see them (SCORING §4.6)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """The state the machine gives, and the verdict that people give in its place.
+    """The verdict of the machine, and the verdict of reviewers that replaces it.
 
-    `told` says who decided and when, "" where that is not to be told. `is_counted` tells whether the run's figures
-    take what people say.
+    `told` says who decided and when, "" where it is hidden. `is_counted` tells whether the figures of the run
+    count reviews.
     """
 
     machine: str
@@ -45,7 +45,11 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class PastReview:
-    """One decision: `marks` is one character per expected outcome, `met` says how many of those marked; `state` says why it does not count: withdrawn or stale, "" for one that does."""
+    """One decision of a reviewer.
+
+    `marks` has one character for each expected outcome, `met` says how many of the marked ones were met.
+    `state` is withdrawn, stale, or "" for a decision that counts.
+    """
 
     by: str
     at: datetime
@@ -61,12 +65,11 @@ class PastReview:
 
 @dataclass(frozen=True, slots=True)
 class ReviewHistory:
-    """Every decision on one result, the newest first: those that count, and those that do not any more.
+    """Every decision on one result, the newest first: those that count, and those that no longer do.
 
-    `how` says how several came to one verdict, "" where one decided. `wanted` is how many decisions are still
-    asked for, 0 for a settled result. `rule` is the one by which decisions are settled. A run that was scored
-    again has the decisions that its source had then, for people judge outputs and those are the same: `source`
-    is the number of that run, 0 for a run that ran.
+    `how` says how several decisions led to one verdict, "" for one decision. `wanted` is how many decisions
+    are missing, `rule` how decisions are combined. A run that was scored again has copies of the decisions
+    on its `source`, for its outputs are the same; `source` is 0 for other runs.
     """
 
     standing: Sequence[PastReview]
@@ -78,7 +81,7 @@ class ReviewHistory:
 
 
 def override_of(result: Result, policy: PolicySpec) -> Override | None:
-    """Return what people decided of one execution; None where nothing is settled."""
+    """Return the verdict of reviewers on one execution; None where there is none."""
     if not result.reviewed_verdict or result.status not in ENDED:
         return None
     machine = result.verdict or STATUS_MARKS.get(result.status, result.status)
@@ -86,9 +89,9 @@ def override_of(result: Result, policy: PolicySpec) -> Override | None:
 
 
 def override_of_case(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> Override | None:
-    """Return what a case is by the machine, and what with the decisions of people; None without a decision.
+    """Return the verdict of a case without and with its reviews; None without a review.
 
-    `rows` are its repetitions as `execution_from` takes them.
+    `rows` are its repetitions in the form that `execution_from` takes.
     """
     if not any(row["reviewed_verdict"] and row["status"] in ENDED for row in rows):
         return None
@@ -103,12 +106,12 @@ def override_of_case(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> O
 
 
 def people_of(run: Run) -> Mapping[str, str]:
-    """Return what each case of a run is with the decisions of people, by its key; cases without one are left out.
+    """Return by key the verdict of each reviewed case of a run, with the reviews.
 
-    Two queries at most, and no names of reviewers.
+    At most two queries, and no names of reviewers.
     """
-    said = run.results.exclude(reviewed_verdict="").filter(status__in=ENDED)
-    cases = set(said.values_list("case_id", flat=True))
+    reviewed = run.results.exclude(reviewed_verdict="").filter(status__in=ENDED)
+    cases = set(reviewed.values_list("case_id", flat=True))
     if not cases:
         return {}
     columns = ("case__key", "status", "verdict", "score", "is_forced", "reviewed_verdict")
@@ -117,32 +120,29 @@ def people_of(run: Run) -> Mapping[str, str]:
         rows[row["case__key"]].append(row)
     policy = run.policy
     overrides = {key: override_of_case(group, policy) for key, group in rows.items()}
-    return {key: found.people for key, found in overrides.items() if found}
+    return {key: override.people for key, override in overrides.items() if override}
 
 
 def with_names(
     overrides: Mapping[int, Override | None], results: Mapping[int, Sequence[int]]
 ) -> Mapping[int, Override | None]:
-    """Return the overrides with who decided and when; `results` are the results of each by its key.
+    """Return the overrides with who decided and when; `results` holds the results of each by its key.
 
-    One query, and none where nothing was decided.
+    One query, none without an override.
     """
-    asked = {
-        result: key for key, found in results.items() if overrides.get(key) for result in found
-    }
-    told = told_of(asked)
-    words: dict[int, list[str]] = defaultdict(list)
-    for result, key in asked.items():
-        if result in told:
-            words[key].append(told[result])
+    keys = {result: key for key, ids in results.items() if overrides.get(key) for result in ids}
+    reviewers, texts = reviewers_of_results(keys), defaultdict[int, list[str]](list)
+    for result, key in keys.items():
+        if result in reviewers:
+            texts[key].append(reviewers[result])
     return {
-        key: one and replace(one, told="; ".join(dict.fromkeys(words[key])))
-        for key, one in overrides.items()
+        key: override and replace(override, told="; ".join(dict.fromkeys(texts[key])))
+        for key, override in overrides.items()
     }
 
 
-def told_of(results: Iterable[int]) -> Mapping[int, str]:
-    """Return for each result that has decisions who decided and when; one query, none without results."""
+def reviewers_of_results(results: Iterable[int]) -> Mapping[int, str]:
+    """Return for each reviewed result who decided and when; one query, none without results."""
     wanted = list(results)
     if not wanted:
         return {}
@@ -151,11 +151,11 @@ def told_of(results: Iterable[int]) -> Mapping[int, str]:
     for result, name, at in reviews.values_list("result_id", "reviewer__username", "created_at"):
         moment = timezone.localtime(at)
         names[result].append(f"{name or UNKNOWN_REVIEWER}, {moment:%-d %b %Y %H:%M}")
-    return {result: "; ".join(found) for result, found in names.items()}
+    return {result: "; ".join(reviewers) for result, reviewers in names.items()}
 
 
 def review_history(result: Result, reviewers: int, source: int = 0) -> ReviewHistory | None:
-    """Return every decision on a result, None where nobody decided; `reviewers` are asked for each. One query."""
+    """Return every decision on a result, None without any; `reviewers` decisions are wanted. One query."""
     rows = list(result.reviews.select_related("reviewer"))
     if not rows:
         return None
@@ -193,9 +193,9 @@ def _past(row: Review) -> PastReview:
 
 @dataclass(frozen=True, slots=True)
 class RepetitionMark:
-    """One repetition: its number, the address of its result, the state it is shown in, its score.
+    """One repetition: its number, the address of its result, its state, and its score.
 
-    `people` is the verdict that people gave, "" where none is settled.
+    `people` is the verdict of reviewers, "" where there is none.
     """
 
     number: int
@@ -206,12 +206,12 @@ class RepetitionMark:
 
 
 def people_of_row(row: Mapping[str, Any]) -> str:
-    """Return the verdict that people gave of a result, "" where none is settled or its work goes on."""
+    """Return the verdict of reviewers, "" where there is none or the result has not ended."""
     return str(row["reviewed_verdict"]) if row["status"] in ENDED else ""
 
 
 def mark_of_row(row: Mapping[str, Any], policy: PolicySpec) -> str:
-    """Return the state a result is shown in: the verdict that counts, or how far the work is."""
+    """Return the state of a result: the verdict that counts, or how far it is."""
     if policy.count_reviews and row["reviewed_verdict"] and row["status"] in ENDED:
         return str(row["reviewed_verdict"])
     return str(row["verdict"] or STATUS_MARKS.get(row["status"], row["status"]))
@@ -223,28 +223,28 @@ def result_url(run: Run, key: str, repetition: int) -> str:
 
 
 def result_address(slug: str, number: int, key: str, repetition: int) -> str:
-    """Return the address of one result of a run that is known by its suite and number."""
+    """Return the address of one result of a run, given by its suite and number."""
     place = {"slug": slug, "number": number, "key": key, "repetition": repetition}
     return reverse("runs:result", kwargs=place)
 
 
-def passed_words(found: CaseSummary) -> str:
-    """Say how many of several repetitions passed and whether they differ; "" of one."""
-    if found.executions == 1 or not found.scored:
+def passed_words(case: CaseSummary) -> str:
+    """Say how many of several repetitions passed, and whether they differ; "" for one repetition."""
+    if case.executions == 1 or not case.scored:
         return ""
-    told = f"{found.passed} of {found.scored} passed"
-    return f"{told}, flaky" if found.is_flaky else told
+    passed = f"{case.passed} of {case.scored} passed"
+    return f"{passed}, flaky" if case.is_flaky else passed
 
 
 MAY_LOOK = "runs.change_suite"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What of a result is kept from a person.
+class HiddenParts:
+    """The parts of a result that are hidden from a person.
 
-    `machine` is its verdict with scores and reasons, `people` what others decided. `may_look` tells whether the
-    person may ask for the machine's part all the same, as who mends evaluators has to.
+    `machine` hides its verdict with scores and reasons, `people` the decisions of others. `may_look` tells
+    whether the person may ask for the machine's part anyway, which editors of evaluators need.
     """
 
     machine: bool = False
@@ -252,54 +252,56 @@ class Kept:
     may_look: bool = False
 
 
-def kept_from(user: User, result: Result, item: ReviewItem | None, policy: PolicySpec) -> Kept:
-    """Return what the page of a result keeps from a person, nothing where they decided or are not to decide.
+def hidden_parts(
+    user: User, result: Result, item: ReviewItem | None, policy: PolicySpec
+) -> HiddenParts:
+    """Return what the page of a result hides from a reviewer who has not decided on it.
 
-    In a blind suite the machine's part is kept while the result waits for review, and what others decided for
-    good; in others what they decided is kept while it waits. One query, none where no item is in the queue.
+    While the result waits for review, the decisions of others are hidden, and in a blind suite the machine's
+    part too. A blind suite hides the decisions of others for good. One query, none without an item.
     """
     if item is None or not user.has_perm(MAY_REVIEW):
-        return Kept()
+        return HiddenParts()
     is_waiting, is_blind = item.closed_at is None, policy.review_blind
     if not (is_waiting or is_blind):
-        return Kept()
+        return HiddenParts()
     standing = Review.objects.standing().filter(result=result)
     deciders = set(standing.values_list("reviewer", flat=True))
     if user.pk in deciders:
-        return Kept()
-    return Kept(
+        return HiddenParts()
+    return HiddenParts(
         machine=is_waiting and is_blind,
         people=bool(deciders),
         may_look=user.has_perm(MAY_LOOK),
     )
 
 
-def keeps_machine(user: User, run: Run, key: str, repetition: int) -> bool:
-    """Tell whether what judges said of an execution is kept from a person, who may not ask for it either."""
+def hides_machine(user: User, run: Run, key: str, repetition: int) -> bool:
+    """Tell whether the machine's part of an execution is hidden from a person who may not ask for it."""
     rows = ReviewItem.objects.filter(
         result__run=run, result__case__key=key, result__repetition=repetition
     )
     item = rows.select_related("result").first()
     if item is None:
         return False
-    kept = kept_from(user, item.result, item, run.policy)
-    return kept.machine and not kept.may_look
+    hidden = hidden_parts(user, item.result, item, run.policy)
+    return hidden.machine and not hidden.may_look
 
 
 def item_of_result(result: Result) -> ReviewItem | None:
-    """Return the item of a result in the queue, decided or not; None for one that never entered it."""
+    """Return the item of a result in the review queue, decided or not; None where it has none."""
     people = ReviewItem.objects.select_related("reserved_by", "assigned_to")
     return people.filter(result=result).first()
 
 
 def mark_of(result: Result) -> str:
-    """Return the state a result is shown in: its verdict, or how far the work is."""
+    """Return the state of a result: the verdict of the machine, or how far it is."""
     return result.verdict or STATUS_MARKS.get(result.status, result.status)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftFile:
-    """One file as the page lists it; its size is in bytes."""
+    """A file that the target left; its size is in bytes."""
 
     path: str
     size: int

@@ -1,4 +1,4 @@
-"""The evaluators of one result as the tree that led to its verdict, with its metrics."""
+"""The evaluators of one result as the tree that led to its verdict, and their metrics."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ DEFAULT_TEMPLATE = "kinds/_default.html"
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """One evaluator with what it said; `row` is its stored score, None when nothing was recorded.
+    """One evaluator with its result; `row` is its stored score, None when nothing was recorded.
 
-    `state` is scored, unscored, skipped or open. `is_decisive` marks the path to what decided.
+    `state` is scored, unscored, skipped or open. `is_decisive` marks the path to the evaluator that decided.
     """
 
     name: str
@@ -58,13 +58,13 @@ class TreeNode:
 
     @property
     def is_judged(self) -> bool:
-        """Tell whether a script or a judge made the score of those below it."""
+        """Tell whether a script or a judge makes its score from its children."""
         aggregator = self.config.get("aggregator") or {}
         return bool(self.children) and aggregator.get("type") in JUDGING_AGGREGATORS
 
     @property
     def tone(self) -> str:
-        """Return the tone of what the node decided."""
+        """Return the tone of the verdict."""
         return {"pass": "good", "borderline": "warn", "fail": "bad"}.get(self.verdict, "error")
 
 
@@ -90,7 +90,7 @@ def result_tree(
 def remarks(tree: TreeNode, *, passed: bool) -> tuple[FindingRow, ...]:
     """Return the hits, or the misses, of all evaluators in tree order (SCORING §2).
 
-    What a negated evaluator found was turned round when it was recorded.
+    Findings of negated evaluators are stored negated.
     """
     return tuple(
         FindingRow(finding["text"], finding.get("evidence", ""), node.name)
@@ -102,7 +102,7 @@ def remarks(tree: TreeNode, *, passed: bool) -> tuple[FindingRow, ...]:
 
 
 def outcomes_row(rows: Mapping[str, EvaluatorScore]) -> EvaluatorScore | None:
-    """Return what judged the expected outcomes, or was to: the call beside the tree or a metrics judge."""
+    """Return the score that comes with the outcomes: their own judge outside the tree, or a metrics judge."""
     judges = [row for row in rows.values() if row.kind == METRICS_KIND]
     supplying = (row for row in judges if row.details.get("supplies_outcomes"))
     return rows.get(OUTCOMES_PATH) or next(supplying, next(iter(judges), None))
@@ -214,7 +214,7 @@ class MetricTier:
 
 @dataclass(frozen=True, slots=True)
 class ResultMetrics:
-    """What one evaluator gave, its score from 0 to 1; metrics without a tier stand last."""
+    """The metrics of one evaluator and its score, 0 to 1; metrics without a tier come last."""
 
     path: str
     score: float
@@ -234,7 +234,7 @@ def result_metrics(tree: TreeNode) -> tuple[ResultMetrics, ...]:
 
 
 def _tiers(parts: Sequence[Mapping[str, Any]]) -> tuple[MetricTier, ...]:
-    # A file of results may tell weights as they were set; what counts is their share.
+    # Imported results may have weights that do not add up to 1; what counts is their share.
     total = sum(part["weight"] for part in parts) or 1.0
     found: dict[str, list[MetricBar]] = {}
     for part in parts:

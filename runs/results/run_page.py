@@ -1,4 +1,4 @@
-"""One run: its head, what changes while it is on, how it ended, and what it came to."""
+"""The page of a run: its head, its live figures, its errors, and how it ended."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOTHING = "none"
 
 
 def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return one text for each value that differs: "Pass from 0.80 → 0.75", "tone: Weight ×2 → ×3"."""
+    """Describe each setting changed for the run: "Pass from 0.80 → 0.75", "tone: Weight ×2 → ×3"."""
     scale = PolicySpec.model_validate(snapshot["policy"]).scale
     found = []
     for one in snapshot.get(CHANGED) or ():
@@ -56,9 +56,9 @@ def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-NEW_RUN = "This run keeps what it began with, so start a new one afterwards."
+NEW_RUN = "This run keeps the settings it started with, so start a new one afterwards."
 GOES_ON = "Then run what is left."
-# By the status a server answered with, else by the class of the error: whose page, and what helps.
+# By the status of the answer, else by the class of the error: the page to open, and the remedy.
 OF_STATUS = {
     "401": ("model", f"Enter a key that the server accepts. {GOES_ON}"),
     "402": ("model", f"Pay for the account behind the key, or enter another key. {GOES_ON}"),
@@ -70,17 +70,17 @@ OF_CAUSE = {
     Cause.REFUSED: ("target", f"Correct the parameters sent to the model. {NEW_RUN}"),
     Cause.RATE_LIMITED: ("model", f"Lower its concurrency or requests per minute. {GOES_ON}"),
     Cause.TIMEOUT: ("model", f"Give it more time to answer. {GOES_ON}"),
-    Cause.SERVER_ERROR: ("model", f"Wait until its server is well. {GOES_ON}"),
+    Cause.SERVER_ERROR: ("model", f"Wait until its server works again. {GOES_ON}"),
     Cause.CONNECTION: ("model", f"Start the server at its address. {GOES_ON}"),
     Cause.BAD_REPLY: ("model", f"Test the language model to see what it answers. {GOES_ON}"),
 }
 OWN_TIMEOUT = ("target", f"Give the target more time. {NEW_RUN}")
-OTHERWISE = ("target", f"Put the target right. {GOES_ON}")
+OTHERWISE = ("target", f"Correct the target. {GOES_ON}")
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorCause:
-    """What helps, and the page where; `url` is "" when what is to blame is not there any more."""
+    """A remedy, and the page to apply it; `url` is "" when that page no longer exists."""
 
     remedy: str
     url: str
@@ -88,11 +88,11 @@ class ErrorCause:
 
 
 def error_cause_of(run: Run, error: str) -> ErrorCause:
-    """Return what helps against the error that every first execution ended in."""
+    """Return the remedy for an error that all first executions share."""
     target = run.snapshot["target"]
     slug = target["model"]
-    who, remedy = _found(error, target["config"]) if slug else OTHERWISE
-    if who == "target":
+    owner, remedy = _remedy(error, target["config"]) if slug else OTHERWISE
+    if owner == "target":
         url = reverse("runs:target", args=[run.target_id]) if run.target_id else ""
         return ErrorCause(remedy, url, "Open the target")
     known = LanguageModel.objects.filter(slug=slug).exists()
@@ -100,7 +100,7 @@ def error_cause_of(run: Run, error: str) -> ErrorCause:
     return ErrorCause(remedy, url, "Open the language model")
 
 
-def _found(error: str, config: Mapping[str, Any]) -> tuple[str, str]:
+def _remedy(error: str, config: Mapping[str, Any]) -> tuple[str, str]:
     status = re.search(r"\((\d{3})\)", error)
     if status and status[1] in OF_STATUS and Cause.REFUSED.label in error:
         return OF_STATUS[status[1]]
@@ -115,7 +115,7 @@ MAX_ERRORS = 5
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Results that ended in the same error, with the first of them."""
+    """Results with the same error, and the first of them."""
 
     text: str
     stage: str
@@ -155,12 +155,12 @@ OF_TARGET = Q(status=ResultStatus.ERROR, error_stage="target")
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """The end of a run that did not come to its own.
+    """The early end of a run.
 
-    `kept` of `executions` are finished; a resume carries out those `left`, and `broken` again, which
-    the broken target gave. `earlier` of those left had come to something before a retry that was
-    stopped. `needs_budget` tells that a higher cap is needed first, `is_settling` that calls
-    which were under way may still be booked.
+    `kept` of `executions` are finished. A resume executes the `left` ones, and again the `broken` ones, in
+    which the target failed. `earlier` of those left had a result before a retry that was stopped.
+    `needs_budget` tells whether the budget must be raised first, `is_settling` whether calls under way may
+    still be booked.
     """
 
     status: str
@@ -178,12 +178,12 @@ class RunEnd:
 
     @property
     def to_go(self) -> int:
-        """Return how many results a resume would carry out."""
+        """Return how many results a resume would execute."""
         return self.left + self.broken
 
     @property
     def action(self) -> str:
-        """Say what a resume would do."""
+        """Return the label of a resume."""
         left = f"Run the {thousands(self.left)} left" if self.left else ""
         again = f"retry {thousands(self.broken)}" if self.broken else ""
         text = " and ".join(part for part in (left, again) if part)
@@ -196,7 +196,7 @@ class RunEnd:
 
 
 def run_end(run: Run, *, now: datetime) -> RunEnd | None:
-    """Return how the run ended early; None while it is on and when it is completed."""
+    """Return the early end of a run; None for active and completed runs."""
     if run.status not in RESUMABLE_RUN_STATUSES:
         return None
     counted = run.results.order_by().aggregate(
@@ -226,7 +226,7 @@ def run_end(run: Run, *, now: datetime) -> RunEnd | None:
 
 @dataclass(frozen=True, slots=True)
 class OutlineLine:
-    """One evaluator of the frozen tree, and what is set beside the defaults."""
+    """One evaluator of the frozen tree, and its settings other than the defaults."""
 
     depth: int
     name: str
@@ -236,11 +236,11 @@ class OutlineLine:
 
 @dataclass(frozen=True, slots=True)
 class RunHead:
-    """What the head of the page says and offers, and what was frozen when the run began.
+    """The head of the page, and what was frozen when the run started.
 
-    `took_ms` is the time worked over all stretches, of which there was more than one with
-    `has_stretches`. `own_host` is the machine whose command line carries the run out, "" for the
-    workers'. `changes` are what it did otherwise than its suite. `source_number` is the run whose stored scores it was made of, None for one carried out.
+    `took_ms` is the time worked over all parts of the run, several with `has_batches`. `own_host` is the
+    machine of the command line that executes the run, "" for workers. `changes` are the settings changed
+    for this run. `source_number` is the run whose stored scores it uses, None for others.
     """
 
     status: str
@@ -295,7 +295,7 @@ def _stop_text(run: Run) -> str:
     left = run.results.filter(status__in=OPEN_RESULT_STATUSES).count() if run.is_active else 0
     kept = f"{run.done_count} of {run.execution_count} executions are finished and are kept."
     return (
-        f"{kept} What is under way stops now; {left} {'is' if left == 1 else 'are'} left. "
+        f"{kept} Executions under way stop now; {left} {'is' if left == 1 else 'are'} left. "
         f"{money(spent)} is spent so far; calls that are on their way may still be billed."
     )
 
@@ -324,7 +324,7 @@ RATE_WINDOW = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far the run is; the span left is None when nothing tells."""
+    """How far the run is; `left_ms` is None when it cannot be estimated."""
 
     done: int
     executions: int
@@ -349,9 +349,10 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class RunLive:
-    """Everything that changes while a run is on; `folded` are the older events, of `event_count`.
+    """Everything that changes while a run is active; `folded` holds the older ones of `event_count` events.
 
-    `is_moving` tells that figures may still change: after a stop until the last call is booked.
+    `is_moving` tells whether figures may still change, which they do after a stop until the last call is
+    booked.
     """
 
     status: str
@@ -379,7 +380,7 @@ class RunLive:
 
 
 def run_live(run: Run, *, now: datetime) -> RunLive:
-    """Return how the run goes at a moment, in a fixed number of queries."""
+    """Return the live figures of a run in a fixed number of queries."""
     policy = run.policy
     has_marks = run.case_count <= MAX_MARKS
     rows = _states(run) if has_marks else ()
@@ -419,7 +420,7 @@ def _states(run: Run) -> tuple[tuple[str, str, str], ...]:
 
 
 def _distribution(run: Run) -> Mapping[str, int]:
-    """Return how many cases are in each state; an ended run has counted them already."""
+    """Return the number of cases by state, from the summary of an ended run."""
     if run.is_active or not run.summary:
         return count_states(run.cases.live())
     words = {"not_run": "cancelled", "waiting": "cancelled"}
@@ -462,7 +463,7 @@ def _progress(
 
 
 def _open(run: Run) -> tuple[int, int]:
-    """Return how many executions are claimed, and how many are left with those that wait."""
+    """Return how many executions are claimed, and how many are claimed or waiting."""
     if not run.is_active:
         return 0, 0
     still = run.results.filter(status__in=OPEN_RESULT_STATUSES).order_by()
@@ -473,9 +474,9 @@ def _open(run: Run) -> tuple[int, int]:
 
 
 def _rate(run: Run, now: datetime) -> float | None:
-    """Return executions a minute over the last minute; None once the run is over.
+    """Return executions a minute over the last minute; None for an ended run.
 
-    What a resumed run had finished before does not tell how fast it goes now.
+    Results from before a resume do not count.
     """
     if not run.is_active or run.started_at is None or now <= run.started_at:
         return None
@@ -500,8 +501,8 @@ def _costs(run: Run, left: int) -> Costs:
 
 
 def _forecast(run: Run, left: int) -> Decimal | None:
-    """Return what the whole run may come to, if what is left costs what an execution cost so far."""
+    """Estimate the cost of the whole run from the mean cost of its executions so far."""
     total: Decimal = run.run_cost_usd + run.evaluation_cost_usd
-    # What was tried again was carried out before, too.
-    carried = run.done_count + (run.retries.aggregate(sum=Sum("count"))["sum"] or 0)
-    return total + left * total / carried if carried else None
+    # Retried executions were paid before, too.
+    paid = run.done_count + (run.retries.aggregate(sum=Sum("count"))["sum"] or 0)
+    return total + left * total / paid if paid else None

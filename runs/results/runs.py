@@ -1,4 +1,4 @@
-"""What the results of a run come to: its gates, and its figures by evaluator, metric, dimension and repetition."""
+"""Runs: their list, one row of it, the two gates, and figures by evaluator, metric, dimension and repetition."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast
 
 
 def run_word(run: Run) -> str:
-    """Return how an address names a run: its suite and its number, `support-agent:12`."""
+    """Return the name of a run in addresses, its suite and its number: `support-agent:12`."""
     return f"{run.suite.slug}:{run.number}"
 
 
 ACTIVE = "active"
 STATUSES = ((ACTIVE, "Active"), *RunStatus.choices)
-# Long columns that a list never shows.
+# Long columns that lists do not show.
 HEAVY = ("snapshot", "leaf_scores", "suite__content", "suite__description", "suite__tags")
 
 
@@ -82,7 +82,7 @@ class RunsQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run as lists show it; `campaign` is name and address of the one it was started in."""
+    """One run as lists show it; `campaign` is the name and the address of its campaign."""
 
     number: int
     url: str
@@ -112,7 +112,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """One page of runs with what it can be narrowed by."""
+    """One page of runs, with its filters."""
 
     query: RunsQuery
     rows: tuple[RunRow, ...]
@@ -146,7 +146,7 @@ def run_list(query: RunsQuery) -> RunList:
 
 
 def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Return the runs with what a list shows of them and nothing heavy, newest first."""
+    """Return the runs with what lists show, without long columns, newest first."""
     light = runs.select_related("suite", "created_by", "campaign").defer(*HEAVY)
     return with_costs(
         light.annotate(policy_json=F("snapshot__policy"), source_number=F("source_run__number"))
@@ -213,9 +213,9 @@ def _source(run: Run) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RunGate:
-    """One gate: its figure and limit as shares, its state and what that rests on.
+    """One gate: its figure and limit as shares, its state, and a note on what the figure counts.
 
-    `reviews` is how many decisions of people count in its figure, 0 where the policy counts none (SCORING §4.6).
+    `reviews` is how many reviews count in its figure, 0 where the policy counts none (SCORING §4.6).
     """
 
     name: str
@@ -227,7 +227,7 @@ class RunGate:
 
     @property
     def with_reviews(self) -> str:
-        """Say how many decisions of people its figure counts, "" where none does."""
+        """Say how many reviews its figure counts, "" for none."""
         return f"with {counted(self.reviews, 'review')}" if self.reviews else ""
 
 
@@ -261,7 +261,7 @@ def cases_gate(run: Run, policy: PolicySpec) -> RunGate:
 
 
 def _live(run: Run, state: str) -> str:
-    """Return how a gate of a run that is on stands; before the first result nothing is on any course."""
+    """Return the state of a gate while its run is active; before the first result it is open."""
     return state if run.done_count else "open"
 
 
@@ -277,7 +277,7 @@ def _progress(run: Run) -> SummaryProgress:
 
 
 def _ended(run: Run, gate: str, share: float | None, limit: float) -> tuple[float | None, str]:
-    """Judge a completed run by its summary; any other keeps its gates open (SCORING §8)."""
+    """Judge a completed run by its summary; other runs keep their gates open (SCORING §8)."""
     if run.summary:
         share = run.summary[gate]["so_far"]
     if run.status != RunStatus.COMPLETED or share is None:
@@ -290,12 +290,12 @@ def _executions(run: Run) -> str:
 
 
 def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
-    """Return the paths of negated evaluators whose stored score is the one before 1 − score."""
+    """Return the paths of negated evaluators whose scores are stored before negation."""
     return frozenset(path for path, node in walk(root) if node.is_stored_before_negation)
 
 
 def negated_paths_of_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:
-    """Return those paths by the key of each case with evaluators of its own; one query."""
+    """Return these paths for each case that has its own evaluators, by key; one query."""
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
     return {
         key: negated_paths(tree_of_case(root, evaluators, append=append))
@@ -304,7 +304,7 @@ def negated_paths_of_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, frozen
 
 
 KEPT_AS = "score_interval"
-# What a page may read at once of runs whose summaries were written before.
+# How many results a page may read for runs whose summaries lack the interval.
 MAX_READ = 50_000
 
 Interval = tuple[float, float]
@@ -313,14 +313,13 @@ Interval = tuple[float, float]
 def score_intervals(runs: Sequence[Run]) -> Mapping[int, Interval | None]:
     """Return the 95% interval of each run's mean score by primary key, None where there is none.
 
-    Those of older runs are made of their results as long as these are few; one query, none for runs
-    that keep theirs.
+    Summaries of older runs lack it: it is computed from their results if these are few, by one query.
     """
-    found: dict[int, Interval | None] = {run.pk: _kept(run) for run in runs}
+    intervals: dict[int, Interval | None] = {run.pk: _kept(run) for run in runs}
     if older := _older(runs):
         groups = _score_sums(older)
-        found |= {pk: bootstrap_interval(groups[pk], seed=pk) for pk in older}
-    return found
+        intervals |= {pk: bootstrap_interval(groups[pk], seed=pk) for pk in older}
+    return intervals
 
 
 def _kept(run: Run) -> Interval | None:
@@ -329,19 +328,19 @@ def _kept(run: Run) -> Interval | None:
 
 
 def _older(runs: Sequence[Run]) -> Sequence[int]:
-    """Return the runs whose summaries lack the interval, the newest first, as many as can be read."""
-    read, found = 0, []
+    """Return the newest runs whose summaries lack the interval, as many as may be read."""
+    read, older = 0, []
     for run in sorted(runs, key=lambda run: -run.pk):
         if run.summary and KEPT_AS not in run.summary:
             read += run.execution_count
             if read > MAX_READ:
                 break
-            found.append(run.pk)
-    return found
+            older.append(run.pk)
+    return older
 
 
 def _score_sums(numbers: Sequence[int]) -> Mapping[int, list[tuple[float, int]]]:
-    """Return for each case of each run the sum of its scores and how many there are."""
+    """Return for each case of each run the sum and the number of its scores."""
     scored = Result.objects.filter(run__in=numbers, status=ResultStatus.SCORED, score__isnull=False)
     rows = scored.order_by().values("run_id", "case_id")
     groups: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -352,7 +351,7 @@ def _score_sums(numbers: Sequence[int]) -> Mapping[int, list[tuple[float, int]]]
     return groups
 
 
-# Above this many executions the means come when the run is over: a live page asks every 2 s.
+# Above this many executions means appear when the run is over, for a live page reads every 2 s.
 MAX_EXECUTIONS_LIVE = 1_000
 
 
@@ -375,7 +374,7 @@ class JudgedMetrics:
 
 
 def metrics_of(run: Run) -> tuple[JudgedMetrics, ...]:
-    """Return the means of every metrics judge: of an ended run as they were summed up at its end."""
+    """Return the means of every metrics judge, from the summary of an ended run."""
     means = _metric_means_of_run(run)
     return tuple(
         _judged_metrics(run, path, tuple(group))
@@ -415,7 +414,7 @@ class JudgedDimensions:
 
 
 def dimensions_of(run: Run) -> tuple[JudgedDimensions, ...]:
-    """Return the means of every hybrid judge: of an ended run as they were summed up at its end."""
+    """Return the means of every hybrid judge, from the summary of an ended run."""
     return tuple(
         _judged_dimensions(run, path, tuple(group))
         for path, group in groupby(_dimension_means_of_run(run), key=lambda one: one.path)
@@ -438,7 +437,7 @@ def _judged_dimensions(
     return JudgedDimensions(path, judged, run.execution_count, dimensions)
 
 
-# Above this many scores the means are read after the page, so that the page never waits for them.
+# Above this many scores the means are read after the page.
 MAX_SCORES_AT_ONCE = 20_000
 
 
@@ -456,9 +455,9 @@ class EvaluatorRow:
 
 
 def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
-    """Return the evaluators below the root in tree order; three queries at most.
+    """Return the evaluators below the root in tree order; at most three queries.
 
-    One that is negated has the mean of what counts, more being better, also where cases alone have it.
+    The mean of a negated evaluator is that of the scores that count, also where only some cases have it.
     """
     root = read_plan(run.snapshot).root
     negated, by_cases = negated_paths(root), _means_by_cases(run, root)
@@ -475,19 +474,19 @@ def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
         )
     )
     return tuple(
-        _row(row, by_cases, is_negated_round=row["path"] in negated)
+        _row(row, by_cases, is_negated=row["path"] in negated)
         for row in sorted(found, key=lambda row: (row["place"], row["path"]))
     )
 
 
 def reads_evaluators_at_once(run: Run) -> bool:
-    """Tell whether the means are quick enough to come with every answer."""
+    """Tell whether the means can be read with every page."""
     nodes = sum(1 for _ in walk(read_plan(run.snapshot).root))
     return run.execution_count * nodes <= MAX_SCORES_AT_ONCE
 
 
 def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
-    """Return the means of the paths that are negated in some cases and not, or not there, in the suite."""
+    """Return the means of the evaluators whose negation differs between cases and suite."""
     negated, of_cases = negated_paths(root), negated_paths_of_cases(run, root)
     paths = {path for own in of_cases.values() for path in own ^ negated}
     if not paths:
@@ -496,8 +495,8 @@ def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
     found = rows.order_by().values_list("path", "result__case__key")
     sums: dict[str, list[tuple[float, int]]] = {}
     for path, key, total, count in found.annotate(total=Sum("score"), count=Count("id")):
-        is_negated_round = path in of_cases.get(key, negated)
-        sums.setdefault(path, []).append((count - total if is_negated_round else total, count))
+        is_negated = path in of_cases.get(key, negated)
+        sums.setdefault(path, []).append((count - total if is_negated else total, count))
     return {
         path: math.fsum(total for total, _ in parts) / sum(count for _, count in parts)
         for path, parts in sums.items()
@@ -505,10 +504,10 @@ def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
 
 
 def _row(
-    row: Mapping[str, Any], by_cases: Mapping[str, float], *, is_negated_round: bool
+    row: Mapping[str, Any], by_cases: Mapping[str, float], *, is_negated: bool
 ) -> EvaluatorRow:
     path, mean = row["path"], row["mean"]
-    counted = 1 - mean if is_negated_round and mean is not None else mean
+    counted = 1 - mean if is_negated and mean is not None else mean
     return EvaluatorRow(
         path=path,
         name=path.rpartition("/")[2],
@@ -525,20 +524,20 @@ NAMES = tuple(one.name for one in fields(RepetitionFigures))
 
 @dataclass(frozen=True, slots=True)
 class CountOf:
-    """A count of cases and of how many; `share` is from 0 to 1, None of none."""
+    """A number of cases out of a total."""
 
     count: int
     total: int
 
     @property
     def share(self) -> float | None:
-        """Return the count as a share of all."""
+        """Return the share, 0 to 1; None of no cases."""
         return self.count / self.total if self.total else None
 
 
 @dataclass(frozen=True, slots=True)
 class RunRepetitions:
-    """What repetitions tell; `cases` is how many the run has, so that what is still open shows."""
+    """The figures of repeated cases; `cases` is the number of cases of the run."""
 
     each: int
     cases: int
@@ -550,14 +549,14 @@ class RunRepetitions:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether every repetition of every case was carried out."""
+        """Tell whether every repetition of every case has ended."""
         return self.all_passed.total == self.cases
 
 
 def repetitions_of_run(run: Run) -> RunRepetitions | None:
-    """Return what the repetitions of a run tell so far; None where each case runs once.
+    """Return the figures of the repetitions so far; None where each case runs once.
 
-    One query, none for a run that has its summary.
+    One query, none for a run with a summary.
     """
     if run.repetitions == 1:
         return None
@@ -585,14 +584,14 @@ TOKENS = ("input_tokens", "output_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens in and out; None where nobody reported any."""
+    """Tokens in and out; None where none were reported."""
 
     input: int | None
     output: int | None
 
     @property
     def is_known(self) -> bool:
-        """Tell whether anybody reported any."""
+        """Tell whether any were reported."""
         return self.input is not None or self.output is not None
 
 
@@ -610,7 +609,7 @@ class RunUsage:
 
 
 def usage_of_run(run: Run) -> RunUsage:
-    """Return the usage of a run so far: of an ended one as it was summed up, else in four queries."""
+    """Return the usage of a run so far, from its summary or by four queries."""
     if run.summary and "timed" in run.summary:
         summary = Summary.from_json(run.summary)
         latencies = Latencies(summary.timed, summary.latency_p50_ms, summary.latency_p95_ms)
@@ -659,7 +658,7 @@ def _token_sums() -> dict[str, Sum]:
 
 
 def _rank(run: Run, share: float, timed: int) -> float | None:
-    """Return the nearest rank of the latencies as the summary has it."""
+    """Return the nearest-rank percentile of the latencies, as in the summary."""
     place = rank_index(share, timed)
     known = run.results.exclude(latency_ms=None).order_by("latency_ms")
     return known.values_list("latency_ms", flat=True)[place : place + 1].first() if timed else None

@@ -1,4 +1,4 @@
-"""The list of runs, one run that may go on, and one result: page, calls and whole output."""
+"""The list of runs, one run and one result, with their live parts and files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from runs.results.result_page import (
 from runs.results.result_page import (
     result_calls as calls_of_result,
 )
-from runs.results.result_state import item_of_result, keeps_machine, kept_from
+from runs.results.result_state import hidden_parts, hides_machine, item_of_result
 from runs.results.run_page import run_head as head_of
 from runs.results.run_page import run_live as live_of
 from runs.results.runs import evaluators_of
@@ -62,7 +62,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 @may_view
 def run_rows(request: HttpRequest) -> HttpResponse:
-    """Give the rows of the list again while runs are on."""
+    """Return the rows of the list again while runs are active."""
     report = listing.run_list(listing.RunsQuery.read(request.GET))
     status = 200 if report.has_active else STOP_POLLING
     response = render(request, "results/_run_rows.html", {"list": report}, status=status)
@@ -81,7 +81,7 @@ def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 def show_run(
     request: HttpRequest, run: Run, *, resume: ResumeForm, status: int = 200
 ) -> HttpResponse:
-    """Show the page of a run with the form that lets it go on."""
+    """Show the page of a run with the form to resume it."""
     now = database_now()
     context = {
         "run": run,
@@ -98,7 +98,7 @@ def show_run(
 @never_cache
 @may_view
 def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Give the head of a run's page, after its status changed."""
+    """Return the head of a run's page, after its status changed."""
     found = run_of(slug, number)
     return render(
         request,
@@ -111,7 +111,7 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @never_cache
 @may_view
 def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Give what changes while a run is on; polling ends with the run."""
+    """Return what changes while a run is active; polling ends with the run."""
     found = run_of(slug, number)
     live = live_of(found, now=database_now())
     context = {"run": found, "live": live, "resume": ResumeForm(found)}
@@ -125,7 +125,7 @@ def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @require_safe
 @may_view
 def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Give the mean of every evaluator over a run too large to read them with the page."""
+    """Return the mean of every evaluator over a large run, which its page leaves out."""
     found = run_of(slug, number)
     context = {"run": found, "evaluators": evaluators_of(found), "policy": found.policy}
     return render(request, "results/_run_evaluators.html", context | {"is_active": found.is_active})
@@ -135,7 +135,7 @@ def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse
 @never_cache
 @may_view
 def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Give one page of a run's results."""
+    """Return one page of a run's results."""
     found = run_of(slug, number)
     table = results_table(found, ResultsQuery.read(request.GET))
     response = render(request, "results/_run_results.html", {"run": found, "table": table})
@@ -147,7 +147,7 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @require_safe
 @may_view
 def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonResponse:
-    """Give every figure of a run, and each case over its repetitions, as JSON."""
+    """Return every figure of a run, and each case over its repetitions, as JSON."""
     found = run_of(slug, number)
     url = request.build_absolute_uri(reverse("runs:run", args=(slug, number)))
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-summary.json"'}
@@ -158,7 +158,7 @@ def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonRespon
 @require_safe
 @may_view
 def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
-    """Give every result of a run as JSON Lines, as they are read."""
+    """Stream every result of a run as JSON Lines."""
     is_camel = request.GET.get("keys") == "camelCase"
     lines = write_results(result_lines(run_of(slug, number)), is_camel=is_camel)
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.jsonl"'}
@@ -169,7 +169,7 @@ def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingH
 @require_safe
 @may_view
 def run_results_table(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
-    """Give every result of a run as a table for spreadsheets, as they are read."""
+    """Stream every result of a run as a table for spreadsheets."""
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.csv"'}
     kind = "text/csv; charset=utf-8"
     return StreamingHttpResponse(
@@ -188,9 +188,9 @@ def result(
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
     item = item_of_result(page.result)
-    kept = kept_from(request.user, page.result, item, page.policy)
-    context = {"page": page, "run": page.run, "item": item, "kept": kept}
-    is_blind = kept.machine and not (kept.may_look and request.GET.get("shown"))
+    hidden = hidden_parts(request.user, page.result, item, page.policy)
+    context = {"page": page, "run": page.run, "item": item, "kept": hidden}
+    is_blind = hidden.machine and not (hidden.may_look and request.GET.get("shown"))
     template = "results/result_blind.html" if is_blind else "results/result.html"
     return render(request, template, context)
 
@@ -201,7 +201,7 @@ def result(
 def result_progress(
     request: HttpRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Say whether a result is finished yet; once it is, the page loads again."""
+    """Reload the page of a result once it has ended."""
     run = run_of(slug, number)
     try:
         is_over = is_finished(run, key, repetition)
@@ -218,9 +218,9 @@ def result_progress(
 def result_calls(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Give every call made for a result, with request and reply: in its page, or as a page."""
+    """Return every call of a result with request and reply, inside its page or as a page."""
     run = run_of(slug, number)
-    if keeps_machine(request.user, run, key, repetition):
+    if hides_machine(request.user, run, key, repetition):
         return redirect("runs:result", slug, number, key, repetition)
     context = {"calls": calls_of_result(run, key, repetition), "run": run}
     context |= {"key": key, "repetition": repetition}
@@ -233,9 +233,9 @@ def result_calls(
 def result_call(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int, pk: int
 ) -> HttpResponse:
-    """Give one call whole, as a file."""
+    """Return one call with whole texts as a file."""
     run = run_of(slug, number)
-    if keeps_machine(request.user, run, key, repetition):
+    if hides_machine(request.user, run, key, repetition):
         return redirect("runs:result", slug, number, key, repetition)
     try:
         call = one_call(run, key, repetition, pk)
@@ -255,7 +255,7 @@ def result_call(
 def result_output(
     request: HttpRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Give the whole text that the target answered, as a file."""
+    """Return the whole answer of the target as a file."""
     try:
         text = whole_output(run_of(slug, number), key, repetition)
     except ResultOutput.DoesNotExist:
@@ -270,7 +270,7 @@ def result_output(
 def result_file(
     request: HttpRequest, slug: str, number: int, key: str, repetition: int, file: str
 ) -> HttpResponse:
-    """Give a file that the target left, never to be shown as a page of this site."""
+    """Return a file that the target left, as a download that no browser shows as a page."""
     try:
         content = one_file(run_of(slug, number), key, repetition, file)
     except Artifact.DoesNotExist:
@@ -283,7 +283,7 @@ def result_file(
 @require_POST
 @may_change_suites
 def run_baseline(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Make a run its suite's baseline, or with `drop` take the mark from it."""
+    """Make a run the baseline of its suite, or with `drop` no longer."""
     found = run_of(slug, number)
     try:
         if "drop" in request.POST:
@@ -300,11 +300,11 @@ def run_baseline(request: MemberRequest, slug: str, number: int) -> HttpResponse
 @require_POST
 @may_start
 def run_resume(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Go on with what a run that ended early left; a budget that is refused can be put right."""
+    """Resume a run that ended early; show its page again where the budget is refused."""
     found = run_of(slug, number)
     form = ResumeForm(found, request.POST)
-    if said := form.resume(request.user):
-        messages.info(request, said)
+    if message := form.resume(request.user):
+        messages.info(request, message)
     elif form.has_error("budget"):
         return show_run(request, found, resume=form, status=REFUSED)
     for refusal in form.non_field_errors():

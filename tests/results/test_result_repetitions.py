@@ -103,7 +103,7 @@ def test_a_case_over_repetitions_has_its_verdict_means_and_sums(viewer_client: C
             [
                 "Waiting mean 0.90 ≥ 0.80 so far",
                 "All 2 passed no so far",
-                "1 repetition not carried",
+                "1 repetition not executed",
             ],
         ),
         ([{"status": "error"}, {"status": "error"}], {}, ["Errored", "Scored 0 of 2", "score –"]),

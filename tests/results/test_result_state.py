@@ -125,7 +125,7 @@ def outputs_of(client: Client, run: Run) -> dict[str, str]:
     listed_run = listed(Run.objects.filter(pk=run.pk)).get()
     return pages | {
         "share": shared_run(
-            run, depth=DetailLevel.FIGURES, now=timezone.now()
+            run, detail_level=DetailLevel.FIGURES, now=timezone.now()
         ).figures.gates.model_dump_json(),
         "command line": summary_table(run),
         "summary file": f"with {summary.summary.reviews if summary.summary else 0} review",

@@ -169,7 +169,7 @@ def test_resuming_what_is_on_or_completed_is_refused_in_words(editor_client: Cli
             "Test the language",
             "Open the language model",
         ),
-        ("Target failed: there is no language model", "Put the target right.", "Open the target"),
+        ("Target failed: there is no language model", "Correct the target.", "Open the target"),
     ],
 )
 def test_a_broken_target_is_named_with_what_helps_and_where(

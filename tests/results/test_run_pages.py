@@ -134,7 +134,7 @@ def test_a_run_of_a_command_line_names_its_machine(viewer_client: Client) -> Non
     own = {"owner": "command_line", "owner_id": "build-7/04dd83286097/5812/380214"}
     run = make_run(status="queued", **own)
     page = text(viewer_client, at(run))
-    assert "carried out by the command line on build-7<" in page
+    assert "executed by the command line on build-7<" in page
     assert "Waiting for its command line" in page
 
 
