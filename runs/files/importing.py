@@ -251,7 +251,7 @@ def _check_slug(slug: str, count: int) -> None:
         )
     if not slug or slug_of(slug) != slug:
         raise UnusableSlugError(
-            f"{slug!r} cannot stand in addresses; write small letters, digits and hyphens, such as "
+            f"{slug!r} cannot be part of an address; use lower-case letters, digits and hyphens, such as "
             f"{slug_of(slug) or 'support-agent'}."
         )
 

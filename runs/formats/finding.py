@@ -1,4 +1,4 @@
-"""The suites among files that were given together, and what became of all the other files."""
+"""Find the suites among files that were given together, and report the files that were left out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runs.specs.suites import SuiteWithCases
 
 SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
 MAX_BYTES = 50 * 1024 * 1024
-# A file that does not parse was meant as a suite when one of these begins a line.
+# A file that does not parse was probably meant as a suite if a line begins with one of these.
 MEANT = re.compile(rb"^(tests|cases|eval_?cases|evaluators|assert(ions)?)['\"]?\s*:", re.I | re.M)
 
 NEEDED = "; where a script needs them, choose the folder or a zip, which keep them beside it"
@@ -35,7 +35,7 @@ NEEDED = "; where a script needs them, choose the folder or a zip, which keep th
 
 @dataclass(frozen=True, slots=True)
 class FoundSuite:
-    """A suite and the path of its file as people write it."""
+    """A suite and the path of its file, as people write it."""
 
     path: str
     content: SuiteWithCases
@@ -43,7 +43,7 @@ class FoundSuite:
 
 @dataclass(slots=True)
 class Search:
-    """One bundle and what was found in it, by path."""
+    """The search of one bundle, with the suites found in it by path."""
 
     bundle: Bundle
     profile: Profile | None = None
@@ -58,7 +58,7 @@ class Search:
         """Read every suite, and note what was left out."""
         candidates = [path for path in self.bundle.paths if path.lower().endswith(SUFFIXES)]
         is_only = len(candidates) == 1
-        # Lines go first: the YAML beside them is part of their suite.
+        # JSON Lines come first, because the YAML next to them is part of their suite.
         for path in sorted(candidates, key=lambda path: (not _holds_lines(path), path)):
             if path in self.described:
                 continue
@@ -81,19 +81,19 @@ class Search:
         self.notes += self.bundle.left_out
 
     def suites(self) -> list[FoundSuite]:
-        """Return the suites; a file that another suite mentions is that one's."""
+        """Return the suites, without files that belong to another suite."""
         others = self._of_others()
         own = [path for path in sorted(self.found) if path not in others]
         return [FoundSuite(f"{self.bundle.place}{path}", self.found[path]) for path in own]
 
     def problems(self) -> list[Problem]:
-        """Return what keeps suites from being used."""
+        """Return the problems of the suites."""
         others = self._of_others()
         own = [path for path in sorted(self.refused) if path not in others]
         return [problem for path in own for problem in self.refused[path]]
 
     def _of_others(self) -> set[str]:
-        """Return what suites mention, those nearest to the top first: what one mentions is no suite."""
+        """Return the files that suites mention, starting with suites nearest to the top; they are not suites."""
         found: set[str] = set()
         for path in sorted(self.mentioned, key=lambda path: (path.count("/"), path)):
             if path not in found:
@@ -126,15 +126,15 @@ class Search:
             if is_only or MEANT.search(content):
                 problems = [self._placed(problem) for problem in error.problems]
                 raise UnreadableFileError(problems) from error
-            self._note(path, f"is no suite file and was left out: {error.problems[0].message}")
+            self._note(path, f"is not a suite file and was left out: {error.problems[0].message}")
             return None
         if not is_only and not is_meant_as_suite(document.value):
             self._note(
-                path, "is no suite file, for it lists no cases under tests, and was left out"
+                path, "is not a suite file, because it lists no cases under tests, and was left out"
             )
             return None
 
-        # Also while the suite is refused: what is wrong with its cases is said once, as part of it.
+        # Even if the suite is refused: problems of its cases are reported once, as part of it.
         self.mentioned[path] = {self.bundle.given_as(cases_file_of(document))} - {""}
 
         def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
@@ -145,7 +145,7 @@ class Search:
     def _seen_from(
         self, path: str, read: Callable[[str, Mapping[str, bytes]], SuiteWithCases], *said: bytes
     ) -> SuiteWithCases:
-        """Return the suite read from the folder it counts from, with every place as seen from the top."""
+        """Return the suite read from its base folder, with every place relative to the top folder."""
         folder = folder_for(path, *said)
         before = f"{folder}/" if folder else ""
         try:
@@ -161,7 +161,7 @@ class Search:
         named = (f"{before}{name}" for name in (*content.files, *content.read_with))
         names = set(map(self.bundle.given_as, named))
         self.named |= names
-        # A script takes along what lies around it; only what is written out is said to be a file.
+        # A script brings files from around it; only files named in the text count as mentioned.
         self.mentioned[path] = {
             name
             for name in names
@@ -190,32 +190,35 @@ def _holds_lines(path: str) -> bool:
 
 
 NONE_FOUND = (
-    "there is no suite among these files: one ends in .yaml or .yml and lists cases under tests, or "
-    "ends in .jsonl and holds a case a line; a spreadsheet comes in under New suite, From a spreadsheet"
+    "there is no suite among these files: a suite file ends in .yaml or .yml and lists cases under tests, "
+    "or ends in .jsonl and has a case per line; import a spreadsheet under New suite, From a spreadsheet"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSuites:
-    """Every suite that was given, in the order of their paths, and what is to be said of the rest."""
+    """All suites that were found, ordered by path, with notes about the other files."""
 
     suites: tuple[FoundSuite, ...]
     notes: tuple[Problem, ...] = ()
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """Return what is to be said of the suites, then of what was not used."""
-        return (*(warning for one in self.suites for warning in one.content.warnings), *self.notes)
+        """Return the warnings of the suites, then the notes about other files."""
+        return (
+            *(warning for suite in self.suites for warning in suite.content.warnings),
+            *self.notes,
+        )
 
 
 def read_suites(bundles: Sequence[Bundle], *, profile: str = "") -> FoundSuites:
-    """Return the suites of all bundles; what is no suite is named in the notes.
+    """Return the suites of all bundles; the notes name files that are not suites.
 
-    A YAML file that lists no cases, JSON Lines that hold none, and what a suite names as its own file
-    are no suites, unless nothing else was given. With the name of a `profile` its policy and evaluators
-    stand where a file says nothing; a profile that the file names itself goes before it, with a note.
-    Raises UnknownProfileError, and UnreadableFileError with the problems of every suite when one of
-    them cannot be used, when two have one name, and when there is none.
+    A YAML file without cases, JSON Lines without cases, and a file that another suite names are not suites,
+    unless nothing else was given. With the name of a `profile`, its policy and evaluators apply where a file
+    has none; a profile that the file itself names takes precedence, with a note. Raises UnknownProfileError,
+    and UnreadableFileError with the problems of every suite if one of them cannot be used, if two have the
+    same name, or if there is none.
     """
     chosen = profile_named(profile) if profile else None
     searches = [Search(bundle, chosen) for bundle in bundles]
@@ -236,8 +239,6 @@ def _doubled(suites: Sequence[FoundSuite]) -> Iterator[Problem]:
     for suite in suites:
         slug = suite.content.slug
         if slug in first:
-            message = (
-                f"the suite {slug!r} stands in {first[slug]} too; give one of them another name"
-            )
+            message = f"the suite {slug!r} is in {first[slug]} too; give one of them another name"
             yield Problem(message, suite.path, key="name")
         first.setdefault(slug, suite.path)

@@ -134,12 +134,12 @@ class Fields:
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
-            self.refuse("", f"{named(value)} stands where a mapping of keys is expected")
+            self.refuse("", f"expected a mapping of keys, but found {named(value)}")
             return
         for key, part in value.items():
             name = normal_spelling(key)
             if name in self._left:
-                self.refuse(key, f"stands twice, as {self._left[name][0]!r} and {key!r}")
+                self.refuse(key, f"is repeated, as {self._left[name][0]!r} and {key!r}")
                 continue
             self._left[name] = (key, part)
 
@@ -184,7 +184,7 @@ class Fields:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return self._as_written(self.place(key), value)
         if value is not None and not isinstance(value, str):
-            self.refuse(key, f"{named(value)} stands where a text is expected")
+            self.refuse(key, f"expected a text, but found {named(value)}")
             return ""
         return value or ""
 
@@ -200,7 +200,7 @@ class Fields:
             return ()
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list):
-            self.refuse(key, f"{named(value)} stands where a list of texts is expected")
+            self.refuse(key, f"expected a list of texts, but found {named(value)}")
             return ()
         return tuple(self._listed(key, values))
 
@@ -214,7 +214,7 @@ class Fields:
             if isinstance(part, str | int | float) and not isinstance(part, bool):
                 yield self._as_written((*self.place(key), n), part)
                 continue
-            message = f"{named(part)} stands where a text is expected"
+            message = f"expected a text, but found {named(part)}"
             self.reading.refuse((*self.place(key), n), message, case=self.case)
 
     def number(self, name: str) -> float | None:
@@ -242,7 +242,7 @@ class Fields:
         if value is None:
             return key, {}
         if not isinstance(value, dict):
-            self.refuse(key, f"{named(value)} stands where a mapping of keys is expected")
+            self.refuse(key, f"expected a mapping of keys, but found {named(value)}")
             return key, {}
         return key, value
 
@@ -252,7 +252,7 @@ class Fields:
         if value is None:
             return key, []
         if not isinstance(value, list):
-            self.refuse(key, f"{named(value)} stands where a list is expected")
+            self.refuse(key, f"expected a list, but found {named(value)}")
             return key, []
         return key, value
 
@@ -279,7 +279,7 @@ class Fields:
         _, found = self.mapping("metadata")
         for kept in (*more, self.keep_rest()):
             for key in kept.keys() & found.keys():
-                self.refuse(key, f"{key!r} stands in the metadata too; keep one of them")
+                self.refuse(key, f"{key!r} is in the metadata too; keep one of them")
             found = {**found, **kept}
         return found
 

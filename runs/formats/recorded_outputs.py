@@ -45,7 +45,7 @@ def read_recorded(case: Fields) -> Mapping[str, Any] | None:
     recorded = _form(case, key, value)
     for name, (spelt, part) in beside.items():
         if name in recorded:
-            case.refuse(spelt, f"stands in {key} too; keep one of them")
+            case.refuse(spelt, f"is in {key} too; keep one of them")
         recorded[name] = part
     if "usage" in recorded:
         recorded["usage"] = _usage(recorded["usage"])
@@ -72,7 +72,7 @@ def _form(case: Fields, key: str, value: Any) -> dict[str, Any]:
     names |= {spelt: spelt for spelt in inner.rest()}
     recorded = {names[spelt]: part for spelt, part in value.items() if spelt in names}
     if not recorded.keys() & {"output", "messages", "files"}:
-        message = "holds no output, messages or files; an answer that is JSON stands in quotes"
+        message = "holds no output, messages or files; put an answer that is JSON in quotes"
         case.refuse(key, message)
     text = recorded.get("output")
     if isinstance(text, list):
@@ -154,7 +154,7 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
             problems.append(Problem(str(error), file, number))
             continue
         if line.key in found:
-            message = f"the id stands twice, first on line {found[line.key].line}"
+            message = f"the id is repeated, first on line {found[line.key].line}"
             problems.append(Problem(message, file, number, line.key))
             continue
         found[line.key] = line

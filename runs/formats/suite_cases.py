@@ -321,7 +321,7 @@ def _listed(content: bytes, path: str, key: str) -> LinedCases:
     """Return the cases of a YAML file."""
     found = read_document(decoded(content, path), path)
     if not isinstance(found.value, list):
-        message = f"{named(found.value)} stands where a list of cases is expected"
+        message = f"expected a list of cases, but found {named(found.value)}"
         raise UnreadableFileError([Problem(message, path, 1)])
     return LinedCases(
         cases=found.value,
@@ -395,7 +395,7 @@ def read_cases(
         at = (*path, n)
         if isinstance(item, str):
             message = (
-                f"{item[:100]!r} names no case; cases stand here themselves, with id and input"
+                f"{item[:100]!r} is not a case; list the cases themselves here, with id and input"
             )
             reading.refuse(at, message)
             continue
@@ -403,7 +403,7 @@ def read_cases(
         if case is None:
             continue
         if case.key in found:
-            message = f"the id {case.key!r} stands twice, first on line {first_lines[case.key]}"
+            message = f"the id {case.key!r} is repeated, first on line {first_lines[case.key]}"
             reading.refuse((*at, "id"), f"{message}; give each case its own", case=case.key)
             continue
         found[case.key] = case

@@ -380,7 +380,7 @@ class _Item:
             message = (
                 "evaluators scored together, the suite's own among them, need names of their own"
             )
-            self.fields.refuse("name", f"the evaluator {named!r} stands twice; {message}")
+            self.fields.refuse("name", f"the evaluator {named!r} is repeated; {message}")
         if "/" in named or len(named) > MAX_NAME_LENGTH:
             message = f"a name has at most {MAX_NAME_LENGTH} characters and no slash"
             self.fields.refuse("name", f"evaluator {named[:MAX_NAME_LENGTH]!r}: {message}")

@@ -52,7 +52,7 @@ from runs.specs.suites import LISTS, TEXTS, CaseSpec, SuiteWithCases
 
 
 def written(content: SuiteWithCases) -> Iterator[bytes]:
-    """Yield the suite as YAML, case by case."""
+    """Yield the suite file as YAML, case by case, so that large suites start to arrive at once."""
     yield write_yaml(suite_head(content)).encode()
     yield b"tests:\n"
     for case in content.cases:
@@ -60,7 +60,7 @@ def written(content: SuiteWithCases) -> Iterator[bytes]:
 
 
 def suite_head(content: SuiteWithCases) -> dict[str, Any]:
-    """Return what a suite file says before its cases."""
+    """Return the keys of a suite file that come before its cases."""
     policy, verdicts = written_policy(content.policy)
     suite = {
         "name": content.slug,
@@ -75,7 +75,7 @@ def suite_head(content: SuiteWithCases) -> dict[str, Any]:
 
 
 def case_values(case: CaseSpec) -> dict[str, Any]:
-    """Return what a suite file says of a case."""
+    """Return a case's values in a suite file."""
     own = case.evaluators
     listed = [_evaluator(child) for child in own.children] if own else []
     is_one_question = len(case.input) == 1 and _is_question(case.input[0])
@@ -103,7 +103,7 @@ def case_values(case: CaseSpec) -> dict[str, Any]:
 
 
 def own_values(own: EvaluatorSpec) -> dict[str, Any]:
-    """Return what a suite file says of evaluators that stand in place of the suite's."""
+    """Return a case's own evaluators as in a suite file."""
     listed = [_evaluator(child) for child in own.children]
     return {**_given({"aggregator": _aggregator(own)}), "evaluators": listed}
 
@@ -113,7 +113,7 @@ def _is_question(turn: Mapping[str, Any]) -> bool:
 
 
 def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a turn as it is read: where its content names files, their names and not their text."""
+    """Return a turn as in a file: with the names of its files instead of their text."""
     content = list(turn[BLOCKS]) if BLOCKS in turn else turn["content"]
     rest = {key: value for key, value in turn.items() if key not in ("role", "content", BLOCKS)}
     return {"role": turn["role"], "content": content, **rest}
@@ -139,7 +139,7 @@ def _evaluator(node: EvaluatorSpec) -> dict[str, Any]:
 
 
 def _settings(node: EvaluatorSpec) -> tuple[str, dict[str, Any]]:
-    """Return the type and the settings that are not as usual; of a kind that changed since, all there are."""
+    """Return the type and the settings that differ from defaults; all settings if the kind has changed since."""
     try:
         config = read_config(node.kind, node.config)
     except (UnknownKindError, InvalidConfigError):
@@ -148,7 +148,7 @@ def _settings(node: EvaluatorSpec) -> tuple[str, dict[str, Any]]:
 
 
 def _aggregator(node: EvaluatorSpec) -> dict[str, Any]:
-    """Return the options of a composite, those of a script or a judge that aggregates among them."""
+    """Return the options of a composite, including those of a script or judge that aggregates."""
     options: dict[str, Any] = dict(node.as_json()["config"].get("aggregator") or {})
     return {} if options == Aggregator().as_json() else options
 
@@ -178,10 +178,10 @@ def read_suite(
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
 ) -> SuiteWithCases:
-    """Return what a suite file says, and what a chosen profile says where the file says nothing.
+    """Return the suite of a file; a chosen profile fills in what the file does not set.
 
-    `file` is the path of the suite file and `files` holds the files around it by path; prompts it
-    names are looked up beside it. Raises UnreadableFileError with every problem found.
+    `file` is the path of the suite file and `files` are the files around it by path; prompts it
+    names are looked up there. Raises UnreadableFileError with every problem.
     """
     return suite_of(read_document(decoded(content, file), file), files or {}, profile)
 
@@ -189,7 +189,7 @@ def read_suite(
 def suite_of(
     document: YamlDocument, files: Mapping[str, bytes], profile: Profile | None = None
 ) -> SuiteWithCases:
-    """Return what the values of a suite file say; raises UnreadableFileError like read."""
+    """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
     document, beside = with_cases(document, files)
     reading = Reading(document, files, folder_of(document.file))
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
@@ -201,7 +201,7 @@ def suite_of(
 
 
 def write_suite(content: SuiteWithCases) -> bytes:
-    """Return the suite file that reads back as this suite; the files it names go beside it."""
+    """Return the suite file that reads back as this suite; its files are written separately."""
     return b"".join(written(content))
 
 
@@ -211,14 +211,14 @@ def write_suite_parts(content: SuiteWithCases) -> Iterator[bytes]:
 
 
 def slug_of(name: str) -> str:
-    """Return a name as it stands in addresses: small letters, digits and hyphens; a slug stays as it is."""
+    """Return a name for addresses, of lower-case letters, digits and hyphens; a slug stays as it is."""
     if len(name) <= MAX_SLUG_LENGTH and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
         return name
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:MAX_SLUG_LENGTH]
 
 
 def _stem(file: str) -> str:
-    """Return the name of a file without its endings, the family's usual `.eval.yaml` among them."""
+    """Return the name of a file without its endings, such as `.eval.yaml`."""
     return re.sub(r"(?<=.)\.evals?\Z", "", PurePosixPath(file).stem, flags=re.IGNORECASE)
 
 
@@ -227,7 +227,7 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     title = suite.text("title") or name
     slug = slug_of(name)
     if not slug:
-        message = "has no letter or digit an address could be made of; give the suite another name"
+        message = "has no letter or digit to make an address from; give the suite another name"
         suite.refuse("name", f"{name!r} {message}")
     if len(title) > MAX_TITLE_LENGTH:
         suite.refuse("title", f"the title is longer than {MAX_TITLE_LENGTH} characters; shorten it")
@@ -256,9 +256,9 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
 
 
 def _profile(suite: Fields, chosen: Profile | None) -> Profile | None:
-    """Return the profile the suite starts from: its policy and evaluators stand where it says nothing.
+    """Return the profile that fills in the policy and evaluators the suite does not set.
 
-    The file's own line goes before the one that was chosen, as everything does that it writes.
+    A profile that the file names takes precedence over the chosen one.
     """
     key, _ = suite.peek("profile")
     name = suite.text("profile")
@@ -268,13 +268,13 @@ def _profile(suite: Fields, chosen: Profile | None) -> Profile | None:
         suite.refuse("profile", str(error))
         return None
     if own and chosen and own != chosen:
-        message = f"the file starts from {own.name}, which goes before the chosen {chosen.name}"
+        message = f"the file starts from {own.name}, which overrides the chosen {chosen.name}"
         suite.warn(key, f"{message}; remove the line to start from {chosen.name}")
     return own or chosen
 
 
 def _cases(suite: Fields) -> tuple[str, list[Any]]:
-    """Return the list of cases with its key; what is no list of any is noted."""
+    """Return the list of cases with its key; a problem is noted if there is none."""
     key, value = suite.take("tests")
     if isinstance(value, str):
         message = (
@@ -283,7 +283,7 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
         suite.refuse(key, f"{value[:100]!r} {message}")
         return key, []
     if value is not None and not isinstance(value, list):
-        suite.refuse(key, f"{named(value)} stands where a list of cases is expected")
+        suite.refuse(key, f"expected a list of cases, but found {named(value)}")
         return key, []
     if not value:
         suite.refuse(key, "the suite has no cases; list them under tests")
@@ -293,7 +293,7 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
 def _evaluators(
     reading: Reading, suite: Fields
 ) -> tuple[tuple[EvaluatorSpec, ...], dict[str, Any]]:
-    """Return the evaluators of the suite and what else its `execution` block holds."""
+    """Return the suite's evaluators and the remaining keys of its `execution` block."""
     execution_key, block = suite.mapping("execution")
     aliases = {"evaluators": ALIASES["evaluators"]}
     execution = Fields(reading, (execution_key,), aliases=aliases, value=block)
@@ -301,7 +301,7 @@ def _evaluators(
     for fields in (suite, execution):
         key, items = fields.items("evaluators")
         if items and found:
-            message = "evaluators stand at the top and under execution; keep one list"
+            message = "evaluators are listed at the top and under execution; keep one list"
             fields.refuse(key, message)
         found += read_evaluators(reading, fields.place(key), items, beside=found)
     key, rubrics = suite.items("rubrics")
@@ -316,7 +316,7 @@ def _evaluators(
 LINES_LABEL = "JSON Lines of cases"
 CASE_LINES_SUFFIXES = LINES_SUFFIXES
 CASES = "tests"
-# In the values the lines are one list; a reader of the file looks for the key within a line.
+# The lines are read as one list; problems show the key within its line.
 WITHIN_LIST = re.compile(rf"\A{CASES}(\[\d+\]\.?)?")
 
 
@@ -327,11 +327,11 @@ def read_case_lines(
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
 ) -> SuiteWithCases:
-    """Return the suite of a file of cases and of the YAML beside it, which may be missing.
+    """Return the suite of a file of cases and of the YAML next to it, if there is one.
 
-    `files` holds the files around it by path, the YAML among them: name, description, evaluators,
-    judge and policy stand there in the spellings of suite files, and what they leave open is as a
-    chosen profile says. Raises UnreadableFileError with every problem found, each with its file and line.
+    `files` are the files around it by path. The YAML has name, description, evaluators, judge and policy, as
+    in suite files; a chosen profile fills in what it does not set. Raises UnreadableFileError with every
+    problem, each with its file and line.
     """
     lines = read_lined(content, file, CASES)
     beside = sidecar_of(file, files or {})
@@ -359,7 +359,7 @@ def read_case_lines(
 
 
 def write_case_lines(content: SuiteWithCases) -> tuple[bytes, bytes]:
-    """Return the lines and the YAML beside them that read back as this suite."""
+    """Return the lines and the YAML next to them that read back as this suite."""
     lines = (
         json.dumps(case_values(case), ensure_ascii=False, allow_nan=False) for case in content.cases
     )
@@ -367,7 +367,7 @@ def write_case_lines(content: SuiteWithCases) -> tuple[bytes, bytes]:
 
 
 def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:
-    """Return the path of the YAML beside a file of cases, "" when there is none."""
+    """Return the path of the YAML next to a file of cases, "" if there is none."""
     stem = PurePosixPath(file).with_suffix("")
     return next((f"{stem}{suffix}" for suffix in YAML_SUFFIXES if f"{stem}{suffix}" in files), "")
 
@@ -375,21 +375,21 @@ def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:
 def _head(files: Mapping[str, bytes], path: str, cases: str) -> YamlDocument:
     document = read_document(decoded(files[path], path), path)
     if not isinstance(document.value, dict):
-        raise UnreadableFileError([Problem("the file is no mapping of keys", path, 1)])
+        raise UnreadableFileError([Problem("the file is not a mapping of keys", path, 1)])
     head = dict(document.value)
     for key, value in document.value.items():
         if normal_spelling(key) not in CASES_KEYS:
             continue
         if not isinstance(value, str) or reference_path(value, folder_of(path)) != cases:
-            message = "the cases stand in the JSON Lines beside this file; remove them here"
+            message = "the cases are in the JSON Lines next to this file; remove them here"
             raise UnreadableFileError([Problem(message, path, document.line_of((key,)), key=key)])
-        # It says what is so anyway.
+        # It names the same file of cases.
         del head[key]
     return replace(document, value=head if "name" in head else _named(head))
 
 
 def _named(head: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with what other readers call the data set as the name of the suite."""
+    """Return the values with `dataset`, other tools' key, as the name of the suite."""
     return {"name" if key == "dataset" else key: value for key, value in head.items()}
 
 
@@ -399,14 +399,14 @@ def _within_line(problem: Problem, file: str) -> Problem:
     return replace(problem, key=WITHIN_LIST.sub("", problem.key))
 
 
-# The same suite is the same zip whenever it is written.
+# A fixed time, so that the same suite always makes the same zip.
 WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
 READABLE = 0o644 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A file on its way out: its name, what browsers are told it is, and its content part by part."""
+    """A file to download: its name, media type, and content in parts."""
 
     name: str
     media_type: str
@@ -414,9 +414,9 @@ class Packed:
 
 
 def packed(content: SuiteWithCases, name: str, *, always_zip: bool = False) -> Packed:
-    """Return the suite as `<name>.yaml`, or as `<name>.zip` when it names files or one is wanted.
+    """Return the suite as `<name>.yaml`, or as `<name>.zip` if it has files or `always_zip` is set.
 
-    Its first part is written at once: what cannot be written at all is raised here.
+    The first part is written at once, so that an error is raised here.
     """
     is_zip = bool(content.files) or always_zip
     parts = _zip_parts(content) if is_zip else write_suite_parts(content)
@@ -427,22 +427,22 @@ def packed(content: SuiteWithCases, name: str, *, always_zip: bool = False) -> P
 
 
 def _zip_parts(content: SuiteWithCases) -> Iterator[bytes]:
-    """Yield the parts of a zip as they are written, the suite file first."""
+    """Yield the parts of a zip as they are written, starting with the suite file."""
     written = _Parts()
     with ZipFile(written, "w", ZIP_DEFLATED) as zipped:
         zipped.comment = comment_for(suite_file_name(content))
         with zipped.open(_member(suite_file_name(content)), "w") as stream:
             for part in write_suite_parts(content):
                 stream.write(part)
-                yield written.taken()
+                yield written.take()
         for path, part in content.files.items():
             zipped.writestr(_member(path), part)
-            yield written.taken()
-    yield written.taken()
+            yield written.take()
+    yield written.take()
 
 
 def suite_file_name(content: SuiteWithCases) -> str:
-    """Return a name for the suite file that no file beside it has, and no other suite in that folder."""
+    """Return a name for the suite file that differs from all its files and from other suites' names."""
     names = (f"{content.slug}{n or ''}.yaml" for n in range(len(content.files) + 1))
     return next(name for name in names if name not in content.files)
 
@@ -455,7 +455,7 @@ def _member(path: str) -> ZipInfo:
 
 
 class _Parts:
-    """A file that is handed on while it is written; nobody can go back in it."""
+    """A file-like object whose content is taken while it is written; it cannot seek."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -466,12 +466,12 @@ class _Parts:
         return len(part)
 
     def flush(self) -> None:
-        """Do nothing: whoever takes the parts decides when."""
+        """Do nothing: the caller takes the parts when it wants."""
 
     def close(self) -> None:
-        """Do nothing: what was not taken yet still can be."""
+        """Do nothing: parts can still be taken."""
 
-    def taken(self) -> bytes:
-        """Return what was written since the last time."""
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)

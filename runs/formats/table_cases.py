@@ -302,7 +302,7 @@ def check_key(
     """Raise RefusedRowError for a key that stands in the table or the suite already."""
     column = reader.column(CasePart.KEY)
     if key in lines:
-        message = f"the key {key!r} stands" if column else "the same input stands"
+        message = f"the key {key!r} is" if column else "the same input is"
         raise RefusedRowError(
             column or reader.column(CasePart.INPUT),
             f"{message} on line {lines[key]} already; give each case its own",

@@ -249,7 +249,7 @@ def _broken(error: str, lines: int) -> str:
         more = f", so that {lines} lines were taken for one row" if lines > 1 else ""
         return f"a quotation mark opens here and is never closed{more}"
     if "expected after" in error:
-        return "a quotation mark stands within a cell in quotes; write it twice"
+        return "a quoted cell contains a quotation mark; write it twice"
     return f"not readable as CSV: {error}"
 
 
@@ -260,8 +260,8 @@ def _fitted(row: TableRow, width: int, delimiter: str) -> TableRow:
         return row
     if any(cell.strip() for cell in cells[width:]):
         message = (
-            f"the row has {len(cells)} cells and the header {width}; a text that holds the delimiter "
-            "stands in quotes"
+            f"the row has {len(cells)} cells and the header {width}; put a text that contains the delimiter "
+            "in quotes"
         )
         return TableRow(
             row.line, (*cells[: width - 1], delimiter.join(cells[width - 1 :])), message

@@ -273,7 +273,7 @@ class _Reading:
                 continue
             name = self.key(key)
             if name in own:
-                raise self.refusal(key, f"the key {name!r} stands twice; keep one of them")
+                raise self.refusal(key, f"the key {name!r} is repeated; keep one of them")
             own[name] = self.value(part, (*path, name))
             self.lines[(*path, name)] = key.start_mark.line + 1
         return {**merged, **own}

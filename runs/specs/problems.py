@@ -1,4 +1,4 @@
-"""What is wrong with a file: every problem with its place, gathered before anything is refused."""
+"""Problems of a file, each with its place; all are collected before the file is refused."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CLOSE = 0.8
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return the known name that one is nearly spelt like, "" for none."""
+    """Return the known name most similar to a name, "" if none is."""
     return next(iter(get_close_matches(name, list(known), 1, CLOSE)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that asks whether a known name was meant, "" where none is near."""
-    found = near(name, known)
-    return f"; did you mean {found}?" if found else ""
+    """Return the end of a sentence that suggests a similar known name, "" without one."""
+    similar = near(name, known)
+    return f"; did you mean {similar}?" if similar else ""
 
 
 MAX_SHOWN = 20
@@ -31,8 +31,7 @@ MAX_KEY_LENGTH = 300
 class Problem:
     """One thing in a file that cannot be used, or that was kept without being understood.
 
-    `line` counts from 1 and is 0 where the file as a whole is meant; `case` and `key` are "" where
-    none is.
+    `line` counts from 1 and is 0 for the whole file; `case` and `key` are "" for none.
     """
 
     message: str
@@ -42,7 +41,7 @@ class Problem:
     key: str = ""
 
     def __post_init__(self) -> None:
-        """Leave out the middle of what is too long to read; the remedy stands at the end."""
+        """Cut out the middle of long texts, because the remedy is at the end."""
         for name, most in (("message", MAX_MESSAGE_LENGTH), ("key", MAX_KEY_LENGTH)):
             text = getattr(self, name)
             if len(text) > most:
@@ -62,12 +61,12 @@ class Problem:
 
 
 class UnreadableFileError(DomainError):
-    """A file was refused; `problems` holds everything found wrong with it, in the order of the file."""
+    """A file was refused; `problems` are all its problems, in the order of the file."""
 
     code = "unreadable_file"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        """Say the first problems; the rest are in `problems`."""
+        """List the first problems; the rest are in `problems`."""
         self.problems = tuple(problems)
         lines = [str(problem) for problem in self.problems[:MAX_SHOWN]]
         if len(self.problems) > MAX_SHOWN:

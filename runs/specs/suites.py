@@ -1,4 +1,4 @@
-"""What a suite says: one shape for files, versions, drafts, snapshots and the API.
+"""The content of a suite: one shape for files, versions, drafts, snapshots and the API.
 
 A field added to SuiteTexts is read, written, stored, versioned, edited, compared and shown by the API
 without further code.
@@ -22,9 +22,9 @@ from runs.specs.problems import Problem
 class CaseSpec(Spec):
     """One case of a suite.
 
-    `input` holds turns of role and content, with `blocks` where a content names files of the suite.
-    `evaluators` is a root composite that replaces the suite's tree, or whose children join it when
-    `evaluators_append` is on. `recorded_output` has the form of a recorded line.
+    `input` are turns with role and content, and with `blocks` if the content includes files of the suite.
+    `evaluators` is a root composite that replaces the suite's tree; with `evaluators_append` its children
+    join that tree. `recorded_output` has the form of a line of recorded outputs.
     """
 
     key: str
@@ -40,12 +40,12 @@ class CaseSpec(Spec):
     recorded_output: dict[str, Any] | None = None
 
     def columns(self) -> dict[str, Any]:
-        """Return what a revision stores and its hash is made of: all but the key."""
+        """Return what a revision stores and hashes: everything except the key."""
         return self.model_dump(mode="json", exclude={"key"})
 
 
 class SuiteTexts(Spec):
-    """What people say of a suite in words; files, forms, drafts, versions and the API follow these fields."""
+    """The texts of a suite; files, forms, drafts, versions and the API follow these fields."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -59,13 +59,13 @@ class SuiteTexts(Spec):
     """The slug of the language model that judges."""
 
 
-# Those that are one text, and those that are several.
+# The fields with one text, and those with several.
 TEXTS = tuple(name for name, field in SuiteTexts.model_fields.items() if field.annotation is str)
 LISTS = tuple(name for name in SuiteTexts.model_fields if name not in TEXTS)
 
 
 class SuiteSpec(SuiteTexts):
-    """What people write of a suite, its cases apart."""
+    """The content of a suite without its cases."""
 
     policy: PolicySpec = PolicySpec()
     evaluators: EvaluatorSpec
@@ -73,18 +73,18 @@ class SuiteSpec(SuiteTexts):
     @model_validator(mode="before")
     @classmethod
     def _take_defaults(cls, values: Any) -> Any:
-        """Let None stand for the default: earlier versions of a suite lack what came later."""
+        """Replace None by the default: earlier versions lack fields that were added later."""
         if isinstance(values, Mapping):
             return {name: value for name, value in values.items() if value is not None}
         return values
 
     def plain(self) -> SuiteSpec:
-        """Return these fields alone, without what versions, drafts and files add."""
+        """Return only these fields, without those that versions, drafts and files add."""
         return SuiteSpec.model_validate(self.model_dump(include=set(SuiteSpec.model_fields)))
 
 
 class CaseRevision(TypedDict):
-    """A case as a version names it; `hash` is that of its columns."""
+    """A case as a version refers to it; `hash` is the hash of its columns."""
 
     key: str
     revision: int
@@ -92,17 +92,17 @@ class CaseRevision(TypedDict):
 
 
 class VersionSpec(SuiteSpec):
-    """What a version stores: cases by revision, files by hash, `metadata` as the suite's file has it."""
+    """What a version stores: cases by revision, files by hash, and the `metadata` of the suite's file."""
 
     metadata: dict[str, Any] = {}
     files: dict[str, str] = {}
-    # Thousands of them, written by the product itself: they are not looked through at every reading.
+    # Written by Evalsite itself, and thousands of them, so they are not validated at each reading.
     cases: SkipValidation[list[CaseRevision]] = []
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlace:
-    """Where a file names a language model, and whether that is the judge of the suite."""
+    """Where a file names a language model, and whether that is the suite's judge."""
 
     file: str
     line: int
@@ -110,12 +110,12 @@ class ModelPlace:
 
 
 class SuiteWithCases(SuiteSpec):
-    """A whole suite, as a file holds it.
+    """A whole suite, as in a file.
 
-    `files` are those that evaluators refer to, by path. `metadata` keeps what the file says and the
-    product does not use. The last three tell how the file was read: `warnings` name what was kept
-    unused, `read_with` are the other files whose cases it took in, and `model_places` tells by case
-    ("" for the suite) and slug where language models are named.
+    `files` are those that evaluators refer to, by path. `metadata` are the file's unused keys. The last
+    three fields describe how the file was read: `warnings` name unused keys, `read_with` are other files
+    whose cases were included, and `model_places` are the places that name a language model, by case ("" for
+    the suite) and slug.
     """
 
     slug: str
@@ -129,7 +129,7 @@ class SuiteWithCases(SuiteSpec):
     )
 
     def __eq__(self, other: object) -> bool:
-        """Compare what the suites say, not how they were read."""
+        """Compare the content of the suites, not how they were read."""
         return isinstance(other, SuiteWithCases) and all(
             getattr(self, name) == getattr(other, name)
             for name, field in SuiteWithCases.model_fields.items()

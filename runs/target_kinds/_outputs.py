@@ -181,7 +181,7 @@ def files_from_json(stored: Any, beside: Mapping[str, bytes] | None = None) -> d
     for name, value in stored.items():
         path = clean_path(str(name))
         if path in found:
-            raise ValueError(f"files: {name!r} stands twice")
+            raise ValueError(f"files: {name!r} is repeated")
         found[path] = _content(str(name), value, beside)
     check_files(found)
     return found

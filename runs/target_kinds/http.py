@@ -61,7 +61,7 @@ def template_problem(template: Any, place: str = "") -> str:
         return f"{place}: {problem}" if problem and place else problem
     if isinstance(template, dict):
         if name := next((name for name in template if variables_in(str(name))), None):
-            return f"{place}.{name}: a variable stands in a value, not in a name".lstrip(".")
+            return f"{place}.{name}: a variable can be in a value, not in a name".lstrip(".")
         parts = [(f"{place}.{name}".lstrip("."), part) for name, part in template.items()]
     elif isinstance(template, list):
         parts = [(f"{place}[{number}]", part) for number, part in enumerate(template)]
@@ -235,7 +235,7 @@ class HTTPConfig(ReplyPaths):
         url = value.strip()
         scheme_and_host = re.match(r"[^/]*//[^/?#]*", url)
         if VARIABLE.search(scheme_and_host[0] if scheme_and_host else url):
-            raise ValueError("a variable may stand in path and query, not in the host")
+            raise ValueError("a variable can be in path and query, not in the host")
         plain = VARIABLE.sub("x", url)
         problem = template_problem(url) or address_problem(plain, may_have_query=True)
         if problem:
@@ -250,7 +250,7 @@ class HTTPConfig(ReplyPaths):
             if problem := header_problem(header):
                 raise ValueError(problem)
             if names.count(header.name.lower()) > 1:
-                raise ValueError(f"{header.name} stands there twice")
+                raise ValueError(f"{header.name} is repeated")
         return value
 
     @field_validator("body")

@@ -127,7 +127,7 @@ def score_again(page: Page) -> Run:
     page.go_back()
     press(page, page.get_by_role("link", name="Back to the evaluators"))
     press(page, page.get_by_role("button", name="Save as v2"))
-    expect(page.locator("#draft")).to_contain_text("Nothing is changed")
+    expect(page.locator("#draft")).to_contain_text("No changes yet")
     expect(panel).to_contain_text("1 case would flip")
     press(page, panel.get_by_role("button", name="Score run #1 with this"))
     dialog = page.get_by_role("dialog", name="Score run #1 with this?")

@@ -76,7 +76,7 @@ class TestUpload:
         assert "Store 3 cases" in html
         assert "2 rows rejected" in html
         assert "Id: " not in html
-        assert "The key &#x27;R-1&#x27; stands on line 2 already" in html
+        assert "The key &#x27;R-1&#x27; is on line 2 already" in html
         assert "&lt;b&gt;Names&lt;/b&gt; the sum" in html
         assert "<b>Names" not in html
         assert not suite.cases.exists()

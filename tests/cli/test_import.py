@@ -49,7 +49,7 @@ def test_all_suites_of_a_folder_are_imported_and_skipped_files_named(evals, caps
         "one: new, at version 1. Imported with 1 case. From evals/one.yaml",
     ]
     assert message.err.splitlines() == [
-        "Note: evals/targets.yaml: is no suite file, for it lists no cases under tests, and was "
+        "Note: evals/targets.yaml: is not a suite file, because it lists no cases under tests, and was "
         "left out",
         "Note: evals: hidden files and caches are not read: .git/",
     ]
@@ -123,7 +123,10 @@ def test_every_problem_is_printed_and_nothing_is_stored(evals):
     [
         (["nowhere"], "nowhere: there is no file or folder of this name"),
         (["evals", "--slug", "x"], "'x' can name one suite, and these are 2"),
-        (["evals/one.yaml", "--slug", "No Way"], "'No Way' cannot stand in addresses; write small"),
+        (
+            ["evals/one.yaml", "--slug", "No Way"],
+            "'No Way' cannot be part of an address; use lower-case",
+        ),
         (
             ["evals/one.yaml", "--judge", "gone"],
             "There is no language model 'gone'. There is: stri",
@@ -206,7 +209,7 @@ def test_a_profile_applies_only_to_files_without_one(evals, capsys):
     assert kinds == {"cases": "metrics_judge", "own": "expected_output"}
     assert Suite.objects.get(slug="cases").policy.case_gate == "expected_outcomes"
     assert capsys.readouterr().err.splitlines() == [
-        "Note: own.yaml, line 2, profile: the file starts from tasks, which goes before the chosen "
+        "Note: own.yaml, line 2, profile: the file starts from tasks, which overrides the chosen "
         "metrics; remove the line to start from metrics"
     ]
 

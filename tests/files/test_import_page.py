@@ -144,7 +144,7 @@ class TestSuiteImport:
         html = page(editor, "runs:suite-import")
         assert "As the file says" in html
         for profile in all_profiles():
-            assert f"{profile.label}: {profile.says}" in html
+            assert f"{profile.label}: {profile.summary}" in html
         cases = SimpleUploadedFile("cases.jsonl", b'{"id": "A", "input": "When is it open?"}')
         sent = {"suite_files": [cases], "profile": "metrics"}
         editor.post(reverse("runs:suite-import"), sent)
@@ -157,7 +157,7 @@ class TestSuiteImport:
     def test_a_profile_of_the_file_goes_before_the_choice_with_a_note(self, editor: Client) -> None:
         file = SUITE_FILE + b"profile: tasks\n"
         html = upload(editor, {"suite.yaml": file}, profile="hybrid").content.decode()
-        assert "the file starts from tasks, which goes before the chosen hybrid" in html
+        assert "the file starts from tasks, which overrides the chosen hybrid" in html
         assert Suite.objects.get().policy == profile_named("tasks").policy
 
     def test_an_unknown_profile_is_refused(self, editor: Client) -> None:

@@ -122,8 +122,8 @@ def test_problems_of_both_files_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("sidecar", "said"),
     [
-        (b"tests: []\n", "cases.yaml, line 1, tests: the cases stand in the JSON Lines beside"),
-        (b"- a\n", "cases.yaml, line 1: the file is no mapping of keys"),
+        (b"tests: []\n", "cases.yaml, line 1, tests: the cases are in the JSON Lines next to"),
+        (b"- a\n", "cases.yaml, line 1: the file is not a mapping of keys"),
         (b"a: [\n", "cases.yaml, line 2: not readable as YAML"),
     ],
 )

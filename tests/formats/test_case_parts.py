@@ -53,8 +53,8 @@ def test_own_evaluators_read_back(text: str) -> None:
         ("- name: llm_judge\n  type: contains\n  value: x", True, "need names of their own"),
         ("evaluators:\n  - x is named\naggregator:\n  type: minimum", True, "line 3, aggregator"),
         ("evaluators: []", False, "no evaluator is listed"),
-        ("evaluator:\n  - x", False, "line 1, evaluator: is not known here"),
-        ("just a text", False, "a mapping of keys is expected"),
+        ("evaluator:\n  - x", False, "line 1, evaluator: is unknown here"),
+        ("just a text", False, "expected a mapping of keys"),
         ("- type: script\n  script: ../secrets.py", False, "secrets.py"),
         ("- type: contains\n  value: x\n  weight: -1", False, "line 3"),
     ],
@@ -72,7 +72,7 @@ def test_a_mapping_is_yaml_or_json_and_reads_back() -> None:
     assert read_mapping(" ") == {}
     assert mapping_text({}) == ""
     for text, said in (
-        ("- a", "line 1: a list stands"),
+        ("- a", "expected names with values"),
         ("a: 1\nb: [", "line"),
         ("a: 1\na: 2", "line 2: the key 'a' is repeated"),
         ('a: "\\ud800"', "line 1"),
@@ -94,7 +94,7 @@ def test_a_recorded_output_is_a_text_or_json() -> None:
     for wrong, said in (
         ('{"usage": {}}', "holds no output"),
         ('{\n "output": "Hi",\n "latency_ms": "slow"}', "line"),
-        ("null", "nothing stands here"),
+        ("null", "this is null"),
         ('{"output": ', "line"),
     ):
         with pytest.raises(UnreadableFileError) as refusal:

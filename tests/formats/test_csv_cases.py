@@ -98,13 +98,13 @@ class TestRows:
         assert [case.key for case in found.cases] == ["A", "B"]
         [bad] = found.rejected
         assert (bad.line, bad.column) == (4, "")
-        assert bad.reason.startswith("the row has 4 cells and the header 3; a text that holds")
+        assert bad.reason.startswith("the row has 4 cells and the header 3; put a text that")
 
     def test_a_quotation_mark_out_of_place_costs_its_row_alone(self) -> None:
         found = read('id,question\nA,"say "no" now"\nB,two\nC,"open\nD,four\n')
         assert [case.key for case in found.cases] == ["B"]
         assert [(bad.line, bad.reason) for bad in found.rejected] == [
-            (2, "a quotation mark stands within a cell in quotes; write it twice"),
+            (2, "a quoted cell contains a quotation mark; write it twice"),
             (
                 4,
                 "a quotation mark opens here and is never closed, so that 2 lines were taken for one row",
@@ -283,7 +283,7 @@ class TestKeys:
             (
                 "A,one\nA,two\n",
                 "id",
-                "the key 'A' stands on line 2 already; give each case its own",
+                "the key 'A' is on line 2 already; give each case its own",
             ),
             ("A,one\n,two\n", "id", "is empty; give the case a key of its own"),
             ("A,one\nB,\n", "question", "is empty; write what the case asks"),
@@ -302,7 +302,7 @@ class TestKeys:
 
     def test_the_same_input_twice_is_rejected_where_it_makes_the_key(self) -> None:
         [bad] = read("question,answer\na,1\na,2\n").rejected
-        assert (bad.column, bad.reason[:34]) == ("question", "the same input stands on line 2 al")
+        assert (bad.column, bad.reason[:30]) == ("question", "the same input is on line 2 al")
 
     def test_keys_of_the_suite_are_refused_or_passed_over(self) -> None:
         table = read_table(b"id,question\nA,one\nB,two\n")

@@ -470,7 +470,7 @@ def test_cases_may_stand_in_lines_of_their_own() -> None:
     ("reference", "beside", "said"),
     [
         ("./gone.yaml", b"", "shop.yaml, line 1, tests: the file './gone.yaml' is not among"),
-        ("cases.yml", b"a: 1", "cases.yml, line 1: a mapping stands where a list of cases"),
+        ("cases.yml", b"a: 1", "cases.yml, line 1: expected a list of cases, but found a mapping"),
         ("cases.yml", b"[", "cases.yml, line 2: not readable as YAML"),
         ("cases.yml", b"- {id: A}\n", "cases.yml, line 1, case A, tests[0]: the case has no input"),
         ("cases.csv", b"", "shop.yaml, line 1, tests: 'cases.csv' names no cases"),

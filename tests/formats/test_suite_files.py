@@ -67,10 +67,10 @@ def test_what_is_no_suite_is_named_and_left_out() -> None:
 
     assert [suite.path for suite in found.suites] == ["suite.yaml"]
     assert {note.file: note.message for note in found.notes} == {
-        "targets.yaml": "is no suite file, for it lists no cases under tests, and was left out",
-        "deploy.yaml": "is no suite file and was left out: the tag '!Ref' is not known; write a "
+        "targets.yaml": "is not a suite file, because it lists no cases under tests, and was left out",
+        "deploy.yaml": "is not a suite file and was left out: the tag '!Ref' is not known; write a "
         "plain value",
-        "many.yaml": "is no suite file and was left out: not readable as YAML: found another "
+        "many.yaml": "is not a suite file and was left out: not readable as YAML: found another "
         "document in what begins on line 1; write one document, without ---",
         "outputs.jsonl": "holds recorded outputs, no cases, and was left out; give it as recorded "
         "outputs, with the name of the target that gave them",
@@ -222,12 +222,12 @@ def test_problems_and_warnings_name_the_file_as_people_see_it() -> None:
         ({"a.yaml": b"x: !y 1"}, ["a.yaml, line 1: the tag '!y' is not known"]),
         (
             {"a.yaml": b"x: 1", "b.jsonl": OUTPUTS},
-            ["there is no suite", "b.jsonl: holds recorded outputs", "a.yaml: is no suite file"],
+            ["there is no suite", "b.jsonl: holds recorded outputs", "a.yaml: is not a suite file"],
         ),
         ({"b.jsonl": OUTPUTS}, ["b.jsonl: the file holds recorded outputs, not cases; give it as"]),
         (
             {"a/x.yaml": SUITE, "b/x.yaml": SUITE},
-            ["b/x.yaml, name: the suite 'x' stands in a/x.yaml too; give one of them another name"],
+            ["b/x.yaml, name: the suite 'x' is in a/x.yaml too; give one of them another name"],
         ),
         (
             {"a.yaml": JUDGED},
@@ -235,7 +235,7 @@ def test_problems_and_warnings_name_the_file_as_people_see_it() -> None:
         ),
         (
             {"c.jsonl": LINES, "c.yaml": SUITE},
-            ["c.yaml, line 1, tests: the cases stand in the JSON Lines beside this file"],
+            ["c.yaml, line 1, tests: the cases are in the JSON Lines next to this file"],
         ),
     ],
 )

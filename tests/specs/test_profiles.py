@@ -158,9 +158,7 @@ def test_a_profile_that_the_file_names_goes_before_the_chosen_one(
     own, other = (suite.content for suite in found.suites)
     assert own.policy == profile_named("tasks").policy
     assert other.policy == (profile_named(chosen).policy if chosen else PolicySpec())
-    told = (
-        "a.yaml, line 2, profile: the file starts from tasks, which goes before the chosen metrics"
-    )
+    told = "a.yaml, line 2, profile: the file starts from tasks, which overrides the chosen metrics"
     assert [str(one).partition(";")[0] for one in found.warnings] == ([told] if warned else [])
 
 

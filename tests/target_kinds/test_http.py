@@ -169,7 +169,7 @@ def test_many_odd_files_are_counted() -> None:
         ({"headers": [{"name": "X Y", "value": "x"}]}, "no name of a header"),
         ({"headers": [{"name": "X", "value": "a\r\nEvil: 1"}]}, "no header has"),
         ({"headers": [{"name": "X", "value": "{{SECRET_KEY}}"}]}, "EVALSITE_TARGET_SECRET_"),
-        ({"headers": [{"name": "X"}, {"name": "x"}]}, "twice"),
+        ({"headers": [{"name": "X"}, {"name": "x"}]}, "repeated"),
         ({"timeout_s": 0}, "greater"),
         ({"method": "DELETE"}, "POST"),
         ({"unknown": 1}, "not permitted"),
