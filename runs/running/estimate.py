@@ -1,4 +1,4 @@
-"""What a run would cost and how long it would take, judged by past runs, and warnings before it starts."""
+"""Estimate the cost and time of a run from past runs, and warn before it starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from runs.target_kinds import target_kinds
 
 
 def family_warning(judge: LanguageModel | None, targets: Iterable[Target]) -> str:
-    """Point out targets of the judge's own model family; "" when there are none."""
+    """Return a warning about targets of the judge's model family, "" without any."""
     if judge is None:
         return ""
     family = model_family(judge.model_id)
@@ -45,7 +45,7 @@ def family_warning(judge: LanguageModel | None, targets: Iterable[Target]) -> st
 
 
 def agent_warning(agents: Mapping[str, Sequence[str]], targets: Iterable[Target]) -> str:
-    """Point out targets that would judge themselves or their own model family; "" when there are none.
+    """Return a warning about targets that would judge themselves or their model family, "" without any.
 
     `agents` are the targets that judge, by name, with the evaluators that ask them.
     """
@@ -57,16 +57,16 @@ def agent_warning(agents: Mapping[str, Sequence[str]], targets: Iterable[Target]
     if own:
         return " ".join([*own, "Agents tend to favour what they wrote."])
     named = Target.objects.filter(name__in=agents).select_related("model") if agents else ()
-    judges = [one.model for one in named if one.model is not None]
-    return next((said for one in judges if (said := family_warning(one, targets))), "")
+    warnings = (family_warning(agent.model, targets) for agent in named)
+    return next((warning for warning in warnings if warning), "")
 
 
 def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
-    """Return by name the targets that judge, with the paths of the evaluators that ask them."""
+    """Return the targets that judge by name, with the paths of the evaluators that ask them."""
     root = suite.spec.evaluators
     trees = [root]
     asking = [name for name, kind in all_kinds().items() if kind.asked_targets]
-    # Trees of cases may be many and long: only those that can hold such an evaluator are read.
+    # Cases may have many long trees: only those that can contain such an evaluator are read.
     written = suite.cases.annotate(written=Cast("evaluators", TextField()))
     named = reduce(or_, (Q(written__contains=name) for name in asking))
     own = written.filter(named, is_current=True, evaluators__isnull=False)
@@ -81,29 +81,52 @@ def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
 
 
 def model_family(model_id: str) -> str:
-    """Return the family a model's id begins with: `gpt` of `openai/gpt-4o-mini`."""
+    """Return the family that a model's id begins with: `gpt` for `openai/gpt-4o-mini`."""
     name = model_id.rpartition("/")[2].lower()
     found = re.match(r"[a-z]+", name)
     return found.group() if found else name
 
 
+@dataclass(frozen=True, slots=True)
+class CaseChoice:
+    """The cases of a run: those with one of the `tags`, or those named by `keys`; all without both."""
+
+    tags: Collection[str] = ()
+    keys: Collection[str] | None = None
+
+    def read(self, cases: QuerySet[Case], *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Yield key and columns of the chosen cases."""
+        tags, keys = set(self.tags), None if self.keys is None else set(self.keys)
+        for key, own_tags, *values in cases.values_list("key", "tags", *columns):
+            if (not tags or tags & set(own_tags)) and (keys is None or key in keys):
+                yield key, *values
+
+
+ALL_CASES = CaseChoice()
+
+
+def _current_cases(suite: Suite) -> QuerySet[Case]:
+    return suite.cases.filter(is_current=True).order_by()
+
+
 def recorded_counts(
     suite: Suite,
     targets: Sequence[Target],
-    *,
-    tags: Collection[str] = (),
-    keys: Collection[str] | None = None,
+    choice: CaseChoice = ALL_CASES,
 ) -> Mapping[int, int]:
-    """Return by target's id the current cases with an output; only targets that replay are in it.
+    """Return how many chosen cases have a recorded output, by id of the targets that replay.
 
-    With `tags` only cases with one of them count, with `keys` only those named. A target with
-    uploads has those alone, one without has what stands with the cases.
+    A target with uploads replays only those; one without replays the outputs stored with the cases.
     """
     kinds = target_kinds()
-    replaying = [one.pk for one in targets if one.kind in kinds and kinds[one.kind].replays]
+    replaying = [
+        target.pk for target in targets if target.kind in kinds and kinds[target.kind].replays
+    ]
     if not replaying:
         return {}
-    wanted, with_output = _cases(suite, tags, keys)
+    rows = _current_cases(suite).annotate(has_output=Q(recorded_output__isnull=False))
+    outputs: dict[str, bool] = dict(choice.read(rows, "has_output"))
+    with_output = sum(outputs.values())
     uploads = RecordedOutput.objects.filter(target__in=replaying)
     uploading = set(uploads.order_by().values_list("target", flat=True).distinct())
     counts = {pk: 0 if pk in uploading else with_output for pk in replaying}
@@ -111,30 +134,12 @@ def recorded_counts(
         current = Case.objects.filter(suite=suite, is_current=True).values("key")
         hits = uploads.filter(case_key__in=current)
         for pk, key in hits.values_list("target", "case_key").distinct():
-            counts[pk] += key in wanted
+            counts[pk] += key in outputs
     return counts
 
 
-def _cases(
-    suite: Suite, tags: Collection[str], keys: Collection[str] | None
-) -> tuple[set[str], int]:
-    rows = (
-        Case.objects.filter(suite=suite, is_current=True)
-        .order_by()
-        .annotate(has_output=Q(recorded_output__isnull=False))
-        .values_list("key", "tags", "has_output")
-    )
-    named = None if keys is None else set(keys)
-    found = {
-        key: has_output
-        for key, own, has_output in rows
-        if (not tags or set(tags) & set(own)) and (named is None or key in named)
-    }
-    return set(found), sum(found.values())
-
-
 def recorded_warning(target: str, recorded: int, cases: int) -> str:
-    """Return what becomes of the cases without an output, "" where all have one or none is chosen."""
+    """Return a warning about cases without an output, "" where all have one or none is chosen."""
     if recorded >= cases:
         return ""
     if not recorded:
@@ -149,33 +154,34 @@ def recorded_warning(target: str, recorded: int, cases: int) -> str:
 
 
 MAX_NAMED = 4
-# What stands for a text or a list that is there: what it says does not matter here.
-THERE = "there"
+# Stands for any text or list of a case whose content does not matter here.
+PRESENT = "present"
 
 
 def unscorable_warnings(
-    suite: Suite,
-    root: EvaluatorSpec,
-    *,
-    tags: Collection[str] = (),
-    keys: Collection[str] | None = None,
+    suite: Suite, root: EvaluatorSpec, choice: CaseChoice = ALL_CASES
 ) -> tuple[str, ...]:
-    """Return a sentence for each evaluator that lacks what it scores by, with n of N cases.
-
-    `root` is the tree the run is scored by. With `tags` the cases are those that have one of them,
-    with `keys` those that are named.
-    """
+    """Return a sentence for each evaluator of `root` that lacks what it scores by in some cases."""
+    rows = choice.read(
+        _current_cases(suite).annotate(
+            written=Cast("evaluators", TextField()),
+            has_criteria=Q(criteria__gt=""),
+            has_output=Q(expected_output__gt=""),
+        ),
+        *("written", "evaluators_append", "has_criteria", "has_output", "expected_outcomes"),
+    )
     lacking: Counter[tuple[str, str]] = Counter()
-    asked: Counter[str] = Counter()
-    # Cases are mostly alike in this: each sort is looked at once.
-    for (written, append, *has), count in _sorts(suite, tags, keys).items():
+    totals: Counter[str] = Counter()
+    # Most cases are alike in these facts, so each combination is checked once.
+    groups = Counter((*facts, bool(outcomes)) for _, *facts, outcomes in rows)
+    for (written, append, *has), count in groups.items():
         tree = root if written is None else tree_of_case(root, json.loads(written), append=append)
         for path, lack in _leaves(tree, _facts(*has)):
-            asked[path] += count
+            totals[path] += count
             if lack:
                 lacking[path, lack] += count
     sentences = [
-        f"Evaluator {path} has nothing to score by in {count} of {asked[path]} cases: "
+        f"Evaluator {path} has nothing to score by in {count} of {totals[path]} cases: "
         f"{'they have' if count > 1 else 'it has'} no {lack}. There it will be an error."
         for (path, lack), count in lacking.most_common()
     ]
@@ -199,33 +205,9 @@ def _facts(has_criteria: bool, has_output: bool, has_outcomes: bool) -> CaseFact
     return CaseFacts(
         key="",
         input=(),
-        criteria=THERE if has_criteria else "",
-        expected_output=THERE if has_output else "",
-        expected_outcomes=(THERE,) if has_outcomes else (),
-    )
-
-
-def _sorts(
-    suite: Suite, tags: Collection[str], keys: Collection[str] | None
-) -> Counter[tuple[Any, ...]]:
-    rows = (
-        suite.cases.filter(is_current=True)
-        .order_by()
-        .annotate(
-            written=Cast("evaluators", TextField()),
-            has_criteria=Q(criteria__gt=""),
-            has_output=Q(expected_output__gt=""),
-        )
-        .values_list(
-            *("key", "tags", "written", "evaluators_append"),
-            *("has_criteria", "has_output", "expected_outcomes"),
-        )
-    )
-    wanted, named = set(tags), None if keys is None else set(keys)
-    return Counter(
-        (written, append, has_criteria, has_output, bool(outcomes))
-        for key, own, written, append, has_criteria, has_output, outcomes in rows
-        if (not wanted or wanted & set(own)) and (named is None or key in named)
+        criteria=PRESENT if has_criteria else "",
+        expected_output=PRESENT if has_output else "",
+        expected_outcomes=(PRESENT,) if has_outcomes else (),
     )
 
 
@@ -234,9 +216,9 @@ NO_PRICE = "the model has no price"
 
 @dataclass(frozen=True, slots=True)
 class EstimatedCost:
-    """What a run would cost for the target or its judges: None with the reason where past runs do not tell.
+    """The estimated cost of a target or of judges; None with a reason where past runs do not tell.
 
-    `low` and `high` are what the cheapest and the dearest of these runs would come to.
+    `low` and `high` are by the cheapest and the most expensive of these runs.
     """
 
     usd: Decimal | None
@@ -248,7 +230,7 @@ class EstimatedCost:
 def cost(
     runs: Sequence[Run], whose: str, amounts: Mapping[int, Decimal | int], wanted: Decimal | int
 ) -> EstimatedCost:
-    """Return what as much as is wanted costs at the price of past runs, which used these amounts."""
+    """Return the cost of a wanted amount at the price of past runs, which used these amounts."""
     known = [run for run in runs if _knows_cost(run, whose)]
     if not known:
         return EstimatedCost(None, reason=NO_PRICE)
@@ -259,13 +241,13 @@ def cost(
 
 
 def _knows_cost(run: Run, whose: str) -> bool:
-    """Tell whether the run's calls had a price; what is free has a price of 0."""
+    """Tell whether the run's calls had a price; free calls have the price 0."""
     first = getattr(run, f"first_{whose}_cost")
     return first is not None or getattr(run, f"{whose}_cost_usd") > 0
 
 
 def expected_duration_ms(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
-    """Return milliseconds: the time of one execution, shared by so many at once."""
+    """Return the milliseconds that the executions take, so many at once."""
     timed = [
         (worked_ms, run)
         for run in runs
@@ -285,14 +267,14 @@ ENDED = (RunStatus.COMPLETED, RunStatus.STOPPED, RunStatus.BUDGET_REACHED)
 
 @dataclass(frozen=True, slots=True)
 class PastUse:
-    """Runs that tell what the next one would use, newest first, and what they are of in words."""
+    """Past runs that an estimate rests on, newest first, and in words what they share."""
 
     runs: tuple[Run, ...] = ()
     whose: str = ""
 
     @property
     def basis(self) -> str:
-        """Say what it rests on: "from the last 3 runs of this target, 90 executions"."""
+        """Return its basis in words: "from the last 3 runs of this target, 90 executions"."""
         if not self.runs:
             return ""
         which = f"{len(self.runs)} runs" if len(self.runs) > 1 else "run"
@@ -302,7 +284,7 @@ class PastUse:
 
 @dataclass
 class PastRuns:
-    """The ended runs that can tell something of targets and judges; a handful of queries at most."""
+    """The ended runs that inform about targets and judges; a handful of queries at most."""
 
     suite: Suite
     targets: Sequence[Target]
@@ -310,7 +292,7 @@ class PastRuns:
     _trees: dict[int, EvaluatorSpec] = field(default_factory=dict)
 
     def of_target(self, target: Target) -> PastUse:
-        """Return the last runs of the target in this suite, else in others, else of its model."""
+        """Return the last runs of the target in this suite, else in others, else with its model."""
         model = target.model
 
         def is_alike(run: Run) -> bool:
@@ -326,7 +308,7 @@ class PastRuns:
 
     @cached_property
     def judged(self) -> PastUse:
-        """Return the last runs that the judges judged in this suite, else in others."""
+        """Return the last runs with these judges in this suite, else in others."""
         steps = (
             (self.here, self._is_judged, "with this judge"),
             (self._judged_there, self._is_judged, "with this judge in other suites"),
@@ -354,7 +336,7 @@ class PastRuns:
         return run.judge_name in self.judges
 
     def calls_an_execution(self, run: Run, *, outcomes: Decimal) -> Decimal:
-        """Return the judge calls that an execution of a run planned, with that share of cases with outcomes."""
+        """Return the planned judge calls of one execution of a run, for that share of cases with outcomes."""
         if not self._trees:
             kept = Run.objects.filter(pk__in=[one.pk for one in self.judged.runs])
             rows = kept.values_list("pk", "snapshot__evaluators")
@@ -363,7 +345,7 @@ class PastRuns:
 
 
 def judge_calls_per_execution(root: EvaluatorSpec, outcomes: Decimal) -> Decimal:
-    """Return the judge calls of one execution, when that share of 0 to 1 has expected outcomes."""
+    """Return the mean judge calls of one execution when that share (0 to 1) has expected outcomes."""
     kinds = all_kinds()
     with_them, without = (judge_calls(root, kinds, has_outcomes=one) for one in (True, False))
     return outcomes * with_them + (1 - outcomes) * without
@@ -377,7 +359,7 @@ def _first(steps: Sequence[tuple[Sequence[Run], Callable[[Run], bool], str]]) ->
 
 
 def _ended(runs: QuerySet[Run]) -> Sequence[Run]:
-    """Return the last ended runs, with what their first scored result cost."""
+    """Return the last ended runs with the costs of their first scored result."""
     scored = Result.objects.filter(run=OuterRef("pk"), status=ResultStatus.SCORED)
     first = scored.order_by("position", "repetition")
     return list(
@@ -395,50 +377,32 @@ def _ended(runs: QuerySet[Run]) -> Sequence[Run]:
 Judges = Counter[tuple[str, str]]
 
 
-def planned_judge_calls(
-    suite: Suite,
-    root: EvaluatorSpec,
-    *,
-    cases: int,
-    with_outcomes: int,
-    tags: Collection[str] = (),
-    keys: Collection[str] | None = None,
-) -> Judges:
-    """Return by judge, as planned_calls_by_judge names it, the calls of one repetition when no gate fails.
+def planned_judge_calls(request: EstimateRequest) -> Judges:
+    """Return the calls of one repetition by judge when no gate fails.
 
-    `root` is the tree the run is scored by. Of so many cases `with_outcomes` have expected outcomes.
-    With `tags` the cases are those that have one of them, with `keys` those that are named.
+    `planned_calls_by_judge` names the judges.
     """
-    kinds, found = all_kinds(), Judges()
-    # Trees of many cases are mostly the same few: each is read once.
-    for (written, append, has_outcomes), count in _own_trees(suite, tags, keys).items():
-        tree = tree_of_case(root, json.loads(written), append=append)
-        _add(found, planned_calls_by_judge(tree, kinds, has_outcomes=has_outcomes), count)
+    kinds, calls = all_kinds(), Judges()
+    cases, with_outcomes = request.cases, request.with_outcomes
+    own = _current_cases(request.suite).filter(evaluators__isnull=False)
+    rows = request.choice.read(
+        own.annotate(written=Cast("evaluators", TextField())),
+        *("written", "evaluators_append", "expected_outcomes"),
+    )
+    # Trees of many cases are mostly the same few, so each is read once.
+    groups = Counter((written, append, bool(outcomes)) for _, written, append, outcomes in rows)
+    for (written, append, has_outcomes), count in groups.items():
+        tree = tree_of_case(request.root, json.loads(written), append=append)
+        _add(calls, planned_calls_by_judge(tree, kinds, has_outcomes=has_outcomes), count)
         cases, with_outcomes = cases - count, with_outcomes - count * has_outcomes
-    _add(found, planned_calls_by_judge(root, kinds, has_outcomes=True), with_outcomes)
-    _add(found, planned_calls_by_judge(root, kinds, has_outcomes=False), cases - with_outcomes)
-    return +found
+    for has_outcomes, count in ((True, with_outcomes), (False, cases - with_outcomes)):
+        _add(calls, planned_calls_by_judge(request.root, kinds, has_outcomes=has_outcomes), count)
+    return +calls
 
 
 def _add(found: Judges, planned_calls: Judges, count: int) -> None:
     for judge, calls in planned_calls.items():
         found[judge] += calls * count
-
-
-def _own_trees(
-    suite: Suite, tags: Collection[str], keys: Collection[str] | None
-) -> Counter[tuple[str, bool, bool]]:
-    """Return the cases' own trees as they are written, with how they join and whether outcomes are expected."""
-    own = suite.cases.filter(is_current=True, evaluators__isnull=False)
-    rows = own.annotate(written=Cast("evaluators", TextField())).values_list(
-        "key", "tags", "written", "evaluators_append", "expected_outcomes"
-    )
-    wanted, named = set(tags), None if keys is None else set(keys)
-    return Counter(
-        (written, append, bool(outcomes))
-        for key, has, written, append, outcomes in rows
-        if (not wanted or wanted & set(has)) and (named is None or key in named)
-    )
 
 
 NO_RUN = "no finished run of this target or its model yet"
@@ -448,9 +412,9 @@ NO_JUDGE_RUN = "no finished run with this judge yet"
 
 @dataclass(frozen=True, slots=True)
 class TargetEstimate:
-    """What one run would cost: target and judge cost, each None with the reason where past runs do not tell.
+    """The estimate for one run; a cost is None, with the reason, where past runs do not tell.
 
-    `basis` says which past runs the target's cost and time rest on, "" for none.
+    `basis` names the past runs behind the target's cost and time, "" for none.
     """
 
     name: str
@@ -466,11 +430,11 @@ class TargetEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the form as it stands would start; sums are None when a part is unknown.
+    """What the form would start, and its cost and time; sums are None when a part is unknown.
 
-    `judges` are the names of the judges with the most calls they may get; `target_calls` the
-    executions that ask a target, recorded outputs ask none. `low_usd` and `high_usd` are None where
-    all past runs cost the same to a cent.
+    `judges` are names of judges with their maximum of calls. `target_calls` counts the executions that
+    ask a target; recorded outputs ask none. `low_usd` and `high_usd` are None where all past runs cost
+    the same to a cent.
     """
 
     runs: int
@@ -497,10 +461,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class EstimateRequest:
-    """What the form asks to start, as far as it is filled in; `root` is the tree the run is scored by.
-
-    With `tags` the cases are those that have one of them, with `keys` those that are named.
-    """
+    """What the form would start, as far as it is filled in; `root` is the tree that scores the run."""
 
     suite: Suite
     root: EvaluatorSpec
@@ -511,8 +472,7 @@ class EstimateRequest:
     concurrency: int
     judge: LanguageModel | None
     budget_usd: Decimal | None
-    tags: Collection[str] = ()
-    keys: Collection[str] | None = None
+    choice: CaseChoice = ALL_CASES
 
     @property
     def executions(self) -> int:
@@ -526,18 +486,11 @@ class EstimateRequest:
 
 
 def estimate(request: EstimateRequest) -> Estimate:
-    """Return what the order would start, cost and take, with the runs that this rests on."""
+    """Return what the request would start, its cost and time, and the past runs behind them."""
     agents = agents_that_judge(request.suite)
-    planned_calls = planned_judge_calls(
-        request.suite,
-        request.root,
-        cases=request.cases,
-        with_outcomes=request.with_outcomes,
-        tags=request.tags,
-        keys=request.keys,
-    )
+    planned_calls = planned_judge_calls(request)
     past = PastRuns(request.suite, request.targets, _judge_names(request, list(agents)))
-    recorded = recorded_counts(request.suite, request.targets, tags=request.tags, keys=request.keys)
+    recorded = recorded_counts(request.suite, request.targets, request.choice)
     parts = tuple(
         _estimate_target(
             request, target, past, recorded.get(target.pk), is_judged=bool(planned_calls)
@@ -550,7 +503,7 @@ def estimate(request: EstimateRequest) -> Estimate:
     total = _sum([run_usd, evaluation_usd])
     low, high = (_sum([getattr(part, name) for part in parts]) for name in ("low_usd", "high_usd"))
     is_range = money(low) != money(high)
-    # Runs started together share the judge's and the machine's time; they go on side by side.
+    # Runs that start together run side by side.
     spans = [part.duration_ms for part in parts]
     duration_ms = max(span for span in spans if span) if spans and all(spans) else None
     judges = _named_judges(request, planned_calls, request.repetitions * len(parts))
@@ -582,9 +535,7 @@ def estimate(request: EstimateRequest) -> Estimate:
                     for one in request.targets
                     if one.pk in recorded
                 ),
-                *unscorable_warnings(
-                    request.suite, request.root, tags=request.tags, keys=request.keys
-                ),
+                *unscorable_warnings(request.suite, request.root, request.choice),
                 family_warning(request.judge, request.targets),
                 agent_warning(agents, request.targets),
             )
@@ -597,22 +548,22 @@ def estimate(request: EstimateRequest) -> Estimate:
 
 def _judge_names(request: EstimateRequest, agents: Sequence[str]) -> set[str]:
     names = {request.judge.name, request.judge.slug} if request.judge else set()
-    # A run that asks no judge besides is named after them.
+    # A run without a language model as judge has the names of its agents as judge name.
     return names | ({", ".join(sorted(agents))} if agents else set())
 
 
 def _named_judges(
     request: EstimateRequest, planned_calls: Judges, times: int
 ) -> tuple[tuple[str, int], ...]:
-    """Return the names of the judges with all their calls, the one with the most calls first."""
+    """Return the names of the judges with their calls, most calls first."""
     named = [slug for kind, slug in planned_calls if kind == "model" and slug]
     names = dict(LanguageModel.objects.filter(slug__in=named).values_list("slug", "name"))
     found: dict[str, int] = {}
-    for (kind, who), calls in planned_calls.items():
-        usual = request.judge.name if request.judge else "no judge chosen yet"
-        name = who if kind == "agent" else names.get(who, who or usual)
+    for (kind, judge), calls in planned_calls.items():
+        default = request.judge.name if request.judge else "no judge chosen yet"
+        name = judge if kind == "agent" else names.get(judge, judge or default)
         found[name] = found.get(name, 0) + calls * times
-    return tuple(sorted(found.items(), key=lambda one: -one[1])) if times else ()
+    return tuple(sorted(found.items(), key=lambda pair: -pair[1])) if times else ()
 
 
 def _asks_target(target: Target) -> bool:
@@ -628,7 +579,7 @@ def _estimate_target(
     *,
     is_judged: bool,
 ) -> TargetEstimate:
-    """Return what one run would cost; cases that a recorded target has no output for cost nothing."""
+    """Return the estimate for one run; cases without a recorded output cost nothing."""
     own = past.of_target(target)
     executions = request.executions if recorded is None else recorded * request.repetitions
     run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, executions)
@@ -655,7 +606,7 @@ def _estimate_target(
 
 
 def _evaluation(request: EstimateRequest, past: PastRuns, executions: int) -> EstimatedCost:
-    """Return what judging so many executions would cost: past runs tell what a planned call comes to."""
+    """Return the judge cost of so many executions by the price of a planned call in past runs."""
     planned = {
         run.pk: run.done_count * past.calls_an_execution(run, outcomes=request.outcomes)
         for run in past.judged.runs
@@ -668,14 +619,14 @@ def _evaluation(request: EstimateRequest, past: PastRuns, executions: int) -> Es
 
 
 def _basis(parts: Sequence[TargetEstimate]) -> str:
-    """Say what the whole rests on; of several targets each says its own."""
+    """Return the basis of the whole estimate; with several targets each has its own."""
     if len(parts) == 1:
         return parts[0].basis
     return "from past runs, named below" if any(part.basis for part in parts) else ""
 
 
 def _over_budget(request: EstimateRequest, parts: Sequence[TargetEstimate]) -> str:
-    # Recorded outputs were paid before the run: its budget counts the cost of judges alone.
+    # Recorded outputs were paid before, so the budget counts only the cost of judges.
     counted = (
         part.total_usd if _asks_target(target) else part.evaluation_usd
         for target, part in zip(request.targets, parts, strict=True)

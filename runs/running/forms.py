@@ -33,7 +33,14 @@ from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
 from runs.requests import MoneyField
 from runs.running.checks import suite_scripts_problem
-from runs.running.estimate import ENDED, Estimate, EstimateRequest, estimate, recorded_counts
+from runs.running.estimate import (
+    ENDED,
+    CaseChoice,
+    Estimate,
+    EstimateRequest,
+    estimate,
+    recorded_counts,
+)
 from runs.running.retry_forms import RunRetryForm
 from runs.running.rules import SAMPLES, RunRules, apply_rules, with_own_samples
 from runs.running.services import start_campaign
@@ -945,8 +952,7 @@ class StartRunForm(CaseChoiceForm):
                 concurrency=chosen.get("concurrency") or 8,
                 judge=chosen.get("judge"),
                 budget_usd=chosen.get("budget"),
-                tags=tuple(self.wanted_tags() or ()),
-                keys=self.wanted_keys,
+                choice=CaseChoice(tuple(self.wanted_tags() or ()), self.wanted_keys),
             )
         )
 

@@ -93,7 +93,7 @@ def test_several_targets_are_a_campaign_that_its_page_shows(
     assert response["Location"] == reverse("runs:campaign", args=[campaign.pk])
     assert [run.target_name for run in campaign.runs.order_by("pk")] == ["agent 1", "agent 2"]
     page = editor_client.get(response["Location"]).content.decode()
-    assert "2 of 2 runs are still on; no run has a final figure yet." in page
+    assert "no run has a final figure yet" in page
     assert f'<a href="{response["Location"]}"' in editor_client.get("/runs/").content.decode()
 
 
