@@ -1,4 +1,4 @@
-"""Where the pages of suites, runs and results live."""
+"""The URLs of suites, runs and results."""
 
 from __future__ import annotations
 

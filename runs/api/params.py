@@ -1,4 +1,4 @@
-"""The parameters of the API, read strictly because a misspelt filter would be ignored."""
+"""The query parameters of the API, read strictly: a misspelt filter is refused, not ignored."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from runs.lists import (
 )
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 500
-UNREADABLE = "This cursor comes from no list. Begin without one, and follow “next”."
+UNREADABLE = "This is not a cursor of this list. Start without one, and follow “next”."
 Row = TypeVar("Row", bound=Model)
 
 
 class QueryParams(serializers.Serializer[Any]):
-    """Parameters of an address; any other is refused."""
+    """The parameters of a call; any other is refused."""
 
     @classmethod
     def read(cls, request: Request) -> dict[str, Any]:
-        """Return the values; raises ValidationError naming each parameter that is wrong."""
+        """Return the values; raises ValidationError that names each wrong parameter."""
         params = cls(data=request.query_params)
         unknown = sorted(set(request.query_params) - set(params.fields))
         if unknown:
@@ -69,15 +69,15 @@ class PageParams(QueryParams):
     cursor = serializers.CharField(
         required=False,
         max_length=MAX_PLACE_LENGTH,
-        help_text="Where the page begins; “next” of the previous page holds it.",
+        help_text="Where the page begins; “next” of the previous page contains it.",
     )
 
 
 class MomentField(serializers.DateTimeField):
-    """A time that every database can hold in every zone."""
+    """A time that every database can store in every time zone."""
 
     def to_internal_value(self, value: str | datetime) -> datetime:
-        """Refuse times out of bounds."""
+        """Return the time; raises ValidationError for one out of range."""
         moment = super().to_internal_value(value)
         if not EARLIEST <= moment <= LATEST:
             raise serializers.ValidationError("No run was made at such a time.")
@@ -85,7 +85,7 @@ class MomentField(serializers.DateTimeField):
 
 
 def _field(param: Param) -> serializers.Field[Any, Any, Any, Any]:
-    """Return the strict field of a filter that pages read leniently."""
+    """Return the strict field for a filter, which pages read leniently."""
     facts: dict[str, Any] = {"required": False, "help_text": param.help}
     match param.type:
         case Choice(choices):
@@ -123,7 +123,7 @@ class ListRequest(Generic[Query]):
 
     @classmethod
     def read(cls, request: Request, query: type[Query]) -> ListRequest[Query]:
-        """Return what is asked for; raises ValidationError naming each parameter that is wrong."""
+        """Return the request; raises ValidationError that names each wrong parameter."""
         values = list_params(query).read(request)  # type: ignore[arg-type]  # a class is hashable
         limit, cursor = values.pop("limit"), values.pop("cursor", "")
         names = {param.name: name for name, param in query.params().items()}
@@ -136,7 +136,7 @@ class ListRequest(Generic[Query]):
         keyset: Keyset,
         describe: Callable[[Sequence[Row]], Sequence[Document]],
     ) -> Response:
-        """Give one page of the rows, and the address of the next one, null at the end."""
+        """Return one page of the rows with the address of the next page, null on the last."""
         try:
             ordered = keyset.behind(rows, self.cursor)
         except UnreadablePlaceError:
@@ -155,12 +155,12 @@ class CaseParams(QueryParams):
         required=False,
         min_value=1,
         max_value=MAX_INTEGER,
-        help_text="The number of a revision; the current one by default.",
+        help_text="The number of a revision; default: the current one.",
     )
 
 
 class ComparisonParams(QueryParams):
-    """Two runs, and how much worse the second may be; a tolerance that is left out is its suite's."""
+    """Two runs and tolerances; those left out are the suite's."""
 
     baseline_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH,
@@ -188,5 +188,5 @@ class ComparisonParams(QueryParams):
         required=False,
         choices=["all", "shared"],
         default="all",
-        help_text="Whether the figures are of all cases or of those that both runs have.",
+        help_text="Compare all cases, or only those that both runs have.",
     )

@@ -1,4 +1,4 @@
-"""The rows that calls of the API read: suites, cases, runs and results, narrowed by the parameters of an address."""
+"""The rows that the API reads: suites, cases, runs and results, filtered by the parameters of a call."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SuitesQuery(ListQuery):
 
 
 def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:
-    """Return a revision of a case: the one with this number, else the current or last; raises Http404."""
+    """Return a revision of a case: the given one, or else the current or last; raises Http404."""
     revisions = suite.cases.filter(key=key)
     if revision is not None:
         revisions = revisions.filter(revision=revision)
@@ -68,7 +68,7 @@ def run_named(word: str) -> Run:
     else:
         run = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
     if run is None:
-        # A comparison names two runs: the answer says which of them is missing.
+        # A comparison names two runs, so the message must say which is missing.
         raise NotFound(f"There is no run {word!r}. A run is named by its id, or as suite:number.")
     return run
 
@@ -83,7 +83,7 @@ class ExecutionsQuery(ListQuery):
     case: str = lists.text(help="Only results of the case with this key.")
 
     def results(self, run: Run) -> QuerySet[Result]:
-        """Return the results of a run that match, with what lists show of them."""
+        """Return the matching results of a run with the columns that lists show."""
         columns = {"verdict": "verdict", "status": "status", "case": "case__key"}
         filters = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
         results = run.results.filter(**filters).select_related("case")

@@ -1,4 +1,4 @@
-"""What every call of the API has in common: it reads, it is described, and its refusals look alike."""
+"""What all calls of the API share: they read, they are described in the schema, and errors are problem details."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class ProblemDoc(Document):
     """What went wrong (RFC 9457)."""
 
     type: str = "about:blank"
-    """Always about:blank: the status says what kind it is."""
+    """Always about:blank: the status says which kind of problem it is."""
     title: str
     """The name of the status."""
     status: int
     """The HTTP status."""
     detail: str
-    """What went wrong here, in words."""
+    """What went wrong in this request."""
     instance: str
     """The path of the request."""
     errors: dict[str, list[str]] = Field(default={}, exclude_if=lambda errors: not errors)
-    """What is wrong with which parameter; only with status 400."""
+    """The errors of each parameter; only with status 400."""
 
 
 class CannotBeAnswered(APIException):
-    """What was asked for exists and cannot be shown, such as runs of another version."""
+    """The requested object exists but cannot be shown, such as a run of another version."""
 
     status_code = HTTPStatus.CONFLICT
 
 
-def refused(error: Exception, context: Mapping[str, Any]) -> Response | None:
+def problem_response(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Return the answer to an error; None for an unexpected one."""
     if isinstance(error, DomainError):
         error = CannotBeAnswered(str(error))
@@ -73,7 +73,7 @@ def refused(error: Exception, context: Mapping[str, Any]) -> Response | None:
 def problem(
     status: int, detail: str, path: str, *, errors: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Any]:
-    """Return problem details as plain JSON values."""
+    """Return problem details as JSON values."""
     return ProblemDoc(
         title=HTTPStatus(status).phrase,
         status=status,
@@ -84,18 +84,18 @@ def problem(
 
 
 def problem_page(request: HttpRequest, status: int, detail: str) -> JsonResponse:
-    """Return problem details for a request that is refused before the API sees it."""
+    """Return problem details for a request that is refused before it reaches the API."""
     document = problem(status, detail, request.path)
     return JsonResponse(document, status=status, content_type=PROBLEM)
 
 
 def is_for_api(request: HttpRequest) -> bool:
-    """Tell whether a request is for the API, whose clients cannot read a page."""
+    """Tell whether a request is for the API, whose clients cannot read HTML."""
     return request.path_info.startswith(ROOT)
 
 
 def _errors(data: Any) -> dict[str, list[str]]:
-    """Return what is wrong with which parameter; nothing where the refusal is one sentence."""
+    """Return the errors of each parameter; none if the error is a single sentence."""
     if not isinstance(data, Mapping) or set(data) == {"detail"}:
         return {}
     return {
@@ -118,7 +118,7 @@ REFUSALS: Mapping[int, str] = {
     401: "There is no token and no session, or the token is wrong, expired or revoked.",
     403: "The role of the member or of the token does not allow it.",
     404: "There is no such thing.",
-    409: "What is stored cannot be shown, such as a run of another version.",
+    409: "The stored object cannot be shown, such as a run of another version.",
 }
 
 
@@ -131,9 +131,9 @@ def reads(
     path: Sequence[OpenApiParameter] = (),
     tag: str,
 ) -> Callable[[View], View]:
-    """Make a function a call of the API that answers GET; its docstring is the description.
+    """Make a function a call of the API for GET, described by its docstring.
 
-    With `lists` it answers one page of the documents that the query asks for.
+    With `lists` it answers one page of the documents that match the query.
     """
 
     def decorate(view: View) -> View:

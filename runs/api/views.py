@@ -1,4 +1,4 @@
-"""The calls of the API; all of them only read."""
+"""The calls of the API, all read-only."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ BY_EXECUTION = Keyset(Key("position", int), Key("repetition", int), Key("pk", in
 
 
 class ApiDoc(Document):
-    """The addresses to begin at."""
+    """The addresses to start from."""
 
     suites: str
     """The suites."""
@@ -78,14 +78,14 @@ class ApiDoc(Document):
     campaigns: str
     """The campaigns."""
     openapi: str = Field(alias="schema")
-    """This description."""
+    """The schema."""
     docs: str
     """The page to try the API on."""
 
 
 @reads("Where the API begins", ApiDoc, tag="about")
 def api(request: Request) -> Response:
-    """Give the addresses to begin at."""
+    """Give the addresses to start from."""
     NoParams.read(request)
     names = (field.alias or name for name, field in ApiDoc.model_fields.items())
     return Response({name: reverse(f"runs:api-{name}", request=request) for name in names})
@@ -94,7 +94,7 @@ def api(request: Request) -> Response:
 @extend_schema(exclude=True)
 @api_view(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
 def nothing_here(request: Request, rest: str) -> Response:
-    """Say that there is nothing at an address."""
+    """Answer an unknown address."""
     raise Http404
 
 
@@ -113,7 +113,7 @@ def docs(request: HttpRequest) -> HttpResponse:
 
 @reads("Suites", SuiteDoc, lists=SuitesQuery, tag="suites")
 def suites(request: Request) -> Response:
-    """List the suites by slug; archived ones only if they are asked for."""
+    """List the suites by slug; archived ones only on request."""
     params = ListRequest.read(request, SuitesQuery)
     return params.page(
         params.query.suites(), BY_SLUG, lambda rows: [SuiteDoc.make(row) for row in rows]
@@ -157,7 +157,7 @@ def suite_cases(request: Request, slug: str) -> Response:
 
 @reads("One case", CaseDetailDoc, params=CaseParams, path=[SLUG, KEY], tag="suites")
 def suite_case(request: Request, slug: str, key: str) -> Response:
-    """Give a case in full: the current revision, the last one of a deleted case, or the one asked for."""
+    """Give a case in full: the requested revision, else the current one, or the last one of a deleted case."""
     params, found = CaseParams.read(request), get_object_or_404(Suite, slug=slug)
     case = case_revision(found, key, params.get("revision"))
     return Response(CaseDetailDoc.model_validate(case).as_json())
@@ -184,10 +184,10 @@ SAME_RUN = "That is the same run. Name another one to compare it with."
 
 @reads("Compare two runs", ComparisonDoc, params=ComparisonParams, tag="runs")
 def compare_runs(request: Request) -> Response:
-    """Compare a run with another: tolerances, evidence over the shared cases, and every case.
+    """Compare two runs: tolerances, evidence over the shared cases, and every case.
 
-    Tolerances that are left out are those of the candidate's suite as it was when it ran. The answer
-    repeats those that were applied, each with its unit.
+    Tolerances that are left out are those of the candidate's suite at the time of the run. The answer
+    repeats the applied ones, each with its unit.
     """
     params = ComparisonParams.read(request)
     baseline = run_named(params["baseline_run_id"])
@@ -210,7 +210,7 @@ def campaigns(request: Request) -> Response:
 
 @reads("One campaign", CampaignDetailDoc, path=[CAMPAIGN], tag="campaigns")
 def campaign(request: Request, campaign: int) -> Response:
-    """Give a campaign with its leaderboard, the best first."""
+    """Give a campaign with its leaderboard, best first."""
     NoParams.read(request)
     found = get_object_or_404(Campaign.objects.select_related("suite", "created_by"), pk=campaign)
     return Response(campaign_detail_document(found).as_json())
@@ -218,7 +218,7 @@ def campaign(request: Request, campaign: int) -> Response:
 
 @reads("Results of a run", ResultDoc, lists=ExecutionsQuery, path=[RUN], tag="results")
 def run_results(request: Request, run: str) -> Response:
-    """List the results of a run in the order of its suite, repetition after repetition."""
+    """List the results of a run in the order of its suite, by case and repetition."""
     params, found = ListRequest.read(request, ExecutionsQuery), run_named(run)
     return params.page(
         params.query.results(found),
@@ -229,7 +229,7 @@ def run_results(request: Request, run: str) -> Response:
 
 @reads("One result", ResultDetailDoc, path=[RESULT], tag="results")
 def result(request: Request, result: int) -> Response:
-    """Give a result in full: its case, the answer, the evaluators, outcomes, metrics and costs."""
+    """Give a result in full: its case, answer, evaluators, outcomes, metrics and costs."""
     NoParams.read(request)
     found = result_numbered(result)
     return Response(result_detail_document(found.run, found).as_json())
@@ -237,7 +237,7 @@ def result(request: Request, result: int) -> Response:
 
 @reads("The whole answer", WholeOutputDoc, path=[RESULT], tag="results")
 def result_output(request: Request, result: int) -> Response:
-    """Give the whole answer of the target, however long it is."""
+    """Give the whole answer of the target, at any length."""
     NoParams.read(request)
     found = result_numbered(result)
     try:

@@ -1,1 +1,1 @@
-"""Who changed what, newest first."""
+"""The audit: who changed what, newest first."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
@@ -19,10 +19,10 @@ from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target
 
-# What stands in a row before it is unfolded.
-SHOWN_CHANGES, SHOWN_SIGNS = 2, 40
-# Entries about members hold their addresses and roles, those about tokens who has which: they are
-# for who may change members.
+# How many changes, and how many characters of a value, a folded row shows.
+SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
+# Entries about members and tokens contain e-mail addresses and roles, so only those who may change
+# members see them.
 ABOUT_MEMBERS, ABOUT_TOKENS = "user", "api_token"
 NAMES = {
     "suite": "Suite",
@@ -61,7 +61,7 @@ ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery(ListQuery):
-    """Which entries are listed: of a kind of object, of a member, with words in the object's name."""
+    """Which entries are listed: by kind of object, member, and text in the object's name."""
 
     kind: str = lists.text()
     who: str = lists.text()
@@ -71,7 +71,7 @@ class AuditQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class AuditChange:
-    """One value before and after, as JSON where it is no text; None where there was or is none."""
+    """One value before and after, as JSON if it is not text; None if there was or is no value."""
 
     name: str
     before: str | None
@@ -87,7 +87,7 @@ class AuditChange:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One entry: who did what to which object; `url` is "" where the object is gone."""
+    """One entry: who did what to which object; `url` is "" if the object no longer exists."""
 
     at: datetime
     who: str
@@ -110,7 +110,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """One page of entries with what it can be narrowed by."""
+    """One page of entries with its filters."""
 
     query: AuditQuery
     rows: tuple[AuditRow, ...]
@@ -121,11 +121,11 @@ class AuditPage:
 
 def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
     """Return 50 entries, newest first, in a fixed number of queries."""
-    seen = _seen(with_members=with_members)
+    visible = _visible(with_members=with_members)
     page = NEWEST_FIRST.page(_matching(query, with_members=with_members), query.after)
-    kinds = seen.order_by("object_type").values_list("object_type", flat=True).distinct()
+    kinds = visible.order_by("object_type").values_list("object_type", flat=True).distinct()
     members = (
-        seen.exclude(actor_name="").order_by("actor_name").values_list("actor_name", flat=True)
+        visible.exclude(actor_name="").order_by("actor_name").values_list("actor_name", flat=True)
     )
     return AuditPage(
         query=query,
@@ -133,7 +133,7 @@ def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
         controls=(
             query.search_box("q", "Name of what was changed"),
             query.select(
-                "kind", "Sort of thing", ((kind, _kind_name(kind)) for kind in kinds), "Everything"
+                "kind", "Kind of object", ((kind, _kind_name(kind)) for kind in kinds), "Everything"
             ),
             query.select("who", "Who", ((name, name) for name in members.distinct()), "Anybody"),
         ),
@@ -143,7 +143,7 @@ def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
 
 
 def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
-    """Yield every entry that is asked for as a line of JSON, newest first."""
+    """Yield every matching entry as a line of JSON, newest first."""
     entries = NEWEST_FIRST.order(_matching(query, with_members=with_members))
     for entry in entries.iterator(chunk_size=1_000):
         line = {
@@ -162,11 +162,11 @@ def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
 def changes_between(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> tuple[AuditChange, ...]:
-    """Return what differs, with the names of nested values joined by dots, in order of first sight."""
+    """Return the differences, with the names of nested values joined by dots, in order of appearance."""
     old, new = dict(_flat(before or {})), dict(_flat(after or {}))
     names = list(dict.fromkeys((*old, *new)))
     return tuple(
-        AuditChange(name, _spelt(old, name), _spelt(new, name))
+        AuditChange(name, _format(old, name), _format(new, name))
         for name in names
         if name not in old or name not in new or old[name] != new[name]
     )
@@ -181,7 +181,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
             yield path, value
 
 
-def _spelt(values: Mapping[str, Any], name: str) -> str | None:
+def _format(values: Mapping[str, Any], name: str) -> str | None:
     value = values.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -192,10 +192,10 @@ def _cut(value: str | None) -> str:
     if value is None:
         return "–"
     line = " ".join(value.split())
-    return line if len(line) <= SHOWN_SIGNS else line[: SHOWN_SIGNS - 1] + "…"
+    return line if len(line) <= SHOWN_LENGTH else line[: SHOWN_LENGTH - 1] + "…"
 
 
-def _seen(*, with_members: bool) -> QuerySet[AuditEntry]:
+def _visible(*, with_members: bool) -> QuerySet[AuditEntry]:
     entries = AuditEntry.objects.all()
     return (
         entries if with_members else entries.exclude(object_type__in=(ABOUT_MEMBERS, ABOUT_TOKENS))
@@ -203,14 +203,14 @@ def _seen(*, with_members: bool) -> QuerySet[AuditEntry]:
 
 
 def _matching(query: AuditQuery, *, with_members: bool) -> QuerySet[AuditEntry]:
-    narrow = Q()
+    entries = _visible(with_members=with_members)
     if query.kind:
-        narrow &= Q(object_type=query.kind)
+        entries = entries.filter(object_type=query.kind)
     if query.who:
-        narrow &= Q(actor_name=query.who)
+        entries = entries.filter(actor_name=query.who)
     if query.q:
-        narrow &= Q(object_name__icontains=query.q)
-    return _seen(with_members=with_members).filter(narrow)
+        entries = entries.filter(object_name__icontains=query.q)
+    return entries
 
 
 def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
@@ -230,7 +230,7 @@ def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
 def _changes(entry: AuditEntry) -> tuple[AuditChange, ...]:
     if not entry.action.endswith(OVERRIDE):
         return changes_between(entry.before, entry.after)
-    # Both sides hold the machine's verdict, which a decision leaves as it is and stands in for.
+    # Both sides contain the machine's verdict, which a review overrides without changing it.
     before, after = entry.before or {}, entry.after or {}
     machine = before.get("verdict") or "errored"
     sides = [side.get("reviewed_verdict") or machine for side in (before, after)]
@@ -238,7 +238,7 @@ def _changes(entry: AuditEntry) -> tuple[AuditChange, ...]:
 
 
 def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
-    """Return where the objects are that are still there, with one query a sort of object."""
+    """Return the pages of the objects that still exist, with one query for each kind of object."""
     ids: dict[str, set[int]] = {}
     for entry in entries:
         if (number := read_integer(entry.object_id)) is not None:
@@ -255,19 +255,19 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
         "language_model": (LanguageModel, "evaluators:language-model", ("slug",)),
         ABOUT_MEMBERS: (User, "access:member", ("pk",)),
     }
-    found = {}
-    for kind, wanted in ids.items():
+    urls = {}
+    for kind, pks in ids.items():
         if kind not in pages:
             continue
         model, view, columns = pages[kind]
-        rows = model._default_manager.filter(pk__in=wanted).values_list("pk", *columns)
+        rows = model._default_manager.filter(pk__in=pks).values_list("pk", *columns)
         for pk, *parts in rows:
-            found[kind, str(pk)] = reverse(view, args=parts)
-    return found
+            urls[kind, str(pk)] = reverse(view, args=parts)
+    return urls
 
 
 def _action(action: str) -> str:
-    """Return an action as a verb that stands between who and what."""
+    """Return an action as a verb, which is shown between member and object."""
     name = action.rpartition(".")[2]
     return ACTIONS.get(name, name.replace("_", " "))
 

@@ -1,4 +1,4 @@
-"""The audit: who changed what, for who may change suites."""
+"""The page of the audit and its download, for members who may change suites."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def audit(request: MemberRequest) -> HttpResponse:
 @require_safe
 @may_see_audit
 def audit_file(request: MemberRequest) -> StreamingHttpResponse:
-    """Give every change that is asked for as JSON Lines."""
+    """Give every matching change as JSON Lines."""
     lines = audit_lines(
         AuditQuery.read(request.GET), with_members=request.user.has_perm(SEES_MEMBERS)
     )
