@@ -1,1 +1,1 @@
-"""People beside the machine: what they review, decide, and how far they agree with judges."""
+"""Reviews: the queue, decisions of reviewers, and how far judges agree with them."""

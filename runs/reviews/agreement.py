@@ -1,4 +1,4 @@
-"""How far a judge agrees with people, and which bands would agree better."""
+"""How far a judge agrees with reviewers, and which bands would agree better."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaluators.scoring.intervals import LEVEL, RESAMPLES, wilson_interval
 from evaluators.scoring.numbers import rounded
 from runs.engine.review_rules import VERDICTS
 
-# Under so many decisions every figure is said to rest on few.
+# Below this many decisions figures are marked as resting on few.
 FEWEST = 20
 MARKS = ("missed", "met")
 
@@ -21,10 +21,10 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What the machine and what people said of one output; `machine` and `person` are among the categories.
+    """The categories that machine and reviewers gave one output.
 
-    `sampling_rate` is the probability with which it came to be reviewed, above 0, to 1; None where a person
-    picked it, so that it stands for nothing but itself.
+    `sampling_rate` is the probability of its review, above 0 and up to 1; None where a person picked the
+    output, so it represents no others.
     """
 
     machine: str
@@ -44,12 +44,12 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """What the decisions on one judge come to.
+    """How far one judge agrees with reviewers.
 
     `matrix` counts decisions by the machine's category (rows) and the person's (columns), in the order of
     `categories`; `stricter` are those in which the machine was below the person, `kinder` above. `agreement` and
-    the two rates are weighted back by sampling rate, and so is `kappa` (−1 to 1), which is None where both said
-    one and the same of everything; `low` and `high` are its 95% interval. `picked` decisions were on outputs
+    the two rates are weighted by inverse sampling rate, and so is `kappa` (−1 to 1), which is None where both
+    gave everything one category; `low` and `high` are its 95% interval. `picked` decisions were on outputs
     that a person had picked: the matrix counts them, the figures do not. `true_positive` is the share of what
     people passed that the machine passed, `true_negative` of what they did not pass that it did not.
     """
@@ -69,7 +69,7 @@ class JudgeAgreement:
 
     @property
     def is_few(self) -> bool:
-        """Tell whether under 20 decisions went into the figures."""
+        """Tell whether the figures rest on fewer than 20 decisions."""
         return self.agreement.of < FEWEST
 
 
@@ -80,7 +80,7 @@ def measure_agreement(
     quadratic: bool = False,
     seed: int = 0,
 ) -> JudgeAgreement:
-    """Return how far the machine agrees with people.
+    """Measure how far the machine agrees with reviewers.
 
     A decision weighs 1 ÷ its sampling rate, so that the figures are those of all outputs the sample was drawn
     from (Horvitz and Thompson). Intervals of rates are Wilson's with the effective number of decisions
@@ -91,7 +91,7 @@ def measure_agreement(
     """
     names = tuple(categories)
     places = {name: place for place, name in enumerate(names)}
-    if unknown := {said for entry in pairs for said in (entry.machine, entry.person)} - set(names):
+    if unknown := {one for entry in pairs for one in (entry.machine, entry.person)} - set(names):
         raise ValueError(f"{min(unknown)!r} is none of {', '.join(names)}")
     counted = [(places[entry.machine], places[entry.person], _weight(entry)) for entry in pairs]
     drawn = [(machine, person, weight) for machine, person, weight in counted if weight]
@@ -120,7 +120,7 @@ def measure_agreement(
 
 
 def kappas(tables: Table, *, quadratic: bool = False) -> Table:
-    """Return Cohen's kappa of each table of a stack, rows by columns; nan where chance alone would agree wholly."""
+    """Return Cohen's kappa of each table of a stack, rows by columns; nan where agreement by chance is complete."""
     size = tables.shape[-1]
     places = np.arange(size)
     apart = (places[:, None] - places[None, :]).astype(float)
@@ -135,7 +135,7 @@ def kappas(tables: Table, *, quadratic: bool = False) -> Table:
 
 
 def _weight(pair: Pair) -> float:
-    """Return what a decision weighs, 0 for one on an output that a person picked."""
+    """Return the weight of a decision, 0 for an output that a person picked."""
     if pair.sampling_rate is None:
         return 0.0
     if not 0 < pair.sampling_rate <= 1:
@@ -156,13 +156,13 @@ def _rate(weighed: Sequence[tuple[float, bool]]) -> Rate:
 def _kappa_interval(
     drawn: Sequence[tuple[int, int, float]], size: int, *, quadratic: bool, seed: int
 ) -> tuple[float | None, float | None]:
-    """Return where 95 % of the kappas of resampled decisions lie; those without a kappa are left out.
+    """Return the 95 % interval of the kappas of resampled decisions.
 
-    There is none where all decisions are alike: drawn again they are the same, which is no certainty.
+    It is None where all decisions are equal: resampling cannot vary them, which proves nothing.
     """
     if not drawn:
         return None, None
-    # Decisions that are alike are drawn together: there are few kinds of them.
+    # Equal decisions are drawn together, for there are few different ones.
     kinds, times = np.unique(np.asarray(drawn, dtype=float), axis=0, return_counts=True)
     if len(kinds) == 1:
         return None, None
@@ -182,7 +182,7 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else rounded(float(value))
 
 
-# Thresholds that a person would choose.
+# Suggested thresholds are hundredths.
 STEPS = 100
 TIE = 1e-9
 AGREEMENT, KAPPA = "agreement", "kappa"
@@ -190,7 +190,7 @@ AGREEMENT, KAPPA = "agreement", "kappa"
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """One output whose verdict its score decided: the score, 0 to 1, and what people say of it."""
+    """One output whose score decided: the score, 0 to 1, and the verdict of reviewers."""
 
     score: float
     person: str
@@ -199,7 +199,7 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Bands:
-    """Two thresholds, 0 to 1, and how far the verdicts they make agree with people.
+    """Two thresholds, 0 to 1, and how far their verdicts agree with reviewers.
 
     `agreement` is a share of 0 to 1, `kappa` −1 to 1 or None, both weighted back by sampling rate.
     """
@@ -212,7 +212,7 @@ class Bands:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The bands as they are and the best ones, over `n` reviewed outputs; `changed` of them move to another band."""
+    """The present and the best bands over `n` reviewed outputs, of which `changed` move to another band."""
 
     now: Bands
     best: Bands
@@ -221,12 +221,12 @@ class Suggestion:
 
     @property
     def is_few(self) -> bool:
-        """Tell whether under 20 decisions speak for it."""
+        """Tell whether it rests on fewer than 20 decisions."""
         return self.n < FEWEST
 
     @property
     def is_change(self) -> bool:
-        """Tell whether other bands than the present ones agree better."""
+        """Tell whether other bands agree better than the present ones."""
         return self.now != self.best
 
 
@@ -237,11 +237,11 @@ def suggest_bands(
     borderline_threshold: float,
     by: str = AGREEMENT,
 ) -> Suggestion | None:
-    """Return the bands on whole hundredths that agree best with people, the present ones among them; None of nothing.
+    """Return the bands in hundredths that agree best with reviewers; None without outputs.
 
-    `by` is agreement or kappa. Of bands that agree alike those nearest to the present ones are taken, so that
-    nothing is suggested without a gain. Only outputs whose verdict a score decided belong here: bands do not
-    move what a rule forced, nor what outcomes decided.
+    `by` is agreement or kappa. Of bands that agree equally well the nearest to the present ones win, so nothing
+    is suggested without a gain. Pass only outputs whose score decided: bands do not change what a rule
+    forced or what outcomes decided.
     """
     if not reviewed:
         return None
@@ -273,7 +273,7 @@ def suggest_bands(
 def _tables(reviewed: Sequence[Reviewed], limits: Table) -> Table:
     """Return by the places of pass and borderline threshold the weighted table of machine by person."""
     size = len(limits)
-    # Of what people say: the weight at and above each limit.
+    # By the verdict of reviewers: the weight at and above each limit.
     above = np.zeros((len(VERDICTS), size))
     for entry in reviewed:
         reached = np.searchsorted(limits, rounded(entry.score), side="right")

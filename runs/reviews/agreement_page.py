@@ -1,4 +1,4 @@
-"""Judge against people, as its page shows it: every judge's figures, one's matrix, its cases, better bands."""
+"""The page of agreement: the figures of every judge, the matrix and cases of one, and better bands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KAPPA_DIGITS = 2
 
 
 def kappa_text(agreement: JudgeAgreement) -> str:
-    """Spell kappa with its interval: `0.75 (0.51 to 0.92)`."""
+    """Format kappa with its interval: `0.75 (0.51 to 0.92)`."""
     if agreement.kappa is None:
         return MISSING
     if agreement.low is None or agreement.high is None:
@@ -50,8 +50,8 @@ def kappa_text(agreement: JudgeAgreement) -> str:
     return f"{_signed(agreement.kappa)} ({low} to {high})"
 
 
-def ends(rate: Rate) -> str:
-    """Spell the interval of a rate: `71.2% to 88.9%`."""
+def rate_interval(rate: Rate) -> str:
+    """Format the interval of a rate: `71.2% to 88.9%`."""
     if rate.low is None or rate.high is None:
         return MISSING
     return interval((rate.low, rate.high))
@@ -64,7 +64,7 @@ def _signed(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """How many decisions are in one cell, and the address that lists their cases."""
+    """A cell of the matrix: its number of decisions, and the address that lists their cases."""
 
     count: int
     words: str
@@ -76,7 +76,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class AgreementRow:
-    """What the machine said, and the cells of what people said of it."""
+    """A row of the matrix: a category of the machine, with a cell for each category of reviewers."""
 
     machine: str
     word: str
@@ -84,7 +84,7 @@ class AgreementRow:
 
 
 def matrix_rows(agreement: JudgeAgreement, query: AgreementQuery) -> Iterator[AgreementRow]:
-    """Yield the rows with the highest category first, as people read them."""
+    """Yield the rows, the highest category first."""
     names = agreement.categories
     for machine in reversed(range(len(names))):
         cells = []
@@ -102,7 +102,7 @@ def matrix_rows(agreement: JudgeAgreement, query: AgreementQuery) -> Iterator[Ag
 
 
 def category_label(category: str) -> str:
-    """Return what a verdict, mark or label is called."""
+    """Return the name of a verdict, mark or label."""
     return VERDICT_WORDS.get(category) or {"met": "Met", "missed": "Missed"}.get(category, category)
 
 
@@ -112,9 +112,9 @@ UNKNOWN = "a former member"
 
 @dataclass(frozen=True, slots=True)
 class ReviewedRow:
-    """One reviewed execution: what both said, its score (0 to 1 or None), who decided and what they noted.
+    """One reviewed execution: both verdicts, its score (0 to 1 or None), who decided, and their notes.
 
-    `times` is how many decisions on it fall into what is listed: several outcomes of one execution may.
+    `times` is how many of its decisions are listed, for an execution has several outcomes.
     """
 
     judged: Judged
@@ -125,13 +125,13 @@ class ReviewedRow:
 
     @property
     def is_same(self) -> bool:
-        """Tell whether machine and people agree."""
+        """Tell whether machine and reviewers agree."""
         return self.judged.pair.machine == self.judged.pair.person
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedCases:
-    """One page of the reviewed executions that a query leaves, and the way to the others."""
+    """One page of the reviewed executions that match."""
 
     rows: Sequence[ReviewedRow]
     pages: NumberedPage[Judged]
@@ -140,15 +140,15 @@ class ReviewedCases:
 def case_table(figures: JudgeFigures, query: AgreementQuery) -> ReviewedCases:
     """Return the executions of a cell, else all of one judge; two queries where there is any."""
     places = {name: place for place, name in enumerate(figures.agreement.categories)}
-    asked = [
+    matching = [
         entry
         for entry in figures.judged
         if query.machine in ("", entry.pair.machine) and query.person in ("", entry.pair.person)
     ]
-    asked.sort(key=lambda entry: -abs(places[entry.pair.machine] - places[entry.pair.person]))
-    times = Counter(entry.result for entry in asked)
+    matching.sort(key=lambda entry: -abs(places[entry.pair.machine] - places[entry.pair.person]))
+    times = Counter(entry.result for entry in matching)
     first: dict[int, Judged] = {}
-    for entry in asked:
+    for entry in matching:
         first.setdefault(entry.result, entry)
     every = list(first.values())
     pages = numbered_page(every, query, ON_A_PAGE)
@@ -160,18 +160,18 @@ def _rows(shown: Sequence[Judged], times: Mapping[int, int]) -> list[ReviewedRow
     if not ids:
         return []
     titles = dict(Result.objects.filter(pk__in=ids).values_list("pk", "case__title"))
-    who: dict[int, list[str]] = {}
+    reviewers: dict[int, list[str]] = {}
     notes: dict[int, list[str]] = {}
     reviews = Review.objects.standing().filter(result__in=ids).select_related("reviewer")
     for review in reviews.order_by("id"):
-        who.setdefault(review.result_id, []).append(review.reviewer_word or UNKNOWN)
+        reviewers.setdefault(review.result_id, []).append(review.reviewer_word or UNKNOWN)
         if review.note:
             notes.setdefault(review.result_id, []).append(review.note)
     return [
         ReviewedRow(
             entry,
             titles.get(entry.result, ""),
-            ", ".join(who.get(entry.result, ())),
+            ", ".join(reviewers.get(entry.result, ())),
             "\n".join(notes.get(entry.result, ())),
             times[entry.result],
         )
@@ -181,7 +181,7 @@ def _rows(shown: Sequence[Judged], times: Mapping[int, int]) -> list[ReviewedRow
 
 @dataclass(frozen=True, slots=True)
 class BandsPanel:
-    """Better bands, and what the reader's draft has: `other` are its thresholds where they are not the suite's."""
+    """Better bands, and the reader's draft: `other` holds its thresholds where these are not the suite's."""
 
     suggestion: Suggestion
     stamp: str
@@ -191,19 +191,19 @@ class BandsPanel:
 
 
 def bands_panel(
-    suite: Suite, found: Suggestion | None, run: int, reader: User
+    suite: Suite, suggestion: Suggestion | None, run: int, reader: User
 ) -> BandsPanel | None:
-    """Return the panel, None without anything to suggest by; `run` is the one to open the what-if with, 0 for none."""
-    if found is None:
+    """Return the panel, None without a suggestion; `run` is the number of the run for the what-if, 0 for none."""
+    if suggestion is None:
         return None
-    best = (found.best.pass_threshold, found.best.borderline_threshold)
+    best = (suggestion.best.pass_threshold, suggestion.best.borderline_threshold)
     if not reader.has_perm("runs.change_suite") or suite.archived_at:
-        return BandsPanel(found, "", None, is_in_draft=False, run=run)
+        return BandsPanel(suggestion, "", None, is_in_draft=False, run=run)
     draft = draft_of(suite, reader)
     kept = bands_of(draft)
     present = (suite.policy.pass_threshold, suite.policy.borderline_threshold)
     other = kept if is_stored(draft) and kept != present and kept != best else None
-    return BandsPanel(found, draft.stamp, other, kept == best, run)
+    return BandsPanel(suggestion, draft.stamp, other, kept == best, run)
 
 
 def bands_of(draft: SuiteDraft) -> tuple[float, float]:
@@ -230,12 +230,12 @@ class JudgeRow:
     @property
     def share_interval(self) -> str:
         """Return the interval of the agreement."""
-        return ends(self.agreement.agreement)
+        return rate_interval(self.agreement.agreement)
 
 
 @dataclass(frozen=True, slots=True)
 class AgreementPage:
-    """The whole page. `columns` are what people said, as the matrix is read; `over` says which runs count."""
+    """The whole page; `columns` are the categories of reviewers, `over` says which runs count."""
 
     query: AgreementQuery
     judges: Sequence[JudgeRow]
@@ -254,24 +254,24 @@ class AgreementPage:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing was decided yet, in whatever run."""
+        """Tell whether there is no decision in any run."""
         return not self.choices
 
     @property
     def has_verdicts(self) -> bool:
-        """Tell whether both sides gave verdicts, which have marks of their own."""
+        """Tell whether the categories are verdicts, which have marks."""
         return self.query.by in (VERDICT, EVALUATOR)
 
     @property
     def positive(self) -> str:
-        """Return what the true positives are called: of what people passed, how much the machine passed."""
+        """Return the label of the true-positive rate."""
         top = self.chosen.agreement.categories[-1]
         words = {"pass": "Of what people passed, passed", "met": "Of what people found met, met"}
         return words.get(top, f"Of people's {top}s, {top}")
 
     @property
     def negative(self) -> str:
-        """Return what the true negatives are called."""
+        """Return the label of the true-negative rate."""
         top = self.chosen.agreement.categories[-1]
         words = {
             "pass": "Of what people did not pass, not passed",
@@ -282,16 +282,16 @@ class AgreementPage:
     @property
     def positive_interval(self) -> str:
         """Return the interval of the true-positive rate."""
-        return ends(self.chosen.agreement.true_positive)
+        return rate_interval(self.chosen.agreement.true_positive)
 
     @property
     def negative_interval(self) -> str:
         """Return the interval of the true-negative rate."""
-        return ends(self.chosen.agreement.true_negative)
+        return rate_interval(self.chosen.agreement.true_negative)
 
     @property
     def asked(self) -> str:
-        """Say which cell's cases are listed."""
+        """Name the cell whose cases are listed."""
         sides = (("Machine", self.query.machine), ("people", self.query.person))
         words = ", ".join(f"{who} {category_label(said).lower()}" for who, said in sides if said)
         return words[:1].upper() + words[1:]
@@ -313,7 +313,7 @@ class AgreementPage:
 
     @property
     def controls(self) -> list[Control]:
-        """Return the fields that say which decisions count; the judge where there are several."""
+        """Return the fields of the filter; the judge only where there are several."""
         versions = sorted({run.version for run in self.choices}, reverse=True)
         since = ((version, f"Since v{version}") for version in versions)
         runs = ((run.number, f"#{run.number}, v{run.version}") for run in self.choices)
@@ -329,7 +329,7 @@ class AgreementPage:
 
     @property
     def hidden(self) -> Sequence[tuple[str, str]]:
-        """Return what the filter sends again: whose figures are shown."""
+        """Return the hidden fields of the filter."""
         return self.query.hidden("since", "run", "judge", "machine", "person")
 
 

@@ -1,4 +1,4 @@
-"""Every decision on the executions of a part of the queue, as files of reviews tell it."""
+"""Decisions of reviewers as files: exported, previewed and imported."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def _line(review: Review) -> ReviewLine:
 
 
 CHUNK = 500
-# Moments outside of it are no moments of a review, and no page could show those at the ends of the calendar.
+# The times that a review can have.
 EARLIEST, AHEAD = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
-# Who decided and when: the id of a member or a name, the moment, and the verdict.
+# A decision: the result, the id of a member or a name, the time, and the verdict.
 Identity = tuple[int, int | str, datetime | None, str]
 Place = tuple[str, int, str, int]
 One = TypeVar("One")
@@ -128,7 +128,7 @@ One = TypeVar("One")
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A decision with the execution it is of and the member who decided, None for a name from outside."""
+    """A decision with its execution, and the member who decided or None for other names."""
 
     review: ReviewLine
     result: Result
@@ -136,18 +136,18 @@ class Matched:
 
     @property
     def who(self) -> int | str:
-        """Return what tells the reviewer apart: a member's id, else the name."""
+        """Return the identity of the reviewer: a member's id, else the name."""
         return self.member.pk if self.member else self.review.reviewer
 
     @property
     def is_standing(self) -> bool:
-        """Tell whether the file says that it counts."""
+        """Tell whether it counts according to the file."""
         return self.review.withdrawn_at is None and self.review.stale_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What a file would add: new decisions, `known` ones that are here already, and rows that fit nothing here."""
+    """What a file would add: new decisions, the number of `known` ones, and rejected rows."""
 
     new: tuple[Matched, ...]
     known: int
@@ -155,12 +155,12 @@ class Matching:
 
     @property
     def unknown_reviewers(self) -> list[str]:
-        """Return the reviewers who are no members here, whose names are kept as they are."""
+        """Return the names of reviewers who are no members."""
         return sorted({entry.review.reviewer for entry in self.new if entry.member is None})
 
 
 class _MismatchError(Exception):
-    """A decision fits nothing here: the column to blame and the reason."""
+    """A decision matches no execution: the column at fault and the reason."""
 
     def __init__(self, column: str, reason: str) -> None:
         self.column, self.reason = column, reason
@@ -309,7 +309,7 @@ def _check_moments(review: ReviewLine, latest: datetime) -> None:
 
 
 class ReviewsRejectedError(DomainError):
-    """Rows were rejected, and nobody said that they are to be left out."""
+    """Rows were rejected, and the request did not leave them out."""
 
     code = "reviews_rejected"
 
@@ -324,7 +324,7 @@ class ReviewsRejectedError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class ReviewsPreview:
-    """What a file would add: `matching` tells what is new and known, `rejected` every row left out, by line."""
+    """What a file would add: `matching` holds new and known decisions, `rejected` all rejected rows by line."""
 
     read: ReadReviews
     matching: Matching
@@ -333,7 +333,7 @@ class ReviewsPreview:
 
 @dataclass(frozen=True, slots=True)
 class ImportedReviews:
-    """What came of a file: decisions added and known before, executions whose reviewed verdict changed, rows left out."""
+    """The result of an import: decisions added and known, reviewed verdicts changed, rows rejected."""
 
     added: int
     known: int
@@ -342,7 +342,7 @@ class ImportedReviews:
 
 
 def preview_reviews(content: bytes, *, file: str) -> ReviewsPreview:
-    """Return what a file would add, nothing stored; raises UnreadableFileError for what is no such file."""
+    """Return what a file would add, without storing it; raises UnreadableFileError."""
     read = read_reviews(content, file=file)
     matching = match_reviews(read.reviews)
     rejected = sorted((*read.rejected, *matching.rejected), key=lambda entry: entry.line)
@@ -350,7 +350,7 @@ def preview_reviews(content: bytes, *, file: str) -> ReviewsPreview:
 
 
 def keep_reviews(content: bytes, *, name: str, owner: User) -> ReviewUpload:
-    """Keep a file until it is stored; raises UnreadableFileError for what holds no reviews."""
+    """Keep a file until its reviews are stored; raises UnreadableFileError for other files."""
     name = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:MAX_NAME_LENGTH]
     read_reviews(content, file=name)
     with transaction.atomic():
@@ -362,7 +362,7 @@ def keep_reviews(content: bytes, *, name: str, owner: User) -> ReviewUpload:
 
 
 def store_reviews(upload: ReviewUpload, *, leaves_out: bool, by: User) -> ReviewUpload:
-    """Take in what an upload holds, once only; the file is forgotten then. Raises ReviewsRejectedError."""
+    """Import the reviews of an upload once, and delete its file. Raises ReviewsRejectedError."""
     with transaction.atomic():
         held = ReviewUpload.objects.select_for_update(of=("self",)).get(pk=upload.pk)
         if held.stored_at is not None:

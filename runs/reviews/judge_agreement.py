@@ -1,4 +1,4 @@
-"""The judges of a suite against people: what was decided of each, over which runs, and what it comes to."""
+"""The agreement of every judge of a suite with reviewers: what is compared, over which runs, and the figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from runs.reviews.agreement import (
 
 @dataclass(frozen=True, slots=True)
 class CountedRun:
-    """A run with decisions: what one may ask for."""
+    """A run with decisions, which the page can select."""
 
     pk: int
     number: int
@@ -42,14 +42,14 @@ class CountedRun:
 
 
 def counted_runs(suite: Suite) -> list[CountedRun]:
-    """Return the runs with a decision that is settled, the newest first."""
+    """Return the runs with a closed item, the newest first."""
     runs = Run.objects.filter(suite=suite, results__review_item__closed_at__isnull=False)
     rows = runs.order_by("-number").values_list("pk", "number", "suite_version", "judge_name")
     return [CountedRun(*row) for row in rows.distinct()]
 
 
 def scope_text(executions: int, runs: Sequence[CountedRun]) -> str:
-    """Say over how many decisions, runs and versions the figures are."""
+    """Say how many decisions, runs and versions the figures cover."""
     versions = sorted({run.version for run in runs})
     if not versions:
         return "No decision"
@@ -59,10 +59,10 @@ def scope_text(executions: int, runs: Sequence[CountedRun]) -> str:
 
 
 def mixture_text(runs: Sequence[CountedRun]) -> str:
-    """Say what is counted together though it may be different judges, "" where nothing is."""
+    """Warn where different judges are counted together, "" otherwise."""
     versions, judges = {run.version for run in runs}, {run.judge for run in runs}
     if len(judges) > 1:
-        return f"{counted(len(judges), 'judge')} are counted together. Another model judges otherwise: choose one."
+        return f"{counted(len(judges), 'judge')} are counted together. Another model judges differently: choose one."
     if len(versions) > 1:
         return (
             f"{counted(len(versions), 'version')} of the suite are counted together. Where a judge's prompt was "
@@ -76,7 +76,7 @@ PLURALS = {"pass": "passes", "borderline": "borderline executions", "fail": "fai
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """The executions of one verdict: all, those the rules brought in, those picked by hand, and the decided ones."""
+    """The executions of one verdict: all, those drawn by rules, those picked by hand, and the decided ones."""
 
     verdict: str
     total: int
@@ -86,12 +86,12 @@ class Covered:
 
     @property
     def decided_drawn_none(self) -> bool:
-        """Tell whether the figures say nothing of this verdict though there are executions of it."""
+        """Tell whether there are executions of this verdict but none was drawn."""
         return self.total > 0 and self.drawn == 0
 
 
 def coverage(runs: Collection[int]) -> list[Covered]:
-    """Return it for pass, borderline and fail over these runs, by one query; a decision that is withdrawn is none."""
+    """Return the coverage of pass, borderline and fail in some runs; one query, withdrawn decisions do not count."""
     item = "review_item"
     rows = (
         Result.objects.filter(run__in=runs, status__in=ENDED)
@@ -109,7 +109,7 @@ def coverage(runs: Collection[int]) -> list[Covered]:
 
 
 def coverage_sentences(covered: Sequence[Covered], picked: int) -> Iterator[str]:
-    """Yield sentences on what the figures stand for and what they leave out."""
+    """Yield sentences on what the figures represent and what they leave out."""
     yield (
         "Each decision counts for as many executions as it was drawn from: one of a random audit of 5% stands "
         "for 20, one that a rule always brings in stands for itself."
@@ -140,9 +140,9 @@ MARK_WORDS = {"0": "missed", "1": "met"}
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One reviewed result: what the machine and what people said of it, so that a figure can list its cases.
+    """One reviewed result with the categories of machine and reviewers.
 
-    `score` is 0 to 1, None where there is none or another thing than the score decided.
+    `score` is 0 to 1, None where there is none or the score did not decide.
     """
 
     result: int
@@ -155,7 +155,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class JudgeFigures:
-    """How far one judge agrees with people: `path` is "" for the verdict of the whole, else an evaluator's or a key."""
+    """The agreement of one judge; `path` is an evaluator, the key of a metric, or "" for the verdict."""
 
     path: str
     agreement: JudgeAgreement
@@ -164,10 +164,10 @@ class JudgeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which runs of a suite count: from a version on, one by its number, those of a judge by its name.
+    """Which runs of a suite count: from a version on, one by its number, or those of a judge.
 
-    What is 0 or "" leaves all. Another prompt or another model is another judge, and what was decided of one
-    does not speak for the other.
+    0 and "" select all. A judge with another prompt or model is another judge, so decisions on one do not
+    apply to the other.
     """
 
     since: int = 0
@@ -186,9 +186,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SuiteAgreement:
-    """The verdicts, each evaluator, the outcomes and the metrics of a suite against people's decisions.
+    """The agreement of verdicts, evaluators, outcomes and metrics of a suite with reviewers.
 
-    An evaluator's own verdict is the band of its score. `outcomes` count marks of single outcomes, `metrics` labels
+    The verdict of an evaluator is the band of its score. `outcomes` count marks of single outcomes, `metrics` labels
     of 0 to 5 by their key, with quadratic weights. `bands` is None where no score decided what was reviewed.
     `runs` are the ids of the runs whose decisions count; `unread` decisions are of runs whose record cannot be read.
     """
@@ -203,10 +203,10 @@ class SuiteAgreement:
 
 
 def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
-    """Return how far the judges of a suite agree with what people decided and settled, over the runs of a span, else all.
+    """Measure how far the judges of a suite agree with reviewers, over the runs of a span or all.
 
-    A result that was copied into another run with its review counts once, where it was reviewed. Runs whose
-    snapshot cannot be read are left out.
+    A result that was copied into another run counts once, where it was reviewed. Runs with an unreadable
+    snapshot are left out.
     """
     every = list(_reviewed(suite, span or Span()))
     plans = dict(_plans({row.run_id for row in every}))
@@ -243,7 +243,7 @@ def _figures(
 
 
 def _reviewed(suite: Suite, span: Span) -> Iterator[Result]:
-    """Yield the results whose review is settled; those of a copy have no item in the queue."""
+    """Yield the results whose review is closed; copies of results have no item in the queue."""
     rows = Result.objects.filter(run__in=span.of(suite), review_item__closed_at__isnull=False)
     consensus = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
     heavy = ("run__snapshot", "run__summary", "run__leaf_scores")
@@ -264,7 +264,7 @@ def _judged(row: Result, machine: str, person: str, score: float | None = None) 
 
 
 def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str, list[Judged]]:
-    """Return by path what each evaluator below the root came to, by the bands of the run."""
+    """Return by path the verdicts of each evaluator below the root, by the bands of its run."""
     by_id = {row.pk: row for row in rows}
     found: dict[str, list[Judged]] = {}
     scores = EvaluatorScore.objects.filter(result__in=by_id, state=ScoreState.SCORED).exclude(
@@ -299,7 +299,7 @@ def _outcome_marks(rows: Sequence[Result]) -> Iterator[Judged]:
 
 
 def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
-    """Return by metric the judge's whole numbers and people's; the first metrics judge of a result speaks."""
+    """Return by metric the rounded scores of the judge and the labels of reviewers."""
     by_id = {row.pk: row for row in rows}
     scores = EvaluatorScore.objects.filter(
         result__in=by_id, kind=METRICS_KIND, state=ScoreState.SCORED
@@ -319,7 +319,7 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
 
 
 def _bands(judged: Sequence[Judged], policy: PolicySpec) -> Suggestion | None:
-    """Return the best bands for what a score decided and the rules, not a person, brought in."""
+    """Return the best bands for outputs that a score decided and a rule, not a person, selected."""
     reviewed = [
         Reviewed(entry.score, entry.pair.person, entry.pair.sampling_rate)
         for entry in judged
@@ -339,10 +339,10 @@ MAX_PATH_LENGTH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AgreementQuery(ListQuery):
-    """Whose figures are shown, which cell's cases are listed, and over which runs.
+    """Which judge is shown, which cell of its matrix is listed, and which runs count.
 
-    `evaluator` is the path of an evaluator or the key of a metric. `machine` and `person` are what they
-    said, "" for all. `since` is a suite's version, `run` a number, 0 for all.
+    `evaluator` is the path of an evaluator or the key of a metric. `machine` and `person` are the categories
+    of a cell, "" for all. `since` is a version of the suite, `run` a number, 0 for all.
     """
 
     by: str = lists.option(KINDS, VERDICT)
@@ -361,11 +361,11 @@ class AgreementQuery(ListQuery):
 
     @property
     def is_cell(self) -> bool:
-        """Tell whether the cases of one cell, row or column are asked for."""
+        """Tell whether a cell, row or column is selected."""
         return bool(self.machine or self.person)
 
     def figures(self, found: SuiteAgreement) -> JudgeFigures:
-        """Return the figures asked for; those of the verdicts where there are none of that name."""
+        """Return the figures of the selected judge; those of the verdicts where there is no such judge."""
         if self.by == OUTCOMES:
             return found.outcomes
         if self.by == METRIC:

@@ -1,4 +1,4 @@
-"""The review queue as its page shows it: how far it is, what comes next, and how a person compares with the judge."""
+"""The review page: the queue, the item to decide on, and what the machine decided unless that is hidden."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 def queue_controls(
     query: QueueQuery, people: Sequence[tuple[int, str]], *, hides_reason: bool
 ) -> list[Control]:
-    """Return the fields that narrow the queue; runs and tags are those of the chosen suite alone."""
+    """Return the filters of the queue; runs and tags are those of the chosen suite."""
     items = QueueQuery().items()
     suites = items.order_by("result__run__suite__title").values_list(
         "result__run__suite__slug", "result__run__suite__title"
@@ -74,7 +74,7 @@ def queue_controls(
 
 
 def people() -> list[tuple[int, str]]:
-    """Return who may decide, by name."""
+    """Return the members who may decide, by name."""
     users = User.objects.with_perm(MAY_REVIEW, backend=BACKEND).filter(is_active=True)
     return list(users.order_by("username").values_list("pk", "username").distinct())
 
@@ -88,7 +88,7 @@ HEAVY = ("result__run__summary", "result__run__leaf_scores")
 
 @dataclass(frozen=True, slots=True)
 class NextRow:
-    """One item of the queue as lists show it; verdict and score are left out where they are hidden."""
+    """One item of the queue as lists show it, without verdict and score where these are hidden."""
 
     pk: int
     key: str
@@ -105,30 +105,30 @@ class NextRow:
 
     @property
     def words(self) -> str:
-        """Say why it waits, without what its verdict says already."""
+        """Say why it waits, without the reason that is its verdict."""
         return ", ".join(why.label for why in self.why if why.value != self.verdict)
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeBesidePerson:
-    """How a person's last reviews compare with the machine; rows from pass to fail, by what the machine said."""
+class PersonalAgreement:
+    """How the last reviews of a person agree with the machine; rows from pass to fail by the machine's verdict."""
 
     agreement: JudgeAgreement
 
     @property
     def same(self) -> int:
-        """Count the reviews in which both said the same."""
+        """Count the reviews in which both agree."""
         return sum(row[place] for place, row in enumerate(self.agreement.matrix))
 
     @property
     def kappa(self) -> str:
-        """Spell Cohen's kappa, "" where both said one and the same of everything."""
+        """Format Cohen's kappa, "" where it is not defined."""
         kappa = self.agreement.kappa
         return "" if kappa is None else down(kappa, 2).replace("-", MINUS)
 
     @property
     def rows(self) -> list[tuple[str, list[tuple[int, bool]]]]:
-        """Return by what the machine said how often the person said what, and whether that is the same."""
+        """Return by verdict of the machine the counts of the person's verdicts, and whether both agree."""
         names = self.agreement.categories
         return [
             (
@@ -141,10 +141,10 @@ class JudgeBesidePerson:
 
 @dataclass(frozen=True, slots=True)
 class ReviewQueue:
-    """The part of the queue that the address names; `reserved` are those that others have open.
+    """A part of the queue; others have `reserved` items open.
 
     `why_empty` is nothing, filtered, reserved, others or decided when there is no item for this person.
-    `seconds` is the median of what a decision took.
+    `seconds` is the median time of a decision.
     """
 
     query: QueueQuery
@@ -155,7 +155,7 @@ class ReviewQueue:
     left: int
     people: Sequence[tuple[int, str]]
     next: tuple[NextRow, ...]
-    beside: JudgeBesidePerson | None
+    personal: PersonalAgreement | None
     seconds: int | None
     last: ReviewItem | None
     held: tuple[ReviewItem, ...]
@@ -163,12 +163,12 @@ class ReviewQueue:
 
     @property
     def waiting(self) -> int:
-        """Count what is not decided."""
+        """Count the items that are not decided."""
         return self.total - self.done
 
     @property
     def is_narrowed(self) -> bool:
-        """Tell whether anything is left out."""
+        """Tell whether any filter is set."""
         return bool(self.address)
 
 
@@ -183,7 +183,7 @@ def review_queue(
         done=Count("pk", filter=Q(closed_at__isnull=False)),
         reserved=Count("pk", filter=of_others),
     )
-    ahead = services.upcoming(user, query, besides=[here.pk] if here else [])
+    ahead = services.upcoming(user, query, excluding=[here.pk] if here else [])
     left = ahead.count() if may_decide else 0
     rows = ahead if may_decide else query.items().waiting()
     last = _last_reviews(user) if may_decide else []
@@ -196,7 +196,7 @@ def review_queue(
         left=left,
         people=people(),
         next=tuple(_next(rows, MAX_NEXT if may_decide else MAX_LISTED, is_hidden=is_hidden)),
-        beside=_beside(last) if not is_hidden else None,
+        personal=_personal(last) if not is_hidden else None,
         seconds=round(median(seconds)) if seconds else None,
         last=_last_decided(user) if last else None,
         held=_held(query, user, now) if is_empty else (),
@@ -209,9 +209,9 @@ def _down(size: int) -> range:
 
 
 def _next(rows: Any, most: int, *, is_hidden: bool) -> Sequence[NextRow]:
-    told_of = rows.select_related(*NEEDED).defer("result__run__snapshot", *HEAVY)
-    blind = told_of.annotate(policy=F("result__run__snapshot__policy"))[:most]
-    return [_row(item, is_hidden=is_hidden or item.policy["review_blind"]) for item in blind]
+    items = rows.select_related(*NEEDED).defer("result__run__snapshot", *HEAVY)
+    items = items.annotate(policy=F("result__run__snapshot__policy"))[:most]
+    return [_row(item, is_hidden=is_hidden or item.policy["review_blind"]) for item in items]
 
 
 def _row(item: Any, *, is_hidden: bool) -> NextRow:
@@ -228,7 +228,7 @@ def _row(item: Any, *, is_hidden: bool) -> NextRow:
         verdict="" if is_hidden else result.verdict or "error",
         score=None if is_hidden else result.score,
         scale=item.policy.get("scale", 1),
-        why=tuple(why for why in item.why if why in SAYS_NOTHING or not is_hidden),
+        why=tuple(why for why in item.why if why in NEUTRAL_REASONS or not is_hidden),
     )
 
 
@@ -237,14 +237,14 @@ def _last_reviews(user: User) -> Sequence[Mapping[str, Any]]:
     return list(reviews.values("machine_verdict", "verdict", "seconds")[:LAST_REVIEWS])
 
 
-def _beside(last: Sequence[Mapping[str, Any]]) -> JudgeBesidePerson | None:
-    """Return the agreement of one person's reviews as they are: it stands for them alone, so none is weighed."""
+def _personal(last: Sequence[Mapping[str, Any]]) -> PersonalAgreement | None:
+    """Measure the agreement of one person's reviews without weights, for they represent no others."""
     pairs = [
         Pair(row["machine_verdict"], row["verdict"])
         for row in last
         if row["machine_verdict"] in VERDICTS
     ]
-    return JudgeBesidePerson(measure_agreement(pairs)) if pairs else None
+    return PersonalAgreement(measure_agreement(pairs)) if pairs else None
 
 
 def _last_decided(user: User) -> ReviewItem | None:
@@ -273,7 +273,7 @@ NO_MARK = "-"
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What stands in the form, as a person typed it; nothing of it need be right."""
+    """The fields of the form as a person typed them, valid or not."""
 
     verdict: str = ""
     note: str = ""
@@ -283,7 +283,7 @@ class Typed:
 
     @classmethod
     def of(cls, review: Review | None) -> Typed:
-        """Return what a person said before, nothing where they have not."""
+        """Return the fields of an earlier review, empty without one."""
         if review is None:
             return cls()
         labels = {key: str(label) for key, label in review.metric_labels.items()}
@@ -303,7 +303,7 @@ class ReviewedOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """One metric with the label a person gave it, "" for none; `judged` is the judge's, 0 to 5, None where hidden."""
+    """One metric with the label of the person or ""; `judged` is the score of the judge, None where hidden."""
 
     key: str
     name: str
@@ -314,16 +314,16 @@ class LabelRow:
 def outcome_rows(
     case: Case, judged: Sequence[Mapping[str, Any]], typed: Typed, *, is_hidden: bool
 ) -> tuple[ReviewedOutcome, ...]:
-    """Return the expected outcomes with what was marked; without the machine's findings where they are hidden."""
+    """Return the expected outcomes with the person's marks, and with the machine's findings unless hidden."""
     texts = [entry["text"] for entry in judged] or list(case.expected_outcomes)
     marks = typed.outcome_marks.ljust(len(texts), NO_MARK)
     states = ["pass" if entry["passed"] else "fail" for entry in judged] if not is_hidden else []
-    said = [entry.get("justification", "") for entry in judged] if not is_hidden else []
+    reasons = [entry.get("justification", "") for entry in judged] if not is_hidden else []
     states += [""] * (len(texts) - len(states))
-    said += [""] * (len(texts) - len(said))
+    reasons += [""] * (len(texts) - len(reasons))
     return tuple(
         ReviewedOutcome(text, state, why, mark)
-        for text, state, why, mark in zip(texts, states, said, marks, strict=False)
+        for text, state, why, mark in zip(texts, states, reasons, marks, strict=False)
     )
 
 
@@ -335,7 +335,7 @@ def metric_keys(result: Result) -> set[str]:
 def label_rows(
     rows: Sequence[EvaluatorScore], typed: Typed, *, is_hidden: bool
 ) -> tuple[LabelRow, ...]:
-    """Return the metrics of the first judge that scored some; without its scores where they are hidden."""
+    """Return the metrics of the first judge that scored some, with its scores unless hidden."""
     judges = (row for row in rows if row.kind == METRICS_KIND and row.state == ScoreState.SCORED)
     judge = next((row for row in judges if row.details.get("metrics")), None)
     return tuple(
@@ -351,7 +351,7 @@ def label_rows(
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """How far a score of 0 to 1 is from the threshold it missed, or the highest it reached."""
+    """The distance of a score, 0 to 1, from the threshold above it, or from the pass threshold it reached."""
 
     label: str
     distance: float
@@ -359,7 +359,7 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class JudgePanel:
-    """The machine's verdict with what led to it; `lowest` is a leaf's name and score of 0 to 1."""
+    """The verdict of the machine with its causes; `lowest` is the name and the score, 0 to 1, of a leaf."""
 
     state: str
     score: float | None
@@ -379,7 +379,7 @@ def judge_panel(
     rows: Sequence[EvaluatorScore],
     outcomes: Sequence[Mapping[str, Any]],
 ) -> JudgePanel:
-    """Return what the machine said of a result; one query, for its other repetitions."""
+    """Return the machine's part of a result; one query, for its other repetitions."""
     leaves = _leaves(result, plan, rows)
     lowest = min(leaves, key=lambda leaf: leaf[1], default=None)
     spoken = sorted((leaf for leaf in leaves if leaf[0].reasoning), key=lambda leaf: leaf[1])
@@ -413,7 +413,7 @@ def _leaves(
 
 
 def _margin(result: Result, policy: PolicySpec) -> Margin | None:
-    """Return how far the score is from the band above it, None where no score decided."""
+    """Return the distance of the score from the band above, None where no score decided."""
     if result.score is None or result.is_forced or policy.case_gate != CaseGate.SCORE:
         return None
     for word, limit in (
@@ -444,7 +444,7 @@ def _others(result: Result, policy: PolicySpec) -> tuple[RepetitionMark, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DecisionMessage:
-    """A decision just made beside the machine's; `settled` says what all decisions on it come to."""
+    """A decision just made, the verdict of the machine, and the consensus of all decisions."""
 
     key: str
     title: str
@@ -458,18 +458,18 @@ class DecisionMessage:
 
     @property
     def is_same(self) -> bool:
-        """Tell whether both said the same."""
+        """Tell whether both agree."""
         return self.person == self.machine
 
 
 def decision_message(review: Review | None) -> DecisionMessage | None:
-    """Return a decision beside the machine's, None for one that is withdrawn or gone."""
+    """Return the message on a decision, None for one that is withdrawn or stale."""
     if review is None or review.withdrawn_at or review.stale_at:
         return None
     result = review.result
     reviewers = ReviewItem.objects.values_list("wanted", flat=True).get(result=result)
     verdicts = Review.objects.standing().filter(result=result).order_by("id")
-    said = [Verdict(verdict) for verdict in verdicts.values_list("verdict", flat=True)]
+    decisions = [Verdict(verdict) for verdict in verdicts.values_list("verdict", flat=True)]
     return DecisionMessage(
         key=result.case.key,
         title=result.case.title,
@@ -478,24 +478,24 @@ def decision_message(review: Review | None) -> DecisionMessage | None:
         machine=review.machine_verdict or "error",
         score=review.machine_score,
         scale=result.run.scale,
-        consensus=combine_decisions(said, reviewers),
-        decided=len(said),
+        consensus=combine_decisions(decisions, reviewers),
+        decided=len(decisions),
     )
 
 
 MAX_STEPS = 300
 MAX_CAUSES = 30
 READ_REVIEWS = 300
-# What brought an output in and says nothing of how the machine decided on it.
-SAYS_NOTHING = (ReviewReason.ASKED_FOR, ReviewReason.VERDICT_LIKE)
+# Reasons that do not reveal the verdict of the machine.
+NEUTRAL_REASONS = (ReviewReason.ASKED_FOR, ReviewReason.VERDICT_LIKE)
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewPage:
-    """Everything the deciding page shows of one item.
+    """Everything that the page shows of one item.
 
-    `judge` is None, and `opinions` are empty, while they are hidden from this person. `is_demanded` tells whether
-    the suite hides them. `mine` is the person's decision that stands.
+    `judge` is None and `opinions` is empty while they are hidden from this person; with `is_demanded` the suite
+    hides them. `mine` is the standing decision of the person.
     """
 
     item: ReviewItem
@@ -537,7 +537,7 @@ class ReviewPage:
 
     @property
     def expected_text(self) -> str:
-        """Return the expected output as far as a page shows it."""
+        """Return the expected output, cut to the length that pages show."""
         return self.case.expected_output[:MAX_SHOWN_LENGTH]
 
     @property
@@ -552,7 +552,7 @@ class ReviewPage:
 
     @property
     def is_judged(self) -> bool:
-        """Tell whether it is shown what the machine found of each outcome."""
+        """Tell whether the machine's findings on outcomes are shown."""
         return any(row.state for row in self.outcomes)
 
     @property
@@ -567,7 +567,7 @@ class ReviewPage:
 
 
 def items_for_review() -> QuerySet[ReviewItem]:
-    """Return the items of the queue with what a page shows of each read along."""
+    """Return the items of the queue with everything that a page shows of them."""
     items = ReviewItem.objects.select_related(
         "result__case", "result__output", "result__run__suite", "reserved_by", "assigned_to"
     )
@@ -582,9 +582,9 @@ def review_page(
     hides_judge: bool = False,
     typed: Typed | None = None,
 ) -> ReviewPage:
-    """Return what a person is shown of an item.
+    """Return the page of an item for a person.
 
-    With `hides_judge`, or when the run's suite demands it, nothing of the machine is in it until this person has
+    With `hides_judge`, or when the suite demands it, it leaves out the machine's part until this person has
     decided. Raises UnreadableSnapshotError for a run of another version.
     """
     item = items_for_review().get(pk=item.pk)
@@ -616,7 +616,7 @@ def review_page(
         is_hidden=is_hidden,
         is_demanded=is_demanded,
         is_skipped=item.skips.filter(reviewer=user).exists() if may_decide else False,
-        why=tuple(why for why in item.why if why in SAYS_NOTHING or not is_hidden),
+        why=tuple(why for why in item.why if why in NEUTRAL_REASONS or not is_hidden),
         turns=conversation(case, output),
         output_size=len(output.text),
         output_text=output.text[:MAX_SHOWN_LENGTH],
@@ -639,7 +639,7 @@ def review_page(
 
 
 def _causes(run: Run) -> tuple[str, ...]:
-    """Return the causes of failure that reviews of the suite named, the most frequent first."""
+    """Return the causes of failure named in reviews of the suite, the most frequent first."""
     reviews = Review.objects.filter(result__run__suite=run.suite_id).exclude(tags=[])
     said = reviews.order_by("-id").values_list("tags", flat=True)[:READ_REVIEWS]
     counted = Counter(tag for tags in said for tag in tags)

@@ -1,4 +1,4 @@
-"""The review queue: give items to reviewers; make, change and undo decisions (SCORING §4.6)."""
+"""The review queue: reserve items for reviewers; make, change and undo decisions (SCORING §4.6)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FREE = {"reserved_by": None, "reserved_until": None}
 
 
 class NotEndedError(DomainError):
-    """The result is still being made, so that there is nothing to decide on."""
+    """The result has not ended, so there is nothing to decide on."""
 
     code = "result_not_ended"
 
@@ -48,15 +48,15 @@ class ItemTakenError(DomainError):
 
 
 def next_item(
-    by: User, query: QueueQuery | None = None, *, besides: Collection[int] = ()
+    by: User, query: QueueQuery | None = None, *, excluding: Collection[int] = ()
 ) -> ReviewItem | None:
     """Return the next item for a person, reserved for them; None when nothing is left for them.
 
-    What they have open already comes first, so that a page opened again shows the same. Then the most doubtful of
-    what nobody has open, they have not decided, and nobody else is assigned to; what they skipped comes last, the
-    longest skipped first. Two who ask at once never get the same. `besides` are items to pass over.
+    An item that they have open comes first, so a page opened again shows the same. Then come free items that they
+    have not decided and that are not assigned to others, the most doubtful first. Skipped items come last, the
+    longest skipped first. Two requests at once never get the same item. `excluding` are items to leave out.
     """
-    mine = _for(by, query or QueueQuery()).exclude(pk__in=besides)
+    mine = _for(by, query or QueueQuery()).exclude(pk__in=excluding)
     while True:
         with transaction.atomic():
             now = database_now()
@@ -74,19 +74,19 @@ def next_item(
 
 
 def upcoming(
-    by: User, query: QueueQuery | None = None, *, besides: Collection[int] = ()
+    by: User, query: QueueQuery | None = None, *, excluding: Collection[int] = ()
 ) -> QuerySet[ReviewItem]:
-    """Return what `next_item` would give a person one after the other, reserving nothing."""
+    """Return the items that `next_item` would give a person in turn, without reserving them."""
     now = database_now()
     free = Q(reserved_until=None) | Q(reserved_until__lte=now) | Q(reserved_by=by)
-    items = _for(by, query or QueueQuery()).filter(free).exclude(pk__in=besides)
+    items = _for(by, query or QueueQuery()).filter(free).exclude(pk__in=excluding)
     own = ReviewSkip.objects.filter(item=OuterRef("pk"), reviewer=by).values("skipped_at")[:1]
     ordered = items.annotate(left_at=Subquery(own))
     return ordered.order_by(F("left_at").asc(nulls_first=True), "rank", "distance", "id")
 
 
 def reserve(item: ReviewItem, by: User) -> ReviewItem:
-    """Keep an item for a person who opened it, or is still at it, for 15 minutes more.
+    """Reserve an item for a person who opened it or still has it open, for 15 minutes.
 
     Raises ItemTakenError naming who has it open.
     """
@@ -110,12 +110,12 @@ def check_free(item: ReviewItem, by: User) -> None:
 
 
 def release(item: ReviewItem, by: User) -> None:
-    """Give an item back that the person has open; nothing when they have not."""
+    """Release an item that the person has open."""
     ReviewItem.objects.filter(pk=item.pk, reserved_by=by).update(**FREE)
 
 
 def skip(item: ReviewItem, by: User) -> None:
-    """Leave an item for later: it comes back to the person after the rest, and to others as before."""
+    """Leave an item for later: the person gets it again after the rest, others as before."""
     with transaction.atomic():
         release(item, by)
         ReviewSkip.objects.update_or_create(
@@ -124,12 +124,12 @@ def skip(item: ReviewItem, by: User) -> None:
 
 
 def assign(item_ids: Collection[int], to: User | None) -> int:
-    """Let only one person get items that wait, or everybody again; return how many."""
+    """Assign waiting items to one person, or to everybody again; return how many."""
     return ReviewItem.objects.waiting().filter(pk__in=item_ids).update(assigned_to=to)
 
 
 def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
-    """Bring a result into the queue by hand and return its item; one that is there is opened again.
+    """Add a result to the queue by hand and return its item.
 
     Raises NotEndedError for a result that has not ended.
     """
@@ -150,7 +150,7 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
 
 
 def reviewers_of(run: Run) -> int:
-    """Return how many people decide each item, by the rules frozen in the run; 1 where they cannot be read."""
+    """Return how many reviewers decide each item, by the policy of the run; 1 where it cannot be read."""
     try:
         return read_plan(
             Run.objects.only("snapshot").get(pk=run.pk).snapshot
@@ -160,7 +160,7 @@ def reviewers_of(run: Run) -> int:
 
 
 def _for(by: User, query: QueueQuery) -> QuerySet[ReviewItem]:
-    """Return what waits for a decision of this person."""
+    """Return the items that wait for a decision of this person."""
     decided = Review.objects.standing().filter(result=OuterRef("result"), reviewer=by)
     items = query.items().filter(closed_at=None)
     return items.filter(Q(assigned_to=None) | Q(assigned_to=by)).exclude(Exists(decided))
@@ -188,30 +188,30 @@ MARKS = "10-"
 
 
 class ReviewRefusedError(DomainError):
-    """What was said of the result cannot be kept."""
+    """The decision is invalid."""
 
     code = "review_refused"
 
 
 class ReviewChangedError(DomainError):
-    """The output that was judged is not the result's any more."""
+    """The result has another output now than the one that was judged."""
 
     code = "review_changed"
 
 
 class AlreadyDecidedError(DomainError):
-    """Others have decided meanwhile, and nobody asked for one more opinion."""
+    """Others have decided meanwhile, and no second opinion was asked for."""
 
     code = "already_decided"
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewDecision:
-    """What a person says of one output.
+    """The decision of a person on one output.
 
     `outcome_marks` is one character per expected outcome in order: 1 met, 0 missed, - not marked, "" for none.
     `metric_labels` are whole numbers of 0 to 5 by the metric's key. `generation` is that of the output that was
-    shown, 0 for whichever there is. `seconds` is how long the person looked at it.
+    shown, 0 for the present one. `seconds` is how long the person looked at it.
     """
 
     verdict: Verdict
@@ -226,12 +226,11 @@ class ReviewDecision:
 def decide(
     item: ReviewItem, decided: ReviewDecision, *, by: User, is_second_opinion: bool = False
 ) -> Consensus:
-    """Keep what a person decided on an item, and return what all decisions on it come to.
+    """Store the decision of a person on an item, and return the consensus of all decisions on it.
 
-    A decision of theirs that stands already is replaced, and kept as withdrawn. When it settles the item, the item
-    leaves the queue and `reviewed_verdict` of the result is set; until then that is empty. The machine's verdict
-    never changes. A `is_second_opinion` is of a person who knows that others have decided: where it differs the
-    item waits again, for one reviewer more.
+    It replaces their earlier decision, which is kept as withdrawn. With a consensus the item leaves the queue and
+    `reviewed_verdict` of the result is set. The verdict of the machine never changes. With `is_second_opinion` the
+    person knows that others have decided: where they disagree, the item waits for one more reviewer.
 
     Raises AlreadyDecidedError where others did meanwhile, ItemTakenError while another reviewer has it open, NotEndedError for a result that is tried again,
     ReviewChangedError where its output was replaced meanwhile, and ReviewRefusedError for marks, labels or tags
@@ -246,7 +245,7 @@ def decide(
         standing = Review.objects.standing().filter(result=result, reviewer=by)
         if not standing.update(withdrawn_at=now) and held.closed_at and not is_second_opinion:
             raise AlreadyDecidedError(
-                "This one was decided while you had it open. Nothing was kept of your decision; take the next one."
+                "This one was decided while you had it open. Your decision was not stored; take the next one."
             )
         Review.objects.create(
             result=result,
@@ -269,9 +268,9 @@ def decide(
 
 
 def undo(item: ReviewItem, *, by: User) -> Consensus | None:
-    """Withdraw a person's decision on an item and give the item back to them; None when none of theirs stands.
+    """Withdraw the decision of a person on an item and reserve it for them; None when they have none.
 
-    What was withdrawn is kept. The item waits again where the other decisions do not settle it.
+    The withdrawn decision is kept. The item waits again unless the other decisions make a consensus.
     """
     with transaction.atomic():
         run, held, result = _hold(item)
@@ -282,26 +281,26 @@ def undo(item: ReviewItem, *, by: User) -> Consensus | None:
         consensus, _ = store_consensus(run, [result], by=by)
         release(held, by)
         if consensus.is_open:
-            # Nobody else gets it in between, unless somebody has it open already.
+            # Nobody else can take it in between, unless somebody has it open already.
             free = ReviewItem.objects.filter(pk=held.pk).exclude(reserved_until__gt=now)
             free.update(reserved_by=by, reserved_until=now + RESERVED_FOR)
     return consensus
 
 
 def last_decided(by: User) -> ReviewItem | None:
-    """Return the item a person decided last, which undo would take back; None without any."""
+    """Return the item that a person decided last; None without any."""
     reviews = Review.objects.standing().filter(reviewer=by, result__review_item__isnull=False)
     last = reviews.select_related("result__review_item").order_by("-created_at", "-id").first()
     return last.result.review_item if last else None
 
 
 def _hold(item: ReviewItem) -> tuple[Run, ReviewItem, Result]:
-    """Return run, item and result as they are now; the run's row stays locked, so that one decides at a time."""
+    """Lock the run, so that decisions follow one another, and return run, item and result."""
     run = Run.objects.hold(Result.objects.values_list("run_id", flat=True).get(pk=item.result_id))
     held = ReviewItem.objects.select_related("result").filter(pk=item.pk).first()
     if held is None:
         raise ReviewChangedError(
-            "This execution was tried again, and what you saw is replaced. Nothing was kept of this review."
+            "This execution was tried again, and what you saw is replaced. Your review was not stored."
         )
     return run, held, held.result
 
@@ -321,16 +320,16 @@ def _check(result: Result, decided: ReviewDecision) -> None:
 
 
 def clean_tags(tags: Sequence[str]) -> list[str]:
-    """Return causes of failure as they are kept, each once; raises ReviewRefusedError for too many or too long."""
-    found = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
-    if len(found) > MAX_TAGS:
-        raise ReviewRefusedError(f"{len(found)} causes are named, and {MAX_TAGS} is the most.")
-    for tag in found:
+    """Return causes of failure as they are stored; raises ReviewRefusedError for too many or too long ones."""
+    causes = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
+    if len(causes) > MAX_TAGS:
+        raise ReviewRefusedError(f"{len(causes)} causes are named, and {MAX_TAGS} is the most.")
+    for tag in causes:
         if len(tag) > MAX_TAG_LENGTH:
             raise ReviewRefusedError(
                 f"“{tag[:20]}…” has {len(tag)} characters, and {MAX_TAG_LENGTH} is the most for a cause."
             )
-    return found
+    return causes
 
 
 def store_consensus(
@@ -380,7 +379,7 @@ def _override_entry(run: Run, result: Result, verdict: str, by: User | None) -> 
 
 
 def counts_reviews(run: Run) -> bool:
-    """Tell whether the run's own rules let reviewed verdicts count in its figures (SCORING §4.6)."""
+    """Tell whether the policy of the run counts reviews in its figures (SCORING §4.6)."""
     snapshot = Run.objects.only("snapshot").get(pk=run.pk).snapshot
     policy: PolicySpec = PolicySpec.model_validate(snapshot.get("policy") or {})
     return policy.count_reviews
@@ -390,14 +389,14 @@ BANDS = ("pass_threshold", "borderline_threshold")
 
 
 def take_bands(suite: Suite, sent: Mapping[str, str], *, by: User) -> SuiteDraft:
-    """Set the two thresholds, 0 to 1, in the person's draft; everything else of it stays.
+    """Set the two thresholds, 0 to 1, in the person's draft.
 
-    `stamp` is that of the draft which the page showed. Raises DraftChangedError when it is another by now,
-    ScoreOutOfRangeError for what are no bands, and SuiteArchivedError.
+    `stamp` names the draft that the page showed. Raises DraftChangedError when the draft has changed,
+    ScoreOutOfRangeError for invalid bands, and SuiteArchivedError.
     """
     if suite.archived_at:
         raise SuiteArchivedError(
-            f"{suite.title} is archived, and stays as it is. Take it out of the archive first."
+            f"{suite.title} is archived and cannot be changed. Take it out of the archive first."
         )
     bands = {name: _share(name, sent.get(name, "")) for name in BANDS}
     return change_draft(draft_of(suite, by), sent.get("stamp", ""), SetPolicy(bands))

@@ -1,4 +1,4 @@
-"""The review queue and its deciding page, people's decisions as files, and how far judges agree with them."""
+"""The pages and forms of reviews: the queue, decisions, files, and the agreement of judges with reviewers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ may_review = permission_required("runs.review_result", raise_exception=True)
 CONFLICT = 409
 JUDGE_COOKIE, A_YEAR_S = "hide-judge", 31_536_000
 DECIDED = "review_decided"
-GONE = "This execution was tried again, and what you saw is replaced. Nothing was kept of your decision."
+GONE = "This execution was tried again, and what you saw is replaced. Your decision was not stored."
 
 
 @require_safe
@@ -76,11 +76,11 @@ GONE = "This execution was tried again, and what you saw is replaced. Nothing wa
 @vary_on_headers("HX-Request")
 @may_view
 def review(request: MemberRequest) -> HttpResponse:
-    """Show the next item of the queue, reserved for whoever asks, or why there is none."""
+    """Show the next item of the queue, reserved for the reader, or why there is none."""
     query = QueueQuery.read(request.GET)
     item = services.next_item(request.user, query) if _decides(request) else None
-    just = _decision_message(request, request.session.pop(DECIDED, None))
-    return _show(request, query, item, decision_message=just)
+    message = _decision_message(request, request.session.pop(DECIDED, None))
+    return _show(request, query, item, decision_message=message)
 
 
 @require_safe
@@ -88,7 +88,7 @@ def review(request: MemberRequest) -> HttpResponse:
 @vary_on_headers("HX-Request")
 @may_view
 def review_item(request: MemberRequest, pk: int) -> HttpResponse:
-    """Show one item, reserved for whoever opens it unless another has it."""
+    """Show one item, reserved for the reader unless another reviewer has it."""
     item, refusal = get_object_or_404(ReviewItem, pk=pk), None
     try:
         if _decides(request) and item.closed_at is None:
@@ -101,7 +101,7 @@ def review_item(request: MemberRequest, pk: int) -> HttpResponse:
 @require_POST
 @may_review
 def review_decide(request: MemberRequest, pk: int) -> HttpResponse:
-    """Keep a decision and show the next item; what is refused keeps what was typed."""
+    """Store a decision and show the next item; a refused form keeps its fields."""
     query, form = QueueQuery.read(request.GET), DecisionForm(request.POST)
     item = ReviewItem.objects.filter(pk=pk).first()
     is_valid, refusal = form.is_valid(), None
@@ -110,14 +110,14 @@ def review_decide(request: MemberRequest, pk: int) -> HttpResponse:
             raise services.ReviewChangedError(GONE)
         if is_valid:
             form.decide(item, by=request.user)
-            return _go_on(request, query, decided=pk)
+            return _show_next(request, query, decided=pk)
     except DomainError as error:
         refusal = error
     if item is None:
         item, kept = services.next_item(request.user, query), form.typed.note
         return _show(request, query, item, refusal=refusal, kept=kept, status=CONFLICT)
-    said: dict[str, Any] = {"refusal": refusal, "typed": form.typed, "problem": form.problem}
-    return _show(request, query, item, **said, status=CONFLICT if refusal else REFUSED)
+    refused: dict[str, Any] = {"refusal": refusal, "typed": form.typed, "problem": form.problem}
+    return _show(request, query, item, **refused, status=CONFLICT if refusal else REFUSED)
 
 
 @require_POST
@@ -126,13 +126,13 @@ def review_skip(request: MemberRequest, pk: int) -> HttpResponse:
     """Leave an item for later and show the next one."""
     if item := ReviewItem.objects.filter(pk=pk).first():
         services.skip(item, request.user)
-    return _go_on(request, QueueQuery.read(request.GET))
+    return _show_next(request, QueueQuery.read(request.GET))
 
 
 @require_POST
 @may_review
 def review_release(request: MemberRequest, pk: int) -> HttpResponse:
-    """Give an item back, so that others get it at once, and leave the queue."""
+    """Release an item, so that others can take it, and leave the queue."""
     if item := ReviewItem.objects.filter(pk=pk).first():
         services.release(item, request.user)
     messages.info(request, "Given back: others can take it now.")
@@ -143,7 +143,7 @@ def review_release(request: MemberRequest, pk: int) -> HttpResponse:
 @never_cache
 @may_review
 def review_hold(request: MemberRequest, pk: int) -> HttpResponse:
-    """Keep an item for whoever has its page open, and say until when."""
+    """Extend the reservation of the item on an open page, and say until when."""
     item, refusal = ReviewItem.objects.filter(pk=pk).first(), None
     try:
         item = services.reserve(item, request.user) if item else None
@@ -158,11 +158,11 @@ def review_hold(request: MemberRequest, pk: int) -> HttpResponse:
 @require_POST
 @may_review
 def review_undo(request: MemberRequest) -> HttpResponse:
-    """Take the last decision back and show its item again, as it was filled in."""
+    """Undo the last decision and show its item with the form as it was."""
     query, last = QueueQuery.read(request.GET), services.last_decided(request.user)
     if last is None:
         messages.info(request, "There is no decision of yours to take back.")
-        return _go_on(request, query)
+        return _show_next(request, query)
     services.undo(last, by=request.user)
     last.refresh_from_db()
     if request.htmx:
@@ -174,11 +174,11 @@ def review_undo(request: MemberRequest) -> HttpResponse:
 @require_POST
 @may_review
 def review_assign(request: MemberRequest) -> HttpResponse:
-    """Let one person alone get an item, or all that wait in a part of the queue; or everybody again."""
+    """Assign one item, or all waiting ones in a part of the queue, to one person or to everybody."""
     query = QueueQuery.read(request.GET)
     waiting = query.items().waiting().values_list("pk", flat=True)
-    if said := AssignForm(request.POST).assign(list(waiting)):
-        messages.success(request, said)
+    if message := AssignForm(request.POST).assign(list(waiting)):
+        messages.success(request, message)
     else:
         messages.error(request, "Choose somebody who may decide.")
     return redirect(query.at(reverse("runs:review")))
@@ -187,7 +187,7 @@ def review_assign(request: MemberRequest) -> HttpResponse:
 @require_POST
 @may_review
 def review_judge(request: MemberRequest) -> HttpResponse:
-    """Hide the judge until one decides, or show it, in this browser; what was typed stays."""
+    """Hide the judge until a decision, or show it, in this browser; the form keeps its fields."""
     query, hides = QueueQuery.read(request.GET), request.POST.get("blind") == "on"
     item = ReviewItem.objects.filter(pk=read_integer(request.POST.get("item", "")) or 0).first()
     request.COOKIES[JUDGE_COOKIE] = "on" if hides else "off"
@@ -206,7 +206,7 @@ def review_judge(request: MemberRequest) -> HttpResponse:
 def result_review(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Bring a result into the queue by hand: to decide on it now, or for whoever comes."""
+    """Add a result to the queue by hand, to decide on it now or later."""
     found = Result.objects.filter(run=run_of(slug, number), case__key=key, repetition=repetition)
     result = found.first()
     if result is None:
@@ -222,13 +222,15 @@ def result_review(
     return redirect("runs:result", slug, number, key, repetition)
 
 
-def _go_on(
+def _show_next(
     request: MemberRequest, query: QueueQuery, *, decided: int | None = None
 ) -> HttpResponse:
-    """Show the next item, after what was decided if anything was."""
+    """Show the next item, with a message on the decision before it."""
     if request.htmx:
-        just = _decision_message(request, decided)
-        return _show(request, query, services.next_item(request.user, query), decision_message=just)
+        message = _decision_message(request, decided)
+        return _show(
+            request, query, services.next_item(request.user, query), decision_message=message
+        )
     request.session[DECIDED] = decided
     return redirect(query.at(reverse("runs:review")))
 
@@ -240,9 +242,9 @@ def _show(
     *,
     typed: Typed | None = None,
     status: int = 200,
-    **said: Any,
+    **more: Any,
 ) -> HttpResponse:
-    """Show the queue with an item; for htmx the item alone, with what else changed."""
+    """Show the queue with an item; for htmx only the parts that changed."""
     may_decide, hides = _decides(request), request.COOKIES.get(JUDGE_COOKIE) == "on"
     page = item and review_page(
         item, request.user, may_decide=may_decide, hides_judge=hides, typed=typed
@@ -251,7 +253,7 @@ def _show(
     report = review_pages.review_queue(
         request.user, query, item, may_decide=may_decide, is_hidden=is_hidden
     )
-    # Where the suite hides the judge, the reason would tell its verdict.
+    # Where the suite hides the judge, the reason would reveal its verdict.
     hides_reason = bool(page and page.is_demanded)
     controls = review_pages.queue_controls(query, report.people, hides_reason=hides_reason)
     context = {
@@ -261,25 +263,25 @@ def _show(
         "hidden": query.hidden(*(control.name for control in controls)),
         "hides": hides,
         "may_decide": may_decide,
-        "is_taken": isinstance(said.get("refusal"), ItemTakenError),
-        "is_late": isinstance(said.get("refusal"), AlreadyDecidedError),
+        "is_taken": isinstance(more.get("refusal"), ItemTakenError),
+        "is_late": isinstance(more.get("refusal"), AlreadyDecidedError),
         "shown": int(timezone.now().timestamp()),
         "run": page.run if page else None,
-        **said,
+        **more,
     }
     if request.htmx:
         context["review_waiting"] = QueueQuery().items().waiting().count()
     template = "reviews/_swap.html" if request.htmx else "reviews/review.html"
     response = render(request, template, context, status=status)
     if request.htmx:
-        # A filter is a step that one can go back; deciding is none.
+        # Filters are steps in the history of the browser, decisions are not.
         header = "HX-Push-Url" if request.method == "GET" else "HX-Replace-Url"
         response[header] = query.at(reverse("runs:review"))
     return response
 
 
 def _decision_message(request: MemberRequest, decided: int | None) -> DecisionMessage | None:
-    """Return the decision just made on an item beside the machine's."""
+    """Return the message on the decision just made on an item."""
     if decided is None:
         return None
     own = Review.objects.standing().filter(reviewer=request.user)
@@ -295,7 +297,7 @@ def _decides(request: HttpRequest) -> bool:
 @require_safe
 @may_view
 def review_export(request: HttpRequest) -> StreamingHttpResponse:
-    """Give every decision of the part of the queue the address names as JSON Lines."""
+    """Stream every decision of a part of the queue as JSON Lines."""
     query = QueueQuery.read(request.GET)
     return _file(reviews_jsonl(query), query, "jsonl", "application/jsonl")
 
@@ -303,7 +305,7 @@ def review_export(request: HttpRequest) -> StreamingHttpResponse:
 @require_safe
 @may_view
 def review_export_table(request: HttpRequest) -> StreamingHttpResponse:
-    """Give the same as CSV."""
+    """Stream every decision of a part of the queue as CSV."""
     query = QueueQuery.read(request.GET)
     return _file(reviews_csv(query), query, "csv", "text/csv")
 
@@ -322,7 +324,7 @@ def review_import(request: MemberRequest) -> HttpResponse:
 @may_start
 @may_change_suites
 def review_upload(request: MemberRequest, pk: UUID) -> HttpResponse:
-    """Show what a file would add, store it, and tell what came of it."""
+    """Show what a file would add, store it, and show the result."""
     upload = get_object_or_404(ReviewUpload, pk=pk, owner=request.user)
     if upload.stored_at is not None:
         return render(request, "reviews/imported.html", {"upload": upload})
@@ -343,7 +345,7 @@ def _file(parts: Iterator[str], query: QueueQuery, ending: str, kind: str) -> St
 @require_safe
 @may_view
 def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
-    """Show how far each judge of a suite agrees with people; to htmx the chosen one's matrix and cases alone."""
+    """Show how far each judge of a suite agrees with reviewers; for htmx only matrix and cases of one."""
     suite = suite_of(slug=slug)
     query = AgreementQuery.read(request.GET)
     context = {"suite": suite, "page": agreement_page(suite, query, request.user)}
@@ -356,7 +358,7 @@ def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
 @require_POST
 @may_change_suites
 def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
-    """Put suggested bands into the reader's draft and lead to what they would change; nothing else of it moves."""
+    """Put suggested bands into the reader's draft and open the what-if for them."""
     suite = suite_of(slug=slug)
     run = read_integer(request.POST.get("run", ""))
     try:
@@ -364,7 +366,7 @@ def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:suite-agreement", slug)
-    messages.success(request, "The bands are in your draft. Beside it stands what they change.")
+    messages.success(request, "The bands are in your draft. The panel shows what they change.")
     address = reverse("runs:suite-evaluators", args=[slug])
     return redirect(f"{address}?run={run}" if run else address)
 
@@ -373,9 +375,9 @@ LABEL = "label-"
 
 
 class DecisionForm(forms.Form):
-    """One decision: verdict, note, causes of failure, marks of outcomes and labels of metrics.
+    """A decision: verdict, note, causes of failure, marks of outcomes and labels of metrics.
 
-    `shown` is when the item was shown, in seconds since 1970, so that it is known how long a decision took;
+    `shown` is when the item was shown, in seconds since 1970, to measure how long the decision took;
     `generation` is that of the output that was shown.
     """
 
@@ -398,21 +400,21 @@ class DecisionForm(forms.Form):
 
     @property
     def typed(self) -> Typed:
-        """Return what was typed, so that nothing of it is lost when it is refused."""
+        """Return the fields as they were typed, to show a refused form again."""
         values = {name: str(self.data.get(name, "")) for name in ("verdict", "note", "tags")}
         return Typed(**values, outcome_marks=self._marks(), labels=self._labels())
 
     @property
     def problem(self) -> str:
-        """Return what is wrong with it, "" for nothing."""
+        """Return the errors of the form as a text."""
         return " ".join(str(error) for errors in self.errors.values() for error in errors)
 
     def decide(self, item: ReviewItem, *, by: User) -> Consensus:
-        """Keep the decision; raises what `runs.reviews.services.decide` raises. Call it on a valid form."""
+        """Store the decision of a valid form; raises what `runs.reviews.services.decide` raises."""
         values = self.cleaned_data
         is_shown = values["generation"] in (None, item.result.generation)
         if is_shown and set(self._labels()) - metric_keys(item.result):
-            raise ReviewRefusedError("A label is given for a metric that this execution has not.")
+            raise ReviewRefusedError("A label names a metric that this execution does not have.")
         decided = ReviewDecision(
             Verdict(values["verdict"]),
             note=values["note"],
@@ -447,20 +449,20 @@ class DecisionForm(forms.Form):
 
 
 class AssignForm(forms.Form):
-    """Whom one item is for, or all that wait in a part of the queue; nobody named frees them for everybody."""
+    """The person to assign an item, or all waiting ones, to; nobody named assigns them to everybody."""
 
     to = forms.TypedChoiceField(coerce=int, required=False, empty_value=None)
     item = forms.IntegerField(required=False, min_value=1, max_value=BigIntegerField.MAX_BIGINT)
 
     def __init__(self, data: Any) -> None:
-        """Offer whoever may decide."""
+        """Offer the members who may decide."""
         super().__init__(data)
         self.names = dict(people())
         everybody = ("", "Everybody")
         self.fields["to"].choices = [everybody, *self.names.items()]  # type: ignore[attr-defined]  # it is a ChoiceField
 
     def assign(self, items: list[int]) -> str:
-        """Assign the named item, or all of them, and say what was done; "" when the form is refused."""
+        """Assign the named item, or all, and return a message; "" for an invalid form."""
         if not self.is_valid():
             return ""
         values = self.cleaned_data
@@ -468,8 +470,8 @@ class AssignForm(forms.Form):
         to = User.objects.filter(pk=values["to"]).first() if values["to"] else None
         done = services.assign(chosen, to)
         noun = "item" if done == 1 else "items"
-        whom = f"for {to.get_username()} alone" if to else "for everybody"
-        return f"{done} {noun} that wait{'s' if done == 1 else ''}: {whom}."
+        assignee = f"for {to.get_username()} alone" if to else "for everybody"
+        return f"{done} {noun} that wait{'s' if done == 1 else ''}: {assignee}."
 
 
 MAX_BYTES = 20 * 1024 * 1024
@@ -487,14 +489,14 @@ class ReviewFileForm(forms.Form):
     )
 
     def clean_file(self) -> UploadedFile[Any]:
-        """Refuse a file that is too large to be read at once."""
+        """Refuse a file that is too large."""
         upload: UploadedFile[Any] = self.cleaned_data["file"]
         if (upload.size or 0) > MAX_BYTES:
             raise forms.ValidationError("The file is larger than 20 MB. Split it in several.")
         return upload
 
     def keep(self, by: User) -> ReviewUpload | None:
-        """Keep the file for its preview; None, with the reason among the errors, when it holds no reviews."""
+        """Keep the file for its preview; None, with errors, when it holds no reviews."""
         upload = self.cleaned_data["file"]
         try:
             return keep_reviews(bytes(upload.read()), name=str(upload.name), owner=by)
@@ -507,14 +509,14 @@ class ReviewFileForm(forms.Form):
 
 
 class StoreReviewsForm(forms.Form):
-    """Whether rejected rows are left out when the others are stored."""
+    """Whether to leave out rejected rows and store the others."""
 
     leave_out = forms.BooleanField(
         label="Leave the rejected rows out", required=False, help_text="The others are stored"
     )
 
     def store(self, upload: ReviewUpload, by: User) -> bool:
-        """Store what the upload holds; False, with the reason among the errors, when nothing was."""
+        """Store the reviews of an upload; False, with errors, when it is refused."""
         try:
             store_reviews(upload, leaves_out=bool(self.cleaned_data["leave_out"]), by=by)
         except DomainError as refusal:

@@ -276,7 +276,7 @@ class TestDeciding:
         ("said", "problem"),
         [
             ({"label-tone": "9"}, "not a whole number from 0 to 5"),
-            ({"label-to\0ne": "3"}, "for a metric that this execution has not"),
+            ({"label-to\0ne": "3"}, "names a metric that this execution does not have"),
             ({"tags": "x" * 61}, "60 is the most for a cause"),
             ({"generation": "7"}, "tried again since you opened it"),
         ],

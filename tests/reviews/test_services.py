@@ -260,7 +260,7 @@ class TestRetries:
         item = item_of(queued_run())
         assert queue.next_item(ben) == item
         self.retry(item)
-        with pytest.raises(DomainError, match="Nothing was kept of this review"):
+        with pytest.raises(DomainError, match="Your review was not stored"):
             decide(item, PASS, by=ben)
         assert key_of(queue.next_item(ben)) == "C-002"
 
