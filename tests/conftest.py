@@ -1,4 +1,4 @@
-"""What all tests share: a fast and private site, real servers on demand, a client of each role."""
+"""What all tests share: a fast private site, real servers on demand, and a client for each role."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ FOR_TESTS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let what depends on no database run on one of them only."""
+    """Add the option that skips tests which do not depend on the database."""
     help_text = "only tests whose outcome the database can change"
     parser.addoption("--database-only", action="store_true", help=help_text)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what --database-only leaves out."""
+    """Skip what --database-only leaves out."""
     if not config.getoption("--database-only"):
         return
     others = [item for item in items if not depends_on_database(item)]
@@ -66,7 +66,7 @@ def depends_on_database(item: pytest.Item) -> bool:
 
 
 def pytest_configure() -> None:
-    """Serve plain http from source files and hash passwords fast; end all servers when told to end."""
+    """Serve plain http from source files and hash passwords fast; end all servers on SIGTERM."""
     gc.disable()
     end_what_was_started_when_told_to_end()
     flush_fast()
@@ -79,9 +79,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Have the collector look at what tests make alone, not time and again at all that was loaded.
+    """Keep loaded modules out of garbage collection.
 
-    A fifth of the time went into that: what was loaded and collected stays to the end anyway.
+    Walking them took a fifth of the time, and they live until the end anyway.
     """
     gc.freeze()
     gc.enable()
@@ -91,7 +91,7 @@ def pytest_collection_finish() -> None:
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Keep SQLite in a file of this session: threads can share it, other sessions cannot meet it."""
+    """Keep SQLite in a file of this session: threads can share it, other sessions cannot."""
     database = settings.DATABASES["default"]
     if database["ENGINE"].endswith("sqlite3"):
         path = tmp_path_factory.mktemp("database") / "test.sqlite3"

@@ -1,4 +1,4 @@
-"""Ask a finished run what other rules would have made of it, and write what that took as one line of JSON."""
+"""Evaluate a finished run under other rules, and write the time as one line of JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BANDS = {"pass_threshold": 0.55, "borderline_threshold": 0.45}
 
 
 def main() -> None:
-    """Store a run of so many results, each of ten scores, then ask it and make another run of it."""
+    """Store a run with this many results of ten scores each, evaluate it under other rules, and score it again."""
     parser = argparse.ArgumentParser()
     parser.add_argument("count", type=int)
     count = parser.parse_args().count

@@ -1,4 +1,4 @@
-"""What was measured, as lines of one table."""
+"""The measurements as lines of one table."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class Line:
     remark: str = ""
 
     def cells(self) -> tuple[str, ...]:
-        """Return what stands in the columns."""
-        goals = [f"≤ {spelt(self.goal, self.unit)}"] if self.goal is not None else []
+        """Return the cells of the line."""
+        goals = [f"≤ {format_figure(self.goal, self.unit)}"] if self.goal is not None else []
         goals += [f"≤ {self.goal_cpu_s:g} s CPU"] if self.goal_cpu_s is not None else []
         each_ms = self.cpu_s / self.cases * 1000 if self.cpu_s and self.cases else None
         remark = f" ({self.remark})" if self.remark else ""
         return (
             self.work,
-            spelt(self.limit, self.unit),
+            format_figure(self.limit, self.unit),
             ", ".join(goals) or NOTHING,
-            spelt(self.measured, self.unit) + remark,
+            format_figure(self.measured, self.unit) + remark,
             ratio(self.measured, self.limit),
             ratio(self.measured, self.goal),
-            spelt(self.cpu_s),
+            format_figure(self.cpu_s),
             NOTHING if each_ms is None else f"{each_ms:.2f} ms",
             ratio(self.cpu_s, self.goal_cpu_s),
             NOTHING if self.peak_mb is None else f"{self.peak_mb:.0f} MB",
         )
 
 
-def spelt(value: float | None, unit: str = "s") -> str:
+def format_figure(value: float | None, unit: str = "s") -> str:
     """Return a figure with its unit: seconds to hundredths, anything else without decimals."""
     if value is None:
         return NOTHING
@@ -64,7 +64,7 @@ def spelt(value: float | None, unit: str = "s") -> str:
 
 
 def ratio(value: float | None, to: float | None) -> str:
-    """Return how many times the one goes into the other."""
+    """Return the ratio of two figures."""
     return f"{value / to:.2f}" if value is not None and to else NOTHING
 
 
@@ -81,7 +81,7 @@ def middle(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def p95(values: Sequence[float]) -> float:
-    """Return what 95 of 100 values stay below."""
+    """Return the 95th percentile."""
     return quantiles(values, n=20, method="inclusive")[-1]
 
 

@@ -18,8 +18,8 @@ from tests.services.site import Site
 RESULTS = 20_000
 GOAL_S, GOAL_KB = 0.7, 150.0
 STORE = (
-    "from tests.benchmarks.suites import carry_out, store; "
-    f"carry_out(store('many', cases={RESULTS}, at_once=8))"
+    "from tests.benchmarks.suites import execute_run, store; "
+    f"execute_run(store('many', cases={RESULTS}, at_once=8))"
 )
 PAGE = "/suites/many/runs/1/"
 ROWS = "#rows tr"

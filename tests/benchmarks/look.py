@@ -41,7 +41,7 @@ def main() -> None:
     call_command("migrate", verbosity=0)
     order = suites.store("many", cases=RESULTS, at_once=8)
     for _ in range(RUNS):
-        suites.carry_out(order)
+        suites.execute_run(order)
     client = Client()
     client.force_login(User.objects.create_superuser("reader"))
     figures: dict[str, Any] = {name: look(client, page) for name, page in PAGES.items()}

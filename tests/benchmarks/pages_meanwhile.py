@@ -1,4 +1,4 @@
-"""Row 5: how long pages of a site that works in its web process are waited for while a run is on."""
+"""Row 5: the response time of pages while the web process executes a run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ QUIET_TIMES = 40
 PAUSE_S = 0.05
 EARLIER = "earlier"
 STORE_EARLIER = (
-    "from tests.benchmarks.suites import carry_out, store; "
-    f"carry_out(store({EARLIER!r}, cases=1000, at_once=8))"
+    "from tests.benchmarks.suites import execute_run, store; "
+    f"execute_run(store({EARLIER!r}, cases=1000, at_once=8))"
 )
 STORE = (
     "from tests.benchmarks.suites import store; "
@@ -41,7 +41,7 @@ Waits = defaultdict[str, list[float]]
 
 @dataclass(frozen=True)
 class Work:
-    """A run that is on while pages are asked for."""
+    """A run that is active while pages are requested."""
 
     name: str
     title: str
@@ -78,13 +78,13 @@ class _Pages:
     database: Database
 
     def start(self, work: Work, target: str, judge: str) -> None:
-        """Start a run as a person does: the worker of the web process hears of it at once."""
+        """Start a run as a person does: it is queued for the worker of the web process."""
         page = f"/suites/{work.name}/runs/new/"
         fields = {"target": target, "judge": judge, "concurrency": str(work.at_once)}
         self.visitor.send(page, page=page, cases="all", repetitions="1", **fields)
 
     def wait_for(self, run: str, waits: Waits, *, until: Callable[[int], bool]) -> None:
-        """Ask for one page after the other, noting how long each takes in milliseconds, until told."""
+        """Request one page after the other and record the milliseconds, until stopped."""
         pages = {
             "run": run,
             "its live part": f"{run}live/",
@@ -101,7 +101,7 @@ class _Pages:
             times += 1
 
     def is_over(self, work: Work, number: int) -> bool:
-        """Tell whether so many runs are over."""
+        """Tell whether this many runs are finished."""
         return self.database.says(IS_OVER.format(name=work.name, number=number))
 
 

@@ -1,4 +1,4 @@
-"""What the rows need to run against, started when the first of them asks for it."""
+"""The servers for the rows, each started on first use."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def store(
     asks_target: bool = True,
     model_at_once: int = 0,
 ) -> dict[str, Any]:
-    """Store a suite with so many cases, and return how a run of it is started.
+    """Store a suite with this many cases, and return the arguments that start a run of it.
 
     With `base_url` the model there judges, and answers the cases too unless their outputs are to be
     recorded; it allows as many calls as a run keeps in flight, or `model_at_once`.
@@ -60,14 +60,14 @@ def store(
 
 
 def start(name: str, *, at_once: int) -> int:
-    """Start a run of a stored suite, for workers to carry out, and return its id."""
+    """Start a run of a stored suite, for workers, and return its id."""
     suite, target = Suite.objects.get(slug=name), Target.objects.get(name=name)
     run = start_run(suite=suite, target=target, started_by=None, concurrency=at_once)
     return run.pk
 
 
-def carry_out(order: dict[str, Any]) -> None:
-    """Start a run and work it off here; raises SystemExit unless every case passed."""
+def execute_run(order: dict[str, Any]) -> None:
+    """Start a run and execute it here; raises SystemExit unless every case passes."""
     run = start_run(**order)
     work_on_run(run.pk)
     ended = Run.objects.only("status", "pass_count", "execution_count").get(pk=run.pk)

@@ -1,4 +1,4 @@
-"""Do one piece of work in a fresh process and database, and write what it took as one line of JSON."""
+"""Execute one run in a fresh process and database, and write its measurements as one line of JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WARM_UP_CASES = 4
 
 
 def main() -> None:
-    """Warm up as a worker that is up is warm, then measure one run from its start to its finish."""
+    """Warm up, then measure one run from start to finish."""
     parser = argparse.ArgumentParser()
     parser.add_argument("count", type=int)
     parser.add_argument("at_once", type=int)
@@ -31,11 +31,11 @@ def main() -> None:
     call_command("migrate", verbosity=0)
     shared = {"at_once": chosen.at_once, "base_url": chosen.base_url}
     for number in range(2):
-        suites.carry_out(suites.store(f"warm-up-{number}", cases=WARM_UP_CASES, **shared))
+        suites.execute_run(suites.store(f"warm-up-{number}", cases=WARM_UP_CASES, **shared))
     order = suites.store("measured", cases=chosen.count, **shared)
 
     wall, cpu = time.perf_counter(), time.process_time()
-    suites.carry_out(order)
+    suites.execute_run(order)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     figures = {
         "wall_s": wall,

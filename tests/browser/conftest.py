@@ -1,4 +1,4 @@
-"""Chromium against a live site; every page is held to a silent console."""
+"""Chromium against a live site; a message on the console of a page fails the test."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Console:
-    """What a page said that nobody should have to read: messages, errors, policy violations."""
+    """The unexpected messages of a page: errors, warnings, policy violations."""
 
     def __init__(self) -> None:
-        """Start silent."""
+        """Start without messages."""
         self.messages: list[str] = []
         self.allowed: list[str] = []
 
@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def console() -> Iterator[Console]:
-    """Fail the test when a page said something."""
+    """Fail the test if a page wrote an unexpected message."""
     watched = Console()
     yield watched
     assert watched.unexpected() == []
@@ -85,7 +85,7 @@ def console() -> Iterator[Console]:
 
 @pytest.fixture
 def context(browser: Browser, console: Console) -> Iterator[BrowserContext]:
-    """Open a browser profile of its own, wide as a laptop."""
+    """Open a separate browser profile with the width of a laptop."""
     opened = browser.new_context(viewport={"width": 1440, "height": 900})
     opened.set_default_timeout(TIMEOUT_MS)
     opened.on("page", console.watch)

@@ -58,7 +58,7 @@ def test_an_admin_adds_a_member_who_sets_a_password(
     expect(page.locator("main")).to_contain_text("Editor")
 
 
-def test_the_last_admin_is_told_why_nothing_changed(
+def test_removing_the_last_admin_is_refused_with_a_reason(
     page: Page, live_server: LiveServer, log_in: Callable[[str], User], console: Console
 ) -> None:
     admin = log_in("admin")
@@ -72,7 +72,7 @@ def test_the_last_admin_is_told_why_nothing_changed(
     ("path", "status", "heading"),
     [("/members/", 403, "You cannot do this"), ("/nowhere/", 404, "There is nothing here")],
 )
-def test_a_refusal_offers_a_way_back(
+def test_an_error_page_links_back(
     page: Page,
     live_server: LiveServer,
     log_in: Callable[[str], User],

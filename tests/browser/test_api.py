@@ -20,18 +20,18 @@ DARK_AND_LIGHT: tuple[Literal["dark"], Literal["light"]] = ("dark", "light")
 TOKEN = re.compile(r"evs_[\w-]{43}")
 
 
-def barriers(page: Page) -> list[tuple[str, str]]:
+def violations(page: Page) -> list[tuple[str, str]]:
     """Return what is wrong with the page, with what draws the calls of the API in it."""
     violations = Axe().run(page).response["violations"]
     return [(one["id"], one["nodes"][0]["html"][:160]) for one in violations]
 
 
-def barriers_in_both_themes(page: Page) -> list[tuple[str, str]]:
+def violations_in_both_themes(page: Page) -> list[tuple[str, str]]:
     """Return what is wrong with the page dark and light, and leave it light."""
     found = []
     for theme in DARK_AND_LIGHT:
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        found += barriers(page)
+        found += violations(page)
     return found
 
 
@@ -47,7 +47,7 @@ def test_a_token_is_made_used_and_revoked_and_the_api_tried(
     secret = page.locator("#new-token").inner_text()
     assert TOKEN.fullmatch(secret)
     expect(page.get_by_role("button", name="Copy")).to_be_visible()
-    assert barriers(page) == []
+    assert violations(page) == []
     page.reload()
     expect(page.locator("#new-token")).to_have_count(0)
 
@@ -59,14 +59,14 @@ def test_a_token_is_made_used_and_revoked_and_the_api_tried(
     call.get_by_role("button", name="Execute").click()
     expect(call.locator(".live-responses-table")).to_contain_text('"name": "support:1"')
     expect(call.locator(".live-responses-table")).to_contain_text('"error": 0')
-    assert barriers_in_both_themes(page) == []
+    assert violations_in_both_themes(page) == []
     page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
     page.goto(f"{live_server.url}/account/tokens/")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("link", name="Revoke weekly report").click()
-    assert barriers(page) == []
+    assert violations(page) == []
     page.get_by_role("button", name="Revoke the token").click()
     expect(page.get_by_role("cell", name="Revoked")).to_be_visible()
     expect(page.get_by_role("link", name="Revoke weekly report")).to_have_count(0)

@@ -12,7 +12,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.suites import Suite
 from tests.browser.conftest import Console
 from tests.browser.keyboard import enter, press, tab_to
-from tests.browser.test_every_page import CONTRAST, EVERY_RULE, barriers
+from tests.browser.test_every_page import CONTRAST, EVERY_RULE, violations
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -54,15 +54,15 @@ def choose_in_silence(page: Page, console: Console, column: str, words: str) -> 
     press(page, page.get_by_role("button", name="Ask again"))
 
 
-def no_barrier(page: Page) -> None:
+def assert_accessible(page: Page) -> None:
     """Look at the page wide and narrow, light and dark."""
     for width, theme in ((1440, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        assert barriers(page, EVERY_RULE) == []
+        assert violations(page, EVERY_RULE) == []
     page.set_viewport_size({"width": 1440, "height": 900})
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    assert barriers(page, CONTRAST) == []
+    assert violations(page, CONTRAST) == []
 
 
 def test_a_spreadsheet_becomes_a_suite(
@@ -74,7 +74,7 @@ def test_a_spreadsheet_becomes_a_suite(
     expect(page.get_by_role("heading", name="1 row rejected")).to_be_visible()
     first = page.get_by_role("table", name="The first cases")
     expect(first.get_by_role("cell", name="<b>How much?</b>", exact=True)).to_be_visible()
-    no_barrier(page)
+    assert_accessible(page)
     choose_in_silence(page, console, "Soll", "Expected output")
     expect(first.get_by_role("cell", name="Soon", exact=True)).to_be_visible()
     choose(page, "wording", "Left out", back=True)
@@ -92,7 +92,7 @@ def test_a_spreadsheet_becomes_a_suite(
     press(page, page.get_by_label("Leave out rejected rows"), "Space")
     press(page, page.get_by_role("button", name="Store 2 cases"))
     expect(page.get_by_role("heading", name="Refunds is at version 1")).to_be_visible()
-    no_barrier(page)
+    assert_accessible(page)
     page.goto(f"{page.url}store/")
     press(page, page.get_by_role("link", name="Look at the cases"))
     expect(page.locator("#case-rows tbody tr")).to_have_count(2)

@@ -1,4 +1,4 @@
-"""The charts of a suite in a browser: drawn under the site's own policy, silent, whole, accessible."""
+"""The charts of a suite in a browser: drawn under the site's policy, without messages, complete and accessible."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def suite(transactional_db: None) -> Suite:
 
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_both_charts_are_drawn_silently_and_ask_nobody_else(
+def test_both_charts_are_drawn_without_messages_or_foreign_requests(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite, width: int, theme: str
 ) -> None:
     log_in("viewer")
@@ -76,7 +76,7 @@ def test_no_figure_can_be_sent_to_plotlys_cloud(
     assert settings == [[False, "", False]] * 2
 
 
-def test_a_filter_draws_again_and_is_kept_in_the_address(
+def test_a_filter_redraws_and_is_kept_in_the_address(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     log_in("viewer")
@@ -90,7 +90,7 @@ def test_a_filter_draws_again_and_is_kept_in_the_address(
     expect(page.locator("#score-cost .point")).to_have_count(2)
 
 
-def test_the_figures_follow_the_theme(
+def test_the_charts_follow_the_theme(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     log_in("viewer")
@@ -102,7 +102,7 @@ def test_the_figures_follow_the_theme(
     expect(name).to_have_css("fill", "rgb(142, 151, 162)")
 
 
-def test_the_switch_of_the_site_colours_the_figures_too(
+def test_the_theme_switch_recolours_the_charts(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     log_in("viewer")
@@ -114,7 +114,7 @@ def test_the_switch_of_the_site_colours_the_figures_too(
     expect(name).to_have_css("fill", "rgb(142, 151, 162)")
 
 
-def test_a_narrower_window_gets_the_narrow_drawing(
+def test_a_narrow_window_gets_the_narrow_chart(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     log_in("viewer")
@@ -125,7 +125,7 @@ def test_a_narrower_window_gets_the_narrow_drawing(
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-def test_a_run_says_its_figures_where_the_pointer_is(
+def test_a_run_shows_its_figures_under_the_pointer(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     log_in("viewer")
@@ -135,7 +135,7 @@ def test_a_run_says_its_figures_where_the_pointer_is(
     expect(page.locator("#score-cost .hovertext")).to_contain_text("juno-2, run #8")
 
 
-def test_a_campaigns_chart_and_board_are_changed_in_place(
+def test_the_chart_and_leaderboard_of_a_campaign_update_in_place(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     campaign = make_campaign(suite=suite, name="Models of May")
@@ -160,7 +160,7 @@ def test_a_campaigns_chart_and_board_are_changed_in_place(
     assert heard == []
 
 
-def test_without_scripts_the_tables_and_the_filter_serve(
+def test_without_javascript_tables_and_filter_work(
     browser: Browser, page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     log_in("viewer")

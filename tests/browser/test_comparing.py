@@ -53,7 +53,7 @@ def pair(transactional_db: None) -> list[Run]:
     return runs
 
 
-def test_from_the_headline_to_the_one_case_that_broke_by_keyboard_alone(
+def test_the_broken_case_is_reached_from_the_headline_by_keyboard(
     page: Page, live_server: LiveServer, log_in: LogIn, pair: list[Run]
 ) -> None:
     log_in("viewer")
@@ -97,7 +97,7 @@ def back_to_the_comparison(page: Page) -> None:
     expect(page.locator("#changes .chip[aria-current]")).to_contain_text("Changed")
 
 
-def test_a_search_narrows_the_cases_as_it_is_typed_and_a_phone_shows_all_of_it(
+def test_a_search_filters_cases_while_typing_and_fits_on_a_phone(
     page: Page, live_server: LiveServer, log_in: LogIn, pair: list[Run]
 ) -> None:
     log_in("viewer")

@@ -129,11 +129,11 @@ def test_an_evaluator_is_tried_by_keyboard_alone(
 def work(trial: int) -> None:
     """Carry a try out as a worker does, in a thread without the loop of the browser."""
 
-    def carry_out() -> None:
+    def execute() -> None:
         try_evaluator(trial_id=trial)
         connections.close_all()
 
-    thread = Thread(target=carry_out)
+    thread = Thread(target=execute)
     thread.start()
     thread.join()
 
@@ -156,7 +156,7 @@ def paste_by_keyboard(page: Page, queued: list[int]) -> None:
     expect(trial).to_contain_text("a pasted output for C-1")
 
 
-def test_rows_are_dragged_into_composites_and_before_others(editor: Page) -> None:
+def test_rows_are_dragged_into_composites_and_before_other_rows(editor: Page) -> None:
     grip = editor.locator(".node", has=editor.get_by_role("link", name="length")).locator(".grip")
     quality = editor.locator(".node", has=editor.get_by_role("link", name="quality"))
     grip.drag_to(quality, target_position={"x": 90, "y": 34})

@@ -1,4 +1,4 @@
-"""Every page of runs and results, wide and narrow, light and dark: silent, whole and accessible."""
+"""Every page of runs and results, wide and narrow, light and dark: without messages, complete and accessible."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.factories import (
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
-# To report what passed as well takes as long as the checks.
+# Reporting passed checks takes as long as the checks.
 BARRIERS = {"resultTypes": ["violations"]}
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 EVERY_RULE = BARRIERS | {"runOnly": LEVELS}
@@ -200,7 +200,7 @@ def import_and_review() -> None:
 
 
 def share(kind: str, fields: dict[str, str]) -> None:
-    """Make a link that the name of its kind opens, with all there is to see."""
+    """Make a link of this kind with every detail."""
     subject = read_subject({"kind": kind} | fields, lambda run, query: Tolerances())
     ShareLink.objects.create(
         token_hash=hash_token(kind),
@@ -212,13 +212,13 @@ def share(kind: str, fields: dict[str, str]) -> None:
     )
 
 
-def test_no_page_has_a_barrier_or_scrolls_sideways(
+def test_every_page_is_accessible_and_never_scrolls_sideways(
     page: Page, live_server: LiveServer, log_in: LogIn, site_with_runs: None
 ) -> None:
     log_in("editor")
     found = []
     for path in PAGES:
-        # As high as the page: what lies under a bar that sticks would count as too near to it.
+        # As high as the page: otherwise elements under a sticky bar count as too close to it.
         page.set_viewport_size({"width": 1440, "height": 6000})
         page.emulate_media(color_scheme="light", reduced_motion="reduce")
         answer = page.goto(f"{live_server.url}{path}")
@@ -229,25 +229,25 @@ def test_no_page_has_a_barrier_or_scrolls_sideways(
                 fold.click()
         for box in page.get_by_role("checkbox", name="Choose C-001").all():
             box.check()
-        found += barriers(page, EVERY_RULE)
+        found += violations(page, EVERY_RULE)
         page.emulate_media(color_scheme="dark", reduced_motion="reduce")
-        found += barriers(page, CONTRAST)
+        found += violations(page, CONTRAST)
         page.set_viewport_size({"width": 390, "height": 6000})
-        found += barriers(page, EVERY_RULE)
+        found += violations(page, EVERY_RULE)
         page.emulate_media(color_scheme="light", reduced_motion="reduce")
-        found += barriers(page, CONTRAST)
+        found += violations(page, CONTRAST)
     assert found == []
 
 
-def barriers(page: Page, rules: dict[str, object]) -> list[tuple[str, str, str]]:
-    """Return by its address what is wrong with the page as it is shown now."""
+def violations(page: Page, rules: dict[str, object]) -> list[tuple[str, str, str]]:
+    """Return the accessibility violations of the current page by its address."""
     broad = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     violations = Axe().run(page, options=rules).response["violations"]
     found = [(page.url, one["id"], one["nodes"][0]["html"][:160]) for one in violations]
     return [*found, *([(page.url, "sideways", str(broad))] if broad > 0 else [])]
 
 
-def test_a_viewer_walks_from_the_list_to_a_result_and_back(
+def test_a_viewer_goes_from_the_list_to_a_result_and_back(
     page: Page, live_server: LiveServer, log_in: LogIn, site_with_runs: None
 ) -> None:
     log_in("viewer")

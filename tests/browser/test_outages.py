@@ -56,7 +56,7 @@ def _moved(path: Path) -> Path:
     return path.with_name(f"moved-{path.name}")
 
 
-def test_a_form_keeps_its_text_and_a_live_page_says_that_it_lost_contact(
+def test_during_an_outage_a_form_keeps_its_text_and_a_live_page_says_so(
     broken_site: Site, page: Page, console: Console
 ) -> None:
     console.allow("503")

@@ -19,7 +19,7 @@ LogIn = Callable[[str], User]
 POLL_MS = 15_000
 
 
-def test_requests_and_replies_come_on_demand(
+def test_requests_and_replies_load_on_demand(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     log_in("viewer")
@@ -35,7 +35,7 @@ def test_requests_and_replies_come_on_demand(
     expect(calls.last).to_contain_text("Score this.")
 
 
-def test_the_tree_opens_to_what_each_evaluator_said(
+def test_the_tree_unfolds_to_the_reasons_of_each_evaluator(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     log_in("viewer")
@@ -44,7 +44,7 @@ def test_the_tree_opens_to_what_each_evaluator_said(
     expect(tone).to_contain_text("Kind enough.")
 
 
-def test_an_open_result_fills_in_when_it_is_finished(
+def test_an_open_result_updates_when_it_is_finished(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     log_in("viewer")
@@ -57,7 +57,7 @@ def test_an_open_result_fills_in_when_it_is_finished(
     expect(page.get_by_role("heading", name="Why pass")).to_be_visible(timeout=POLL_MS)
 
 
-def test_search_from_the_rail_opens_a_case_by_its_key(
+def test_search_from_the_sidebar_opens_a_case_by_its_key(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     log_in("viewer")

@@ -1,4 +1,4 @@
-"""Choose results by mouse and keys, be told what a retry takes, and have it done, with and without scripts."""
+"""Choose results by mouse and keys, see what a retry takes, and run it, with and without JavaScript."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run_page(page: Page, live_server: LiveServer, log_in: LogIn, run: Run) -> Pa
     return page
 
 
-def test_keys_and_mouse_choose_rows_and_the_count_follows(run_page: Page) -> None:
+def test_keys_and_mouse_choose_rows_and_update_the_count(run_page: Page) -> None:
     bar = run_page.locator(".picks")
     expect(bar).to_be_hidden()
     for key in "jxjjx":
@@ -70,7 +70,7 @@ def test_keys_and_mouse_choose_rows_and_the_count_follows(run_page: Page) -> Non
     expect(bar).to_be_hidden()
 
 
-def test_chosen_rows_are_retried_as_the_dialog_says(run_page: Page, run: Run) -> None:
+def test_chosen_rows_are_retried(run_page: Page, run: Run) -> None:
     run_page.get_by_role("link", name=re.compile(r"^Fail 45")).click()
     expect(run_page.locator("#rows tr")).to_have_count(45)
     for key in ("CS-002", "CS-010"):
@@ -90,7 +90,7 @@ def test_chosen_rows_are_retried_as_the_dialog_says(run_page: Page, run: Run) ->
     assert run.results.filter(status="pending", keeps_output=True).count() == 2
 
 
-def test_all_of_a_filter_is_more_than_the_page_shows(run_page: Page, run: Run) -> None:
+def test_all_filtered_rows_can_be_chosen(run_page: Page, run: Run) -> None:
     run_page.get_by_label("Choose CS-001").check()
     run_page.get_by_label("All 60 of this run").check()
     run_page.get_by_role("button", name="Retry 60 results").click()
@@ -101,7 +101,7 @@ def test_all_of_a_filter_is_more_than_the_page_shows(run_page: Page, run: Run) -
     assert run.results.filter(status="pending").count() == 60
 
 
-def test_what_is_chosen_survives_the_live_table(run_page: Page, run: Run) -> None:
+def test_chosen_rows_survive_live_updates(run_page: Page, run: Run) -> None:
     Run.objects.update(status="running", finished_at=None)
     run.results.filter(case__key="CS-060").update(status="running", verdict="", score=None)
     refresh_cases(run)
@@ -114,9 +114,7 @@ def test_what_is_chosen_survives_the_live_table(run_page: Page, run: Run) -> Non
     expect(run_page.locator(".picks")).to_contain_text("1 result chosen")
 
 
-def test_one_evaluator_scores_again_after_the_dialog_told_what_it_takes(
-    run_page: Page, run: Run
-) -> None:
+def test_one_evaluator_is_retried_after_the_dialog_shows_its_cost(run_page: Page, run: Run) -> None:
     more = run_page.get_by_role("button", name="More", exact=True)
     press(run_page, more)
     press(run_page, run_page.get_by_role("link", name=re.compile(r"^Retry \d+ failed")))
@@ -133,7 +131,7 @@ def test_one_evaluator_scores_again_after_the_dialog_told_what_it_takes(
     assert run.results.get(status="pending").retry_paths == ["tone"]
 
 
-def test_title_age_and_rail_follow_a_live_run(run_page: Page, run: Run) -> None:
+def test_title_age_and_sidebar_follow_a_live_run(run_page: Page, run: Run) -> None:
     Run.objects.update(status="running", finished_at=None, done_count=30, created_at=timezone.now())
     run_page.reload()
     expect(run_page).to_have_title(re.compile(r"^Run #1, 50\.0%"))
@@ -147,7 +145,7 @@ def test_title_age_and_rail_follow_a_live_run(run_page: Page, run: Run) -> None:
     expect(running).to_have_count(0)
 
 
-def test_older_events_stay_unfolded_while_the_run_goes_on(run_page: Page, run: Run) -> None:
+def test_older_events_stay_unfolded_during_the_run(run_page: Page, run: Run) -> None:
     Run.objects.update(status="running", finished_at=None)
     for number in range(10):
         RunEvent.objects.create(run=run, kind="limit_lowered", text=f"event {number}")
@@ -175,7 +173,7 @@ def test_a_budget_that_is_too_low_is_kept_with_its_error(
     expect(run_page.get_by_text("14 results are left to run.")).to_be_visible()
 
 
-def test_a_phone_has_the_bar_and_the_dialog_in_its_width(run_page: Page) -> None:
+def test_the_bar_and_the_dialog_fit_on_a_phone(run_page: Page) -> None:
     run_page.set_viewport_size({"width": 390, "height": 844})
     run_page.get_by_label("Choose CS-002").check()
     bar = run_page.locator(".picks")
@@ -190,7 +188,7 @@ def test_a_phone_has_the_bar_and_the_dialog_in_its_width(run_page: Page) -> None
 
 @pytest.fixture
 def plain_page(browser: Browser, context: BrowserContext, console: Console) -> Iterator[Page]:
-    """Open a page in a browser that runs no scripts, with the cookies of the first."""
+    """Open a page in a browser without JavaScript, with the cookies of the first."""
     plain = browser.new_context(java_script_enabled=False)
     plain.set_default_timeout(15_000)
     plain.add_cookies(context.cookies())
@@ -203,7 +201,7 @@ def logged_in(log_in: LogIn) -> User:
     return log_in("editor")
 
 
-def test_without_scripts_forms_lead_to_the_same(
+def test_without_javascript_forms_do_the_same(
     logged_in: User, plain_page: Page, live_server: LiveServer, run: Run
 ) -> None:
     plain_page.goto(f"{live_server.url}/suites/support/runs/1/?verdict=fail")

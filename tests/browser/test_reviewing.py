@@ -14,7 +14,7 @@ from runs.models.results import ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from tests.browser.conftest import Console
-from tests.browser.test_every_page import EVERY_RULE, barriers
+from tests.browser.test_every_page import EVERY_RULE, violations
 from tests.support.factories import make_score
 from tests.support.members import make_client, make_member
 from tests.support.queue import item_of, queued_run
@@ -57,7 +57,7 @@ def test_twenty_items_are_reviewed_by_keyboard_alone(
     type_keys(page, "g", "v")
     title(page, "C-001")
     expect(page.locator(".sidebar .count")).to_have_text("21 waiting")
-    assert barriers(page, EVERY_RULE) == []
+    assert violations(page, EVERY_RULE) == []
     type_keys(page, "e")
     page.keyboard.type("The reason is invented.")
     type_keys(page, "Escape", "f", "Control+Enter")
@@ -87,7 +87,7 @@ def test_twenty_items_are_reviewed_by_keyboard_alone(
     assert not ReviewItem.objects.waiting().exists()
 
 
-def test_the_judge_is_hidden_by_a_switch_that_keeps_the_note_and_filters_stay_in_the_address(
+def test_hiding_the_judge_keeps_the_note_and_the_filters(
     page: Page, live_server: LiveServer, log_in: LogIn, run: Run
 ) -> None:
     log_in("reviewer")
@@ -110,7 +110,7 @@ def test_the_judge_is_hidden_by_a_switch_that_keeps_the_note_and_filters_stay_in
     policy = run.snapshot["policy"] | {"review_blind": True}
     Run.objects.filter(pk=run.pk).update(snapshot={**run.snapshot, "policy": policy})
     page.goto(f"{live_server.url}/suites/{run.suite.slug}/runs/{run.number}/C-003/1/")
-    assert barriers(page, EVERY_RULE) == []
+    assert violations(page, EVERY_RULE) == []
     page.get_by_role("link", name="Decide now").click()
     title(page, "C-003")
     expect(page.get_by_text("hides the judge until you decide")).to_be_visible()
@@ -151,7 +151,7 @@ def test_two_browsers_never_decide_the_same_item(
     assert Review.objects.count() == 2
 
 
-def test_a_page_left_alone_gives_its_item_up_after_an_hour(
+def test_an_idle_page_releases_its_item_after_an_hour(
     page: Page, live_server: LiveServer, log_in: LogIn, run: Run
 ) -> None:
     log_in("reviewer")

@@ -51,14 +51,12 @@ def run_page(page: Page, live_server: LiveServer, log_in: LogIn, live_run: Run) 
 
 
 def allow_silence(console: Console) -> None:
-    """Expect what a browser says of questions that get no answer."""
+    """Expect the messages of a browser about unanswered requests."""
     for text in ("ERR_FAILED", "htmx:sendError", "afterRequest"):
         console.allow(text)
 
 
-def test_figures_move_while_the_run_is_on_and_stand_still_at_its_end(
-    run_page: Page, live_run: Run
-) -> None:
+def test_figures_update_until_the_end_of_the_run(run_page: Page, live_run: Run) -> None:
     expect(run_page.locator("#run-live")).to_contain_text("30 of 60 executions")
     Run.objects.update(done_count=45)
     expect(run_page.locator("#run-live")).to_contain_text("45 of 60 executions", timeout=POLL_MS)
@@ -82,7 +80,7 @@ def test_filters_change_rows_and_address_and_survive_a_reload(run_page: Page) ->
     expect(run_page.get_by_label("Filter cases")).to_have_value("CS-01")
 
 
-def test_show_more_appends_and_keeps_what_was_there(run_page: Page, console: Console) -> None:
+def test_show_more_appends_rows(run_page: Page, console: Console) -> None:
     expect(run_page.locator("#rows tr")).to_have_count(50)
     allow_silence(console)
     run_page.route("**/results/**", lambda route: route.abort())
@@ -95,7 +93,7 @@ def test_show_more_appends_and_keeps_what_was_there(run_page: Page, console: Con
     expect(run_page.get_by_role("link", name="Show more")).to_have_count(0)
 
 
-def test_a_head_cell_sorts_both_ways(run_page: Page) -> None:
+def test_a_column_head_sorts_both_ways(run_page: Page) -> None:
     run_page.locator("#sort-case").click()
     expect(run_page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "ascending")
     expect(run_page.locator("#rows tr th code").first).to_have_text("CS-001")
@@ -104,7 +102,7 @@ def test_a_head_cell_sorts_both_ways(run_page: Page) -> None:
     expect(run_page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
 
 
-def test_keys_open_a_result_and_go_on_from_it(run_page: Page) -> None:
+def test_keys_open_a_result_and_the_next_one(run_page: Page) -> None:
     run_page.goto(run_page.url + "?sort=case")
     run_page.keyboard.press("j")
     run_page.keyboard.press("j")
@@ -116,7 +114,7 @@ def test_keys_open_a_result_and_go_on_from_it(run_page: Page) -> None:
     expect(run_page.get_by_role("heading", level=1)).to_contain_text("CS-002")
 
 
-def test_cancelling_asks_first_and_keeps_what_is_finished(run_page: Page, live_run: Run) -> None:
+def test_cancelling_asks_first_and_keeps_results(run_page: Page, live_run: Run) -> None:
     run_page.get_by_role("button", name="Cancel run").click()
     dialog = run_page.get_by_role("dialog")
     expect(dialog).to_contain_text("30 of 60 executions are finished and are kept.")
@@ -130,7 +128,7 @@ def test_cancelling_asks_first_and_keeps_what_is_finished(run_page: Page, live_r
     assert live_run.status == "stopped"
 
 
-def test_lost_contact_is_said_and_taken_back(
+def test_lost_contact_is_shown_until_it_is_back(
     run_page: Page, console: Console, live_run: Run
 ) -> None:
     allow_silence(console)
@@ -140,7 +138,7 @@ def test_lost_contact_is_said_and_taken_back(
     expect(run_page.get_by_text("Live updates paused.")).to_be_hidden(timeout=POLL_MS)
 
 
-def test_the_estimate_follows_the_form_and_the_button_says_what_happens(
+def test_the_estimate_and_the_button_follow_the_form(
     page: Page, live_server: LiveServer, log_in: LogIn, console: Console
 ) -> None:
     log_in("editor")
@@ -188,7 +186,7 @@ def choose_by_keyboard(page: Page, target: str, case: str) -> None:
     keys.press("Space")
 
 
-def test_a_run_of_chosen_cases_with_rules_of_its_own_is_started_by_keyboard_alone(
+def test_a_run_of_chosen_cases_with_other_rules_is_started_by_keyboard(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     log_in("editor")

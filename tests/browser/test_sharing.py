@@ -116,7 +116,7 @@ def read_from_disk(context: BrowserContext, file: Path) -> None:
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
 
 
-def test_a_link_is_made_without_scripts(
+def test_a_link_is_made_without_javascript(
     browser: Browser, page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     log_in("editor")

@@ -21,7 +21,7 @@ def test_a_first_visit_by_the_link_of_the_command_line(page: Page, site: Site) -
     expect(page.get_by_role("row", name="admin")).to_contain_text("Active")
 
 
-def test_a_killed_process_comes_back_by_itself(site: Site) -> None:
+def test_a_killed_process_restarts(site: Site) -> None:
     with urllib.request.urlopen(f"{site.url}/healthz") as answer:
         assert json.load(answer)["worker"] == "ok"
     [before] = site.web_workers()

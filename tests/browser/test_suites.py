@@ -1,4 +1,4 @@
-"""Walk the suites: filters, keys, live parts, import, and what assistive technology is told."""
+"""Walk the suites: filters, keys, live parts, import, and accessibility."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def home(page: Page, live_server: LiveServer, log_in: LogIn) -> Page:
     return page
 
 
-def test_typing_in_the_filter_narrows_the_suites_and_the_address(home: Page) -> None:
+def test_typing_in_the_filter_changes_rows_and_address(home: Page) -> None:
     home.keyboard.press("t")
     home.keyboard.type("refund")
     expect(home).to_have_url(re.compile(r"/\?q=refund$"))
@@ -57,7 +57,7 @@ def test_typing_in_the_filter_narrows_the_suites_and_the_address(home: Page) -> 
     expect(home.locator("#suite-rows tbody tr")).to_have_count(1)
 
 
-def test_keys_move_through_rows_and_between_pages_and_can_be_turned_off(home: Page) -> None:
+def test_keys_move_between_rows_and_pages_and_can_be_turned_off(home: Page) -> None:
     home.keyboard.press("j")
     home.keyboard.press("j")
     expect(home.get_by_role("link", name="Refunds", exact=True).last).to_be_focused()
@@ -97,7 +97,7 @@ def test_a_live_part_without_an_answer_says_so_and_recovers(home: Page, console:
     expect(banner).to_be_hidden(timeout=POLL_MS)
 
 
-def test_a_live_part_leads_to_the_login_page_when_the_session_ended(
+def test_a_live_part_redirects_to_the_login_after_the_session(
     home: Page, context: BrowserContext
 ) -> None:
     context.clear_cookies()
@@ -105,7 +105,7 @@ def test_a_live_part_leads_to_the_login_page_when_the_session_ended(
     expect(home).to_have_url(re.compile(r"/login/\?next=/$"))
 
 
-def test_more_cases_are_added_below_and_a_tag_narrows_them(
+def test_more_cases_are_appended_and_a_tag_filters_them(
     home: Page, live_server: LiveServer
 ) -> None:
     home.get_by_role("link", name="Refunds", exact=True).last.click()
@@ -137,7 +137,7 @@ def test_an_example_is_imported(home: Page) -> None:
     expect(toast).to_have_count(0)
 
 
-def test_a_folder_is_imported_without_what_is_hidden_in_it(home: Page, tmp_path: Path) -> None:
+def test_a_folder_is_imported_without_hidden_files(home: Page, tmp_path: Path) -> None:
     files = {
         "one.yaml": "evaluators: [{type: llm_judge, prompt: ./tone.md}]\n" + ONE_CASE,
         "tone.md": "Is it kind?",
@@ -163,7 +163,7 @@ def test_a_folder_is_imported_without_what_is_hidden_in_it(home: Page, tmp_path:
     assert download.value.suggested_filename == "one-v1.zip"
 
 
-def test_an_import_that_takes_its_time_says_so(home: Page) -> None:
+def test_a_slow_import_says_so(home: Page) -> None:
     home.get_by_role("link", name="Import a suite").click()
     home.get_by_label("Suite files").set_input_files(EXAMPLE)
     # The moment between the click and the answer, held for as long as it takes to look.
@@ -172,7 +172,7 @@ def test_an_import_that_takes_its_time_says_so(home: Page) -> None:
     expect(home.get_by_role("button", name="Reading and checking…")).to_be_disabled()
 
 
-def test_the_phone_menu_holds_what_the_rail_has_no_room_for(home: Page) -> None:
+def test_the_phone_menu_has_the_rest_of_the_sidebar(home: Page) -> None:
     home.set_viewport_size({"width": 390, "height": 844})
     expect(home.get_by_role("button", name="Log out")).to_be_hidden()
     home.get_by_role("button", name="Menu").click()

@@ -60,7 +60,7 @@ def test_an_agent_is_tried_before_it_is_saved(
     assert agent_server.asked[-1].json == {"input": "And now?"}
 
 
-def test_an_agent_is_tried_without_scripts(
+def test_an_agent_is_tried_without_javascript(
     browser: Browser, site: Site, agent_server: AgentServer
 ) -> None:
     agent_server.behave(then=says(REPLY))

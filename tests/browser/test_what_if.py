@@ -45,7 +45,7 @@ def asked(transactional_db: None) -> Run:
     return run
 
 
-def test_a_weight_and_a_threshold_show_what_flips_and_become_a_run_by_keyboard_alone(
+def test_what_if_shows_flips_and_becomes_a_run_by_keyboard(
     page: Page, live_server: LiveServer, log_in: LogIn, asked: Run, console: Console
 ) -> None:
     console.allow("ERR_FAILED")
@@ -142,7 +142,7 @@ def score_again(page: Page) -> Run:
     return Run.objects.get(number=2)
 
 
-def test_without_scripts_a_button_previews_and_keeps_nothing(
+def test_without_javascript_a_button_previews_without_storing(
     browser: Browser, page: Page, live_server: LiveServer, log_in: LogIn, asked: Run
 ) -> None:
     log_in("editor")

@@ -37,7 +37,7 @@ def test_the_site_shows_its_own_worker(page: Page, site: Site) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_page_follows_what_happens_and_keeps_the_focus(
+def test_the_page_updates_and_keeps_the_focus(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     log_in("viewer")
@@ -91,7 +91,7 @@ def busy_site(transactional_db: None) -> None:
 @pytest.mark.parametrize(
     ("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (360, "dark")]
 )
-def test_the_page_has_no_barrier_and_fits(
+def test_the_page_is_accessible_and_fits(
     page: Page, live_server: LiveServer, log_in: LogIn, busy_site: None, width: int, theme: str
 ) -> None:
     log_in("admin")

@@ -1,4 +1,4 @@
-"""What a test that commits leaves to the next: no row but roles and permissions."""
+"""A test that commits leaves only roles and permissions behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows() -> dict[str, list[tuple[object, ...]]]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_row_goes_but_roles_and_permissions() -> None:
+def test_only_roles_and_permissions_remain() -> None:
     before = rows()
     assert set(before) == KEPT
     make_client(make_member("admin"))

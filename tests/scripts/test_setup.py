@@ -1,4 +1,4 @@
-"""Run the scripts where something is missing and read what they say."""
+"""Run the scripts on machines where something is missing, and read their messages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ exec {python} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A clone with a PATH of its own that holds nothing but plain tools and what a test adds."""
+    """A clone whose PATH contains only basic tools and those that a test adds."""
 
     clone: Path
     tools: Path
@@ -71,7 +71,7 @@ class Machine:
         path.chmod(0o755)
 
     def prepare_venv(self, python: str = f'#!/bin/sh\nexec {sys.executable} "$@"\n') -> None:
-        """Make the clone look as if its set-up were done."""
+        """Make the clone look set up."""
         folder = self.clone / ".venv" / "bin"
         folder.mkdir(parents=True)
         (folder / "python").write_text(python)
@@ -85,7 +85,7 @@ class Machine:
         stamp.write_text(hashlib.sha256(content).hexdigest() + "\n")
 
     def run(self, script: str, *arguments: str, **env: str) -> tuple[int, str]:
-        """Run a script as nobody special; return its exit code and what it said."""
+        """Run a script without root; return its exit code and output."""
         done = subprocess.run(
             ["sh", f"scripts/{script}", *arguments],
             cwd=self.clone,
@@ -115,14 +115,14 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.mark.parametrize("script", ["demo", "up", "test", "bench"])
-def test_without_python_one_sentence_says_so(machine: Machine, script: str) -> None:
+def test_without_python_the_script_says_so(machine: Machine, script: str) -> None:
     code, said = machine.run(script)
     assert code == 1
     assert "No Python 3.11 or newer was found." in said
     assert "apt-get install python3 python3-venv" in said
 
 
-def test_an_old_python_is_none(machine: Machine) -> None:
+def test_an_old_python_does_not_count(machine: Machine) -> None:
     machine.add("python3", FAKE_PYTHON.format(has_venv=0, is_old=1))
     assert "No Python 3.11 or newer was found." in machine.run("demo")[1]
 
@@ -136,7 +136,7 @@ def test_without_the_venv_module_the_package_is_named(machine: Machine) -> None:
     assert not (machine.clone / ".venv").exists()
 
 
-def test_a_full_disk_is_told_before_anything_is_made(machine: Machine) -> None:
+def test_a_full_disk_is_reported_before_anything_is_created(machine: Machine) -> None:
     machine.add("python3", FAKE_PYTHON.format(has_venv=0, is_old=0))
     machine.add("df", FAKE_DF.format(kilobytes=204_800))
     code, said = machine.run("demo")
@@ -146,7 +146,7 @@ def test_a_full_disk_is_told_before_anything_is_made(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("script", ["demo", "up"])
-def test_a_taken_port_is_told_with_another_to_try(machine: Machine, script: str) -> None:
+def test_a_taken_port_is_refused_with_an_alternative(machine: Machine, script: str) -> None:
     machine.prepare_venv()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -191,7 +191,7 @@ def test_every_group_of_tests_runs_and_failures_are_named(
 
 
 @pytest.mark.parametrize("arguments", [(), ("core",)])
-def test_a_failed_check_is_named_after_the_tests_were_run(
+def test_a_failed_check_is_named_after_the_tests(
     machine: Machine, arguments: tuple[str, ...]
 ) -> None:
     machine.add("mypy", "#!/bin/sh\necho wrong type; exit 1\n")
@@ -202,7 +202,7 @@ def test_a_failed_check_is_named_after_the_tests_were_run(
 
 
 @pytest.mark.parametrize("arguments", [(), ("core",)])
-def test_success_is_the_last_word(machine: Machine, arguments: tuple[str, ...]) -> None:
+def test_success_is_the_last_line(machine: Machine, arguments: tuple[str, ...]) -> None:
     code, message = run_all(machine, "nothing", *arguments)
     assert code == 0
     assert "All checks and tests passed" in message.splitlines()[-1]
@@ -219,7 +219,7 @@ def run_all(machine: Machine, failing: str, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_without_a_browser_and_without_root_the_package_is_named(machine: Machine) -> None:
+def test_without_chromium_and_root_the_package_is_named(machine: Machine) -> None:
     machine.prepare_venv()
     shutil.copytree(ROOT / "tests" / "services", machine.clone / "tests" / "services")
     (machine.clone / "templates").mkdir()

@@ -1,4 +1,4 @@
-"""One question to an agent at its endpoint, with everything that was written down of it."""
+"""Requests to an agent at its endpoint, with everything the ledger recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK: dict[str, Any] = {"output_path": "output", "timeout_s": 5, "tries": 3}
 
 
 class Asking:
-    """One target, asked with a ledger that remembers."""
+    """One target, called with a ledger that remembers."""
 
     def __init__(self, url: str, resolver: AbstractResolver | None = None, **settings: Any) -> None:
         self.config = HTTPConfig(url=url, **(QUICK | settings))

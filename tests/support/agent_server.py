@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers as an agent of a team might, and misbehaves on request."""
+"""A real HTTP server on loopback that answers like a team's agent and misbehaves on request."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def drops() -> Behaviour:
 
 
 def never_ends() -> Behaviour:
-    """Send for as long as the client listens."""
+    """Send until the client disconnects."""
 
     async def behave(asked: Asked) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -123,23 +123,23 @@ class AgentServer:
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def behave(self, *queue: Behaviour, then: Behaviour | None = None) -> None:
-        """Answer the next requests so, one behaviour each, and all later ones as `then` says."""
+        """Set the behaviour of the next requests, one each, and `then` of all later ones."""
         self._queue = deque(queue)
         if then is not None:
             self._always = then
 
     def wait_for(self, count: int, seconds: float = 10) -> None:
-        """Block until so many requests have arrived."""
+        """Block until this many requests have arrived."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.asked) >= count, seconds)
 
     def release(self) -> None:
-        """Let hanging requests go on."""
+        """Let hanging requests continue."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._released.set)
 
     async def answer(self, raw: web.Request) -> web.StreamResponse:
-        """Answer one request as told."""
+        """Answer one request with the set behaviour."""
         asked = Asked(
             raw.method, raw.path_qs, raw.headers.copy(), await raw.read(), raw, self._released.wait
         )
@@ -155,7 +155,7 @@ class AgentServer:
             self.in_flight -= 1
 
     async def serve(self, is_up: threading.Event, stop: asyncio.Event) -> None:
-        """Serve on a free port until told to stop."""
+        """Serve on a free port until stopped."""
         self._loop = asyncio.get_running_loop()
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self.answer)

@@ -1,4 +1,4 @@
-"""A guard for every test: stored case states are those of the results, whatever wrote the results."""
+"""A check after every test: the stored case states match the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs with the figures that charts are made of."""
+"""Runs with figures for charts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_charted_run(
     unpriced: int = 0,
     **columns: Any,
 ) -> Run:
-    """Make a run of 40 cases that is counted and summarised; its judges cost half of the target.
+    """Make a run of 40 cases with its figures; its judges cost half as much as the target.
 
     `cost` is the target's in US dollars; `unpriced` executions came without a price.
     """

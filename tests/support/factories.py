@@ -1,4 +1,4 @@
-"""Rows for tests: keyword-only functions, each gives one saved row that is valid as it stands."""
+"""Rows for tests: keyword-only functions that each return one valid, saved row."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def make_suite(
 
 
 def change_suite(suite: Suite, **values: Any) -> Suite:
-    """Let a suite say something else, without a version: its texts, judge, evaluators, fields of its policy."""
+    """Change a suite without making a version: its texts, judge, evaluators or fields of its policy."""
     suite.refresh_from_db()
     spec = suite.spec
     policy = {name: values.pop(name) for name in PolicySpec.model_fields if name in values}
@@ -107,7 +107,7 @@ def change_suite(suite: Suite, **values: Any) -> Suite:
 
 
 def change_evaluator(suite: Suite, name: str, **facts: Any) -> Suite:
-    """Give an evaluator right under a suite's root other facts; without any it is removed."""
+    """Change an evaluator directly under a suite's root; without changes, remove it."""
     root = suite.spec.evaluators
     children = tuple(
         child.replace(**facts) if child.name == name else child
@@ -186,7 +186,7 @@ def make_run(*, suite: Suite | None = None, target: Target | None = None, **colu
 
 
 def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> Result:
-    """Make one result and move the run's counters as recording it would."""
+    """Make one result and update the run's counters, as the result writer does."""
     status = columns.pop("status", "scored" if verdict else "pending")
     defaults = {"position": case.position, "status": status, "verdict": verdict}
     if status in ("scored", "error"):
@@ -212,7 +212,7 @@ def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> R
 
 
 def refresh_cases(run: Run) -> None:
-    """Write where the cases of a run stand, after a test has changed their results."""
+    """Update the case states of a run after a test has changed its results."""
     run.cases.refresh(run.pk, run.cases.values_list("case_id", flat=True))
 
 
@@ -248,7 +248,7 @@ def make_call(*, result: Result, **columns: Any) -> ModelCall:
 
 
 def make_scored_run(*, verdicts: Sequence[str], suite: Suite | None = None, **columns: Any) -> Run:
-    """Make a run with one case and one result a verdict; error, running and pending are welcome."""
+    """Make a run with one case and one result for each verdict, error, running or pending."""
     suite = suite or make_suite()
     run = make_run(suite=suite, **columns)
     scores = {"pass": 0.92, "borderline": 0.71, "fail": 0.4}

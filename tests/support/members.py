@@ -21,9 +21,9 @@ def make_member(role: str = "viewer", username: str = "", *, password: str = PAS
 
 
 def make_client(member: User) -> Client:
-    """Make a client whose session is the member's, without what a login does besides.
+    """Make a client with a session of the member, without a real login.
 
-    Thousands of tests begin with one, and the login has tests of its own.
+    Thousands of tests need one, and logging in is tested separately.
     """
     session = SessionStore()
     session[SESSION_KEY] = str(member.pk)

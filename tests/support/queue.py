@@ -14,7 +14,7 @@ NO_AUDIT = {"review_pass_sample": 0.0, "review_fail_sample": 0.0}
 
 
 def queued_run(verdicts: Sequence[str] = ("borderline",) * 3, **policy: Any) -> Run:
-    """Return a completed run with its figures, whose borderline results wait in the queue."""
+    """Return a completed run whose borderline results wait in the review queue."""
     suite = make_suite(**NO_AUDIT | policy)
     run = make_scored_run(verdicts=verdicts, suite=suite, summary=None, leaf_scores=None)
     assert summarise_run(run.pk)

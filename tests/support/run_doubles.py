@@ -19,7 +19,7 @@ Behaviour = Callable[[Context], Awaitable[Outcome]]
 
 
 class AnyConfig(KindConfig):
-    """A setting that may be wrong, and what composites have."""
+    """A setting that may be invalid, and the settings of composites."""
 
     limit: int = 1
     aggregator: Any = None
@@ -35,7 +35,7 @@ def make_kind(name: str, behave: Behaviour, **facts: Any) -> Kind:
 
 @dataclass
 class FakePorts:
-    """Ports that answer at once and note what ran, in order."""
+    """Ports that answer at once and record the calls in order."""
 
     behaviours: Mapping[str, Behaviour] = field(default_factory=dict)
     output: Output | TargetFailure | Exception = ANSWER
@@ -90,7 +90,7 @@ def make_execution(
 
 
 class Failing:
-    """A function that raises these errors, one a call, and is done after them; `heard` are its arguments."""
+    """A function that raises these errors, one for each call, then returns; `heard` are its arguments."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

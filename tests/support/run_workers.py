@@ -1,4 +1,4 @@
-"""Runs at work in a thread, and what they have come to."""
+"""Execute runs in a thread, and read their counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites that are ready to be run, and a run against the scriptable model server."""
+"""Suites that are ready to run, and a run against the scriptable model server."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ StartRun = Callable[..., Run]
 
 @pytest.fixture(autouse=True)
 def long_running_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the database been there for long: reaps trust no silence shortly after its start."""
+    """Pretend the database started long ago: the reaper ignores missing heartbeats shortly after its start."""
     long_ago = datetime.min.replace(tzinfo=UTC)
     monkeypatch.setattr(reaper, "database_answers_since", lambda: long_ago)
 
 
 @pytest.fixture
 def quick_watching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a command notice at once that its run is over."""
+    """Let a command notice at once that its run has ended."""
     monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 @pytest.fixture
 def start_recorded() -> StartRun:
-    """Start a run over recorded outputs, one text each, scored by a text check."""
+    """Start a run over recorded outputs, one for each text, scored by a text check."""
 
     def start(*texts: str, **choices: Any) -> Run:
         suite = make_suite(tree=tree(CHECK))
@@ -52,9 +52,9 @@ def start_recorded() -> StartRun:
 
 @pytest.fixture
 def start_chat(model_server: ModelServer) -> StartRun:
-    """Start a run of so many cases in which the server is the target (model agent) and the judge.
+    """Start a run of this many cases with the server as target (model agent) and judge.
 
-    `hanging` names the model that is given up after a second; all others have a minute to answer.
+    `hanging` names the model that times out after a second; all others have a minute to answer.
     """
 
     def start(cases: int = 3, *, hanging: str = "", **choices: Any) -> Run:

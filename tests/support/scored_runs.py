@@ -1,4 +1,4 @@
-"""A finished run over recorded outputs whose evaluators gate, nest, require and can be scored again."""
+"""A finished run over recorded outputs with gates, nested and required evaluators, for scoring again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def finished_run(
     repetitions: int = 1,
     suite_facts: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Return a completed run of one case a text; without one its target has nothing to answer."""
+    """Return a completed run with one case for each text; None is a case without an output."""
     suite = make_suite(tree=evaluators, **(suite_facts or {}))
     for number, text in enumerate(texts):
         output = {"output": text, "cost_usd": "0.25", "latency_ms": 50 * (number + 1)}

@@ -1,4 +1,4 @@
-"""What a browser sends of a form as it is drawn."""
+"""What a browser sends of a form as it is rendered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORDS = "\0"
 
 
 class Sent(HTMLParser):
-    """What a browser would send of a form as it is drawn."""
+    """What a browser would send of a form as it is rendered."""
 
     def __init__(self, drawn: str) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Sent(HTMLParser):
 
 
 def sent_unchanged(page: str, form_id: str) -> QueryDict:
-    """Return what the form of a page sends that nobody has touched, its buttons apart."""
+    """Return what the unchanged form of a page sends, without its buttons."""
     _, _, rest = page.partition(f'id="{form_id}"')
     assert rest, f"the page has no form {form_id}"
     return Sent(rest.partition("</form>")[0]).data

@@ -1,4 +1,4 @@
-"""Time that stands still while anything is being done, and jumps to the next thing that is waited for."""
+"""Virtual time: it stands still while anything works, then jumps to the end of the next wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STILL = 5
 
 
 class VirtualTime:
-    """A clock for clients, databases and servers of one test, whatever their threads and loops."""
+    """A clock for the clients, databases and servers of one test, in all threads and loops."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -40,14 +40,14 @@ class VirtualTime:
         return EPOCH + timedelta(seconds=self.now)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep without holding time up."""
+        """Sleep without stopping the clock."""
         future: Future[None] = Future()
         with self._lock:
             heapq.heappush(self._sleepers, (self.now + seconds, next(self._numbers), future))
         await asyncio.wrap_future(future)
 
     async def sleep_at_work(self, seconds: float) -> None:
-        """Sleep while busy: time may go on meanwhile."""
+        """Sleep while busy: the clock may advance meanwhile."""
         future: Future[None] = Future()
         future.add_done_callback(lambda _: self._change(1))
         with self._lock:
@@ -57,7 +57,7 @@ class VirtualTime:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Hold time up."""
+        """Stop the clock."""
         self._change(1)
         try:
             yield
@@ -65,7 +65,7 @@ class VirtualTime:
             self._change(-1)
 
     async def run(self, work: Awaitable[Value]) -> Value:
-        """Let time go on until the work is done."""
+        """Let time advance until the work is done."""
         task = asyncio.ensure_future(work)
         still = 0
         while not task.done():
@@ -92,7 +92,7 @@ class VirtualTime:
 
 
 class TimedSlotKeeper(SlotKeeper):
-    """A slot keeper whose database work holds time up."""
+    """A slot keeper whose database work stops the clock."""
 
     time: VirtualTime
 
@@ -106,7 +106,7 @@ class TimedSlotKeeper(SlotKeeper):
 
 
 class TimedLimiter(Limiter):
-    """A limiter whose calls hold time up from their start, and which notes the starts."""
+    """A limiter whose calls stop the clock from their start, and which records the starts."""
 
     time: VirtualTime
     starts: list[float]

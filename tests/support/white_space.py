@@ -1,4 +1,4 @@
-"""Give tests the pages with the white space a reader sees, however their templates are broken into lines."""
+"""Collapse the white space of pages in tests, so that line breaks in templates do not matter."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def render_collapsed(template: str, context: Mapping[str, object]) -> str:
 
 
 def collapse_pages_of_clients() -> None:
-    """Have every test client collapse the white space of the pages it gets."""
+    """Let every test client collapse the white space of its pages."""
     request = Client.request
 
     def collapsing_request(client: Client, **environ: Any) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""Rows of workers: a process, its worker at a run, and what that holds."""
+"""Rows of workers: a process, its run worker, and the results that holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ahead(seconds: float) -> datetime:
 
 
 def make_worker(*, host: str = "eval-1", pid: int = 4121, seen: float = 2, **columns: Any):
-    """Make a worker process that was last seen so many seconds ago."""
+    """Make a worker process whose last heartbeat was `seen` seconds ago."""
     defaults = {
         "name": f"{host}/place/{pid}/{pid}00",
         "host": host,
@@ -36,7 +36,7 @@ def make_worker(*, host: str = "eval-1", pid: int = 4121, seen: float = 2, **col
 
 
 def make_open_run(*, cases: int = 0, title: str = "Customer support", **columns: Any) -> Run:
-    """Make a run that is on, with one waiting result a case."""
+    """Make an active run with one waiting result for each case."""
     suite = columns.pop("suite", None) or make_suite(title=title)
     defaults = {"status": "running", "finished_at": None}
     run = make_run(suite=suite, **defaults | columns)
@@ -51,7 +51,7 @@ def make_open_run(*, cases: int = 0, title: str = "Customer support", **columns:
 def make_run_worker(
     *, run: Run, worker: WorkerProcess | str, token: str, holds: int = 0, **columns: Any
 ) -> RunWorker:
-    """Make a worker at a run that holds so many of its waiting results for 20 s more."""
+    """Make a run worker that holds this many of the waiting results for 20 more seconds."""
     name = worker if isinstance(worker, str) else worker.name
     defaults = {"started_at": ago(300), "heartbeat_at": ago(1), "in_flight": holds}
     hold(run.results.filter(status="pending")[:holds], token=token)
