@@ -98,9 +98,9 @@ def verdict_like(text: str) -> str:
 
     This is a hint for reviewers, never a score: judges get outputs quoted as data anyway.
     """
-    spelt = text.lower()
+    lower_text = text.lower()
     for needed, pattern in PATTERNS:
-        if any(word in spelt for word in needed) and (found := pattern.search(text)):
+        if any(word in lower_text for word in needed) and (found := pattern.search(text)):
             return " ".join(found.group().split())
     return ""
 

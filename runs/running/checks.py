@@ -1,4 +1,4 @@
-"""Refuse to start what cannot be carried out, saying what is in the way and what would be right."""
+"""Refuse to start runs that are not possible, with the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class CannotStartError(DomainError):
 def chosen_cases(
     suite: Suite, keys: Sequence[str] | None, tags: Sequence[str] | None
 ) -> list[Case]:
-    """Return the current cases that were asked for, without their long texts; None asks for all.
+    """Return the chosen current cases without their long texts; None chooses all.
 
-    Raises CannotStartError for a key that is no case's, and when nothing is left.
+    Raises CannotStartError for an unknown key, and when no case is left.
     """
     if suite.archived_at is not None:
         raise CannotStartError(f"{suite.title} is archived. Take it out of the archive first.")
@@ -67,12 +67,12 @@ def chosen_cases(
 
 RUN_SCRIPTS = "runs.run_scripts"
 MAX_NAMED = 3
-# How workers show that they run no programs: switched off, or without a sandbox.
+# How workers report that they run no programs: switched off, or without a sandbox.
 UNABLE = ("scripts off", "none")
 
 
 class ScriptsRefusedError(DomainError):
-    """What is to be started would run a program of a user, and that may not be."""
+    """The run would start a user's program, which is not allowed."""
 
     code = "scripts_refused"
 
@@ -80,7 +80,7 @@ class ScriptsRefusedError(DomainError):
 def check_scripts(
     trees: Iterable[EvaluatorSpec], target: TargetKind | None, user: User | AnonymousUser | None
 ) -> None:
-    """Raise ScriptsRefusedError when the trees or the target run programs and the user may not have that."""
+    """Raise ScriptsRefusedError when trees or target run programs that the user may not run."""
     if problem := scripts_problem(trees, target, user):
         raise ScriptsRefusedError(problem)
 
@@ -88,7 +88,7 @@ def check_scripts(
 def scripts_problem(
     trees: Iterable[EvaluatorSpec], target: TargetKind | None, user: User | AnonymousUser | None
 ) -> str:
-    """Return why the trees or the target may not be carried out for the user, and the remedy; "" if they may."""
+    """Return why the user may not run the programs of trees and target, with the remedy, or ""."""
     obstacle = _obstacle(user)
     if not obstacle:
         return ""
@@ -102,7 +102,7 @@ def scripts_problem(
 def suite_scripts_problem(
     suite: Suite, targets: Iterable[TargetKind], user: User | AnonymousUser | None
 ) -> str:
-    """Return why no run of the suite against these targets may start for the user; "" if one may."""
+    """Return why the user may not run the suite's programs against these targets, or ""."""
     if not _obstacle(user):
         return ""
     root = suite.spec.evaluators
@@ -113,9 +113,9 @@ def suite_scripts_problem(
 
 
 def check_run_scripts(run: Run, user: User | None, *, asks_target: bool = True) -> None:
-    """Raise ScriptsRefusedError when going on with a run could start programs the user may not start.
+    """Raise ScriptsRefusedError when continuing a run could start programs that the user may not run.
 
-    That holds for one evaluator too: where it lets a gate pass, scripts that were skipped run now.
+    A retry of one evaluator can do so too: if its gate passes now, scripts that were skipped run.
     """
     if problem := run_scripts_problem(run, user, asks_target=asks_target):
         raise ScriptsRefusedError(problem)
@@ -124,7 +124,7 @@ def check_run_scripts(run: Run, user: User | None, *, asks_target: bool = True) 
 def run_scripts_problem(
     run: Run, user: User | AnonymousUser | None, *, asks_target: bool = True
 ) -> str:
-    """Return what check_run_scripts would raise, "" if nothing."""
+    """Return the message that check_run_scripts would raise, or ""."""
     obstacle = _obstacle(user)
     if not obstacle:
         return ""
@@ -144,7 +144,7 @@ def _trees_of(root: EvaluatorSpec, cases: QuerySet[Case]) -> Iterator[EvaluatorS
 
 
 def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[str]:
-    """Return the paths of what runs scripts, each once; `agents` are the kinds of targets that judge by name."""
+    """Return the paths of evaluators that run programs; `agents` are kinds of judging targets by name."""
     kinds = target_kinds()
     programs = {name for name, kind in agents.items() if kind in kinds and kinds[kind].uses_sandbox}
     found: list[str] = []
@@ -156,7 +156,7 @@ def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[st
 
 
 def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
-    """Name what runs programs, as the beginning of a sentence; "" when nothing does."""
+    """Return what runs programs, as the beginning of a sentence; "" when nothing does."""
     if paths:
         shown = [path or "the whole suite's aggregator" for path in paths[:MAX_NAMED]]
         more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
@@ -168,7 +168,7 @@ def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
 
 
 def _obstacle(user: User | AnonymousUser | None) -> str:
-    """Return what keeps programs from running for the user, as the end of a sentence; "" for nothing."""
+    """Return why the user cannot run programs, as the end of a sentence; "" if they can."""
     if not settings.SCRIPTS and user is None:
         return (
             "scripts are switched off for this command, which runs them itself. For this command: "
@@ -188,7 +188,7 @@ def _obstacle(user: User | AnonymousUser | None) -> str:
 
 
 def _sandbox_problem(*, is_local_worker: bool) -> str:
-    """Look where the programs would run: in this process, or at the live workers."""
+    """Return what is wrong with the sandboxes of this process or of the live workers, or ""."""
     remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
     if settings.IS_EMBEDDED or is_local_worker:
         offer = probe.sandbox_offered()
@@ -215,10 +215,10 @@ class TargetNotReadyError(DomainError):
 
 
 class NoOutputsError(TargetNotReadyError):
-    """No output is recorded for the cases; `reason` says so without the remedy."""
+    """No output is recorded for the cases; `reason` is the message without the remedy."""
 
     def __init__(self, reason: str) -> None:
-        """Add what is right in the browser."""
+        """Add the remedy for the browser."""
         super().__init__(f"{reason} Upload outputs whose ids are keys of these cases.")
         self.reason = reason
 
@@ -230,16 +230,16 @@ class JudgeMissingError(DomainError):
 
 
 class NoJudgeChosenError(JudgeMissingError):
-    """Evaluators ask the judge of the run, which has none; `reason` says so without the remedy."""
+    """Evaluators ask the run's judge, and it has none; `reason` is the message without the remedy."""
 
     def __init__(self, reason: str) -> None:
-        """Add what is right in the browser."""
+        """Add the remedy for the browser."""
         super().__init__(f"{reason} Choose a language model as judge.")
         self.reason = reason
 
 
 class AgentNotReadyError(TargetNotReadyError):
-    """An evaluator asks a target for a judgement that cannot give one."""
+    """An evaluator asks a target that cannot judge."""
 
     code = "agent_not_ready"
 
@@ -254,8 +254,8 @@ def check_target(target: Target, cases: Sequence[Case]) -> None:
 def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
     """Return the targets that evaluators of the trees ask for a judgement, by name.
 
-    Raises AgentNotReadyError, naming evaluator and remedy, for one that is missing, archived, replays
-    recorded outputs or cannot be asked as it is set up.
+    Raises AgentNotReadyError, naming evaluator and remedy, for a target that is missing, archived,
+    replays recorded outputs, or has wrong settings.
     """
     asking: dict[str, str] = {}
     for tree in trees:
@@ -303,7 +303,7 @@ def _check_settings(target: Target) -> None:
 
 
 def _headers_problem(headers: Sequence[Header], target: Target) -> str:
-    """Return why the headers cannot be filled, "" when they can."""
+    """Return why the headers cannot be filled, or ""."""
     for header in headers:
         if header.secret and not target.encrypted_secrets.get(header.name.lower()):
             return f"the secret header {header.name} has no value stored. Enter it in the target."
@@ -330,7 +330,7 @@ def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
 
 
 def check_trees(root: EvaluatorSpec, cases: Sequence[Case]) -> list[EvaluatorSpec]:
-    """Return every tree the run scores by; raises DomainError naming the evaluator that cannot."""
+    """Return every tree that scores the run; raises DomainError naming a wrong evaluator."""
     own = (case for case in cases if case.evaluators)
     joined = ((c.key, tree_of_case(root, c.evaluators, append=c.evaluators_append)) for c in own)
     trees = []
@@ -354,7 +354,7 @@ def check_models(
     *,
     agents: Sequence[Target] = (),
 ) -> list[LanguageModel]:
-    """Return the language models the run calls; raises DomainError for one that is missing or has no key.
+    """Return the language models that the run calls; raises DomainError for one without row or key.
 
     `agents` are the targets that judge.
     """

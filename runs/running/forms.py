@@ -1,12 +1,12 @@
-"""The form that starts runs of a suite: which targets, which cases, repetitions, judge and budget."""
+"""The form that starts runs of a suite: targets, cases, repetitions, judge and budget."""
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
@@ -18,11 +18,9 @@ from django.contrib.auth.models import User
 from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
 
-from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
-from evaluators.scoring.policy import WORDS
-from evaluators.scoring.tree import EvaluatorSpec, walk
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration, pct
 from runs.engine.plan import ASKED, CHANGED, read_plan
@@ -42,18 +40,9 @@ from runs.running.estimate import (
     recorded_counts,
 )
 from runs.running.retry_forms import RunRetryForm
+from runs.running.rule_fields import RunRulesFields
 from runs.running.rules import SAMPLES, RunRules, apply_rules, with_own_samples
 from runs.running.services import start_campaign
-from runs.specs.suites import SuiteSpec
-from runs.suites.tree_forms import (
-    BANDS_CROSSED,
-    PERCENT,
-    WrongNumberError,
-    number_text,
-    read_share,
-    read_weight,
-    share_text,
-)
 from runs.target_kinds import target_kinds
 
 MAX_SHOWN = 50
@@ -72,7 +61,7 @@ class CaseOption:
 
 @dataclass(frozen=True, slots=True)
 class CasePick:
-    """The cases shown to pick from, chosen ones first; `others` are keys chosen beside them.
+    """The cases to pick from, chosen ones first; `others` are chosen keys that are not shown.
 
     `found` of `total` cases have the text of the query in key or title.
     """
@@ -85,13 +74,13 @@ class CasePick:
 
 
 def case_pick(suite: Suite, text: str, chosen: Collection[str]) -> CasePick:
-    """Return what a search among the suite's cases shows; one query."""
+    """Return the cases that a search finds among the suite's; one query."""
     text = text.strip()[:MAX_QUERY_LENGTH]
     rows = list(_current(suite).values_list("key", "title"))
     sought = text.casefold()
     fitting = [row for row in rows if sought in f"{row[0]} {row[1]}".casefold()]
     wanted = set(chosen)
-    # Those ticked already stay in sight when another text is sought.
+    # Ticked cases stay visible during another search.
     ticked = [row for row in rows if row[0] in wanted][:MAX_SHOWN]
     shown = ticked + [row for row in fitting if row[0] not in wanted][:MAX_SHOWN]
     listed = {key for key, _ in ticked}
@@ -105,7 +94,7 @@ def case_pick(suite: Suite, text: str, chosen: Collection[str]) -> CasePick:
 
 
 def outcomes_by_key(suite: Suite) -> dict[str, bool]:
-    """Return the keys of the current cases, in order, with whether outcomes are expected of them."""
+    """Return the keys of the current cases in order, and whether they have expected outcomes."""
     return {
         key: bool(outcomes)
         for key, outcomes in _current(suite).values_list("key", "expected_outcomes")
@@ -113,7 +102,7 @@ def outcomes_by_key(suite: Suite) -> dict[str, bool]:
 
 
 def last_ended(suite: Suite) -> Run | None:
-    """Return the newest run that was carried out and is over, without its long columns."""
+    """Return the newest run that has ended with results, without its long columns."""
     ended = suite.runs.filter(status__in=ENDED, done_count__gt=0, source_run=None)
     return ended.defer("snapshot", "summary", "leaf_scores").order_by("-number").first()
 
@@ -125,8 +114,8 @@ def case_keys_not_passed(run: Run) -> list[str]:
     return list(dict.fromkeys(found.values_list("case__key", flat=True)))
 
 
-def case_keys_of_run(run: Run) -> list[str]:
-    """Return the keys of the cases that a run was of."""
+def run_case_keys(run: Run) -> list[str]:
+    """Return the keys of the cases of a run."""
     found = run.results.filter(repetition=1).order_by("position")
     return list(dict.fromkeys(found.values_list("case__key", flat=True)))
 
@@ -137,7 +126,7 @@ def _current(suite: Suite) -> QuerySet[Case]:
 
 @dataclass(frozen=True, slots=True)
 class UnavailableTarget:
-    """A target that was asked for and cannot be run: archived, or deleted with `pk` None and no name."""
+    """A requested target that cannot run: archived, or deleted with `pk` None and no name."""
 
     pk: int | None
     name: str
@@ -145,9 +134,9 @@ class UnavailableTarget:
 
 @dataclass(frozen=True, slots=True)
 class TargetOption:
-    """A target to choose, with what is known of it from this suite's runs.
+    """A target to choose, with figures of its last run of this suite.
 
-    `recorded` counts the suite's `cases` that it has an output for, None where it is asked.
+    `recorded` counts the suite's `cases` for which it has an output, None where it answers by itself.
     """
 
     pk: int
@@ -170,7 +159,7 @@ class TargetOption:
 
     @property
     def past(self) -> str:
-        """Say what is recorded, and how it did in its last run of this suite."""
+        """Return recorded outputs and the last run of this suite in words."""
         stored = "" if self.recorded is None else f"{self.recorded} of {self.cases} cases recorded"
         if self.last_number is None:
             return "; ".join(filter(None, (stored, "never run on this suite")))
@@ -186,7 +175,7 @@ class TargetOption:
 
 @dataclass(frozen=True, slots=True)
 class SuiteChoice:
-    """A suite to start a run of."""
+    """A suite to run."""
 
     slug: str
     title: str
@@ -215,9 +204,9 @@ def suite_choices() -> tuple[SuiteChoice, ...]:
 
 
 def target_options(suite: Suite) -> tuple[TargetOption, ...]:
-    """Return every target with its last run of this suite; constant in queries.
+    """Return every target with its last run of this suite in a constant number of queries.
 
-    First stand those that ran on it, the latest first, then those that never ran, then the others.
+    First come those that ran this suite, latest first, then those that never ran, then the others.
     """
     runs = Run.objects.filter(target=OuterRef("pk"), source_run=None)
     targets = list(
@@ -235,9 +224,11 @@ def target_options(suite: Suite) -> tuple[TargetOption, ...]:
     }
     recorded = recorded_counts(suite, targets)
     cases = suite.cases.filter(is_current=True).count()
-    # Sorting keeps what is alike in the order of names.
+    # The sort is stable, so equal targets stay in the order of names.
     targets.sort(
-        key=lambda one: (0, -last[one.pk].pk) if one.pk in last else (1, one.ran_somewhere)
+        key=lambda target: (
+            (0, -last[target.pk].pk) if target.pk in last else (1, target.ran_somewhere)
+        )
     )
     return tuple(
         _option(target, last.get(target.pk), means, recorded.get(target.pk), cases)
@@ -276,261 +267,28 @@ def _option(
 
 
 def unavailable_targets(asked: Collection[str]) -> tuple[UnavailableTarget, ...]:
-    """Return which of the targets, by their ids as an address names them, cannot be run."""
+    """Return the targets that cannot run, of those whose ids an address names."""
     numbers = {number for number in map(read_integer, asked) if number is not None}
     known = Target.objects.filter(pk__in=numbers).in_bulk()
-    archived = [one for one in known.values() if one.archived_at is not None]
+    archived = [target for target in known.values() if target.archived_at is not None]
     gone = len(asked) - len(known)
     return (
-        *(UnavailableTarget(one.pk, one.name) for one in archived),
+        *(UnavailableTarget(target.pk, target.name) for target in archived),
         *[UnavailableTarget(None, "")] * min(gone, 1),
     )
 
 
-SCORES = ("pass_threshold", "borderline_threshold", "fallback_threshold")
-RATES = ("metrics_pass_threshold", "cases_pass_threshold")
-LABELS: Mapping[str, str] = {
-    "pass_threshold": "Pass from",
-    "borderline_threshold": "Borderline from",
-    "fallback_threshold": "Without outcomes, pass from",
-    "metrics_pass_threshold": "Metrics gate",
-    "cases_pass_threshold": "Cases gate",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RuleField:
-    """One field: its name in the form, what it holds, what the suite has, and what is refused."""
-
-    name: str
-    text: str
-    saved: str
-    error: str = ""
-
-    @property
-    def label(self) -> str:
-        """Return what the form calls a threshold."""
-        return LABELS.get(self.name, self.name)
-
-    @property
-    def unit(self) -> str:
-        """Return what its number is of."""
-        return "percent" if self.name in RATES else "score"
-
-    @property
-    def is_changed(self) -> bool:
-        """Tell whether it differs from the suite."""
-        return self.text.strip() != self.saved
-
-
-@dataclass(frozen=True, slots=True)
-class RuleRow:
-    """One evaluator: where it stands, its weight, and whether and from where it is required."""
-
-    path: str
-    name: str
-    kind: str
-    depth: int
-    weight: RuleField
-    required_name: str
-    required: bool
-    required_saved: bool
-    below: RuleField
-
-    @property
-    def saved_required(self) -> str:
-        """Say what the suite requires of it, "" for nothing."""
-        return (self.below.saved or "above 0") if self.required_saved else ""
-
-
-GATE = "case_gate"
-
-
-@dataclass(slots=True)
-class RunRulesFields:
-    """All fields, of what the suite says, of what was asked for before, and of what was sent.
-
-    `made_for` is the suite that the form was made from: what was left as it stood there is no change,
-    also when the suite is another by now.
-    """
-
-    spec: SuiteSpec
-    made_for: SuiteSpec
-    asked: RunRules
-    data: QueryDict | None = None
-    errors: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def scale(self) -> int:
-        """Return what the suite's scores are shown on."""
-        return self.spec.policy.scale
-
-    def rules(self, samples: int | None = None) -> RunRules:
-        """Return what is asked for otherwise; what is refused is in `errors` by the field's name."""
-        policy: dict[str, Any] = {}
-        for name in (*SCORES, *RATES):
-            self._read(policy, name, self._policy_field(name), self._most(name))
-        bands = {name: policy.get(name, getattr(self.spec.policy, name)) for name in SCORES[:2]}
-        if not self.errors and bands["borderline_threshold"] > bands["pass_threshold"]:
-            self.errors["borderline_threshold"] = BANDS_CROSSED
-        gate = self._policy_field(GATE)
-        if gate.is_changed:
-            policy[GATE] = gate.text
-            if gate.text not in WORDS[GATE]:
-                self.errors[GATE] = "Choose one of the two."
-        weights: dict[str, float] = {}
-        required: dict[str, bool | float] = {}
-        for row in self._rows():
-            self._read(weights, row.path, row.weight)
-            if (row.required, row.below.text) == (row.required_saved, row.below.saved):
-                continue
-            if not row.required or not row.below.text:
-                required[row.path] = row.required
-            else:
-                self._read(required, row.path, row.below, self.scale)
-        return RunRules(policy, weights, required, samples)
-
-    @property
-    def rows(self) -> list[RuleRow]:
-        """Return the evaluators in tree order, the outermost composite left out."""
-        return list(self._rows())
-
-    @property
-    def scores(self) -> list[RuleField]:
-        """Return the fields of the bands."""
-        return [self._policy_field(name) for name in SCORES]
-
-    @property
-    def rates(self) -> list[RuleField]:
-        """Return the fields of the gates, in percent."""
-        return [self._policy_field(name) for name in RATES]
-
-    @property
-    def gate(self) -> RuleField:
-        """Return the field of what a case passes by."""
-        return self._policy_field(GATE)
-
-    @property
-    def lost(self) -> list[str]:
-        """Return the paths of evaluators that were asked for otherwise and that the suite has no more."""
-        there = {path for path, _ in walk(self.spec.evaluators)}
-        asked = dict.fromkeys((*self.asked.weights, *self.asked.required))
-        return [path for path in asked if path not in there]
-
-    @property
-    def changed(self) -> int:
-        """Return how many fields differ from the suite."""
-        policy = [*self.scores, *self.rates, self.gate]
-        of_rows = sum(
-            row.weight.is_changed
-            + ((row.required, row.below.text) != (row.required_saved, row.below.saved))
-            for row in self._rows()
-        )
-        return sum(one.is_changed for one in policy) + of_rows
-
-    def _read(self, found: dict[str, Any], key: str, one: RuleField, most: int = 0) -> None:
-        """Read a share of `most`, or a weight where there is none; what is refused is kept with the field."""
-        if not one.is_changed:
-            return
-        try:
-            found[key] = read_share(one.text, most) if most else read_weight(one.text)
-        except WrongNumberError as refusal:
-            self.errors[one.name] = str(refusal)
-
-    def _policy_field(self, name: str) -> RuleField:
-        saved, then = (self._spelt(name, dict(one.policy)) for one in (self.spec, self.made_for))
-        asked = (
-            self._spelt(name, {name: self.asked.policy[name]})
-            if name in self.asked.policy
-            else saved
-        )
-        return self._field(name, asked, saved, then)
-
-    def _spelt(self, name: str, policy: Mapping[str, Any]) -> str:
-        return str(policy[name]) if name == GATE else share_text(policy[name], self._most(name))
-
-    def _most(self, name: str) -> int:
-        return self.scale if name in SCORES else PERCENT
-
-    def _field(self, name: str, asked: str, saved: str, then: str) -> RuleField:
-        sent = None if self.data is None else self.data.get(name)
-        # What the form showed and nobody changed follows the suite.
-        text = asked if sent is None else saved if sent.strip() == then else sent.strip()
-        return RuleField(name, text, saved, self.errors.get(name, ""))
-
-    def _rows(self) -> Iterator[RuleRow]:
-        walked = _walk(self.made_for)
-        then = {path: _Saved.of(node, above, self.scale) for path, node, above in walked}
-        for path, node, parent in _walk(self.spec):
-            if parent is not None:
-                saved = _Saved.of(node, parent, self.scale)
-                yield self._row(path, node, saved, then.get(path, saved))
-
-    def _row(self, path: str, node: EvaluatorSpec, saved: _Saved, then: _Saved) -> RuleRow:
-        weight, required = saved.weight, saved.required
-        below = saved.below
-        if path in self.asked.weights:
-            weight = number_text(self.asked.weights[path])
-        if path in self.asked.required:
-            asked = self.asked.required[path]
-            required = bool(asked) or not isinstance(asked, bool)
-            below = "" if isinstance(asked, bool) else share_text(asked, self.scale)
-        names = {part: f"{part}:{path}" for part in ("weight", "required", "below")}
-        if self.data is not None and names["below"] in self.data:
-            sent = names["required"] in self.data
-            required = saved.required if sent == then.required else sent
-        kind = all_kinds().get(node.kind)
-        return RuleRow(
-            path=path,
-            name=node.name,
-            kind=kind.label if kind else node.kind,
-            depth=path.count("/"),
-            weight=self._field(names["weight"], weight, saved.weight, then.weight),
-            required_name=names["required"],
-            required=required,
-            required_saved=saved.required,
-            below=self._field(names["below"], below, saved.below, then.below),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """What the suite says of one evaluator, as its fields spell it."""
-
-    weight: str
-    required: bool
-    below: str
-
-    @classmethod
-    def of(cls, node: EvaluatorSpec, parent: EvaluatorSpec | None, scale: int) -> _Saved:
-        below = node.required_below
-        return cls(
-            weight="" if parent is None else number_text(parent.weight_of(node)),
-            required=node.is_required,
-            below="" if below is None else share_text(below, scale),
-        )
-
-
-def _walk(
-    spec: SuiteSpec,
-) -> Iterator[tuple[str, EvaluatorSpec, EvaluatorSpec | None]]:
-    """Yield path, node and what holds it, of every evaluator in tree order."""
-    nodes = dict(walk(spec.evaluators))
-    for path, node in nodes.items():
-        yield path, node, nodes[path.rpartition("/")[0]] if path else None
-
-
-# An address can name several of these.
+# An address can have several of these.
 SEVERAL = ("target", "tag", "case")
 CHOSEN = "chosen"
 FILTERED = "filtered"
 
 
 def read_address(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRules]:
-    """Return the initial values of the form, and what the run changes of its suite.
+    """Return the initial values of the form, and the rules that the run changes.
 
-    `again` is the number of a run of the suite, whose every choice is taken over; what the address
-    names by itself comes before that.
+    `again` is the number of a run whose choices are all taken over. What the address names itself
+    takes precedence.
     """
     several = {name: asked.getlist(name) for name in SEVERAL if name in asked}
     named: dict[str, Any] = {**asked.dict(), **several}
@@ -546,13 +304,13 @@ def read_address(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRul
         named.setdefault("cases", CHOSEN)
     if "tag" in several:
         before.pop("keys", None)
-    return before | named, RunRules() if run is None else rules_of(run)
+    return before | named, RunRules() if run is None else changed_rules(run)
 
 
 def start_address(form: RunRetryForm) -> str:
     """Return the address parameters that fill the start form with the chosen rows of a run.
 
-    All rows of a filter are named by the filter; they can be too many for an address.
+    All rows of a filter are given by the filter, since their keys can be too long for an address.
     """
     again = {"again": form.run.number}
     if form.cleaned_data["everything"]:
@@ -562,43 +320,43 @@ def start_address(form: RunRetryForm) -> str:
 
 
 def form_values(run: Run) -> dict[str, Any]:
-    """Return the values of the start form that would start a run once more."""
-    asked = run.snapshot.get(ASKED) or {}
+    """Return the values of the start form that would repeat a run."""
+    request = run.snapshot.get(ASKED) or {}
     judge = (run.snapshot.get("judge") or {}).get("slug", "")
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "repetitions": run.repetitions,
         "concurrency": run.concurrency,
         "note": run.note,
         "target": [str(run.target_id)] if run.target_id else [],
-        "samples": asked.get(SAMPLES),
+        "samples": request.get(SAMPLES),
     }
     if model := LanguageModel.objects.filter(slug=judge).first():
-        found["judge"] = model.pk
+        values["judge"] = model.pk
     if run.budget_usd is not None:
-        found["budget"] = f"{run.budget_usd.normalize():f}"
-    if asked.get("cases") == CHOSEN:
-        found |= {"cases": CHOSEN, "keys": "\n".join(case_keys_of_run(run))}
-    elif asked.get("tags"):
-        found["tag"] = asked["tags"]
-    return found
+        values["budget"] = f"{run.budget_usd.normalize():f}"
+    if request.get("cases") == CHOSEN:
+        values |= {"cases": CHOSEN, "keys": "\n".join(run_case_keys(run))}
+    elif request.get("tags"):
+        values["tag"] = request["tags"]
+    return values
 
 
-def rules_of(run: Run) -> RunRules:
-    """Return what a run changed of its suite, apart from samples."""
+def changed_rules(run: Run) -> RunRules:
+    """Return the rules that a run changed, without samples."""
     policy: dict[str, Any] = {}
-    found: dict[str, dict[str, Any]] = {"weight": {}, "required": {}}
-    for one in _changed(run):
-        if one["evaluator"] is None:
-            policy[one["name"]] = one["new"]
-        elif one["name"] in found:
-            found[one["name"]][one["evaluator"]] = one["new"]
-    return RunRules(policy, found["weight"], found["required"])
+    by_name: dict[str, dict[str, Any]] = {"weight": {}, "required": {}}
+    for change in run.snapshot.get(CHANGED) or ():
+        if change["evaluator"] is None:
+            policy[change["name"]] = change["new"]
+        elif change["name"] in by_name:
+            by_name[change["name"]][change["evaluator"]] = change["new"]
+    return RunRules(policy, by_name["weight"], by_name["required"])
 
 
 def rules_not_taken_over(suite: Suite, asked: QueryDict) -> str:
-    """Return a sentence on the rules of the repeated run that are not taken over; "" for none.
+    """Return a sentence about rules of the repeated run that are not taken over, "" without any.
 
-    A rescored run may have rules that the suite does not have: those of somebody's draft.
+    A rescored run may have the rules of somebody's draft.
     """
     run = _run(suite, asked.get("again", ""))
     source = None if run is None else run.snapshot.get(RESCORED)
@@ -612,15 +370,11 @@ def rules_not_taken_over(suite: Suite, asked: QueryDict) -> str:
 
 
 def _goes_by(suite: Suite, snapshot: Mapping[str, Any]) -> bool:
-    """Tell whether the suite has the rules of a snapshot by now, apart from the run's own samples."""
+    """Tell whether the suite now has the rules of a snapshot, except for the run's own samples."""
     spec = suite.spec
     plan = read_plan(snapshot)
     now = with_own_samples(spec.evaluators, None, snapshot)
     return (plan.root.as_json(), plan.policy) == (now.as_json(), spec.policy)
-
-
-def _changed(run: Run) -> Iterator[Mapping[str, Any]]:
-    yield from run.snapshot.get(CHANGED) or ()
 
 
 def _run(suite: Suite, number: Any) -> Run | None:
@@ -637,7 +391,7 @@ MAX_KEYS_LENGTH = 4_000_000
 
 
 class CaseChoiceForm(forms.Form):
-    """Which cases of a suite a run is of; `case` are ticked keys, `keys` has others one a line."""
+    """The choice of cases; `case` are ticked keys, `keys` has others, one a line."""
 
     data: QueryDict
 
@@ -676,7 +430,7 @@ class CaseChoiceForm(forms.Form):
 
     @cached_property
     def tags(self) -> dict[str, int]:
-        """Return the tags of the suite's cases with the number of cases, most frequent first."""
+        """Return the tags of the suite's cases with their counts, most frequent first."""
         counts: Counter[str] = Counter()
         for tags, total, _ in self._by_tags:
             counts.update(dict.fromkeys(tags, total))
@@ -689,7 +443,7 @@ class CaseChoiceForm(forms.Form):
 
     @cached_property
     def chosen_keys(self) -> tuple[str, ...]:
-        """Return the keys that are ticked or written, each once."""
+        """Return the ticked and written keys, each once."""
         written = str(self["keys"].value() or "").splitlines()
         found = [*self._list("case"), *(line.strip() for line in written)]
         return tuple(dict.fromkeys(key for key in found if key))
@@ -707,11 +461,11 @@ class CaseChoiceForm(forms.Form):
 
     @property
     def choice(self) -> str:
-        """Return which cases are asked for: a value of `cases`."""
+        """Return the value of `cases`."""
         return str(self["cases"].value())
 
     def clean(self) -> dict[str, Any]:
-        """Refuse an empty choice of cases, and keys that are no case's."""
+        """Refuse an empty choice and unknown keys."""
         found: dict[str, Any] = super().clean() or self.cleaned_data
         if self.choice == BY_TAG and not found.get("tag") and "tag" not in self.errors:
             self.add_error("tag", "Tick at least one tag, or choose all cases.")
@@ -722,12 +476,12 @@ class CaseChoiceForm(forms.Form):
         return found
 
     def wanted_tags(self) -> list[str] | None:
-        """Return the tags that the cases are chosen by, None where they are not."""
+        """Return the tags that choose the cases, None unless tags choose them."""
         return sorted(self.chosen_tags) if self.choice == BY_TAG else None
 
     @cached_property
     def wanted_keys(self) -> list[str] | None:
-        """Return the keys of the chosen cases that the suite has, None where they are not chosen by key."""
+        """Return the chosen keys that the suite has, None unless keys choose the cases."""
         if self.choice == CHOSEN:
             return [key for key in self.chosen_keys if key in self._outcomes]
         if self.choice.startswith(FAILED):
@@ -737,7 +491,7 @@ class CaseChoiceForm(forms.Form):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Return how many cases are chosen, and how many of them have expected outcomes."""
+        """Return the numbers of chosen cases and of those with expected outcomes."""
         if (keys := self.wanted_keys) is not None:
             return len(keys), sum(self._outcomes[key] for key in keys)
         wanted = set(self.wanted_tags() or ())
@@ -755,7 +509,7 @@ class CaseChoiceForm(forms.Form):
             self.add_error("keys", "Tick or name at least one case, or choose all cases.")
 
     def _list(self, name: str) -> list[str]:
-        """Return the values of a name that can stand in the form several times."""
+        """Return the values of a name that the form may contain several times."""
         if self.is_bound:
             return [str(value) for value in self.data.getlist(name)]
         found = self.initial.get(name) or []
@@ -763,7 +517,7 @@ class CaseChoiceForm(forms.Form):
 
     @cached_property
     def _not_passed(self) -> dict[str, tuple[Run, list[str]]]:
-        """Return the cases not passed in the last run, and in the one that was asked for, by its number."""
+        """Return the cases not passed in the last run and in the requested one, by run number."""
         runs = [last_ended(self.suite)]
         asked = str(self.data.get("cases", "") if self.is_bound else self.initial.get("cases", ""))
         if asked.startswith(FAILED) and (number := read_integer(asked.removeprefix(FAILED))):
@@ -779,7 +533,7 @@ class CaseChoiceForm(forms.Form):
 
     @cached_property
     def _by_tags(self) -> list[tuple[list[str], int, int]]:
-        """Return of every list of tags how many current cases have it, and how many of them outcomes."""
+        """Return each list of tags with its number of current cases, and of those with outcomes."""
         rows = Case.objects.filter(suite=self.suite, is_current=True).order_by().values("tags")
         counted = rows.annotate(
             total=Count("id"), with_outcomes=Count("id", filter=~Q(expected_outcomes=[]))
@@ -792,7 +546,7 @@ MAX_AT_ONCE = 200
 
 
 class TargetsField(forms.ModelMultipleChoiceField[Target]):
-    """Targets by their ids; an id that no column could hold is a wrong choice like any other."""
+    """Targets by their ids; an id that is too large for a column is a wrong choice too."""
 
     def clean(self, value: Any) -> Any:
         """Return the targets."""
@@ -803,7 +557,7 @@ class TargetsField(forms.ModelMultipleChoiceField[Target]):
 
 
 class StartRunForm(CaseChoiceForm):
-    """One run for each target that is ticked, all of the same cases, judge, rules and limits."""
+    """One run for each ticked target, all with the same cases, judge, rules and limits."""
 
     target = TargetsField(
         Target.objects.filter(archived_at=None),
@@ -856,7 +610,7 @@ class StartRunForm(CaseChoiceForm):
         rules: RunRules | None = None,
         **options: Any,
     ) -> None:
-        """Offer the suite's cases, judge and rules; `rules` are what was asked for before."""
+        """Offer the suite's cases, judge and rules; `rules` are those of a repeated run."""
         super().__init__(suite, data, **options)
         self.asked_rules = rules or RunRules()
         self.initial.setdefault("judge", suite.judge_id)
@@ -872,7 +626,7 @@ class StartRunForm(CaseChoiceForm):
 
     @cached_property
     def unavailable_targets(self) -> tuple[UnavailableTarget, ...]:
-        """Return what the address asked for that no run can be started against."""
+        """Return the targets of the address that cannot run."""
         return () if self.is_bound else unavailable_targets(self.chosen_targets)
 
     @cached_property
@@ -893,7 +647,7 @@ class StartRunForm(CaseChoiceForm):
 
     @cached_property
     def wanted_rules(self) -> RunRules:
-        """Return what the runs change of the suite, as far as it is valid."""
+        """Return the rules that the runs change, as far as they are valid."""
         samples = self._as_filled.get("samples")
         return (
             replace(self.asked_rules, samples=samples)
@@ -902,7 +656,7 @@ class StartRunForm(CaseChoiceForm):
         )
 
     def clean(self) -> dict[str, Any]:
-        """Refuse rules that no run could be scored by, naming field or evaluator."""
+        """Refuse rules that cannot score a run, and name the field or evaluator."""
         found = super().clean()
         wanted = self.wanted_rules
         if self.rules.errors:
@@ -915,9 +669,9 @@ class StartRunForm(CaseChoiceForm):
         return found
 
     def start(self, *, started_by: User) -> list[Run]:
-        """Start the runs, all or none; raises DomainError saying what is in the way.
+        """Start the runs, all or none; raises DomainError with the reason.
 
-        Sent twice, it gives what it has started the first time.
+        A form that is sent twice returns the runs of the first time.
         """
         chosen = self.cleaned_data
         return start_campaign(
@@ -938,7 +692,7 @@ class StartRunForm(CaseChoiceForm):
         )
 
     def estimate(self) -> Estimate:
-        """Return what the form as it stands would start and cost; wrong fields count as their default."""
+        """Return what the form would start and cost; wrong fields count as their default."""
         chosen = self._as_filled
         cases, with_outcomes = self.counts
         return estimate(
@@ -957,7 +711,7 @@ class StartRunForm(CaseChoiceForm):
         )
 
     def scripts_problem(self, user: User) -> str:
-        """Return why the site would not start this for the user, when programs are to run; else ""."""
+        """Return why the user may not start the programs of these runs, "" when they may."""
         kinds = {target.kind for target in self._estimated_targets()}
         known = target_kinds()
         targets = [known[kind] for kind in sorted(kinds) if kind in known]
@@ -965,7 +719,7 @@ class StartRunForm(CaseChoiceForm):
 
     @property
     def _as_filled(self) -> dict[str, Any]:
-        """Return what the fields hold as far as it is right, also before anything was sent."""
+        """Return the valid values of the fields, also before the form was sent."""
         if self.is_bound:
             return self.cleaned_data if hasattr(self, "cleaned_data") else {}
         found = {}
@@ -976,7 +730,7 @@ class StartRunForm(CaseChoiceForm):
         return found
 
     def _root(self) -> EvaluatorSpec:
-        """Return the tree that the runs are scored by, the suite's while the rules are wrong."""
+        """Return the tree that scores the runs, or the suite's while the rules are wrong."""
         try:
             return apply_rules(self.rules.spec, self.wanted_rules).root
         except DomainError:

@@ -1,4 +1,4 @@
-"""The forms that retry results or resume a run: which results, what is repeated, and what it will cost."""
+"""The forms that retry results or resume a run, with what is repeated and its cost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from runs.running.retrying import (
 
 @dataclass(frozen=True, slots=True)
 class RetryOption:
-    """One way to try results again: how many calls it makes at most, and about what they cost."""
+    """One way to retry results, with its maximum of calls and their estimated cost."""
 
     target_calls: int
     judge_calls: int
@@ -56,11 +56,11 @@ class RetryOption:
 
 @dataclass(frozen=True, slots=True)
 class RetryPlan:
-    """What is about to be tried again: `count` of the run's `executions`.
+    """A retry of `count` of the run's `executions`.
 
-    `with_output` of them have an output, `never_run` were cancelled before their first try; `path`
-    is the one evaluator that is to score again, "" for all. `whole` asks the target again, `scoring`
-    keeps the outputs there are. `last_retry` is the newest request for retries.
+    `with_output` of them have an output, `never_run` were cancelled before their first try. `path` is
+    the only evaluator that scores again, "" for all. `whole` asks the target again, `scoring` keeps the
+    outputs. `last_retry` is the newest retry.
     """
 
     path: str
@@ -79,12 +79,12 @@ class RetryPlan:
 
     @property
     def without_output(self) -> int:
-        """Return how many ask the target in any case."""
+        """Return how many ask the target even if outputs are kept."""
         return self.count - self.with_output
 
     @property
     def budget_words(self) -> str:
-        """Say how much of the budget is spent."""
+        """Return how much of the budget is spent in words."""
         if self.budget_usd is None:
             return ""
         spent = budget_words(self.spent_usd, self.budget_usd)
@@ -92,7 +92,7 @@ class RetryPlan:
 
 
 def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
-    """Return what trying the chosen results again would do, wholly or one evaluator alone."""
+    """Return the plan to retry the chosen results, wholly or with one evaluator only."""
     facts = chosen.order_by().aggregate(
         count=Count("pk"),
         with_output=Count("output"),
@@ -129,12 +129,12 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
 
 
 def has_score(path: str) -> Exists:
-    """Return what finds the results that hold a line of the evaluator."""
+    """Return the condition for results with a score row of the evaluator."""
     return Exists(EvaluatorScore.objects.filter(result=OuterRef("pk"), path=path))
 
 
 def could_not_score(path: str) -> Exists:
-    """Return what finds the results that the evaluator could not score."""
+    """Return the condition for results that the evaluator could not score."""
     lines = EvaluatorScore.objects.filter(
         result=OuterRef("pk"), path=path, state=ScoreState.UNSCORED
     )
@@ -142,7 +142,7 @@ def could_not_score(path: str) -> Exists:
 
 
 def _judge_calls(run: Run, chosen: QuerySet[Result], path: str) -> int:
-    """Return how many judge calls the results make when no gate fails and nothing is repeated."""
+    """Return the judge calls of the results when no gate fails and nothing is repeated."""
     plan, kinds, total = read_plan(run.snapshot), all_kinds(), 0
     for root, has_outcomes, count in _trees(plan.root, chosen):
         judged = has_outcomes and bool(plan.judge)
@@ -181,7 +181,7 @@ def _mean_costs(run: Run) -> tuple[Decimal | None, Decimal | None]:
 
 
 def _mean_evaluator_cost(run: Run, path: str) -> Decimal | None:
-    """Return what one score of the evaluator, with all below it, has cost so far."""
+    """Return the mean cost of a score of the evaluator, including everything below it."""
     lines = EvaluatorScore.objects.filter(result__run=run).order_by()
     at = Q(path=path)
     found = lines.filter(at | Q(path__startswith=f"{path}/")).aggregate(
@@ -205,7 +205,7 @@ def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
 
 
 class NewBudgetField(MoneyField):
-    """A new cap for the whole run, what it has spent included; empty leaves the cap as it is."""
+    """A new cap for the whole run, including what is spent; empty leaves the cap as it is."""
 
     default_error_messages = {
         "invalid": "The new budget is an amount in US dollars, such as 2.50.",
@@ -222,17 +222,17 @@ class ResumeForm(forms.Form):
     budget = NewBudgetField()
 
     def __init__(self, run: Run, data: QueryDict | None = None) -> None:
-        """Ask about one run."""
+        """Make the form of one run."""
         super().__init__(data)
         self.run = run
 
     def scripts_problem(self, user: User | AnonymousUser) -> str:
-        """Return why the run may not go on for the user, when programs are to run; else ""."""
+        """Return why the user may not resume the programs of the run, "" when they may."""
         is_over_early = self.run.status in RESUMABLE_RUN_STATUSES
         return run_scripts_problem(self.run, user) if is_over_early else ""
 
     def resume(self, resumed_by: User) -> str:
-        """Resume the run and say how much is left; "" with the reason among the errors when refused."""
+        """Resume the run and return a message; "" when refused, with the reason in the errors."""
         if not self.is_valid():
             return ""
         try:
@@ -254,12 +254,12 @@ MAX_NAMED_LENGTH = 40
 
 
 class CasesField(forms.Field):
-    """The cases whose rows were ticked, by number."""
+    """The ids of cases whose rows were ticked."""
 
     widget = forms.MultipleHiddenInput
 
     def to_python(self, value: Any) -> list[int]:
-        """Read the numbers; raises ValidationError for what is none."""
+        """Read the ids; raises ValidationError for anything but a number."""
         numbers = set()
         for text in value or ():
             if (number := read_integer(text)) is None:
@@ -269,10 +269,10 @@ class CasesField(forms.Field):
 
 
 class AgainForm(forms.Form):
-    """What every retry is asked with.
+    """The fields of every retry.
 
-    `path` is the one evaluator that is to score again. `seen` is the newest request for retries
-    that the sender knew of, `count` how many results the form showed.
+    `path` is the only evaluator that scores again, "" for all. `seen` is the newest retry that the
+    sender knew of, `count` the number of results that the form showed.
     """
 
     keep_output = forms.BooleanField(required=False)
@@ -287,12 +287,12 @@ class AgainForm(forms.Form):
     data: QueryDict
 
     def __init__(self, run: Run, data: QueryDict) -> None:
-        """Ask about one run."""
+        """Make the form of one run."""
         super().__init__(data)
         self.run = run
 
     def clean_path(self) -> str:
-        """Return the path of an evaluator that the run has."""
+        """Return the path; raises ValidationError for an evaluator that the run does not have."""
         path: str = self.cleaned_data["path"]
         try:
             check_paths(self.run, [path] if path else [])
@@ -301,37 +301,37 @@ class AgainForm(forms.Form):
         return path
 
     def meant(self) -> QuerySet[Result]:
-        """Return the results that are named, whatever their state."""
+        """Return the results that the form names, in any state."""
         raise NotImplementedError
 
     @property
     def names_results(self) -> bool:
-        """Tell whether the form says which results it means, whatever else is wrong with it."""
+        """Tell whether the form names its results, even if other fields are wrong."""
         return set(self.errors) <= {"budget"}
 
     @property
     def is_only_unscored(self) -> bool:
-        """Tell whether the one evaluator scores again only where it could not."""
+        """Tell whether the evaluator scores again only where it could not score."""
         return self.data.get("only") == "unscored"
 
     @property
     def keeps_output(self) -> bool:
-        """Tell whether the outputs stay; where nobody said so, they do for errors alone."""
+        """Tell whether the outputs are kept; `keeps_by_default` decides where the form does not."""
         return bool(self.data.get("keep_output", self.keeps_by_default))
 
     @property
     def keeps_by_default(self) -> bool:
-        """Tell what is proposed."""
+        """Tell whether the form proposes to keep the outputs."""
         return False
 
     @property
     def carried(self) -> list[tuple[str, str]]:
-        """Return what names the results, as the fields of the form that asks for them at last."""
+        """Return the fields that name the results, for the form that confirms the retry."""
         return [(name, value) for name in self.names for value in self.data.getlist(name) if value]
 
     @property
     def all_chosen(self) -> QuerySet[Result]:
-        """Return the results that can be tried again of those named; none while the form is wrong."""
+        """Return the named results that can be retried; none while the form is wrong."""
         if not self.names_results:
             return self.run.results.none()
         found = self.meant().filter(pk__in=retryable_results(self.run).values("pk"))
@@ -339,22 +339,22 @@ class AgainForm(forms.Form):
         return found.filter(has_score(path), output__isnull=False) if path else found
 
     def chosen(self) -> QuerySet[Result]:
-        """Return the results that would be tried again."""
+        """Return the results that would be retried."""
         found = self.all_chosen
         is_part = self.is_only_unscored and self.cleaned_data["path"]
         return found.filter(self.unscored()) if is_part else found
 
     def unscored(self) -> Exists:
-        """Return what finds the results that the one evaluator could not score."""
+        """Return the condition for results that the evaluator could not score."""
         return could_not_score(self.cleaned_data["path"])
 
     def plan(self) -> RetryPlan:
-        """Return what trying all of the named results again would do."""
+        """Return the plan to retry all of the named results."""
         found = self.all_chosen
         return retry_plan(self.run, found, self.cleaned_data.get("path", ""))
 
     def plan_of_unscored(self) -> RetryPlan | None:
-        """Return what it would do only where one evaluator could not score; None where that is no choice."""
+        """Return the plan for results that the evaluator could not score; None where that is no choice."""
         if not self.names_results or not self.cleaned_data["path"]:
             return None
         found = self.all_chosen.filter(self.unscored())
@@ -363,19 +363,19 @@ class AgainForm(forms.Form):
         return retry_plan(self.run, found, self.cleaned_data["path"]) if is_choice else None
 
     def scripts_problem(self, user: User) -> str:
-        """Return why the site would not do it for the user as proposed, when programs are to run; else ""."""
+        """Return why the user may not run the programs of this retry, "" when they may."""
         if not self.names_results:
             return ""
         asks_target = not (self.cleaned_data["path"] or self.keeps_output)
         return run_scripts_problem(self.run, user, asks_target=asks_target)
 
     def named(self) -> dict[str, Any]:
-        """Return what names the results to the service, which says of open ones that they are."""
+        """Return the results as arguments for the service, which reports open ones."""
         named = self.chosen() or self.meant().filter(status__in=OPEN_RESULT_STATUSES)
         return {"result_ids": list(named.values_list("pk", flat=True))}
 
     def retry(self, asked_by: User) -> str:
-        """Queue the results and say how many; "" with the reason in errors or `refusal` when refused."""
+        """Queue the results and return a message; "" when refused, with the reason in errors or `refusal`."""
         if not self.is_valid():
             return ""
         path = self.cleaned_data["path"]
@@ -398,8 +398,8 @@ class AgainForm(forms.Form):
         return self.done(count)
 
     def done(self, count: int) -> str:
-        """Say how many results are tried again, and how many are not that were counted on."""
-        # Of the results where one evaluator could not score, another number was said.
+        """Return how many results are retried, and how many another retry reached first."""
+        # With one evaluator, the form may have shown another number.
         others = 0 if self.cleaned_data["path"] else (self.cleaned_data["count"] or count) - count
         message = f"{counted(count, 'result')} {'is' if count == 1 else 'are'} tried again."
         if others > 0:
@@ -408,7 +408,7 @@ class AgainForm(forms.Form):
 
 
 class RunRetryForm(AgainForm):
-    """Results of a run by their kind, by an error they share, by ticked rows, or all of a filter."""
+    """A retry of results by kind, by shared error, by ticked rows, or all of a filter."""
 
     which = forms.ChoiceField(choices=WHICH, required=False)
     like = forms.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
@@ -417,24 +417,24 @@ class RunRetryForm(AgainForm):
     names = ("which", "like", "everything", "case", "path", "verdict", "tag", "q", "sort")
 
     def __init__(self, run: Run, data: QueryDict) -> None:
-        """Ask about one run; the filter stands in the data as in an address."""
+        """Make the form of one run; the data has the filter as an address has it."""
         super().__init__(run, data)
         self.query = ResultsQuery.read(data)
 
     @property
     def action(self) -> str:
-        """Return where the form is sent."""
+        """Return the address of the form."""
         return reverse("runs:run-retry", args=(self.run.suite.slug, self.run.number))
 
     @property
     def back(self) -> str:
-        """Return where it was asked."""
+        """Return the address of the page that it returns to."""
         page = reverse("runs:run", args=(self.run.suite.slug, self.run.number))
         return self.query.at(page)
 
     @property
     def keeps_by_default(self) -> bool:
-        """Tell what is proposed: an error after the output needs no new one."""
+        """Tell whether the form proposes to keep outputs: errors after the output need no new one."""
         return bool(self.data.get("like")) or self.data.get("which") == "errored"
 
     def clean_case(self) -> list[int]:
@@ -447,14 +447,14 @@ class RunRetryForm(AgainForm):
         return cases
 
     def clean(self) -> dict[str, Any]:
-        """Refuse to guess what is meant."""
+        """Refuse a form that names no results."""
         named = ("which", "like", "case", "everything", "path")
         if not self.errors and not any(self.cleaned_data.get(name) for name in named):
             raise forms.ValidationError("Nothing is chosen. Tick at least one result to retry.")
         return self.cleaned_data
 
     def meant(self) -> QuerySet[Result]:
-        """Return the results that are named, whatever their state."""
+        """Return the results that the form names, in any state."""
         asked, results = self.cleaned_data, self.run.results.all()
         if asked["everything"]:
             return matching_results(self.run, self.query)
@@ -465,7 +465,7 @@ class RunRetryForm(AgainForm):
         return results.filter(results_filter(asked["which"])) if asked["which"] else results
 
     def named(self) -> dict[str, Any]:
-        """Return what names the results to the service: their kind, where nothing else narrows it."""
+        """Return the results as arguments for the service: their kind, where nothing narrows it."""
         asked = self.cleaned_data
         narrower = ("everything", "case", "like", "path")
         if asked["which"] and not any(asked[name] for name in narrower):
@@ -474,21 +474,21 @@ class RunRetryForm(AgainForm):
 
 
 class ResultRetryForm(AgainForm):
-    """One result."""
+    """A retry of one result."""
 
     def __init__(self, run: Run, data: QueryDict, *, key: str, repetition: int) -> None:
-        """Ask about one execution; raises Result.DoesNotExist for one the run does not have."""
+        """Make the form of one result; raises Result.DoesNotExist for one that the run lacks."""
         super().__init__(run, data)
         self.result = run.results.select_related("case").get(case__key=key, repetition=repetition)
 
     @property
     def action(self) -> str:
-        """Return where the form is sent."""
+        """Return the address of the form."""
         return reverse("runs:result-retry", args=self._place)
 
     @property
     def back(self) -> str:
-        """Return where it was asked."""
+        """Return the address of the page that it returns to."""
         return reverse("runs:result", args=self._place)
 
     @property
@@ -501,7 +501,7 @@ class ResultRetryForm(AgainForm):
         return self.run.results.filter(pk=self.result.pk)
 
     def done(self, count: int) -> str:
-        """Say what is repeated."""
+        """Return what is repeated."""
         if self.cleaned_data["path"]:
             return f"{self.cleaned_data['path']} scores again; the output stays."
         if self.cleaned_data["keep_output"]:

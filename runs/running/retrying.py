@@ -37,10 +37,10 @@ from runs.running.checks import check_run_scripts
 
 
 def mark_reviews_stale(result_ids: Sequence[int]) -> None:
-    """Mark the reviews of outputs that are about to be replaced as stale; their results leave the queue.
+    """Mark the reviews of outputs that will be replaced as stale; their results leave the queue.
 
-    The reviews are kept and shown with the earlier attempt; they do not count for the new output. The caller holds
-    the run.
+    The reviews stay with the earlier attempt but do not count for the new output. The caller holds the
+    run.
     """
     reviews = Review.objects.filter(result_id__in=result_ids, stale_at=None)
     reviews.update(stale_at=database_now())
@@ -75,14 +75,14 @@ ATTEMPT_COLUMNS = (
 
 
 class BudgetSpentError(DomainError):
-    """The run's budget leaves nothing to go on with."""
+    """The run's budget is spent."""
 
     code = "budget_spent"
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """Who retries results, and what of them: `paths` are evaluators, None all of them."""
+    """Who retries results, and which part: `paths` are evaluators, None all of them."""
 
     by: User | None
     keep_output: bool = False
@@ -126,7 +126,7 @@ def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> R
 
 
 def set_waiting(run: Run, result_ids: Sequence[int], retry: Retry | None = None) -> None:
-    """Set cancelled results to waiting: as they were, or by a newer request what that asks for."""
+    """Set cancelled results to waiting, as they were or with the settings of a newer request."""
     for some in _batches(result_ids):
         some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
         _refresh_cases(run, some)
@@ -143,9 +143,9 @@ def set_waiting(run: Run, result_ids: Sequence[int], retry: Retry | None = None)
 
 
 def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
-    """Let the workers claim from the run again; True when they take it over from a command line.
+    """Let workers claim from the run again; True when they take it over from a command line.
 
-    Its figures are computed again when it ends, and the time it took so far is kept.
+    Its figures are computed again at its end. The time that it took so far is kept.
     """
     changes: dict[str, Any] = {"budget_usd": budget_usd or held.budget_usd}
     if not held.is_active:
@@ -162,7 +162,7 @@ def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
 
 
 def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
-    """Record what somebody did in the log of the run and, with the form's key, in the audit log."""
+    """Record an action in the log of the run and, with the form's key, in the audit log."""
     RunEvent.objects.create(run=run, kind=action, text=text[:500])
     _audit(run, action, text, by=by, form_key=form_key)
 
@@ -180,7 +180,7 @@ def _audit(run: Run, action: str, text: str, *, by: User | None, form_key: str =
 
 
 def lacks_output(*result_ids: Sequence[int]) -> bool:
-    """Tell whether one of the results has no output, so that its target is asked."""
+    """Tell whether any of the results has no output, so that the target is asked."""
     return any(
         some.filter(output__isnull=True).exists() for ids in result_ids for some in _batches(ids)
     )
@@ -201,12 +201,12 @@ def _refresh_cases(run: Run, results: QuerySet[Result]) -> None:
 
 
 def _forget_replaced(some: QuerySet[Result]) -> None:
-    """Mark the reviews of replaced outputs as stale; those of outputs that stay keep counting."""
+    """Mark the reviews of replaced outputs as stale; those of kept outputs still count."""
     mark_reviews_stale(list(some.filter(keeps_output=False).values_list("pk", flat=True)))
 
 
 def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]:
-    """Yield what the results came to; their costs without what earlier attempts had spent."""
+    """Yield the outcomes of the results, with their costs less those of earlier attempts."""
     earlier = {
         row["result"]: (row["run"], row["evaluation"])
         for row in Attempt.objects.filter(result__in=some)
@@ -229,8 +229,8 @@ def _added(cost: Decimal | None, earlier: Decimal | None) -> Decimal | None:
 
 
 def _subtract_from_counters(run: Run, some: QuerySet[Result]) -> None:
-    """Take results that were finished out of the run's counters."""
-    found = some.order_by().aggregate(
+    """Subtract finished results from the run's counters."""
+    counts = some.order_by().aggregate(
         done=Count("id"),
         passed=Count("id", filter=Q(verdict="pass")),
         borderline=Count("id", filter=Q(verdict="borderline")),
@@ -240,13 +240,13 @@ def _subtract_from_counters(run: Run, some: QuerySet[Result]) -> None:
         score_sum=Sum("score", default=0.0),
     )
     Run.objects.filter(pk=run.pk).update(
-        done_count=F("done_count") - found["done"],
-        pass_count=F("pass_count") - found["passed"],
-        borderline_count=F("borderline_count") - found["borderline"],
-        fail_count=F("fail_count") - found["failed"],
-        error_count=F("error_count") - found["errors"],
-        score_count=F("score_count") - found["scores"],
-        score_sum=F("score_sum") - found["score_sum"],
+        done_count=F("done_count") - counts["done"],
+        pass_count=F("pass_count") - counts["passed"],
+        borderline_count=F("borderline_count") - counts["borderline"],
+        fail_count=F("fail_count") - counts["failed"],
+        error_count=F("error_count") - counts["errors"],
+        score_count=F("score_count") - counts["scores"],
+        score_sum=F("score_sum") - counts["score_sum"],
     )
 
 
@@ -257,13 +257,13 @@ class RunNotActiveError(DomainError):
 
 
 class CannotResumeError(DomainError):
-    """The run cannot go on."""
+    """The run cannot be resumed."""
 
     code = "cannot_resume"
 
 
 def stop_run(run: Run, *, stopped_by: User | None) -> None:
-    """End an active run; what is finished is kept and what comes later is refused.
+    """End an active run; finished results are kept and later ones are refused.
 
     Raises RunNotActiveError when it is over already.
     """
@@ -276,12 +276,12 @@ def stop_run(run: Run, *, stopped_by: User | None) -> None:
 
 
 def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None = None) -> int:
-    """Resume a run that ended early; returns how many results wait now.
+    """Resume a run that ended early; return how many results wait now.
 
-    The errors of a broken target are retried. `budget_usd` is a new cap. The workers continue a
-    run that a command line started. Raises CannotResumeError when the run is
-    not over or nothing is left, BudgetSpentError when the budget is spent, ScriptsRefusedError when it
-    runs scripts and that may not be.
+    The errors of a broken target are retried. `budget_usd` is a new cap. Workers continue a run that a
+    command line started. Raises CannotResumeError when the run is not over or nothing is left,
+    BudgetSpentError when the budget is spent, ScriptsRefusedError when it runs scripts that are not
+    allowed.
     """
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
@@ -306,12 +306,12 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
 
 
 def cancelled_results(run: Run) -> list[int]:
-    """Return the results that a run ended without."""
+    """Return the cancelled results of a run."""
     return _ids(run.results.filter(status=ResultStatus.CANCELLED))
 
 
 def broken_results(run: Run) -> list[int]:
-    """Return the errors that a failed run got from its broken target."""
+    """Return the results of a failed run whose target was broken."""
     if run.status != RunStatus.FAILED:
         return []
     return _ids(run.results.filter(Q(status=ResultStatus.ERROR, error_stage="target")))
@@ -339,13 +339,13 @@ MAX_NAMED = 12
 
 
 class NothingToRetryError(DomainError):
-    """No result is of the kind that was to be tried again."""
+    """No result matches the request."""
 
     code = "nothing_to_retry"
 
 
 class NotOfThisRunError(DomainError):
-    """A result that was named belongs to no run or to another."""
+    """A named result does not belong to the run."""
 
     code = "not_of_this_run"
 
@@ -357,13 +357,13 @@ class EvaluatorNotInRunError(DomainError):
 
 
 class ImportedRunError(DomainError):
-    """The run was made of a file of results, so nothing here can carry it out."""
+    """The run was imported from a file, so it cannot be executed here."""
 
     code = "imported_run"
 
 
 class RunElsewhereError(DomainError):
-    """The run is being carried out by a command line."""
+    """A command line executes the run."""
 
     code = "run_elsewhere"
 
@@ -403,7 +403,7 @@ def matching_results(run: Run, query: ResultsQuery) -> QuerySet[Result]:
 
 
 def results_filter(which: str) -> Q:
-    """Return what finds the results of a kind: errored, failed or all_missing."""
+    """Return the condition for results of a kind: errored, failed or all_missing."""
     return WHICH[which][0]
 
 
@@ -418,18 +418,17 @@ def retry_results(
     budget_usd: Decimal | None = None,
     seen_retry: int | None = None,
 ) -> int:
-    """Retry results in place, as a new generation; returns how many.
+    """Retry results in place as a new generation; return how many.
 
-    `which` is errored, failed or all_missing; `result_ids` name results instead, of which those
-    that are open are left alone. With `keep_output` only scoring is repeated where there is an
-    output, with `paths` only by those evaluators. `seen_retry` is the last request for retries
-    that the caller knew of: results that a later one reached are left alone too, so that
-    pressing twice tries them once. `budget_usd` is a new cap. Earlier outcomes are kept as
-    attempts, and what was frozen when the run began decides again.
+    `which` is errored, failed or all_missing; `result_ids` name results instead, and open ones are
+    skipped. With `keep_output` only scoring is repeated where there is an output, with `paths` only by
+    those evaluators. `seen_retry` is the last retry that the caller knew of: results of later retries
+    are skipped too, so that pressing twice retries once. `budget_usd` is a new cap. Earlier outcomes
+    are kept as attempts, and the frozen snapshot decides again.
 
     Raises NothingToRetryError, NotOfThisRunError, EvaluatorNotInRunError, BudgetSpentError,
-    ScriptsRefusedError for scripts that may not run, ImportedRunError for a run that was made of a
-    file, and RunElsewhereError while a command line carries the run out: it ends with what it began.
+    ScriptsRefusedError for scripts that are not allowed, ImportedRunError for an imported run, and
+    RunElsewhereError while a command line executes the run.
     """
     if run.imported_from:
         raise ImportedRunError(
@@ -466,7 +465,7 @@ def retry_results(
 def _chosen(
     run: Run, which: str, result_ids: Sequence[int] | None, seen_retry: int | None
 ) -> tuple[list[int], list[int], str]:
-    """Return the finished and the cancelled results that are meant, and why there are none if so."""
+    """Return the finished and the cancelled results of the request, and the reason if there are none."""
     if result_ids is None:
         meant, why_none = WHICH[which]
         rows = list(run.results.filter(meant).order_by("id").values_list("id", "status"))
@@ -495,7 +494,7 @@ def _named(run: Run, result_ids: Sequence[int]) -> list[tuple[int, str]]:
 
 
 def _reached_since(run: Run, seen_retry: int | None) -> set[int]:
-    """Return the results that were reached by requests made after the one that was last seen."""
+    """Return the results of retries that were requested after the last one seen."""
     if seen_retry is None:
         return set()
     later = Attempt.objects.filter(retry__run=run, retry__gt=seen_retry)

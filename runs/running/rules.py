@@ -1,4 +1,4 @@
-"""What one run changes of its suite: weights, required marks, thresholds and samples; the suite stays."""
+"""The rules that one run changes: weights, required marks, thresholds, samples. The suite stays."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SAMPLES = "samples"
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """What a run changes of its suite; what is not named stays.
+    """The rules that a run changes; everything else stays as in the suite.
 
-    `policy` has fields of Policy by name, `weights` and `required` evaluators by their paths, as
-    SetWeight and Require take them; `samples` is how often every judge is asked, None as in the suite.
+    `policy` has fields of PolicySpec by name. `weights` and `required` have the values of SetWeight and
+    Require by path. `samples` is how often every judge is asked, None as in the suite.
     """
 
     policy: Mapping[str, Any] = field(default_factory=dict)
@@ -45,13 +45,13 @@ class RunRules:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the run does as the suite says."""
+        """Tell whether the run changes nothing."""
         return not (self.policy or self.weights or self.required) and self.samples is None
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedRules:
-    """The tree and policy a run is scored by, and what of them is otherwise than in the suite.
+    """The tree and policy that score a run, and how they differ from the suite.
 
     `changed` are plain JSON values: {"evaluator": its path or None for the policy, "name": a fact of
     `runs.suites.differences` or a field of the policy, "old", "new"}.
@@ -64,26 +64,26 @@ class AppliedRules:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Ask the judge of an evaluator so often for each score (SCORING §7)."""
+    """Ask the judge of an evaluator this often for each score (SCORING §7)."""
 
     node: str
     samples: int
 
     def apply(self, editing: Editing) -> None:
-        """Set it; raises InvalidConfigError naming the evaluator for a number that is none of them."""
+        """Set the samples; raises InvalidConfigError naming the evaluator for a wrong number."""
         place = editing.place(self.node)
         node = place.node
         holder = options_of(node) if place.is_composite else node["config"]
         if (holder.get(SAMPLES) or 1) == self.samples:
             return
-        asked = {**holder, SAMPLES: self.samples}
-        config = {**node["config"], "aggregator": asked} if place.is_composite else asked
+        changed = {**holder, SAMPLES: self.samples}
+        config = {**node["config"], "aggregator": changed} if place.is_composite else changed
         read_config(node["kind"], config, evaluator=place.path or node["name"])
         holder[SAMPLES] = self.samples
 
 
 def apply_rules(spec: SuiteSpec, rules: RunRules) -> AppliedRules:
-    """Return what a run of this suite is scored by.
+    """Return the tree and policy that score a run of this suite.
 
     Raises ChangeRefusedError, ScoreOutOfRangeError, UnknownPolicyError, InvalidConfigError or TreeError
     naming the evaluator or the field.
@@ -113,18 +113,18 @@ def _operations(content: Content, rules: RunRules) -> Iterator[Operation]:
 
 
 def _sampling(content: Content, samples: int) -> Iterator[Operation]:
-    asking = [
+    judging = [
         node["id"] for _, node in nodes_with_paths(content["evaluators"]) if takes_samples(node)
     ]
-    if not asking:
+    if not judging:
         raise ChangeRefusedError(
             "Samples: no evaluator of the suite asks a judge, so there is nothing to ask more often."
         )
-    yield from (Sample(node_id, samples) for node_id in asking)
+    yield from (Sample(node_id, samples) for node_id in judging)
 
 
 def takes_samples(node: Mapping[str, Any]) -> bool:
-    """Tell whether an evaluator in JSON asks a judge that can be asked several times for one score."""
+    """Tell whether an evaluator, as JSON, asks a judge that can give several samples."""
     alone = EvaluatorSpec.model_validate({**node, "children": []})
     kinds = all_kinds()
     known = kinds.get(node["kind"])
@@ -134,18 +134,29 @@ def takes_samples(node: Mapping[str, Any]) -> bool:
 
 
 def _changed(before: SuiteSpec, after: SuiteSpec) -> Iterator[dict[str, Any]]:
-    found = compare_specs(before, after)
-    for one in found.policy:
-        yield {"evaluator": None, "name": one.name, "old": one.old, "new": one.new}
-    for evaluator in found.evaluators:
-        for one in evaluator.changes:
-            # A judge whose samples nobody set is asked once.
-            old = 1 if one.old is None and one.name.endswith(f".{SAMPLES}") else one.old
-            yield {"evaluator": evaluator.path, "name": one.name, "old": old, "new": one.new}
+    differences = compare_specs(before, after)
+    for difference in differences.policy:
+        yield {
+            "evaluator": None,
+            "name": difference.name,
+            "old": difference.old,
+            "new": difference.new,
+        }
+    for evaluator in differences.evaluators:
+        for difference in evaluator.changes:
+            # Without a number of samples, a judge is asked once.
+            is_unset = difference.old is None and difference.name.endswith(f".{SAMPLES}")
+            old = 1 if is_unset else difference.old
+            yield {
+                "evaluator": evaluator.path,
+                "name": difference.name,
+                "old": old,
+                "new": difference.new,
+            }
 
 
-# By the path of an evaluator its path in the run; one that is not named has none there. None where
-# every evaluator stands where it stood.
+# Paths in the run by paths of the tree; a missing evaluator is not in the run. None where all paths
+# are the same.
 Origins = Mapping[str, str | None] | None
 
 ONCE = 1
@@ -154,10 +165,10 @@ ONCE = 1
 def with_own_samples(
     root: EvaluatorSpec, origins: Origins, snapshot: Mapping[str, Any]
 ) -> EvaluatorSpec:
-    """Return a tree whose judges are asked as often as in a run that asked them more often than its suite.
+    """Return the tree with the samples that a run set for itself.
 
-    `origins` are the paths in the run by those of the tree. A judge that is asked by now otherwise than
-    in the suite the run was started from stays as it is: that is a change which only new calls can follow.
+    `origins` are the paths in the run by those of the tree. A judge whose samples have changed since the
+    run was started stays as it is: only new calls can follow that change.
     """
     own = {change["evaluator"]: change for change in _own_samples(snapshot)}
     if not own:
@@ -174,7 +185,7 @@ def with_own_samples(
 def samples_kept(
     root: EvaluatorSpec, origins: Origins, snapshot: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the run's own changes of samples that a tree took over, by the paths of the tree."""
+    """Return the run's own changes of samples that a tree has, with the paths of the tree."""
     own = {change["evaluator"]: change for change in _own_samples(snapshot)}
     kept = []
     for path, node in nodes_with_paths(root.as_json()):
@@ -198,7 +209,7 @@ def _own_samples(snapshot: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _judge_config(node: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that hold the samples of a judge, to be changed in place."""
+    """Return the settings with the samples of a judge, to be changed in place."""
     config: dict[str, Any] = node["config"]
     aggregator: dict[str, Any] | None = config.get("aggregator")
     return config if aggregator is None else aggregator

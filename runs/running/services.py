@@ -1,4 +1,4 @@
-"""Start a run: check that it can be carried out, freeze everything that decides it, and queue it; campaigns too."""
+"""Start runs and campaigns: check them, freeze everything that decides them, and queue them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make_plan(
     rule: AppliedRules,
     started_by: User | None,
 ) -> Plan:
-    """Return everything to freeze; raises DomainError for what cannot be carried out."""
+    """Return everything to freeze; raises DomainError when the run is not possible."""
     root, policy = rule.root, rule.policy
     check_target(target, cases)
     trees = check_trees(root, cases)
@@ -74,7 +74,7 @@ def _target_plan(target: Target) -> TargetPlan:
 
 
 def judges_text(plan: Plan) -> str:
-    """Return who judges; of agents too many to name those that can be named whole."""
+    """Return the judge's name; a list of agents that is too long is cut between names."""
     names = judge_name(plan)
     if len(names) <= MAX_JUDGE_NAME_LENGTH:
         return names
@@ -88,7 +88,7 @@ MAX_REPETITIONS = 100
 
 
 class SuiteChangedError(DomainError):
-    """The suite is another version by now than the one that was looked at."""
+    """The suite has changed since the user looked at it."""
 
     code = "suite_changed"
 
@@ -102,7 +102,7 @@ class Limits:
     budget_usd: Decimal | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be carried out, naming field and value."""
+        """Refuse impossible values, naming field and value."""
         if not 1 <= self.repetitions <= MAX_REPETITIONS:
             raise CannotStartError(
                 f"Repetitions is {self.repetitions}; it goes from 1 to {MAX_REPETITIONS}."
@@ -135,13 +135,12 @@ def start_run(
 ) -> Run:
     """Create a run with its frozen snapshot and its waiting results, and queue it on commit.
 
-    Without a judge the suite's is asked. `rules` are what this run changes of the suite, which
-    stays; the snapshot keeps them under "changed", and under "asked" which cases were asked for.
-    `version` is the version of the suite that was looked at; another by now is refused. With
-    `owner_id`, the name of a process, that process alone carries out the run: it claims under the id the
-    run then has, and sends the run's heartbeat.
-    The audit log keeps the `form_key` of the form that asked, so that it starts nothing twice.
-    Raises DomainError saying what is in the way.
+    Without a judge the suite's is used. `rules` are changes for this run; the snapshot stores them under
+    "changed", and the choice of cases under "asked". `version` is the version of the suite that the user
+    saw; the start is refused if it is another now. `owner_id` is the name of a process that executes the
+    run alone: it claims under the run's owner id and sends the run's heartbeat.
+    The audit log stores the `form_key`, so that no form starts anything twice.
+    Raises DomainError with the reason.
     """
     judge = judge or suite.judge
     at_once = suggested_concurrency(target, judge) if concurrency is None else concurrency
@@ -181,7 +180,7 @@ def _check_version(suite: Suite, version: int | None) -> None:
 def _asked(
     keys: Sequence[str] | None, tags: Sequence[str] | None, rules: RunRules | None
 ) -> dict[str, Any]:
-    """Return what only the asking tells, for the run to be asked for again; keys stand in the results."""
+    """Return the choices needed to repeat the run; the keys of cases are in the results."""
     asked: dict[str, Any] = {} if tags is None else {"tags": list(tags)}
     if keys is not None:
         asked["cases"] = "chosen"
@@ -194,7 +193,7 @@ def _assign_to(run: Run, owner_id: str) -> None:
     """Make a command-line process the run's only worker."""
     longest = Run._meta.get_field("owner_id").max_length or len(owner_id)
     run.owner, run.heartbeat_at = RunOwner.COMMAND_LINE, database_now()
-    # What names a process stands at the end; at its beginning is the host, which may be long.
+    # The end of the name identifies the process; it begins with the host, which may be long.
     run.owner_id = owner_id[-longest:]
     run.save(update_fields=("owner", "owner_id", "heartbeat_at"))
 
@@ -228,7 +227,7 @@ def _audit(run: Run, suite: Suite, started_by: User | None, form_key: str) -> No
 
 
 def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
-    """Return how many executions at once the target and the models involved allow."""
+    """Return the concurrency that the target and its models allow."""
     limits = [model.concurrency for model in (target.model, judge) if model is not None]
     if isinstance(own := target.config.get("concurrency"), int):
         limits.append(own)
@@ -281,13 +280,13 @@ def _create_results(run: Run, cases: Sequence[Case]) -> None:
     RunCase.objects.open(run, ((case.pk, place) for place, case in enumerate(cases)))
 
 
-# A form that comes again later than so many starts of its sender is taken for a new one.
+# A form that is sent again after this many starts by the same user counts as a new one.
 STARTS_REMEMBERED = 200
 MAX_NAME_LENGTH = 200
 
 
 class NoTargetError(DomainError):
-    """Nothing was named that runs could be started against."""
+    """No target was named."""
 
     code = "no_target"
 
@@ -307,17 +306,16 @@ def start_campaign(
     form_key: str = "",
     **choices: Any,
 ) -> list[Run]:
-    """Start a run for each target, all or none; several are a campaign, one is a run like any other.
+    """Start a run for each target, all or none; several runs are a campaign.
 
-    `choices` are those of start_run. `form_key` is another one for every form that is shown: when a
-    form is sent twice, the second gets the runs that the first has started. Raises DomainError
-    saying what is in the way.
+    `choices` are those of start_run. `form_key` is unique for every form that is shown: a form that is
+    sent twice returns the runs of the first time. Raises DomainError with the reason.
     """
     chosen = list({target.pk: target for target in targets}.values())
     if not chosen:
         raise NoTargetError("No target is named. Choose at least one.")
     with transaction.atomic():
-        # The same form sent twice at the same time waits here, and then finds what the first one started.
+        # A form that is sent twice at the same time waits here and then finds the first one's runs.
         Suite.objects.select_for_update().only("pk").get(pk=suite.pk)
         if found := _started_before(form_key, started_by):
             return found
@@ -340,7 +338,7 @@ def start_campaign(
 
 
 def stop_campaign(campaign: Campaign, *, stopped_by: User | None) -> int:
-    """End every active run, keeping what is finished; returns how many were ended.
+    """End every active run, keep what is finished, and return how many were ended.
 
     Raises CampaignNotActiveError when all are over already.
     """
@@ -351,7 +349,7 @@ def stop_campaign(campaign: Campaign, *, stopped_by: User | None) -> int:
             try:
                 stop_run(run, stopped_by=stopped_by)
             except RunNotActiveError:
-                # It came to its end meanwhile.
+                # It has just ended by itself.
                 continue
             stopped += 1
     if not stopped:
@@ -379,7 +377,7 @@ def rename_campaign(campaign: Campaign, name: str, *, renamed_by: User) -> None:
 
 
 def _started_before(form_key: str, user: User | None) -> list[Run]:
-    """Return the runs that the same form has started, if it has."""
+    """Return the runs that the same form has started before."""
     if not form_key:
         return []
     starts = AuditEntry.objects.filter(actor=user, action="start", object_type="run")

@@ -26,7 +26,7 @@ from runs.running.forms import (
 from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
 from runs.running.retrying import stop_run
 
-# Servers take addresses of 64 kB; cookies and other headers stand beside them.
+# Servers accept 64 kB for the address together with cookies and other headers.
 MAX_ADDRESS_LENGTH = 30_000
 
 
@@ -39,7 +39,7 @@ def run_start_any(request: HttpRequest) -> HttpResponse:
 
 @may_start
 def run_new(request: MemberRequest, slug: str) -> HttpResponse:
-    """Start one run a target, show what the form would start, or say what is wrong with it."""
+    """Start one run a target, or show the form with its estimate or its errors."""
     suite = suite_of(slug=slug)
     initial, rules = read_address(suite, request.GET)
     form = StartRunForm(suite, posted(request), initial=initial, rules=rules)
@@ -48,7 +48,7 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
         try:
             return _started(form.start(started_by=request.user))
         except DomainError as refusal:
-            # The suite may be another by now than the one the form was made from.
+            # The suite may have changed since the form was made.
             suite.refresh_from_db()
             form.add_error(None, str(refusal))
     status = REFUSED if form.errors and not is_preview else 200
@@ -62,7 +62,7 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
 @never_cache
 @may_start
 def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
-    """Give what the form as it stands would start and cost; named cases can be too many for an address."""
+    """Show what the form would start and cost; it is posted when its cases are too many for an address."""
     form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
     form.is_valid()
     return render(request, "running/_estimate.html", _context(request, form))
@@ -71,7 +71,7 @@ def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
 @never_cache
 @may_start
 def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
-    """Give the cases to pick from that have the text of the search, ticked ones first."""
+    """Show the cases that a search finds, ticked ones first."""
     form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
     return render(request, "running/_start_cases.html", {"suite": form.suite, "form": form})
 
@@ -79,7 +79,7 @@ def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
 @require_POST
 @may_start
 def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Lead from the ticked rows of a run to the start form with their cases picked."""
+    """Redirect from the ticked rows of a run to the start form with these cases."""
     form = RunRetryForm(run_of(slug, number), request.POST)
     place = reverse("runs:run", args=[slug, number])
     if not form.is_valid():
@@ -128,7 +128,7 @@ def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
 @shows_and_takes
 @may_start
 def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Say what a retry would do, and do it."""
+    """Show what a retry would do, or do it."""
     found = run_of(slug, number)
     if request.method != "POST":
         return _ask(request, RunRetryForm(found, request.GET))
@@ -142,7 +142,7 @@ def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
 @require_POST
 @may_start
 def run_retry_ask(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Say what a retry of the ticked rows would do; they can be too many for an address."""
+    """Show what a retry of the ticked rows would do; they can be too many for an address."""
     form = RunRetryForm(run_of(slug, number), request.POST)
     return _ask(request, form, status=200 if form.is_valid() else REFUSED)
 
@@ -152,7 +152,7 @@ def run_retry_ask(request: MemberRequest, slug: str, number: int) -> HttpRespons
 def result_retry(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Say what a retry of one result would do, and do it: all of it, its scoring, or one evaluator."""
+    """Show what a retry of one result would do, or do it: wholly, its scoring, or one evaluator."""
     asked = request.POST if request.method == "POST" else request.GET
     try:
         form = ResultRetryForm(run_of(slug, number), asked, key=key, repetition=repetition)
@@ -167,7 +167,7 @@ def result_retry(
 
 
 def _ask(request: MemberRequest, form: AgainForm, *, status: int = 200) -> HttpResponse:
-    """Show what a retry would do: in a dialog over the page it was asked on, else as a page."""
+    """Show what a retry would do, in a dialog over the present page or as its own page."""
     template = "running/_retry_again.html" if request.htmx else "running/retry.html"
     context = {"form": form, "plan": form.plan(), "run": form.run}
     context["unscored"] = form.plan_of_unscored()

@@ -1,4 +1,4 @@
-"""A run under rules of its own: tried again, gone on with, started again and scored again by these rules."""
+"""A run with its own rules keeps them when it is retried, resumed, repeated or rescored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for a retry: what is said before, what the answers are, and who may."""
+"""The form of a retry: what it shows first, how it answers, and who may send it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a retry is said to take: calls at most, cost by what it cost so far, and what stays unknown."""
+"""The plan of a retry: its maximum of calls, its cost by earlier costs, and what stays unknown."""
 
 from __future__ import annotations
 

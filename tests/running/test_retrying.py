@@ -1,4 +1,4 @@
-"""Trying results again: which are reached, what of them is done again, and what is kept and said."""
+"""Retrying results: which are reached, what is repeated, and what is kept and reported."""
 
 from __future__ import annotations
 

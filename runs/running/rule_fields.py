@@ -1,0 +1,256 @@
+"""The fields of the start form that change the suite's rules for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import QueryDict
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.policy import WORDS
+from evaluators.scoring.tree import EvaluatorSpec, walk
+from runs.running.rules import RunRules
+from runs.specs.suites import SuiteSpec
+from runs.suites.tree_forms import (
+    BANDS_CROSSED,
+    PERCENT,
+    WrongNumberError,
+    number_text,
+    read_share,
+    read_weight,
+    share_text,
+)
+
+SCORES = ("pass_threshold", "borderline_threshold", "fallback_threshold")
+RATES = ("metrics_pass_threshold", "cases_pass_threshold")
+LABELS: Mapping[str, str] = {
+    "pass_threshold": "Pass from",
+    "borderline_threshold": "Borderline from",
+    "fallback_threshold": "Without outcomes, pass from",
+    "metrics_pass_threshold": "Metrics gate",
+    "cases_pass_threshold": "Cases gate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleField:
+    """One field: its name in the form, its text, the suite's value, and the error."""
+
+    name: str
+    text: str
+    saved: str
+    error: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return the label in the form."""
+        return LABELS.get(self.name, self.name)
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of the number."""
+        return "percent" if self.name in RATES else "score"
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether it differs from the suite."""
+        return self.text.strip() != self.saved
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One evaluator: its place in the tree, its weight, and its required minimum."""
+
+    path: str
+    name: str
+    kind: str
+    depth: int
+    weight: RuleField
+    required_name: str
+    required: bool
+    required_saved: bool
+    below: RuleField
+
+    @property
+    def saved_required(self) -> str:
+        """Return what the suite requires of it in words, "" for nothing."""
+        return (self.below.saved or "above 0") if self.required_saved else ""
+
+
+GATE = "case_gate"
+
+
+@dataclass(slots=True)
+class RunRulesFields:
+    """All fields, filled from the suite, from earlier rules, and from the sent form.
+
+    `made_for` is the suite that the form was made from. A field that still has the value of that
+    suite is unchanged, even if the suite has changed since.
+    """
+
+    spec: SuiteSpec
+    made_for: SuiteSpec
+    before: RunRules
+    data: QueryDict | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def scale(self) -> int:
+        """Return the scale of the suite's scores."""
+        return self.spec.policy.scale
+
+    def rules(self, samples: int | None = None) -> RunRules:
+        """Return the changed rules; wrong values are in `errors` by the field's name."""
+        policy: dict[str, Any] = {}
+        for name in (*SCORES, *RATES):
+            self._read(policy, name, self._policy_field(name), self._most(name))
+        bands = {name: policy.get(name, getattr(self.spec.policy, name)) for name in SCORES[:2]}
+        if not self.errors and bands["borderline_threshold"] > bands["pass_threshold"]:
+            self.errors["borderline_threshold"] = BANDS_CROSSED
+        gate = self._policy_field(GATE)
+        if gate.is_changed:
+            policy[GATE] = gate.text
+            if gate.text not in WORDS[GATE]:
+                self.errors[GATE] = "Choose one of the two."
+        weights: dict[str, float] = {}
+        required: dict[str, bool | float] = {}
+        for row in self._rows():
+            self._read(weights, row.path, row.weight)
+            if (row.required, row.below.text) == (row.required_saved, row.below.saved):
+                continue
+            if not row.required or not row.below.text:
+                required[row.path] = row.required
+            else:
+                self._read(required, row.path, row.below, self.scale)
+        return RunRules(policy, weights, required, samples)
+
+    @property
+    def rows(self) -> list[RuleRow]:
+        """Return the evaluators in tree order, without the outermost composite."""
+        return list(self._rows())
+
+    @property
+    def scores(self) -> list[RuleField]:
+        """Return the fields of the bands."""
+        return [self._policy_field(name) for name in SCORES]
+
+    @property
+    def rates(self) -> list[RuleField]:
+        """Return the fields of the gates, in percent."""
+        return [self._policy_field(name) for name in RATES]
+
+    @property
+    def gate(self) -> RuleField:
+        """Return the field for the gate of cases."""
+        return self._policy_field(GATE)
+
+    @property
+    def lost(self) -> list[str]:
+        """Return the paths of evaluators that the earlier rules change but the suite no longer has."""
+        present = {path for path, _ in walk(self.spec.evaluators)}
+        changed = dict.fromkeys((*self.before.weights, *self.before.required))
+        return [path for path in changed if path not in present]
+
+    @property
+    def changed(self) -> int:
+        """Return how many fields differ from the suite."""
+        policy = [*self.scores, *self.rates, self.gate]
+        of_rows = sum(
+            row.weight.is_changed
+            + ((row.required, row.below.text) != (row.required_saved, row.below.saved))
+            for row in self._rows()
+        )
+        return sum(one.is_changed for one in policy) + of_rows
+
+    def _read(self, found: dict[str, Any], key: str, one: RuleField, most: int = 0) -> None:
+        """Read a share of `most`, or a weight without `most`; keep the error of a wrong value."""
+        if not one.is_changed:
+            return
+        try:
+            found[key] = read_share(one.text, most) if most else read_weight(one.text)
+        except WrongNumberError as refusal:
+            self.errors[one.name] = str(refusal)
+
+    def _policy_field(self, name: str) -> RuleField:
+        saved, then = (self._format(name, dict(one.policy)) for one in (self.spec, self.made_for))
+        asked = (
+            self._format(name, {name: self.before.policy[name]})
+            if name in self.before.policy
+            else saved
+        )
+        return self._field(name, asked, saved, then)
+
+    def _format(self, name: str, policy: Mapping[str, Any]) -> str:
+        return str(policy[name]) if name == GATE else share_text(policy[name], self._most(name))
+
+    def _most(self, name: str) -> int:
+        return self.scale if name in SCORES else PERCENT
+
+    def _field(self, name: str, asked: str, saved: str, then: str) -> RuleField:
+        sent = None if self.data is None else self.data.get(name)
+        # A field that the user did not change follows the suite.
+        text = asked if sent is None else saved if sent.strip() == then else sent.strip()
+        return RuleField(name, text, saved, self.errors.get(name, ""))
+
+    def _rows(self) -> Iterator[RuleRow]:
+        walked = _walk(self.made_for)
+        then = {path: _Saved.of(node, above, self.scale) for path, node, above in walked}
+        for path, node, parent in _walk(self.spec):
+            if parent is not None:
+                saved = _Saved.of(node, parent, self.scale)
+                yield self._row(path, node, saved, then.get(path, saved))
+
+    def _row(self, path: str, node: EvaluatorSpec, saved: _Saved, then: _Saved) -> RuleRow:
+        weight, required = saved.weight, saved.required
+        below = saved.below
+        if path in self.before.weights:
+            weight = number_text(self.before.weights[path])
+        if path in self.before.required:
+            asked = self.before.required[path]
+            required = bool(asked) or not isinstance(asked, bool)
+            below = "" if isinstance(asked, bool) else share_text(asked, self.scale)
+        names = {part: f"{part}:{path}" for part in ("weight", "required", "below")}
+        if self.data is not None and names["below"] in self.data:
+            sent = names["required"] in self.data
+            required = saved.required if sent == then.required else sent
+        kind = all_kinds().get(node.kind)
+        return RuleRow(
+            path=path,
+            name=node.name,
+            kind=kind.label if kind else node.kind,
+            depth=path.count("/"),
+            weight=self._field(names["weight"], weight, saved.weight, then.weight),
+            required_name=names["required"],
+            required=required,
+            required_saved=saved.required,
+            below=self._field(names["below"], below, saved.below, then.below),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """The suite's values for one evaluator, as text of its fields."""
+
+    weight: str
+    required: bool
+    below: str
+
+    @classmethod
+    def of(cls, node: EvaluatorSpec, parent: EvaluatorSpec | None, scale: int) -> _Saved:
+        below = node.required_below
+        return cls(
+            weight="" if parent is None else number_text(parent.weight_of(node)),
+            required=node.is_required,
+            below="" if below is None else share_text(below, scale),
+        )
+
+
+def _walk(
+    spec: SuiteSpec,
+) -> Iterator[tuple[str, EvaluatorSpec, EvaluatorSpec | None]]:
+    """Yield path, node and parent of every evaluator in tree order."""
+    nodes = dict(walk(spec.evaluators))
+    for path, node in nodes.items():
+        yield path, node, nodes[path.rpartition("/")[0]] if path else None
