@@ -319,7 +319,7 @@ SECRET_PATH = re.compile(r"(?<=\s)(/(?:s|login|password)/)(?=\S).*")
 
 
 def is_not_health_check(record: logging.LogRecord) -> bool:
-    """Drop failing health checks: whoever asked for them already has the answer."""
+    """Drop failing health checks: their clients already have the answer."""
     return getattr(getattr(record, "request", None), "path", "") != "/healthz"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 QUOTED = re.compile(r"^<<<(\w+) ([^\n]*)\n(.*?)\n\1>>>$", re.MULTILINE | re.DOTALL)
 NUMBERED = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
 OPINION = {"properties": {"reasoning": {}, "hits": {}, "misses": {}, "score": {}}}
-# What the agent left behind, in whatever form; the task and what was expected are no evidence.
+# Everything the agent produced, in any format; the task and the expectations are not evidence.
 EVIDENCE = ("candidate_answer", "tool_calls", "files", "check_results", "messages")
 
 

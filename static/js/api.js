@@ -13,8 +13,7 @@ follow();
 dark.addEventListener("change", follow);
 document.addEventListener("change", ({ target }) => { if (target.name === "theme") follow(); });
 
-// The page has its main part already, which the usual layout would put a second one into; and a link
-// inside of a button cannot be reached by everybody.
+// The default layout would add a second main element, and links inside buttons, which is not accessible.
 function fitIntoPage({ React: { createElement } }) {
   const CallsLayout = ({ getComponent, specSelectors }) => {
     const part = (name) => createElement(getComponent(name, true));
@@ -32,7 +31,7 @@ function fitIntoPage({ React: { createElement } }) {
   };
 }
 
-// What is drawn without a name gets one, and what can be scrolled can be reached.
+// Adds missing labels, and makes scrollable parts focusable.
 function nameParts() {
   for (const row of place.querySelectorAll("tr[data-param-name]")) {
     row.querySelector("select:not([aria-label])")?.setAttribute("aria-label", row.dataset.paramName);

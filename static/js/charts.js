@@ -2,7 +2,7 @@
 // the page as JSON, in a wide and a narrow drawing, with colours by the names of CSS variables.
 
 const NARROW = 560;
-// No address but the site's own is ever asked, and no button offers to send a figure away.
+// Nothing is requested from other sites, and no button uploads a figure.
 const CONFIG = { displayModeBar: false, showSendToCloud: false, plotlyServerURL: "", showTips: false, doubleClick: false };
 
 const probe = document.createElement("span");
@@ -43,7 +43,7 @@ function drawAll(charts = document.querySelectorAll("[data-figure]")) {
   for (const chart of charts) { draw(chart); watched.observe(chart); }
 }
 
-// A swap takes figures away: what watched them lets go, and the new ones are drawn.
+// When a swap removes charts, stop observing them; then draw the new ones.
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (!detail.shouldSwap) return;
   for (const chart of detail.target.querySelectorAll("[data-figure]")) { watched.unobserve(chart); Plotly.purge(chart); }

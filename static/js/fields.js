@@ -1,4 +1,4 @@
-// A slider and the number beside it always show the same value; a form that takes its time says so.
+// A slider and its number field always show the same value; a slow form shows that it is busy.
 
 document.addEventListener("input", ({ target }) => {
   const pair = target.closest(".weight");
@@ -14,7 +14,7 @@ document.addEventListener("submit", ({ target, defaultPrevented }) => {
   button.textContent = target.dataset.busy;
 });
 
-// A page that the browser kept is shown again as it was left.
+// Going back can show a page from the browser's cache, with its button still disabled.
 addEventListener("pageshow", () => {
   for (const button of document.querySelectorAll("[data-busy] [data-label]")) {
     button.disabled = false;

@@ -1,4 +1,4 @@
-// A folder is sent with the path of each of its files, without what an import passes over.
+// A folder is sent with the path of each file, without the files that an import ignores.
 
 const IGNORED = /^(\..*|node_modules|__pycache__|__MACOSX|venv|Thumbs\.db|desktop\.ini|.*\.py[co])$/;
 const MAX_FILES = 2000;

@@ -1,7 +1,7 @@
 // Choices kept on this browser: the theme and whether single keys press things. CSS (:has) switches the
 // theme at once; the server renders the kept choice, so nothing flashes.
 
-// What only a script can do is shown from here on.
+// Shows the controls that need scripts.
 document.documentElement.dataset.scripts = "on";
 
 document.addEventListener("change", ({ target }) => {

@@ -1,4 +1,4 @@
-// Counts the rows that are ticked, whichever way they came onto the page; one box ticks them all.
+// Counts the ticked rows, also after swaps; one box ticks all of them.
 
 const boxes = () => [...document.querySelectorAll('.pick input[name="case"]')];
 

@@ -1,4 +1,4 @@
-// Keeps what a reader did across a swap of htmx: folds stay open, and the focus stays where it was.
+// Keeps open folds and the focus across htmx swaps.
 
 const unfolded = new Set();
 
@@ -14,8 +14,8 @@ document.addEventListener("htmx:afterSwap", () => {
   for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
 });
 
-// Focus on what a swap takes away goes to the same link or button of what comes, else to the whole of it.
-// What has an id htmx finds itself.
+// If a swap removes the focused element, the same link or button of the new content gets the focus, or else the
+// whole part. htmx itself restores the focus of elements with an id.
 let lostFocus = null;
 
 function signature(part) {

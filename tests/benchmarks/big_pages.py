@@ -20,7 +20,7 @@ GOALS_MS = {"comparison": 2000.0}
 
 
 def lines(servers: Servers, rounds: int) -> Iterator[Line]:
-    """Measure the pages on each database; each is looked at several times whatever the rounds."""
+    """Measure the pages on each database; each is requested several times in every round."""
     for kind in DATABASES:
         found = measure(servers, kind)
         for name in PAGES:

@@ -17,7 +17,7 @@ GOALS_MS = {1_000: 250.0, 10_000: 1000.0}
 
 
 def lines(servers: Servers, rounds: int) -> Iterator[Line]:
-    """Measure both sizes on each database; a question is asked several times whatever the rounds."""
+    """Measure both sizes on each database; each is measured several times in every round."""
     for kind in DATABASES:
         for count, goal in GOALS_MS.items():
             found = measure(servers, kind, count)

@@ -24,8 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/tests/browser/" in item.path.as_posix():
             item.add_marker(pytest.mark.browser)
-    # Playwright keeps an event loop running in the thread of the tests: whoever starts a loop of
-    # their own has to come before.
+    # Playwright keeps an event loop running in the thread of the tests, so tests that start their own
+    # loop must run before these.
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 

@@ -328,7 +328,7 @@ def test_metrics_are_compared_on_their_own_scales_and_both_costs_are_shown(suite
     assert (whole["kind"], whole["evaluator"], whole["mean"]) == ("evaluator", "tone", 0.0)
     assert document["evidence"]["metrics_tested"] == 2
     assert "Tone (metric, of 5)" in output
-    # What cases alone have is told where ten of them have it.
+    # Figures of single cases are reported only if ten cases have them.
     for place, result in enumerate(Result.objects.order_by("run", "position")):
         for path in ("own", "own/leaf", *["rare"] * (place % 12 < 9)):
             make_score(result=result, path=path, score=0.5)

@@ -1,4 +1,4 @@
-"""`import`: everything that was named is stored, or nothing, and each part is told."""
+"""`import` stores everything or nothing, and prints a line about each part."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from functools import cache
 from django.db import connection
 from django.test import TransactionTestCase
 
-# What migrating fills and no test that commits changes: else all is made anew after each of them.
+# Migrations fill these and no test changes them; refilling them after each test would be slow.
 KEPT = {"auth_group", "auth_group_permissions", "auth_permission", "django_content_type"}
 
 
@@ -28,6 +28,6 @@ def _commands() -> tuple[str, ...]:
     commands = [f"DELETE FROM {name}" for name in quoted]
     if connection.vendor != "postgresql":
         return tuple(commands)
-    # Whoever still writes is waited for, as TRUNCATE does, which takes ten times as long for few rows.
+    # Waits for open transactions as TRUNCATE does, which takes ten times as long for few rows.
     lock = f"LOCK TABLE {', '.join(quoted)} IN ACCESS EXCLUSIVE MODE"
     return (";".join([lock, *commands]),)

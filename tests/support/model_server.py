@@ -170,7 +170,7 @@ def echo_injection() -> Behaviour:
 
 
 def hang() -> Behaviour:
-    """Never answer, until the server is told to release."""
+    """Never answer until the server releases hanging requests."""
 
     async def behave(request: Request) -> web.StreamResponse:
         await request.hang()
