@@ -86,7 +86,7 @@ VOTE_SCHEMA: Mapping[str, Any] = {
     "required": ["reasons", "score", "bracket"],
     "additionalProperties": False,
 }
-# A vote that names its bracket counts, whatever became of the score beside it.
+# A vote counts if it names its bracket, even without a valid score.
 MIN_SCHEMA = {
     **VOTE_SCHEMA,
     "properties": {**VOTE_SCHEMA["properties"], "score": {}},
@@ -98,8 +98,8 @@ Asking = Callable[[Sequence[Mapping[str, Any]], str], JudgeQuestion]
 
 
 @dataclass(frozen=True, slots=True)
-class Deliberated:
-    """Every vote of every round, what all of them cost, and why there is no winner, "" when there is one."""
+class Deliberation:
+    """Every vote of every round, the usage of all, and the problem if there is no winner."""
 
     rounds: tuple[Round, ...]
     usage: Usage
@@ -108,77 +108,81 @@ class Deliberated:
 
 async def deliberate(
     context: Context, models: Sequence[str], rounds: int, question: Asking
-) -> Deliberated:
-    """Return the votes of the judges over the rounds, and of one round more when the last is a tie.
+) -> Deliberation:
+    """Return the votes of all rounds, with one extra round if the last is a tie.
 
-    `question` makes a judge's question of the others' last votes and its own label. A round in which
-    fewer than half of the judges give a readable vote ends it without a winner.
+    `question` builds a judge's question from the last votes of the others and its own label. If fewer than
+    half of the judges give a readable vote in a round, there is no winner.
     """
-    held: list[Round] = []
-    spent: list[Usage] = []
-    while len(held) < rounds or (len(held) == rounds and is_tied(held[-1])):
-        votes, usage = await _round(context, models, held, question)
-        held.append({"number": len(held) + 1, "breaks_tie": len(held) == rounds, "votes": votes})
-        spent.append(usage)
-        if not is_quorate(len(readable(held[-1])), len(models)):
-            return Deliberated(tuple(held), total_usage(spent), _too_few(held[-1]))
-    return Deliberated(tuple(held), total_usage(spent))
+    results: list[Round] = []
+    usages: list[Usage] = []
+    while len(results) < rounds or (len(results) == rounds and is_tied(results[-1])):
+        votes, usage = await _round(context, models, results, question)
+        results.append(
+            {"number": len(results) + 1, "breaks_tie": len(results) == rounds, "votes": votes}
+        )
+        usages.append(usage)
+        if not is_quorate(len(readable(results[-1])), len(models)):
+            return Deliberation(tuple(results), total_usage(usages), _too_few(results[-1]))
+    return Deliberation(tuple(results), total_usage(usages))
 
 
-def readable(held: Round) -> list[Mapping[str, Any]]:
+def readable(result: Round) -> list[Mapping[str, Any]]:
     """Return the votes of a round that name a bracket."""
-    return [vote for vote in held["votes"] if vote["bracket"]]
+    return [vote for vote in result["votes"] if vote["bracket"]]
 
 
-def read_votes(held: Round) -> list[Vote]:
-    """Return the votes of a round as the rules count them."""
-    return [Vote(vote["bracket"], vote["score"]) for vote in readable(held)]
+def read_votes(result: Round) -> list[Vote]:
+    """Return the votes of a round in the form that scoring uses."""
+    return [Vote(vote["bracket"], vote["score"]) for vote in readable(result)]
 
 
-def ballot(held: Round, winner: Bracket) -> list[dict[str, Any]]:
-    """Return every bracket with the judges who voted for it in a round."""
-    cast = readable(held)
+def ballot(result: Round, winner: Bracket) -> list[dict[str, Any]]:
+    """Return every bracket with the judges that voted for it in a round."""
+    votes = readable(result)
     return [
         {
-            "name": one.name,
-            "low": one.low,
-            "high": one.high,
-            "won": one == winner,
-            "judges": [vote["judge"] for vote in cast if vote["bracket"] == one.name],
+            "name": bracket.name,
+            "low": bracket.low,
+            "high": bracket.high,
+            "won": bracket == winner,
+            "judges": [vote["judge"] for vote in votes if vote["bracket"] == bracket.name],
         }
-        for one in BRACKETS
+        for bracket in BRACKETS
     ]
 
 
-def is_tied(held: Round) -> bool:
-    """Tell whether several brackets have most votes."""
-    return winning_bracket(read_votes(held)).is_tie
+def is_tied(result: Round) -> bool:
+    """Tell whether several brackets share the most votes."""
+    return winning_bracket(read_votes(result)).is_tie
 
 
 def vote_problem(reply: Mapping[str, Any]) -> str:
     """Return how a vote contradicts itself, or ""."""
     try:
-        meant = find_bracket(float(reply["score"]))
+        bracket = find_bracket(float(reply["score"]))
     except ScoreOutOfRangeError as error:
         return str(error)
-    if meant.name != reply["bracket"]:
+    if bracket.name != reply["bracket"]:
         return (
-            f"score is {reply['score']}, which lies in {meant.name} and not in {reply['bracket']}"
+            f"score is {reply['score']}, which lies in {bracket.name} and not in {reply['bracket']}"
         )
     return ""
 
 
 async def _round(
-    context: Context, models: Sequence[str], held: Sequence[Round], question: Asking
+    context: Context, models: Sequence[str], results: Sequence[Round], question: Asking
 ) -> tuple[list[Mapping[str, Any]], Usage]:
-    """Ask every judge once; each has its own sample, each round its own number."""
-    before = readable(held[-1]) if held else []
+    """Ask every judge once; samples number the judges."""
+    last_votes = readable(results[-1]) if results else []
 
     async def vote(number: int) -> tuple[Mapping[str, Any], Usage]:
         label, model = LABELS[number], models[number]
-        others = [one for one in before if one["judge"] != label]
-        asked = replace(question(others, label), model=model, sample=number, round=len(held))
-        reply = await ask(context, asked)
+        others = [other for other in last_votes if other["judge"] != label]
+        own_question = replace(
+            question(others, label), model=model, sample=number, round=len(results)
+        )
+        reply = await ask(context, own_question)
         return _vote(reply, label, model), reply.usage
 
     async with asyncio.TaskGroup() as group:
@@ -191,31 +195,31 @@ def _vote(reply: JudgeReply | Unscored, label: str, model: str) -> Mapping[str, 
     facts = {"judge": label, "slug": model, "model": model, "bracket": "", "score": None}
     if isinstance(reply, Unscored):
         return {**facts, "reasons": "", "problem": reply.reason, "stage": reply.stage}
-    said = reply.content
+    content = reply.content
     return {
         **facts,
         "model": reply.model,
-        "bracket": str(said["bracket"]),
-        "score": _own_score(said),
-        "reasons": str(said["reasons"]),
+        "bracket": str(content["bracket"]),
+        "score": _own_score(content),
+        "reasons": str(content["reasons"]),
         "problem": "",
     }
 
 
-def _own_score(said: Mapping[str, Any]) -> float | None:
-    given = said.get("score")
-    if not isinstance(given, int | float) or isinstance(given, bool):
+def _own_score(content: Mapping[str, Any]) -> float | None:
+    score = content.get("score")
+    if not isinstance(score, int | float) or isinstance(score, bool):
         return None
-    return None if vote_problem(said) else float(given)
+    return None if vote_problem(content) else float(score)
 
 
-def _too_few(held: Round) -> Unscored:
-    votes = held["votes"]
+def _too_few(result: Round) -> Unscored:
+    votes = result["votes"]
     failed = [vote for vote in votes if not vote["bracket"]]
     count = len(votes) - len(failed)
     first = failed[0]
     reason = (
-        f"{count} of {len(votes)} judges gave a readable vote in round {held['number']}, fewer than half; "
+        f"{count} of {len(votes)} judges gave a readable vote in round {result['number']}, fewer than half; "
         f"judge {first['judge']}: {first['problem']}"
     )
     return Unscored(reason, stage=first["stage"])
@@ -253,37 +257,37 @@ Excellent, 76 to 100: nothing that matters to correct."""
 
 
 class DeliberationConfig(KindConfig):
-    """Who votes, on what, and how the votes become a score."""
+    """The judges, their criteria, and how their votes are scored."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("criteria",)
 
     criteria: str = Field(
         "",
-        description="What the judges go by, or a file of the suite that says it. Empty: the case's criteria, "
+        description="The criteria, or a file of the suite that holds them. Empty: the criteria of the case, "
         "else the task itself.",
         json_schema_extra={"widget": "textarea"},
     )
     models: tuple[str, ...] = Field(
         (),
         max_length=MAX_JUDGES,
-        description="Slugs of the language models that judge, one a line.",
+        description="Slugs of the language models that judge, one per line.",
     )
     judges: int | None = Field(
         None,
         ge=2,
         le=MAX_JUDGES,
-        description=f"How often the suite's judge votes where no models are named, 2 to {MAX_JUDGES}. "
+        description=f"How often the judge of the suite votes if no models are named, 2 to {MAX_JUDGES}. "
         f"Empty: {USUAL_JUDGES}.",
     )
     rounds: int = Field(
         USUAL_ROUNDS,
         ge=1,
         le=MAX_ROUNDS,
-        description=f"How many rounds of voting, 1 to {MAX_ROUNDS}; a tie adds one.",
+        description=f"The number of rounds, 1 to {MAX_ROUNDS}. A tie adds one.",
     )
     score_by: Literal["midpoint", "mean"] = Field(
         "midpoint",
-        description="The midpoint of the winning bracket, or the mean of its voters' own scores.",
+        description="The midpoint of the winning bracket, or the mean of its voters' scores.",
     )
     timeout_s: int | None = judge_timeout()
 
@@ -300,7 +304,7 @@ class DeliberationConfig(KindConfig):
         return self
 
     def stands_on(self) -> Mapping[str, object]:
-        """Return what the judges went by; who they were and how often they voted is kept with the votes."""
+        """Return the criteria; the votes record the judges and the rounds."""
         return {"criteria": self.criteria}
 
     @property
@@ -311,42 +315,42 @@ class DeliberationConfig(KindConfig):
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the settings with the judges as a number or as models; raises ValueError for both."""
-    found = dict(mapping)
-    lists = [name for name in JUDGE_NAMES if isinstance(found.get(name), list | tuple)]
-    numbers = [name for name in JUDGE_NAMES if name in found and name not in lists]
+    settings = dict(mapping)
+    lists = [name for name in JUDGE_NAMES if isinstance(settings.get(name), list | tuple)]
+    numbers = [name for name in JUDGE_NAMES if name in settings and name not in lists]
     for names, setting in ((lists, "models"), (numbers, "judges")):
         if len(names) > 1:
             raise ValueError(f"{names[0]} and {names[1]} both name the judges; keep one of them")
         for name in names:
-            found[f"new {setting}"] = found.pop(name)
+            settings[f"new {setting}"] = settings.pop(name)
     for setting in ("models", "judges"):
-        if f"new {setting}" in found:
-            found[setting] = found.pop(f"new {setting}")
-    return found
+        if f"new {setting}" in settings:
+            settings[setting] = settings.pop(f"new {setting}")
+    return settings
 
 
 def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the models of all rounds, the one that breaks a tie included."""
+    """Return the models of all rounds, with the one that breaks a tie."""
     named = tuple(str(slug) for slug in config.get("models") or ())
     panel = named or ("",) * int(config.get("judges") or USUAL_JUDGES)
     return panel * (int(config.get("rounds") or USUAL_ROUNDS) + 1)
 
 
 def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
-    """Return the score of the stored votes; raises PartsMissingError for judges or rounds that were not."""
+    """Return the score of the stored votes; raises PartsMissingError for other judges or rounds."""
     rounds = details.get("rounds") or ()
-    asked = len(rounds) - (1 if rounds and rounds[-1]["breaks_tie"] else 0)
-    if not rounds or asked != config.rounds:
+    regular_rounds = len(rounds) - (1 if rounds and rounds[-1]["breaks_tie"] else 0)
+    if not rounds or regular_rounds != config.rounds:
         raise PartsMissingError(f"This result was not voted on in {config.rounds} rounds.")
     if [vote["slug"] for vote in rounds[-1]["votes"]] != list(config.panel):
         raise PartsMissingError("These judges did not vote on this result.")
     last = rounds[-1]
-    cast = read_votes(last)
-    winner = winning_bracket(cast)
-    score = deliberation_score(cast, by_mean=config.score_by == "mean")
+    votes = read_votes(last)
+    winner = winning_bracket(votes)
+    score = deliberation_score(votes, by_mean=config.score_by == "mean")
     tie = "; still a tie, so the lower bracket stands" if winner.is_tie else ""
-    won = f"{winner.bracket.name} won with {winner.votes} of {len(cast)} votes{tie}."
-    said = [
+    won = f"{winner.bracket.name} won with {winner.votes} of {len(votes)} votes{tie}."
+    reasons = [
         f"{vote['judge']}: {vote['reasons']}"
         for vote in readable(last)
         if vote["bracket"] == winner.bracket.name
@@ -355,7 +359,7 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
         score,
         raw_score=score * 100,
         scale=100.0,
-        reasoning="\n".join([won, *said]),
+        reasoning="\n".join([won, *reasons]),
         details={
             **details,
             "summary": f"{len(last['votes'])} judges, {len(rounds)} round{'s' * (len(rounds) > 1)}: {won}",
@@ -376,7 +380,7 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     asked_models=asked_models,
 )
 async def score(config: DeliberationConfig, context: Context) -> Outcome:
-    """Return the score of the bracket that most judges vote for, with every vote of every round."""
+    """Return the score of the winning bracket, with every vote of every round."""
     try:
         criteria = prompt_text(config.criteria, context.files).strip()
     except ValueError as error:
@@ -386,17 +390,17 @@ async def score(config: DeliberationConfig, context: Context) -> Outcome:
     def question(others: Sequence[Mapping[str, Any]], label: str) -> JudgeQuestion:
         return _question(config, context, criteria, others, label)
 
-    held = await deliberate(context, config.panel, config.rounds, question)
-    details = {"rounds": list(held.rounds)}
-    if held.problem is not None:
-        return replace(held.problem, details=details, usage=held.usage)
+    deliberation = await deliberate(context, config.panel, config.rounds, question)
+    details = {"rounds": list(deliberation.rounds)}
+    if deliberation.problem is not None:
+        return replace(deliberation.problem, details=details, usage=deliberation.usage)
     left_out = [
-        f"judge {vote['judge']} is left out of round {one['number']}: {vote['problem']}"
-        for one in held.rounds
-        for vote in one["votes"]
+        f"judge {vote['judge']} is left out of round {result['number']}: {vote['problem']}"
+        for result in deliberation.rounds
+        for vote in result["votes"]
         if vote["problem"]
     ]
-    return replace(rescore(config, details), usage=held.usage, warnings=tuple(left_out))
+    return replace(rescore(config, details), usage=deliberation.usage, warnings=tuple(left_out))
 
 
 def _question(
@@ -406,22 +410,22 @@ def _question(
     others: Sequence[Mapping[str, Any]],
     label: str,
 ) -> JudgeQuestion:
-    written = fill(TASK.replace("{label}", label), context)
-    heard = [
+    filled = fill(TASK.replace("{label}", label), context)
+    reasons = [
         (f"judge {vote['judge']}, who voted {vote['bracket']}", vote["reasons"][:MAX_REASON_LENGTH])
         for vote in others
     ]
-    names = ", ".join(f"[quoted text: {name}]" for name, _ in heard)
+    names = ", ".join(f"[quoted text: {name}]" for name, _ in reasons)
     parts = [
-        written.instructions + criteria,
-        OTHERS.replace("{names}", names) if heard else "",
+        filled.instructions + criteria,
+        OTHERS.replace("{names}", names) if reasons else "",
         JUDGE_RULES,
         REPLY,
     ]
     return JudgeQuestion(
         purpose="deliberation",
         instructions="\n\n".join(part for part in parts if part),
-        quoted=(*written.quoted, *heard),
+        quoted=(*filled.quoted, *reasons),
         schema=VOTE_SCHEMA,
         check=vote_problem,
         least=MIN_SCHEMA,

@@ -102,13 +102,13 @@ answer adds without contradicting costs nothing."""
 
 
 class ExpectedOutputConfig(KindConfig):
-    """How the answer is compared."""
+    """The comparison and its settings."""
 
     match: TextMatch = Field("exact", description="How the two texts are compared.")
-    trim: bool = Field(False, description="Take off white space at both ends first.")
+    trim: bool = Field(False, description="Remove white space at both ends first.")
     model: str = Field(
         "",
-        description="Slug of the language model that judges by semantic. Empty: the judge of the suite.",
+        description="Slug of the language model that judges for semantic. Empty: the judge of the suite.",
     )
     samples: int = judge_samples()
     samples_by: Joining = sample_combination()
@@ -117,29 +117,29 @@ class ExpectedOutputConfig(KindConfig):
     @model_validator(mode="after")
     def _asks_only_if_semantic(self) -> Self:
         fields = type(self).model_fields
-        meant = [name for name in JUDGED if getattr(self, name) != fields[name].default]
-        if meant and self.match != "semantic":
-            raise ValueError(f"{meant[0]} belongs to match semantic; {self.match} asks no judge")
+        changed = [name for name in JUDGED if getattr(self, name) != fields[name].default]
+        if changed and self.match != "semantic":
+            raise ValueError(f"{changed[0]} belongs to match semantic; {self.match} uses no judge")
         return self
 
     def stands_on(self) -> Mapping[str, object]:
-        """Return how often a judge was asked to compare by meaning; else nothing was asked."""
+        """Return the number of samples of a semantic comparison; other matches use no judge."""
         return {"samples": self.samples} if self.match == "semantic" else {}
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several names for the match."""
-    found_keys = dict(mapping)
+    """Return the settings of a suite file with the match under its own name."""
+    settings = dict(mapping)
     for spelling in ("match_mode", "mode"):
-        if spelling in found_keys and "match" not in found_keys:
-            found_keys["match"] = found_keys.pop(spelling)
-    return found_keys
+        if spelling in settings and "match" not in settings:
+            settings["match"] = settings.pop(spelling)
+    return settings
 
 
 def rescore(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
-    """Return the score of the stored comparison; raises PartsMissingError for one not made."""
+    """Return the score of the stored comparison; raises PartsMissingError for another one."""
     if config.match == "semantic":
-        return _by_meaning(config, details)
+        return _rescore_semantic(config, details)
     matches = details.get("matches", {})
     name = _comparison(config)
     if name not in matches:
@@ -157,15 +157,15 @@ def rescore(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
     )
 
 
-def _by_meaning(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
+def _rescore_semantic(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
     if not details.get("samples"):
         raise PartsMissingError("The answer was not compared by semantic in this result.")
-    found = combine_opinions(details["samples"], config.samples_by, scale=SCALE)
-    return replace(found, details={**details, **found.details})
+    combined = combine_opinions(details["samples"], config.samples_by, scale=SCALE)
+    return replace(combined, details={**details, **combined.details})
 
 
 def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the model of each sample of the judge; none where no judge is asked."""
+    """Return the model of each sample; () for matches without a judge."""
     return models_of_samples(config) if config.get("match") == "semantic" else ()
 
 
@@ -185,18 +185,18 @@ def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     asked_models=asked_models,
 )
 async def score(config: ExpectedOutputConfig, context: Context) -> Outcome:
-    """Return 1 (raw 100) when the answer matches the expected output of its case, else 0, or what a judge says."""
+    """Return 1 (raw 100) if the answer matches the expected output, else 0, or the score of a judge."""
     expected, text = context.case.expected_output, context.output.text
     if not expected.strip():
         return Unscored("the case has no expected output", stage="config")
     if config.match == "semantic":
-        return await _judged(config, context)
+        return await _judge_meaning(config, context)
     details: dict[str, Any] = {"matches": compare_texts(expected, text)}
     if config.match == "regex":
         try:
-            details |= await _matched(config, expected, text)
+            details |= await _match_pattern(config, expected, text)
         except ValueError as error:
-            reason = f"the expected output of the case is no regular expression: {error}"
+            reason = f"the expected output of the case is not a regular expression: {error}"
             return Unscored(reason, stage="config")
         except SlowPatternError as error:
             return Unscored(str(error), stage="limits")
@@ -210,28 +210,28 @@ def _comparison(config: ExpectedOutputConfig) -> str:
     return f"{config.match}_trimmed" if config.trim else config.match
 
 
-async def _matched(config: ExpectedOutputConfig, expected: str, text: str) -> dict[str, Any]:
+async def _match_pattern(config: ExpectedOutputConfig, expected: str, text: str) -> dict[str, Any]:
     pattern = compile_pattern(expected.strip() if config.trim else expected)
     match = await find_pattern(pattern, text.strip() if config.trim else text)
     matches = {**compare_texts(expected, text), _comparison(config): match is not None}
     return {"matches": matches, "match": (match or "")[:MAX_KEPT_LENGTH]}
 
 
-async def _judged(config: ExpectedOutputConfig, context: Context) -> Outcome:
-    written = fill(TASK, context)
+async def _judge_meaning(config: ExpectedOutputConfig, context: Context) -> Outcome:
+    filled = fill(TASK, context)
     question = JudgeQuestion(
         purpose="semantic",
-        instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
-        quoted=written.quoted,
+        instructions=f"{filled.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
+        quoted=filled.quoted,
         schema=OPINION_SCHEMA,
         check=lambda reply: scale_problem(reply, SCALE),
         model=config.model,
         timeout_s=config.timeout_s,
     )
-    found = await ask_opinion(
+    opinion = await ask_opinion(
         context, question, samples=config.samples, samples_by=config.samples_by, scale=SCALE
     )
-    if isinstance(found, Unscored):
-        return found
+    if isinstance(opinion, Unscored):
+        return opinion
     matches = compare_texts(context.case.expected_output, context.output.text)
-    return replace(found, details={**found.details, "matches": matches})
+    return replace(opinion, details={**opinion.details, "matches": matches})

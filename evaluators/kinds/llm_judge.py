@@ -113,14 +113,14 @@ It follows from the hits and misses: a miss that matters cannot stand beside a s
 
 
 class LLMJudgeConfig(KindConfig):
-    """What the judge is asked."""
+    """The prompt and the judge."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("prompt",)
 
     prompt: str = Field(
         "",
-        description="The judge's instructions, or a file of the suite that holds them. Without "
-        "variables it becomes the criteria of the built-in prompt; empty, the case's criteria are judged, "
+        description="Instructions for the judge, or a file of the suite that holds them. Without "
+        "variables they become the criteria of the built-in prompt. Empty: the criteria of the case, "
         "else its expected outcomes, else its expected output.",
         json_schema_extra={"widget": "textarea"},
     )
@@ -138,9 +138,13 @@ class LLMJudgeConfig(KindConfig):
 
 
 def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
-    """Return what a judge without a prompt of its own would go by, where the case has none of it."""
-    has_own = str(config.get("prompt") or "").strip()
-    return "" if has_own or _criteria_of(case) else "criteria, expected outcomes or expected output"
+    """Return what a case lacks for a judge without its own prompt, "" for nothing."""
+    has_prompt = str(config.get("prompt") or "").strip()
+    return (
+        ""
+        if has_prompt or _case_criteria(case)
+        else "criteria, expected outcomes or expected output"
+    )
 
 
 @kind(
@@ -154,24 +158,24 @@ def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
     meant=lambda mapping: "rubric" if lists_criteria(mapping) else "",
 )
 async def score(config: LLMJudgeConfig, context: Context) -> Outcome:
-    """Return the score the judge gives, with its hits and misses."""
+    """Return the score that the judge gives, with its hits and misses."""
     try:
         prompt = prompt_text(config.prompt, context.files)
     except ValueError as error:
         return Unscored(str(error), stage="config")
-    written = written_for(prompt, context)
-    if written is None:
+    filled = fill_prompt(prompt, context)
+    if filled is None:
         reason = (
-            "there is nothing to judge by: give the evaluator a prompt, or the case criteria, expected "
+            "there are no criteria: give the evaluator a prompt, or the case criteria, expected "
             "outcomes or an expected output"
         )
         return Unscored(reason, stage="config")
-    found = await ask_opinion(
+    opinion = await ask_opinion(
         context,
         JudgeQuestion(
             purpose="llm_judge",
-            instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
-            quoted=written.quoted,
+            instructions=f"{filled.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
+            quoted=filled.quoted,
             schema=OPINION_SCHEMA,
             check=lambda reply: scale_problem(reply, 1),
             model=config.model,
@@ -180,23 +184,23 @@ async def score(config: LLMJudgeConfig, context: Context) -> Outcome:
         samples=config.samples,
         samples_by=config.samples_by,
     )
-    return found if isinstance(found, Unscored) else drop_single_sample(found)
+    return opinion if isinstance(opinion, Unscored) else drop_single_sample(opinion)
 
 
-def written_for(prompt: str, context: Context) -> FilledPrompt | None:
-    """Return what the judge is told and shown; None when there is nothing to judge by."""
+def fill_prompt(prompt: str, context: Context) -> FilledPrompt | None:
+    """Return the filled prompt of the judge, None without criteria."""
     if variables_in(prompt):
         shows = SHOWS_OUTPUT.intersection(variables_in(prompt))
         return fill(OWN.replace("{prompt}", prompt), context, always=() if shows else (ANSWER,))
-    criteria = prompt.strip() or _criteria_of(context.case)
+    criteria = prompt.strip() or _case_criteria(context.case)
     if not criteria:
         return None
     built_in = fill(BUILT_IN, context)
     return FilledPrompt(built_in.instructions + criteria, built_in.quoted)
 
 
-def _criteria_of(case: CaseFacts) -> str:
-    """Return what the case asks of an answer: its criteria, else its outcomes, else its expected output."""
+def _case_criteria(case: CaseFacts) -> str:
+    """Return the criteria of a case, else its outcomes, else its expected output."""
     if case.criteria.strip():
         return case.criteria.strip()
     if case.expected_outcomes:

@@ -156,46 +156,46 @@ FACTS = {**KNOWN, TASK_COMPLETION.key: TASK_COMPLETION}
 
 
 class MetricSetting(BaseModel):
-    """One metric: one of the eight by its key, or one of the suite's own."""
+    """One metric: one of the eight by its key, or a new one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     key: str = Field(
         min_length=1, max_length=MAX_KEY_LENGTH, description="Short name, unique in the set."
     )
-    name: str = Field(max_length=100, description="How it is called on pages.")
+    name: str = Field(max_length=100, description="Its name on pages.")
     weight: float = Field(
-        ge=0, le=MAX_WEIGHT, description="Weight before all are made to sum to 1."
+        ge=0, le=MAX_WEIGHT, description="Weight; all weights are scaled to a sum of 1."
     )
-    tier: str = Field("", max_length=60, description="The group it is shown in.")
-    binary: bool = Field(description="Passed or failed, 5 or 0, instead of 0 to 5.")
+    tier: str = Field("", max_length=60, description="The group in which it is shown.")
+    binary: bool = Field(description="Pass or fail (5 or 0) instead of 0 to 5.")
     description: str = Field("", max_length=2000, description="What the judge looks at.")
 
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, values: Any) -> Any:
-        """Fill in what the eight metrics say of themselves; a metric may be written as its key."""
-        given = {"key": values} if isinstance(values, str) else values
-        if not isinstance(given, Mapping):
-            return given
-        if not isinstance(given.get("key"), str):
-            # Only the key is missing then: what follows from it is not worth a complaint of its own.
-            return {"name": "", "weight": 0.0, "binary": False, **given}
-        key = metric_key(given["key"])
-        usual = FACTS.get(key)
+        """Add the settings of the eight metrics; a metric may be written as its key."""
+        settings = {"key": values} if isinstance(values, str) else values
+        if not isinstance(settings, Mapping):
+            return settings
+        if not isinstance(settings.get("key"), str):
+            # Complain only about the missing key, not about the settings that follow from it.
+            return {"name": "", "weight": 0.0, "binary": False, **settings}
+        key = metric_key(settings["key"])
+        default = FACTS.get(key)
         title = key.replace("_", " ").title()
         blank: dict[str, Any] = {"name": title, "weight": WEIGHT_OF_OWN, "binary": False}
-        if usual is not None:
-            blank = {name: getattr(usual, name) for name in (*blank, "tier", "description")}
-        said = {name: value for name, value in given.items() if value not in (None, "")}
-        return {**blank, **said, "key": key}
+        if default is not None:
+            blank = {name: getattr(default, name) for name in (*blank, "tier", "description")}
+        values_set = {name: value for name, value in settings.items() if value not in (None, "")}
+        return {**blank, **values_set, "key": key}
 
     def __str__(self) -> str:
         """Return the key, as lists of settings show it."""
         return self.key
 
     def as_metric(self) -> Metric:
-        """Return the metric as the arithmetic knows it."""
+        """Return the metric in the form that scoring uses."""
         return Metric(self.key, self.name, self.weight, self.tier, self.description, self.binary)
 
 
@@ -205,76 +205,76 @@ def default_metrics() -> tuple[MetricSetting, ...]:
 
 
 def weighted(settings: Sequence[MetricSetting]) -> tuple[Metric, ...]:
-    """Return the metrics with weights that sum to 1; raises MetricsError for a set that cannot be scored."""
+    """Return the metrics with weights that sum to 1; raises MetricsError if they cannot be scored."""
     return normalize([setting.as_metric() for setting in settings])
 
 
 def metric_key(text: str) -> str:
-    """Return a name as the key of a metric: `Tool Routing` is tool_routing."""
+    """Return the key of a metric from its name: `Tool Routing` is tool_routing."""
     return re.sub(r"\W+", "_", normal_spelling(text)).strip("_")
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of a set of metrics.
+    """Return the settings of the metrics in a suite file under their own names.
 
-    `metrics` may be a list, or weights by key; `weights` changes weights of the set and nothing else.
-    Raises ValueError for a weight of a metric that is not in the set.
+    `metrics` may be a list, or weights by key; `weights` only changes weights.
+    Raises ValueError for the weight of an unknown metric.
     """
-    found = dict(mapping)
-    if "metrics" in found:
-        found["metrics"] = _listed(found["metrics"])
-    weights = found.pop("weights", None)
+    settings = dict(mapping)
+    if "metrics" in settings:
+        settings["metrics"] = _listed(settings["metrics"])
+    weights = settings.pop("weights", None)
     if weights is not None:
-        found["metrics"] = _with_weights(found.get("metrics"), weights)
-    return found
+        settings["metrics"] = _with_weights(settings.get("metrics"), weights)
+    return settings
 
 
 def _listed(metrics: Any) -> Any:
     if isinstance(metrics, Mapping):
         return [
-            {"key": str(key), **_spelt(facts)}
+            {"key": str(key), **_with_key(facts)}
             if isinstance(facts, Mapping)
             else {"key": str(key), "weight": facts}
             for key, facts in metrics.items()
         ]
     if not isinstance(metrics, list):
         return metrics
-    return [_spelt(one) if isinstance(one, Mapping) else one for one in metrics]
+    return [_with_key(metric) if isinstance(metric, Mapping) else metric for metric in metrics]
 
 
-def _spelt(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a metric with its key under that name."""
-    found = {normal_spelling(str(name)): value for name, value in facts.items()}
-    spelling = next((name for name in KEY_SPELLINGS if name in found), None)
+def _with_key(metric: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a metric with its key under `key`."""
+    settings = {normal_spelling(str(name)): value for name, value in metric.items()}
+    spelling = next((name for name in KEY_SPELLINGS if name in settings), None)
     if spelling is None or spelling == "key":
-        return found
-    key = found[spelling] if spelling == "name" else found.pop(spelling)
-    return {"key": key, **found}
+        return settings
+    key = settings[spelling] if spelling == "name" else settings.pop(spelling)
+    return {"key": key, **settings}
 
 
 def _with_weights(metrics: Any, weights: Any) -> Any:
     if not isinstance(weights, Mapping):
-        raise ValueError("weights: is no mapping; write weights by the key of their metric")
+        raise ValueError("weights: is not a mapping; write weights by the key of their metric")
     listed = [metric.key for metric in DEFAULT_METRICS] if metrics is None else metrics
     if not isinstance(listed, list):
         return metrics
-    given = {metric_key(str(key)): weight for key, weight in weights.items()}
-    keyed = [{"key": one} if isinstance(one, str) else one for one in listed]
-    known = {metric_key(str(one.get("key"))) for one in keyed if isinstance(one, Mapping)}
-    if unknown := sorted(given.keys() - known):
+    weight_by_key = {metric_key(str(key)): weight for key, weight in weights.items()}
+    keyed = [{"key": metric} if isinstance(metric, str) else metric for metric in listed]
+    known = {metric_key(str(metric.get("key"))) for metric in keyed if isinstance(metric, Mapping)}
+    if unknown := sorted(weight_by_key.keys() - known):
         raise ValueError(
             f"weights: {unknown[0]!r} is not one of the metrics {', '.join(sorted(known))}"
         )
     return [
-        {**one, "weight": given[metric_key(str(one.get("key")))]}
-        if isinstance(one, Mapping) and metric_key(str(one.get("key"))) in given
-        else one
-        for one in keyed
+        {**metric, "weight": weight_by_key[metric_key(str(metric.get("key")))]}
+        if isinstance(metric, Mapping) and metric_key(str(metric.get("key"))) in weight_by_key
+        else metric
+        for metric in keyed
     ]
 
 
 class MetricsJudgeConfig(KindConfig):
-    """The metrics and who judges them."""
+    """The metrics and the judge."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("instructions",)
 
@@ -300,22 +300,29 @@ class MetricsJudgeConfig(KindConfig):
         return self
 
     def stands_on(self) -> Mapping[str, object]:
-        """Return what the judge was asked: each metric in its words, and how often."""
-        asked = {f"metric {one.key}": (one.name, one.description) for one in self.metrics}
-        return {"instructions": self.instructions, "samples": self.samples, **asked}
+        """Return the text of each metric, the instructions and the number of samples."""
+        texts = {
+            f"metric {metric.key}": (metric.name, metric.description) for metric in self.metrics
+        }
+        return {"instructions": self.instructions, "samples": self.samples, **texts}
 
 
 def rescore(config: MetricsJudgeConfig, details: Mapping[str, Any]) -> Score:
-    """Return the score that the stored metrics give with these weights (SCORING §5).
+    """Return the score of the stored metrics with these weights (SCORING §5).
 
-    Raises PartsMissingError for a metric that was not judged, or not in this way.
+    Raises PartsMissingError for a metric that was not judged, or not on this scale.
     """
     metrics = weighted(config.metrics)
     judged = judged_parts(metrics, details)
-    samples = [{one.key: int(said[one.key]) for one in metrics} for said in details["samples"]]
-    overall = combine_samples([overall_score(metrics, one) for one in samples], config.samples_by)
+    samples = [
+        {metric.key: int(sample[metric.key]) for metric in metrics} for sample in details["samples"]
+    ]
+    overall = combine_samples(
+        [overall_score(metrics, metric) for metric in samples], config.samples_by
+    )
     parts = [
-        metric_part(one, judged[one.key], samples, config.samples_by) for one in by_tier(metrics)
+        metric_part(metric, judged[metric.key], samples, config.samples_by)
+        for metric in by_tier(metrics)
     ]
     return Score(
         overall.score,
@@ -344,34 +351,34 @@ def rescore(config: MetricsJudgeConfig, details: Mapping[str, Any]) -> Score:
     read=read,
 )
 async def score(config: MetricsJudgeConfig, context: Context) -> Outcome:
-    """Return the weighted metrics the judge gives, with each expected outcome met or missed."""
+    """Return the weighted score of the metrics, with each expected outcome met or missed."""
     try:
         added = prompt_text(config.instructions, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
-    asked = await ask_samples(context, _question(config, context, added), config.samples)
-    if isinstance(asked, Unscored):
-        return asked
+    sampled = await ask_samples(context, _question(config, context, added), config.samples)
+    if isinstance(sampled, Unscored):
+        return sampled
     expected = context.case.expected_outcomes
-    judged = (outcome_results(expected, reply.content) for reply in asked.replies)
+    judged = (outcome_results(expected, reply.content) for reply in sampled.replies)
     outcomes = combine_outcomes([results for results in judged if results is not None])
-    details = metrics_details(asked.replies, supplies_outcomes=outcomes is not None)
-    unanswered = (NO_OUTCOMES,) if expected and outcomes is None else ()
+    details = metrics_details(sampled.replies, supplies_outcomes=outcomes is not None)
+    missing = (NO_OUTCOMES,) if expected and outcomes is None else ()
     return replace(
         rescore(config, details),
         outcomes=outcomes,
-        usage=asked.usage,
-        warnings=(*asked.warnings, *unanswered),
+        usage=sampled.usage,
+        warnings=(*sampled.warnings, *missing),
     )
 
 
 def _question(config: MetricsJudgeConfig, context: Context, added: str) -> JudgeQuestion:
     expected = context.case.expected_outcomes
-    written = fill(TASK, context)
+    filled = fill(TASK, context)
     numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(expected, 1))
     lines = "\n".join(_line(metric) for metric in weighted(config.metrics))
     parts = [
-        written.instructions,
+        filled.instructions,
         METRICS.replace("{metrics}", lines),
         OUTCOMES.replace("{outcomes}", numbered) if expected else "",
         OWN.replace("{instructions}", added) if added else "",
@@ -382,7 +389,7 @@ def _question(config: MetricsJudgeConfig, context: Context, added: str) -> Judge
     return JudgeQuestion(
         purpose="metrics_judge",
         instructions="\n\n".join(part for part in parts if part),
-        quoted=written.quoted,
+        quoted=filled.quoted,
         schema=metrics_schema(shape, has_outcomes=bool(expected)),
         check=(lambda reply: outcomes_problem(len(expected), reply)) if expected else None,
         least=least_metrics_schema(shape) if expected else None,
@@ -392,35 +399,35 @@ def _question(config: MetricsJudgeConfig, context: Context, added: str) -> Judge
 
 
 def _line(metric: Metric) -> str:
-    said = metric.description or metric.name
-    text = BINARY.replace("{description}", said) if metric.binary else said
+    description = metric.description or metric.name
+    text = BINARY.replace("{description}", description) if metric.binary else description
     return f"- {metric.key} ({metric.name}): {text}"
 
 
 HIT_FROM, MISS_TO = 4, 2
 MAX_SHAPES = 64
 
-# Key of each metric, and whether it is passed or failed instead of scored.
+# The key of each metric, and whether it is binary.
 MetricShape = tuple[tuple[str, bool], ...]
 
 
 @lru_cache(maxsize=MAX_SHAPES)
 def metrics_schema(shape: MetricShape, *, has_outcomes: bool) -> Mapping[str, Any]:
-    """Return the schema of a reply: every metric by its key, and the outcomes where there are some."""
+    """Return the schema of a reply: every metric by its key, and the outcomes if there are any."""
     outcomes = {"outcomes": OUTCOMES_SCHEMA} if has_outcomes else {}
     return _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape), **outcomes})
 
 
 @lru_cache(maxsize=MAX_SHAPES)
 def least_metrics_schema(shape: MetricShape) -> Mapping[str, Any]:
-    """Return the schema of a reply whose metrics are complete and which gives no outcomes at all."""
+    """Return the schema of a reply with all metrics and no outcomes."""
     nothing = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
-    found = _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape)})
-    return {**found, "properties": {**found["properties"], "outcomes": nothing}}
+    schema = _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape)})
+    return {**schema, "properties": {**schema["properties"], "outcomes": nothing}}
 
 
 def metrics_details(replies: Sequence[JudgeReply], *, supplies_outcomes: bool) -> dict[str, Any]:
-    """Return what the replies said, as a score is computed of it: the first speaks for them all."""
+    """Return the details of a score from the replies; the reasoning is that of the first."""
     first = replies[0].content
     return {
         "model": replies[0].model,
@@ -429,15 +436,15 @@ def metrics_details(replies: Sequence[JudgeReply], *, supplies_outcomes: bool) -
         "metrics": [
             {
                 "key": key,
-                "binary": "passed" in said,
+                "binary": "passed" in part,
                 "justifications": [
                     str(reply.content["metrics"][key]["justification"]) for reply in replies
                 ],
             }
-            for key, said in first["metrics"].items()
+            for key, part in first["metrics"].items()
         ],
         "samples": [
-            {key: _whole(said) for key, said in reply.content["metrics"].items()}
+            {key: _whole(part) for key, part in reply.content["metrics"].items()}
             for reply in replies
         ],
     }
@@ -446,12 +453,12 @@ def metrics_details(replies: Sequence[JudgeReply], *, supplies_outcomes: bool) -
 def judged_parts(
     metrics: Sequence[Metric], details: Mapping[str, Any]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Return by key what is stored of each metric.
+    """Return the stored part of each metric by key.
 
     Raises PartsMissingError for a metric that was not judged, or not on this scale.
     """
     if not details.get("samples"):
-        raise PartsMissingError("What the judge replied is not kept in this result.")
+        raise PartsMissingError("This result does not keep the judge's replies.")
     judged = {str(part["key"]): part for part in details.get("metrics", ())}
     for metric in metrics:
         if metric.key not in judged:
@@ -467,14 +474,14 @@ def judged_parts(
 def metric_part(
     metric: Metric, judged: Mapping[str, Any], samples: Sequence[Mapping[str, int]], way: str
 ) -> dict[str, Any]:
-    """Return one metric as it is kept and shown; its score is 0 to 5, its weight 0 to 1.
+    """Return one metric as it is stored and shown; its score is 0 to 5, its weight 0 to 1.
 
     The justification is that of the sample nearest to the score.
     """
     scores = [metric_score(metric, sample[metric.key]) for sample in samples]
     combined = combine_samples([float(score) for score in scores], way).score
     nearest = min(range(len(scores)), key=lambda n: abs(scores[n] - combined))
-    said = judged.get("justifications") or [judged["justification"]]
+    justifications = judged.get("justifications") or [judged["justification"]]
     return {
         "key": metric.key,
         "name": metric.name,
@@ -483,19 +490,19 @@ def metric_part(
         "binary": metric.binary,
         "score": rounded(combined),
         "label": metric_label(combined, binary=metric.binary),
-        "justification": said[nearest],
-        **({"justifications": said} if len(said) > 1 else {}),
+        "justification": justifications[nearest],
+        **({"justifications": justifications} if len(justifications) > 1 else {}),
     }
 
 
 def by_tier(metrics: Sequence[Metric]) -> list[Metric]:
-    """Return the metrics with those of a tier together, otherwise in their order."""
+    """Return the metrics grouped by tier, otherwise in their order."""
     tiers = list(dict.fromkeys(metric.tier for metric in metrics))
     return sorted(metrics, key=lambda metric: tiers.index(metric.tier))
 
 
 def metric_findings(parts: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
-    """Return the metrics that are good as hits and those that are poor as misses; the rest is neither."""
+    """Return good metrics as hits and poor ones as misses; the others are neither."""
     return tuple(
         Finding(_words(part), part["score"] >= HIT_FROM, str(part["justification"]))
         for part in parts
@@ -509,10 +516,10 @@ def _words(part: Mapping[str, Any]) -> str:
     return f"{part['name']}: {label}{shown}"
 
 
-def _whole(said: Mapping[str, Any]) -> int:
-    if "passed" in said:
-        return HIGHEST if said["passed"] else 0
-    return int(said["score"])
+def _whole(part: Mapping[str, Any]) -> int:
+    if "passed" in part:
+        return HIGHEST if part["passed"] else 0
+    return int(part["score"])
 
 
 def _metrics(shape: MetricShape) -> dict[str, Any]:
@@ -521,8 +528,8 @@ def _metrics(shape: MetricShape) -> dict[str, Any]:
 
 def _metric(*, is_binary: bool) -> dict[str, Any]:
     scored = {"score": {"type": "integer", "enum": list(range(HIGHEST + 1))}}
-    said = {"passed": {"type": "boolean"}} if is_binary else scored
-    return _object({"justification": {"type": "string"}, **said})
+    verdict = {"passed": {"type": "boolean"}} if is_binary else scored
+    return _object({"justification": {"type": "string"}, **verdict})
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,19 +41,19 @@ OUTCOMES_SCHEMA: Mapping[str, Any] = {
 
 
 def outcomes_problem(count: int, reply: Mapping[str, Any]) -> str:
-    """Return which outcomes a reply leaves out, invents or answers twice, or ""."""
-    given = [int(entry["number"]) for entry in reply["outcomes"]]
-    if missing := [str(n) for n in range(1, count + 1) if n not in given]:
+    """Return which outcomes a reply omits, invents or answers twice, or ""."""
+    numbers = [int(entry["number"]) for entry in reply["outcomes"]]
+    if missing := [str(n) for n in range(1, count + 1) if n not in numbers]:
         return f"outcomes leaves out number {', '.join(missing)}"
-    if len(given) > count:
-        return f"outcomes holds {len(given)} entries for {count} expected outcomes"
+    if len(numbers) > count:
+        return f"outcomes holds {len(numbers)} entries for {count} expected outcomes"
     return ""
 
 
 def outcome_results(
     expected: Sequence[str], reply: Mapping[str, Any]
 ) -> tuple[OutcomeResult, ...] | None:
-    """Return each expected outcome as the reply judges it; None when it judges none of them."""
+    """Return the result of each expected outcome in a reply, None if it has none."""
     by_number = {int(entry["number"]): entry for entry in reply.get("outcomes") or ()}
     if not by_number:
         return None
@@ -66,18 +66,18 @@ def outcome_results(
 def combine_outcomes(
     samples: Sequence[tuple[OutcomeResult, ...]],
 ) -> tuple[OutcomeResult, ...] | None:
-    """Return of several judgements what most of them say of each outcome; a tie is missed.
+    """Return the result of each outcome that most samples agree on; a tie is missed.
 
-    The justification is the first of those that say so. None without judgements.
+    The justification is that of the first sample in the majority. None without samples.
     """
     if not samples:
         return None
-    return tuple(_most_said(said) for said in zip(*samples, strict=True))
+    return tuple(_majority(results) for results in zip(*samples, strict=True))
 
 
-def _most_said(said: Sequence[OutcomeResult]) -> OutcomeResult:
-    passed = 2 * sum(one.passed for one in said) > len(said)
-    return next(one for one in said if one.passed == passed)
+def _majority(results: Sequence[OutcomeResult]) -> OutcomeResult:
+    passed = 2 * sum(result.passed for result in results) > len(results)
+    return next(result for result in results if result.passed == passed)
 
 
 PROMPT_VERSION = 1
@@ -108,7 +108,7 @@ SCHEMA = {
 
 
 class OutcomesConfig(KindConfig):
-    """Who judges, and how often."""
+    """The judge and the number of samples."""
 
     model: str = judge_model()
     samples: int = judge_samples()
@@ -129,22 +129,22 @@ async def score(config: OutcomesConfig, context: Context) -> Outcome:
     expected = context.case.expected_outcomes
     if not expected:
         return Unscored("the case lists no expected outcomes", stage="config")
-    written = fill(TASK, context)
+    filled = fill(TASK, context)
     question = JudgeQuestion(
         purpose="outcomes",
-        instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
-        quoted=written.quoted,
+        instructions=f"{filled.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
+        quoted=filled.quoted,
         schema=SCHEMA,
         check=lambda content: outcomes_problem(len(expected), content),
         model=config.model,
         timeout_s=config.timeout_s,
     )
-    asked = await ask_samples(context, question, config.samples)
-    if isinstance(asked, Unscored):
-        return asked
-    samples = [outcome_results(expected, reply.content) or () for reply in asked.replies]
+    sampled = await ask_samples(context, question, config.samples)
+    if isinstance(sampled, Unscored):
+        return sampled
+    samples = [outcome_results(expected, reply.content) or () for reply in sampled.replies]
     results = combine_outcomes(samples) or ()
-    shares = [_share_met(said) for said in samples]
+    shares = [_share_met(sample) for sample in samples]
     several = {
         "samples_by": "majority",
         "sample_scores": shares,
@@ -152,13 +152,15 @@ async def score(config: OutcomesConfig, context: Context) -> Outcome:
     }
     return Score(
         _share_met(results),
-        findings=tuple(Finding(one.text, one.passed, one.justification) for one in results),
-        details={"model": asked.replies[0].model, **(several if config.samples > 1 else {})},
+        findings=tuple(
+            Finding(result.text, result.passed, result.justification) for result in results
+        ),
+        details={"model": sampled.replies[0].model, **(several if config.samples > 1 else {})},
         outcomes=results,
-        usage=asked.usage,
-        warnings=asked.warnings,
+        usage=sampled.usage,
+        warnings=sampled.warnings,
     )
 
 
 def _share_met(results: Sequence[OutcomeResult]) -> float:
-    return sum(one.passed for one in results) / len(results)
+    return sum(result.passed for result in results) / len(results)

@@ -77,9 +77,9 @@ class Criterion(BaseModel):
     id: str = Field(min_length=1, max_length=100, description="Short name, unique in the rubric.")
     expected_outcome: str = Field(min_length=1, description="What must be true of the answer.")
     weight: float = Field(1.0, ge=0, description="Weight among the criteria.")
-    required: bool = Field(False, description="The result fails when it is missed.")
+    required: bool = Field(False, description="The result fails if it is missed.")
     min_score: float | None = Field(
-        None, ge=0, le=1, description="The result fails when it scores below this, 0 to 1."
+        None, ge=0, le=1, description="The result fails if it scores below this, 0 to 1."
     )
 
     def is_failed_by(self, share: float) -> bool:
@@ -90,69 +90,73 @@ class Criterion(BaseModel):
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of a criterion.
+    """Return the settings of a rubric in a suite file under their own names.
 
-    Criteria that say what grades mean are graded. Raises ValueError for grades that cannot be read.
+    Criteria with meanings of grades make the rubric graded. Raises ValueError for unreadable grades.
     """
-    found = dict(mapping)
+    settings = dict(mapping)
     for spelling in LIST_SPELLINGS:
-        if spelling in found:
-            found.setdefault("rubrics", found.pop(spelling))
-    if isinstance(found.get("rubrics"), list):
-        items = found["rubrics"]
-        found["rubrics"] = [_criterion(n, item) for n, item in enumerate(items, 1)]
+        if spelling in settings:
+            settings.setdefault("rubrics", settings.pop(spelling))
+    if isinstance(settings.get("rubrics"), list):
+        items = settings["rubrics"]
+        settings["rubrics"] = [_criterion(n, item) for n, item in enumerate(items, 1)]
         if any(isinstance(item, Mapping) and _ranges(item) for item in items):
-            found.setdefault("mode", "graded")
-    return found
+            settings.setdefault("mode", "graded")
+    return settings
 
 
 def _criterion(number: int, item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
-    found = {"id": f"c{number}", **{normal_spelling(str(key)): item[key] for key in item}}
+    criterion = {"id": f"c{number}", **{normal_spelling(str(key)): item[key] for key in item}}
     for spelling in TEXT_SPELLINGS:
-        if spelling in found and "expected_outcome" not in found:
-            found["expected_outcome"] = found.pop(spelling)
-    if isinstance(found["id"], int) and not isinstance(found["id"], bool):
-        found["id"] = str(found["id"])
-    minimum = found.pop("required_min_score", None)
-    if minimum is not None and "min_score" not in found:
+        if spelling in criterion and "expected_outcome" not in criterion:
+            criterion["expected_outcome"] = criterion.pop(spelling)
+    if isinstance(criterion["id"], int) and not isinstance(criterion["id"], bool):
+        criterion["id"] = str(criterion["id"])
+    minimum = criterion.pop("required_min_score", None)
+    if minimum is not None and "min_score" not in criterion:
         is_number = isinstance(minimum, int | float) and not isinstance(minimum, bool)
-        found["min_score"] = minimum / TOP_GRADE if is_number else minimum
-    required = found.get("required")
+        criterion["min_score"] = minimum / TOP_GRADE if is_number else minimum
+    required = criterion.get("required")
     if isinstance(required, int | float) and not isinstance(required, bool):
-        found["min_score"] = found.pop("required")
-    return _with_meaning(found)
+        criterion["min_score"] = criterion.pop("required")
+    return _with_meaning(criterion)
 
 
-def _with_meaning(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a criterion whose text says what its operator and its grades mean."""
-    text, ranges = found.get("expected_outcome"), _ranges(found)
-    operator = found.pop("operator", None)
+def _with_meaning(criterion: dict[str, Any]) -> dict[str, Any]:
+    """Return a criterion with its operator and the meanings of its grades in its text."""
+    text, ranges = criterion.get("expected_outcome"), _ranges(criterion)
+    operator = criterion.pop("operator", None)
     for name in RANGES:
-        found.pop(name, None)
+        criterion.pop(name, None)
     if operator == "contradiction" and isinstance(text, str):
         text = f"Nothing in the answer contradicts this, which it need not mention: {text}"
     elif operator not in (None, "correctness", "contradiction"):
         raise ValueError(f"operator: {operator!r} is not one of correctness, contradiction")
     if ranges:
         grades = "\n".join(f"{grade}: {meaning}" for grade, meaning in ranges)
-        text = f"{text if isinstance(text, str) else found['id']}\n{grades}"
-    return found if text is None else {**found, "expected_outcome": text}
+        text = f"{text if isinstance(text, str) else criterion['id']}\n{grades}"
+    return criterion if text is None else {**criterion, "expected_outcome": text}
 
 
 def _ranges(item: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return grades and what they mean, "" for a criterion that tells of none."""
-    spelt = {normal_spelling(str(key)): value for key, value in item.items()}
-    given = next((spelt[name] for name in RANGES if spelt.get(name) is not None), None)
-    if given is None:
+    """Return the grades of a criterion with their meanings, [] for none."""
+    values = {normal_spelling(str(key)): value for key, value in item.items()}
+    ranges = next((values[name] for name in RANGES if values.get(name) is not None), None)
+    if ranges is None:
         return []
-    if isinstance(given, Mapping):
-        return [(_grade(grade), _meaning(text)) for grade, text in given.items()]
-    if isinstance(given, list) and all(isinstance(one, Mapping) for one in given):
-        named = [{normal_spelling(str(key)): one[key] for key in one} for one in given]
-        return [(_span(one.get("score_range")), _meaning(one.get("outcome"))) for one in named]
-    raise ValueError("score_ranges: is neither grades with their meaning nor a list of such")
+    if isinstance(ranges, Mapping):
+        return [(_grade(grade), _meaning(text)) for grade, text in ranges.items()]
+    if isinstance(ranges, list) and all(isinstance(entry, Mapping) for entry in ranges):
+        entries = [{normal_spelling(str(key)): entry[key] for key in entry} for entry in ranges]
+        return [
+            (_span(entry.get("score_range")), _meaning(entry.get("outcome"))) for entry in entries
+        ]
+    raise ValueError(
+        "score_ranges: is neither a mapping of grades to meanings nor a list of score ranges"
+    )
 
 
 def _span(span: Any) -> str:
@@ -171,7 +175,7 @@ def _grade(grade: Any) -> str:
 
 def _meaning(text: Any) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("score_ranges: a grade does not say in words what it means")
+        raise ValueError("score_ranges: a grade has no text that says what it means")
     return text.strip()
 
 
@@ -216,7 +220,7 @@ class RubricConfig(KindConfig):
         description="The criteria: sentences, or id, expected_outcome, weight, required, min_score.",
     )
     mode: Literal["satisfied", "graded"] = Field(
-        "satisfied", description="Each criterion met or missed, or graded from 0 to 10."
+        "satisfied", description="Whether each criterion is met or missed, or graded from 0 to 10."
     )
     model: str = judge_model()
     samples: int = judge_samples()
@@ -226,7 +230,7 @@ class RubricConfig(KindConfig):
     @model_validator(mode="before")
     @classmethod
     def _long_form(cls, values: Any) -> Any:
-        """Give criteria written as sentences an id: c1, c2 and so on by their place."""
+        """Give criteria without an id one by their position: c1, c2 and so on."""
         if not isinstance(values, Mapping) or not isinstance(values.get("rubrics"), list | tuple):
             return values
         rubrics = [
@@ -246,15 +250,17 @@ class RubricConfig(KindConfig):
         return self
 
     def stands_on(self) -> Mapping[str, object]:
-        """Return what the judge was asked: each criterion in its words, in which way and how often."""
-        asked = {f"criterion {one.id}": one.expected_outcome for one in self.rubrics}
-        return {"mode": self.mode, "samples": self.samples, **asked}
+        """Return the text of each criterion, the mode and the number of samples."""
+        texts = {
+            f"criterion {criterion.id}": criterion.expected_outcome for criterion in self.rubrics
+        }
+        return {"mode": self.mode, "samples": self.samples, **texts}
 
 
 def rescore(config: RubricConfig, details: Mapping[str, Any]) -> Score:
-    """Return the score that the stored judgement of each criterion gives with these weights.
+    """Return the score of the stored criteria with these weights.
 
-    Raises PartsMissingError when a criterion was not judged.
+    Raises PartsMissingError if a criterion was not judged.
     """
     judged = {str(part["id"]): part for part in details.get("criteria", ())}
     unjudged = [criterion.id for criterion in config.rubrics if criterion.id not in judged]
@@ -262,13 +268,14 @@ def rescore(config: RubricConfig, details: Mapping[str, Any]) -> Score:
         raise PartsMissingError(f"The criterion {unjudged[0]!r} was not judged in this result.")
     graded = details.get("mode") == "graded"
     samples = details.get("samples") or [
-        {one.id: judged[one.id]["score"] for one in config.rubrics}
+        {criterion.id: judged[criterion.id]["score"] for criterion in config.rubrics}
     ]
-    overall = combine_samples([_met(config, said) for said in samples], config.samples_by)
-    # The most frequent of met and missed is missed in a tie: more than half must say that it is met.
+    overall = combine_samples([_met(config, sample) for sample in samples], config.samples_by)
+    # More than half of the samples must say that a criterion is met; a tie is missed.
     way = config.samples_by if graded else "majority"
     parts = [
-        _part(one, _joined(judged[one.id], samples, way), graded=graded) for one in config.rubrics
+        _part(criterion, _combine_samples(judged[criterion.id], samples, way), graded=graded)
+        for criterion in config.rubrics
     ]
     several = {
         "samples_by": config.samples_by,
@@ -295,16 +302,18 @@ def rescore(config: RubricConfig, details: Mapping[str, Any]) -> Score:
 )
 async def score(config: RubricConfig, context: Context) -> Outcome:
     """Return the weighted share of the criteria that the judge finds met."""
-    written = fill(TASK, context)
+    filled = fill(TASK, context)
     graded = config.mode == "graded"
-    listed = "\n".join(f"- {one.id}: {one.expected_outcome}" for one in config.rubrics)
+    listed = "\n".join(
+        f"- {criterion.id}: {criterion.expected_outcome}" for criterion in config.rubrics
+    )
     rules = GRADED_REPLY if graded else SATISFIED_REPLY
-    asked = await ask_samples(
+    sampled = await ask_samples(
         context,
         JudgeQuestion(
             purpose="rubric",
-            instructions=f"{written.instructions}{listed}\n\n{JUDGE_RULES}\n\n{rules}",
-            quoted=written.quoted,
+            instructions=f"{filled.instructions}{listed}\n\n{JUDGE_RULES}\n\n{rules}",
+            quoted=filled.quoted,
             schema=_schema(config),
             check=lambda content: rubric_problem(config, content),
             model=config.model,
@@ -312,21 +321,21 @@ async def score(config: RubricConfig, context: Context) -> Outcome:
         ),
         config.samples,
     )
-    if isinstance(asked, Unscored):
-        return asked
-    found = rescore(config, _details(asked.replies, config))
-    return replace(found, usage=asked.usage, warnings=asked.warnings)
+    if isinstance(sampled, Unscored):
+        return sampled
+    result = rescore(config, _details(sampled.replies, config))
+    return replace(result, usage=sampled.usage, warnings=sampled.warnings)
 
 
 def rubric_problem(config: RubricConfig, reply: Mapping[str, Any]) -> str:
-    """Return which criteria a reply leaves out, invents, repeats or grades off the scale, or ""."""
+    """Return which criteria a reply omits, invents, repeats or grades outside the scale, or ""."""
     wanted = [criterion.id for criterion in config.rubrics]
-    given = [str(entry["id"]) for entry in reply["criteria"]]
-    if missing := [name for name in wanted if name not in given]:
+    ids = [str(entry["id"]) for entry in reply["criteria"]]
+    if missing := [name for name in wanted if name not in ids]:
         return f"criteria leaves out {', '.join(missing)}"
-    if invented := [name for name in given if name not in wanted]:
+    if invented := [name for name in ids if name not in wanted]:
         return f"criteria holds {', '.join(invented)}, which was not asked for"
-    if len(given) > len(wanted):
+    if len(ids) > len(wanted):
         return "criteria answers for one criterion more than once"
     off = [entry for entry in reply["criteria"] if not 0 <= entry.get("score", 0) <= TOP_GRADE]
     if off:
@@ -353,19 +362,21 @@ def _schema(config: RubricConfig) -> dict[str, Any]:
 
 
 def _details(replies: Sequence[JudgeReply], config: RubricConfig) -> dict[str, Any]:
-    """Return what the replies said, as a score is computed of it: the first speaks for them all."""
-    said = [_judged(reply, graded=config.mode == "graded") for reply in replies]
+    """Return the details of a score from the replies; the reasoning is that of the first."""
+    samples = [_judged(reply, graded=config.mode == "graded") for reply in replies]
     first = replies[0]
     details: dict[str, Any] = {
         "mode": config.mode,
         "model": first.model,
         "reasoning": str(first.content["reasoning"]),
-        "criteria": [{"id": name, **part} for name, part in said[0].items()],
+        "criteria": [{"id": name, **part} for name, part in samples[0].items()],
     }
-    if len(said) > 1:
-        details["samples"] = [{name: part["score"] for name, part in one.items()} for one in said]
+    if len(samples) > 1:
+        details["samples"] = [
+            {name: part["score"] for name, part in sample.items()} for sample in samples
+        ]
         for part in details["criteria"]:
-            part["evidences"] = [one[part["id"]]["evidence"] for one in said]
+            part["evidences"] = [sample[part["id"]]["evidence"] for sample in samples]
     return details
 
 
@@ -382,21 +393,21 @@ def _judged(reply: JudgeReply, *, graded: bool) -> dict[str, dict[str, Any]]:
 
 
 def _met(config: RubricConfig, shares: Mapping[str, float]) -> float:
-    total = math.fsum(one.weight for one in config.rubrics)
-    met = math.fsum(one.weight * float(shares[one.id]) for one in config.rubrics)
+    total = math.fsum(criterion.weight for criterion in config.rubrics)
+    met = math.fsum(criterion.weight * float(shares[criterion.id]) for criterion in config.rubrics)
     return min(1.0, met / total)
 
 
-def _joined(
+def _combine_samples(
     judged: Mapping[str, Any], samples: Sequence[Mapping[str, float]], way: str
 ) -> Mapping[str, Any]:
-    """Return what all samples say of a criterion, with the evidence of the one nearest to that."""
+    """Combine the samples of a criterion, with the evidence of the sample nearest to the result."""
     if len(samples) == 1:
         return judged
-    shares = [float(said[str(judged["id"])]) for said in samples]
-    joined = combine_samples(shares, way).score
-    nearest = min(range(len(shares)), key=lambda n: abs(shares[n] - joined))
-    return {**judged, "score": joined, "evidence": judged["evidences"][nearest]}
+    shares = [float(sample[str(judged["id"])]) for sample in samples]
+    combined = combine_samples(shares, way).score
+    nearest = min(range(len(shares)), key=lambda n: abs(shares[n] - combined))
+    return {**judged, "score": combined, "evidence": judged["evidences"][nearest]}
 
 
 def _part(criterion: Criterion, judged: Mapping[str, Any], *, graded: bool) -> dict[str, Any]:
