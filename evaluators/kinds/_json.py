@@ -24,21 +24,21 @@ FENCE = "```"
 MAX_STARTS = 10
 MAX_SHOWN_LENGTH = 200
 ELLIPSIS = "…"
-# Halves of surrogate pairs: JSON can spell them, no database keeps them.
+# Lone surrogates: JSON can contain them, but no database stores them.
 HALVES = re.compile("[\ud800-\udfff]")
 REPLACEMENT = "\ufffd"
 DEEP = "nested too deeply to show"
 
 
 class UnclearJsonError(ValueError):
-    """An object of the JSON has a key twice, so that its readers would not agree on what it says."""
+    """An object in the JSON repeats a key, so that readers would disagree about its value."""
 
 
 def read_json(text: str) -> Any:
-    """Return the JSON value a text is, or that of its last fenced block, or of an object in its prose.
+    """Return the JSON value of a text, of its last fenced block, or of the last object in its prose.
 
-    Numbers with a point come as Decimal. Raises UnclearJsonError for a repeated key, and
-    ValueError with what keeps the text from being JSON.
+    Numbers with a point become Decimal. Raises UnclearJsonError for a repeated key, and ValueError saying
+    why the text is not JSON.
     """
     try:
         return _parsed(text)
@@ -55,14 +55,14 @@ def read_json(text: str) -> Any:
             raise
         except ValueError:
             continue
-    found = _embedded(text)
-    if found is None:
+    value = _embedded(text)
+    if value is None:
         raise problem
-    return found
+    return value
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Tell whether two JSON values are equal: 1 is 1.0 and not true, the order of keys says nothing."""
+    """Tell whether two JSON values are equal: 1 equals 1.0 but not true, and key order does not matter."""
     pairs = [(one, other)]
     while pairs:
         left, right = pairs.pop()
@@ -80,7 +80,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def exact_number(value: Any) -> Decimal | None:
-    """Return a finite number exactly, None for anything else; true is no number."""
+    """Return a finite number exactly, None for anything else; true is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
@@ -88,10 +88,10 @@ def exact_number(value: Any) -> Decimal | None:
 
 
 def format_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
-    """Return a value as JSON on one line, its end left out when it is long."""
+    """Return a value as JSON on one line, cut if it is long."""
     text = ""
     try:
-        # Piece by piece, so that of a large value only what is shown is written.
+        # Encode in pieces, so that only the shown part of a large value is written.
         for piece in _ENCODER.iterencode(value):
             text += HALVES.sub(REPLACEMENT, piece)
             if len(text) > longest:
@@ -102,13 +102,13 @@ def format_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
 
 
 def shorten_text(text: str, longest: int = MAX_SHOWN_LENGTH) -> str:
-    """Return a text as it is, without what no database keeps, its end left out when it is long."""
+    """Return a text without characters that no database stores, cut if it is long."""
     cut = HALVES.sub(REPLACEMENT, text[: longest + 1].replace("\0", REPLACEMENT))
     return cut if len(cut) <= longest else f"{cut[:longest]}{ELLIPSIS}"
 
 
 def plain_value(value: Any) -> str:
-    """Return a text as it is and any other value as JSON."""
+    """Return a text as it is, any other value as JSON."""
     try:
         return value if isinstance(value, str) else _ENCODER.encode(value)
     except (RecursionError, ValueError):
@@ -116,7 +116,7 @@ def plain_value(value: Any) -> str:
 
 
 def is_json(value: Any) -> bool:
-    """Tell whether a value of a file or form can stand in JSON."""
+    """Tell whether a value can be written as JSON."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -139,7 +139,7 @@ def _parsed(text: str) -> Any:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yield what stands between lines of three backticks, of JSON or of nothing named."""
+    """Yield the text of every block between lines of three backticks."""
     lines: list[str] | None = None
     for line in text.splitlines(keepends=True):
         stripped = line.strip()
@@ -153,28 +153,28 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _embedded(text: str) -> Any:
-    """Return the last object that stands in prose, None without one; only the first ten braces are tried."""
-    found, at = None, 0
+    """Return the last object in prose, None without one; only the first ten braces are tried."""
+    value, position = None, 0
     for _ in range(MAX_STARTS):
-        at = text.find("{", at)
-        if at < 0:
+        position = text.find("{", position)
+        if position < 0:
             break
         try:
-            found, at = _DECODER.raw_decode(text, at)
+            value, position = _DECODER.raw_decode(text, position)
         except UnclearJsonError:
             raise
         except (ValueError, RecursionError):
-            at += 1
-    return found
+            position += 1
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UnclearJsonError(f"the key {format_value(twice)} is repeated")
-    return found
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise UnclearJsonError(f"the key {format_value(repeated)} is repeated")
+    return values
 
 
 def _decimal(text: str) -> Decimal:
@@ -202,16 +202,16 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)
 MAX_PROBLEMS = 10
 MAX_PROBLEM_LENGTH = 300
 REFERENCES = ("$ref", "$dynamicRef")
-# When the check in this context has taken too long, on the monotonic clock.
-_END: ContextVar[float] = ContextVar("_END")
+# The deadline of the check in this context, on the monotonic clock.
+_DEADLINE: ContextVar[float] = ContextVar("_DEADLINE")
 
 
 class UnresolvableReferenceError(Exception):
-    """The schema points to a place it does not hold."""
+    """The schema refers to a missing part of itself."""
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str:
-    """Return what keeps a schema from being used, or ""."""
+    """Return why a schema cannot be used, or ""."""
     plain = dict(schema)
     for key, value in _keywords(plain):
         if key in REFERENCES and not str(value).startswith("#"):
@@ -231,25 +231,24 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
 
 
 def schema_violations(value: Any, schema: Mapping[str, Any]) -> list[str]:
-    """Return where and why a JSON value does not satisfy a schema, the first ten.
+    """Return where and why a JSON value does not satisfy a schema, at most ten times.
 
-    Raises SlowPatternError past the time limit, and UnresolvableReferenceError for a $ref that
-    leads nowhere or for ever to itself.
+    Raises SlowPatternError past the time limit, and UnresolvableReferenceError for a missing or endless $ref.
     """
     validator = _validator(json.dumps(schema, sort_keys=True))
-    _END.set(time.monotonic() + LIMIT_S)
-    found: list[str] = []
+    _DEADLINE.set(time.monotonic() + LIMIT_S)
+    violations: list[str] = []
     try:
         for error in validator.iter_errors(value):
-            found.append(f"{error.json_path}: {error.message[:MAX_PROBLEM_LENGTH]}")
-            if len(found) == MAX_PROBLEMS:
+            violations.append(f"{error.json_path}: {error.message[:MAX_PROBLEM_LENGTH]}")
+            if len(violations) == MAX_PROBLEMS:
                 break
     except Unresolvable as error:
-        raise UnresolvableReferenceError(f"the JSON schema has no place {error.ref!r}") from error
+        raise UnresolvableReferenceError(f"the JSON schema has no part {error.ref!r}") from error
     except RecursionError as error:
-        said = "the JSON schema leads for ever to itself, or the answer is nested too deeply"
-        raise UnresolvableReferenceError(said) from error
-    return found
+        reason = "the JSON schema refers to itself endlessly, or the answer is nested too deeply"
+        raise UnresolvableReferenceError(reason) from error
+    return violations
 
 
 def _keywords(value: Any) -> Iterator[tuple[str, Any]]:
@@ -276,15 +275,15 @@ def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterat
 
 
 def _unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Hold items against one another by their spelling: the library's way takes their square."""
+    """Compare items as text: the library compares each with each, in quadratic time."""
     if wanted is True and isinstance(instance, list):
-        spellings = {json.dumps(_with_plain_numbers(item), sort_keys=True) for item in instance}
-        if len(spellings) < len(instance):
+        texts = {json.dumps(_with_plain_numbers(item), sort_keys=True) for item in instance}
+        if len(texts) < len(instance):
             yield ValidationError("has items that are not unique")
 
 
 def _with_plain_numbers(value: Any) -> Any:
-    """Return a JSON value in which equal numbers are spelt alike."""
+    """Return a JSON value in which equal numbers are written alike."""
     if isinstance(value, dict):
         return {name: _with_plain_numbers(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -294,7 +293,7 @@ def _with_plain_numbers(value: Any) -> Any:
 
 def _timed(rule: Any) -> Any:
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if time.monotonic() > _END.get():
+        if time.monotonic() > _DEADLINE.get():
             raise SlowPatternError(f"the JSON schema took longer than {LIMIT_S:g} s")
         yield from rule(validator, value, instance, schema) or ()
 

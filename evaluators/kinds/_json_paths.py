@@ -1,8 +1,7 @@
 """Paths into JSON: `choices[0].message.content`, `steps[*].tool`, `["odd.name"].total`, `$.total`.
 
-Settings write paths in this short form. It is translated into JSONPath (RFC 9535) here and nowhere else,
-and the library selects what each step leads to. The steps are taken one by one, so that a path that
-leads nowhere can say where it breaks off.
+Settings use this short form. This module translates it to JSONPath (RFC 9535), and the library resolves each
+step. Steps are resolved one by one, so that errors can name the step that fails.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STEP = re.compile(
 )
 INDEX = re.compile(r"-?\d{1,9}")
 MAX_NAMES_LENGTH = 120
-# Stands for an entry of a list that lacks what the path asks of every entry.
+# Represents a list entry without the value that the path selects in every entry.
 MISSING_ENTRY = object()
 
 Steps = tuple[JSONPathSegment, ...]
@@ -34,12 +33,12 @@ _JSONPATH = JSONPathEnvironment(strict=True)
 
 
 class PathError(ValueError):
-    """A path cannot be read, or it leads nowhere: says where, and what stands there."""
+    """A path cannot be read or selects nothing; the message names the place and its value."""
 
 
 @lru_cache(maxsize=1024)
 def parse_path(text: str) -> Steps:
-    """Return the steps of a path; raises PathError naming the character that is wrong."""
+    """Return the steps of a path; raises PathError naming the wrong character."""
     query = ROOT
     at = start = 1 if re.match(r"\$(?:[.\[]|\Z)", text) else 0
     while at < len(text) or not text:
@@ -59,7 +58,7 @@ def parse_path(text: str) -> Steps:
 
 
 def _selector(step: re.Match[str]) -> str:
-    """Return a step in the words of RFC 9535."""
+    """Return a step in the syntax of RFC 9535."""
     quoted, name = step["quoted"], step["index"] or (step["name"] or "").strip()
     if step["every"] or name == "*":
         return "[*]"
@@ -69,7 +68,7 @@ def _selector(step: re.Match[str]) -> str:
         except ValueError:
             raise PathError(f"{quoted} is not a quoted name") from None
     elif INDEX.fullmatch(name):
-        # A number may be the name of a field, too: {"0": …}.
+        # A number may also be the name of a field: {"0": …}.
         return f'["{name}", {int(name)}]'
     return f"[{json.dumps(name)}]"
 
@@ -80,15 +79,15 @@ def counts_from_end(steps: Steps) -> bool:
 
 
 def follow(path: str, value: Any, root: str = "the reply") -> Any:
-    """Return what stands at the path, for `[*]` a list; raises PathError when it leads nowhere.
+    """Return the value at the path, a list for `[*]`; raises PathError if there is none.
 
-    `root` is what the error calls the whole value.
+    Errors call the whole value `root`.
     """
     return _follow(parse_path(path), _match(value), root)
 
 
 def leads_nowhere(path: str, value: Any) -> bool:
-    """Tell whether nothing stands at the path, or null."""
+    """Tell whether the path has no value or null."""
     try:
         return follow(path, value) is None
     except PathError:
@@ -96,10 +95,10 @@ def leads_nowhere(path: str, value: Any) -> bool:
 
 
 def find_values(value: Any, steps: Steps, limit: int) -> dict[str, Any]:
-    """Return each value that a path leads to by its place, such as `lines[0].price`; {} for none.
+    """Return every value that a path selects by its place, such as `lines[0].price`; {} for none.
 
-    An entry of a list without what is asked of every entry is MISSING_ENTRY at its place. Of more values than
-    the limit one more is returned, so that the caller sees that there are too many.
+    A list entry without the value is MISSING_ENTRY. Beyond the limit one more value is returned, so that the
+    caller notices that there are too many.
     """
     values: dict[str, Any] = {}
     for place, part in _reach(steps, _match(value), in_list=False):
@@ -136,7 +135,7 @@ def _reach(steps: Steps, match: JSONPathMatch, *, in_list: bool) -> Iterator[tup
 
 
 def _children(step: JSONPathSegment, match: JSONPathMatch, root: str) -> list[JSONPathMatch]:
-    """Return what a step leads to; raises PathError saying what stands where it leads nowhere."""
+    """Return what a step selects; raises PathError describing the value if it selects nothing."""
     value, name = match.obj, _name(step)
     is_list = isinstance(value, list)
     if name is None and is_list:
@@ -155,7 +154,7 @@ def _children(step: JSONPathSegment, match: JSONPathMatch, root: str) -> list[JS
 
 
 def _name(step: JSONPathSegment) -> str | int | None:
-    """Return the key or the number a step selects, None for every part of a list."""
+    """Return the key or index that a step selects, None for all entries of a list."""
     selector = step.selectors[-1]
     if isinstance(selector, IndexSelector):
         return selector.index
@@ -170,7 +169,7 @@ def _place(parts: Sequence[str | int]) -> str:
 
 
 def describe(value: Any) -> str:
-    """Return in a few words what a JSON value is."""
+    """Describe a JSON value in a few words."""
     if value is None:
         return "null"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Texts: compared letter by letter, matched under a time limit, and values written as YAML."""
+"""Compare texts, match patterns within a time limit, and write values as YAML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAD = 200
 
 
 def compare_texts(expected: str, text: str) -> dict[str, bool]:
-    """Return by comparison whether the answer matches."""
+    """Return whether the answer matches, by kind of comparison."""
     return {
         "exact": text == expected,
         "exact_trimmed": text.strip() == expected.strip(),
@@ -29,10 +29,12 @@ def compare_texts(expected: str, text: str) -> dict[str, bool]:
 
 
 def excerpts(expected: str, text: str) -> dict[str, Any]:
-    """Return both texts from shortly before they part, for the page to show the difference."""
+    """Return both texts from shortly before their first difference, for the page to show it."""
     pairs = enumerate(zip(expected, text, strict=False))
-    parted = next((n for n, (one, other) in pairs if one != other), min(len(expected), len(text)))
-    start = max(0, parted - LEAD) if max(len(expected), len(text)) > MAX_KEPT_LENGTH else 0
+    difference = next(
+        (n for n, (one, other) in pairs if one != other), min(len(expected), len(text))
+    )
+    start = max(0, difference - LEAD) if max(len(expected), len(text)) > MAX_KEPT_LENGTH else 0
     return {
         "expected": expected[start : start + MAX_KEPT_LENGTH],
         "output": text[start : start + MAX_KEPT_LENGTH],
@@ -42,18 +44,18 @@ def excerpts(expected: str, text: str) -> dict[str, Any]:
 
 
 LIMIT_S = 2.0
-# Most matches end at once; only a slow one is worth a thread of its own.
+# Most matches end at once; only slow ones run in a thread.
 AT_ONCE_S = 0.02
 MAX_PATTERN_LENGTH = 10_000
 
 
 class SlowPatternError(Exception):
-    """The expression did not come to an end within its time."""
+    """The regular expression exceeded its time limit."""
 
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str, *, ignore_case: bool = False) -> Any:
-    """Return the compiled expression; raises ValueError with what is wrong and where."""
+    """Return the compiled expression; raises ValueError naming the error and its position."""
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise ValueError(f"the pattern is longer than {MAX_PATTERN_LENGTH} characters")
     try:
@@ -82,13 +84,13 @@ def _search(pattern: Any, text: str, seconds: float) -> str | None:
     return None if match is None else str(match.group())
 
 
-# Wide enough that no line is ever folded.
+# Wide enough that no line is folded.
 WIDTH = 1_000_000
 FLOAT = "tag:yaml.org,2002:float"
 
 
 class _Representer(RoundTripRepresenter):
-    """Writes decimals in all their digits, which a float may not have."""
+    """Writes decimals with all their digits, which a float could lose."""
 
 
 _Representer.add_representer(
@@ -98,7 +100,7 @@ _Representer.add_representer(
 
 
 def write_yaml(value: Any) -> str:
-    """Return the values as YAML, texts of several lines as blocks, decimals in all their digits."""
+    """Return the values as YAML, with texts of several lines as blocks and decimals with all digits."""
     stream = io.StringIO()
     yaml = YAML(typ="rt", pure=True)
     yaml.width = WIDTH
@@ -120,12 +122,12 @@ def _readable(value: Any) -> Any:
 
 
 def _text(value: str) -> str:
-    """Return a text, in quotes with escapes where anything else might read back as another."""
+    """Return a text, in quotes with escapes if it would not be read back unchanged otherwise."""
     return value if value.isprintable() else DoubleQuotedScalarString(value)
 
 
 def _fits_block(text: str) -> bool:
-    """Tell whether a block reads back as this very text."""
+    """Tell whether a block would be read back as exactly this text."""
     lines = text.split("\n")
     plain = all(line.isprintable() and line == line.rstrip() for line in lines)
     starts_plainly = bool(lines[0]) and not lines[0].startswith(" ")

@@ -50,7 +50,7 @@ NO_BREAK = "\u00a0"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One figure that may be limited: where it is kept, what it is called and its unit, "" for a count."""
+    """One figure that can be limited: its key, its names and its unit, "" for a count."""
 
     figure: str
     label: str
@@ -69,10 +69,10 @@ LIMITS = {
 }
 
 
-def measured(output: Output) -> dict[str, Any]:
-    """Return the figures an output has, by name; what is not known is left out, never 0.
+def measure(output: Output) -> dict[str, Any]:
+    """Return the known figures of an output by name; unknown ones are left out, never 0.
 
-    Money is text, so that nothing of it is lost in JSON.
+    Money is text, so that JSON keeps all its digits.
     """
     input_tokens, output_tokens = _tokens(output, "input_tokens"), _tokens(output, "output_tokens")
     known = input_tokens is not None and output_tokens is not None
@@ -99,7 +99,7 @@ def format_figure(figure: str | int, unit: str) -> str:
 
 
 def _tokens(output: Output, name: Literal["input_tokens", "output_tokens"]) -> int | None:
-    """Return the tokens the target reports, else those of its calls of a model where each tells them."""
+    """Return the tokens that the target reports, else the sum over its model calls if all report them."""
     whole: int | None = getattr(output.usage, name)
     if whole is not None:
         return whole
@@ -108,10 +108,10 @@ def _tokens(output: Output, name: Literal["input_tokens", "output_tokens"]) -> i
 
 
 def _model_calls(output: Output) -> int | None:
-    """Return the calls of a model; a trace that holds tools alone does not say that there were none."""
-    counted = len(_steps(output, "model"))
-    spoken = sum(turn.role == "assistant" for turn in output.messages)
-    return counted or spoken or None
+    """Return the number of model calls; a trace with tools only does not mean that there were none."""
+    in_trace = len(_steps(output, "model"))
+    turns = sum(turn.role == "assistant" for turn in output.messages)
+    return in_trace or turns or None
 
 
 def _steps(output: Output, kind: str) -> Sequence[Step]:
@@ -119,7 +119,7 @@ def _steps(output: Output, kind: str) -> Sequence[Step]:
 
 
 MAX_DIGITS = 15
-# With 15 digits an amount reads back the same from the number that files and forms write.
+# Up to 15 digits, an amount survives as the number that files and forms write.
 AS_NUMBER = PlainSerializer(lambda usd: None if usd is None else float(usd), when_used="json")
 SPELLINGS = {
     **{"max_total": "max_tokens", "max_total_tokens": "max_tokens"},
@@ -134,23 +134,23 @@ def _limit(meaning: str) -> Any:
 
 
 class ExecutionMetricsConfig(KindConfig):
-    """The limits; at least one is set."""
+    """The limits; at least one must be set."""
 
-    max_tokens: int | None = _limit("Most tokens, input and output together.")
-    max_input_tokens: int | None = _limit("Most input tokens.")
-    max_output_tokens: int | None = _limit("Most output tokens.")
-    max_tool_calls: int | None = _limit("Most calls of tools.")
-    max_model_calls: int | None = _limit("Most calls of a model.")
-    max_duration_ms: int | None = _limit("Longest time, in milliseconds.")
+    max_tokens: int | None = _limit("The most tokens, input and output together.")
+    max_input_tokens: int | None = _limit("The most input tokens.")
+    max_output_tokens: int | None = _limit("The most output tokens.")
+    max_tool_calls: int | None = _limit("The most tool calls.")
+    max_model_calls: int | None = _limit("The most model calls.")
+    max_duration_ms: int | None = _limit("The longest time, in milliseconds.")
     max_cost_usd: Annotated[Decimal | None, AS_NUMBER] = Field(
         None,
         ge=0,
         max_digits=MAX_DIGITS,
         decimal_places=SCORE_DIGITS,
-        description="Highest cost, in US dollars. Empty: not limited.",
+        description="The highest cost, in US dollars. Empty: not limited.",
     )
     proportional: bool = Field(
-        False, description="Score by how far a limit is breached, not only whether."
+        False, description="Score by how far a limit is exceeded, not only whether it is."
     )
 
     @model_validator(mode="after")
@@ -162,25 +162,25 @@ class ExecutionMetricsConfig(KindConfig):
     @property
     def limits(self) -> dict[str, int | Decimal]:
         """Return the limits that are set, by the names of their settings."""
-        given = {name: getattr(self, name) for name in LIMITS}
-        return {name: limit for name, limit in given.items() if limit is not None}
+        values = {name: getattr(self, name) for name in LIMITS}
+        return {name: limit for name, limit in values.items() if limit is not None}
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the limits a suite file means; under `latency` and `cost` it may say `threshold` or `max`.
+    """Return the limits in a suite file under their own names; `latency` and `cost` may use `threshold` or `max`.
 
-    Raises ValueError for a limit that stands twice.
+    Raises ValueError for a limit that is set twice.
     """
-    found = dict(mapping)
-    lone = [name for name in LIMITS if name in found and found[name] is None]
-    renamed = SPELLINGS | dict.fromkeys(("threshold", "max"), lone[0] if lone else "")
-    for spelling in renamed.keys() & found.keys():
+    settings = dict(mapping)
+    empty = [name for name in LIMITS if name in settings and settings[name] is None]
+    renamed = SPELLINGS | dict.fromkeys(("threshold", "max"), empty[0] if empty else "")
+    for spelling in renamed.keys() & settings.keys():
         name = renamed[spelling]
-        if name and found.get(name) is not None:
+        if name and settings.get(name) is not None:
             raise ValueError(f"{spelling} says the same as {name}; keep one of them")
         if name:
-            found[name] = found.pop(spelling)
-    return found
+            settings[name] = settings.pop(spelling)
+    return settings
 
 
 def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score:
@@ -192,7 +192,9 @@ def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score
     unknown = [name for name in config.limits if LIMITS[name].figure not in figures]
     if unknown:
         noun = LIMITS[unknown[0]].noun
-        raise PartsMissingError(f"This result does not know its {noun}, so {unknown[0]} is open.")
+        raise PartsMissingError(
+            f"This result does not record its {noun}, so {unknown[0]} cannot be checked."
+        )
     rows = [
         _row(name, limit, Decimal(str(figures[LIMITS[name].figure])))
         for name, limit in config.limits.items()
@@ -212,7 +214,7 @@ def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score
     config=ExecutionMetricsConfig,
     rescore=rescore,
     needs=("a trace, or the figures that a stored result has",),
-    # The limit that `threshold` means under each of these names; none is set by the name alone.
+    # The limit that `threshold` sets for each of these names; the name alone sets none.
     spellings={
         "latency": {"max_duration_ms": None},
         "cost": {"max_cost_usd": None},
@@ -221,8 +223,8 @@ def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score
     read=read,
 )
 async def score(config: ExecutionMetricsConfig, context: Context) -> Outcome:
-    """Return 1 when every limit is kept, else 0, or by how far they are breached."""
-    figures = measured(context.output)
+    """Return 1 if every limit is kept, else 0, or proportionally to the excess."""
+    figures = measure(context.output)
     missing = [name for name in config.limits if LIMITS[name].figure not in figures]
     if missing:
         nouns = ", ".join(LIMITS[name].noun for name in missing)
@@ -233,15 +235,15 @@ async def score(config: ExecutionMetricsConfig, context: Context) -> Outcome:
 
 def _row(name: str, limit: int | Decimal, actual: Decimal) -> dict[str, Any]:
     allowed = Decimal(limit)
-    # The counts are whole and stay so; money is compared, like everything, to 9 decimals.
+    # Counts are whole numbers; money is compared to 9 decimals, like everything.
     kept = round(actual, SCORE_DIGITS) <= round(allowed, SCORE_DIGITS)
-    written = LIMITS[name].figure == COST
+    is_money = LIMITS[name].figure == COST
     return {
         "setting": name,
         "label": LIMITS[name].label,
         "unit": LIMITS[name].unit,
-        "limit": str(allowed) if written else int(allowed),
-        "actual": str(actual) if written else int(actual),
+        "limit": str(allowed) if is_money else int(allowed),
+        "actual": str(actual) if is_money else int(actual),
         "kept": kept,
         "share": 1.0 if kept else round(float(allowed / actual), SCORE_DIGITS),
     }

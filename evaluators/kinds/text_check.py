@@ -54,25 +54,25 @@ LONGEST = 160
 
 
 class UncheckableError(Exception):
-    """The settings of the check do not work out for this answer."""
+    """The settings of the check cannot be applied to this answer."""
 
 
 def shown(text: str) -> str:
-    """Return a text in quotes, its middle left out when it is long."""
+    """Return a text in quotes, without its middle if it is long."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
     return f"“{text}”"
 
 
 def passage(text: str, start: int, end: int) -> str:
-    """Return a part of a text with a little of what stands around it."""
+    """Return a part of a text with a little context."""
     before, after = max(0, start - AROUND), min(len(text), end + AROUND)
     part = text[before:after].strip()
     return f"{'…' if before else ''}{part}{'…' if after < len(text) else ''}"
 
 
 def parsed_json(text: str) -> Any:
-    """Return the one JSON value a text is; raises ValueError saying why it is none."""
+    """Return the JSON value of a text; raises ValueError saying why it is not JSON."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
@@ -83,10 +83,10 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _place(config: TextCheckConfig, wanted: str, text: str) -> tuple[int, int] | None:
-    """Return where a text stands in another, None when it does not."""
+def _position(config: TextCheckConfig, wanted: str, text: str) -> tuple[int, int] | None:
+    """Return the position of a text in another, None if it does not occur."""
     if config.ignore_case:
-        # Folding may change the length ("ß" becomes "ss"), so places are looked up in the text itself.
+        # Case folding may change the length ("ß" becomes "ss"), so search the original text for the position.
         match = compile_pattern(_escaped(wanted), ignore_case=True).search(text)
         if match is not None:
             return int(match.start()), int(match.end())
@@ -100,7 +100,7 @@ def _escaped(text: str) -> str:
 
 
 def _presence(config: TextCheckConfig, wanted: str, text: str) -> Finding:
-    place = _place(config, wanted, text)
+    place = _position(config, wanted, text)
     if place is None:
         return Finding(f"Does not contain {shown(wanted)}", False)
     return Finding(f"Contains {shown(wanted)}", True, passage(text, *place))
@@ -115,8 +115,8 @@ async def _contains_all(config: TextCheckConfig, text: str) -> Findings:
 
 
 async def _contains_any(config: TextCheckConfig, text: str) -> Findings:
-    found_ones = [_presence(config, wanted, text) for wanted in config.values]
-    present = tuple(finding for finding in found_ones if finding.passed)
+    findings = [_presence(config, wanted, text) for wanted in config.values]
+    present = tuple(finding for finding in findings if finding.passed)
     if present:
         return present
     listed = ", ".join(shown(wanted) for wanted in config.values)
@@ -132,7 +132,7 @@ async def _equals(config: TextCheckConfig, text: str) -> Findings:
     if _same(config, text, wanted):
         return (Finding(f"Is {shown(wanted)}", True),)
     if _same(config, text.strip(), wanted.strip()):
-        return (Finding(f"Differs from {shown(wanted)} only by white space around it", False),)
+        return (Finding(f"Differs from {shown(wanted)} only by white space at its ends", False),)
     return (Finding(f"Is not {shown(wanted)}", False, shown(text)),)
 
 
@@ -181,7 +181,9 @@ async def _json_schema(config: TextCheckConfig, text: str) -> Findings:
         raise UncheckableError(str(error)) from error
     if not problems:
         return (Finding("Satisfies the JSON schema", True),)
-    return tuple(Finding("Does not satisfy the JSON schema", False, said) for said in problems)
+    return tuple(
+        Finding("Does not satisfy the JSON schema", False, problem) for problem in problems
+    )
 
 
 async def _max_length(config: TextCheckConfig, text: str) -> Findings:
@@ -234,27 +236,27 @@ NEEDS = {
     "json_schema": "json_schema",
     "max_length": "max_length",
 }
-# How a search looks; g, u and y say nothing where any match will do.
+# Flags of regular expressions; g, u and y have no effect here.
 KNOWN_FLAGS = set("imsguy")
-BLIND_TO_CASE = ("is_json", "json_schema", "max_length")
+WITHOUT_CASE = ("is_json", "json_schema", "max_length")
 
 
 class TextCheckConfig(KindConfig):
-    """What the text of the answer must satisfy."""
+    """The rule that the text of the answer must satisfy."""
 
-    operator: Operator = Field(description="The rule the answer is held to.")
+    operator: Operator = Field(description="The rule that the answer must satisfy.")
     value: str | None = Field(
         None,
-        description="The text or regular expression that equals, contains, starts_with, ends_with "
-        "and regex look for.",
+        description="The text or regular expression of equals, contains, starts_with, ends_with "
+        "and regex.",
         json_schema_extra={"widget": "textarea"},
     )
     values: tuple[str, ...] = Field(
-        (), description="The texts of contains_any and contains_all, one a line."
+        (), description="The texts of contains_any and contains_all, one per line."
     )
-    ignore_case: bool = Field(False, description="Take upper and lower case for the same.")
+    ignore_case: bool = Field(False, description="Ignore upper and lower case.")
     max_length: int | None = Field(
-        None, ge=0, description="Most characters the answer may have, for max_length."
+        None, ge=0, description="The most characters the answer may have, for max_length."
     )
     json_schema: Mapping[str, Any] | None = Field(
         None, description="The JSON schema (draft 2020-12) of json_schema."
@@ -264,12 +266,12 @@ class TextCheckConfig(KindConfig):
     def _has_what_it_needs(self) -> Self:
         needed = NEEDS.get(self.operator, "value")
         for name in ("value", "values", "max_length", "json_schema"):
-            given = getattr(self, name) not in (None, ())
-            if name == needed and not given:
+            is_set = getattr(self, name) not in (None, ())
+            if name == needed and not is_set:
                 raise ValueError(f"{self.operator} needs {name}")
-            if name != needed and given:
+            if name != needed and is_set:
                 raise ValueError(f"{self.operator} takes no {name}")
-        if self.ignore_case and self.operator in BLIND_TO_CASE:
+        if self.ignore_case and self.operator in WITHOUT_CASE:
             raise ValueError(f"{self.operator} takes no ignore_case")
         self._check_texts()
         return self
@@ -285,60 +287,60 @@ class TextCheckConfig(KindConfig):
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means: there `value` may hold a list, a number or a schema.
+    """Return the settings of a suite file, in which `value` may hold a list, a number or a schema.
 
-    Raises ValueError for flags of a regular expression that mean nothing here.
+    Raises ValueError for unknown flags of a regular expression.
     """
-    found = dict(mapping)
-    if "pattern" in found and found.get("operator") == "regex":
-        found.setdefault("value", found.pop("pattern"))
-    if "flags" in found:
-        found |= _flagged(str(found.pop("flags") or ""), found.get("value"))
-    if "schema" in found:
-        found.setdefault("json_schema", found.pop("schema"))
-    needed = NEEDS.get(str(found.get("operator")), "value")
-    given = found.get("value")
+    settings = dict(mapping)
+    if "pattern" in settings and settings.get("operator") == "regex":
+        settings.setdefault("value", settings.pop("pattern"))
+    if "flags" in settings:
+        settings |= _flagged(str(settings.pop("flags") or ""), settings.get("value"))
+    if "schema" in settings:
+        settings.setdefault("json_schema", settings.pop("schema"))
+    needed = NEEDS.get(str(settings.get("operator")), "value")
+    value = settings.get("value")
     is_elsewhere = needed in ("values", "max_length", "json_schema")
-    if is_elsewhere and given is not None and needed not in found:
-        found[needed] = [given] if needed == "values" and isinstance(given, str) else given
-        del found["value"]
-    return found
+    if is_elsewhere and value is not None and needed not in settings:
+        settings[needed] = [value] if needed == "values" and isinstance(value, str) else value
+        del settings["value"]
+    return settings
 
 
 def _flagged(flags: str, pattern: Any) -> dict[str, Any]:
-    """Return the settings that the flags of a regular expression stand for."""
+    """Return the settings for the flags of a regular expression."""
     if unknown := set(flags.lower()) - KNOWN_FLAGS:
         raise ValueError(f"flags: {sorted(unknown)[0]!r} is not known; there are i, m and s")
-    found: dict[str, Any] = {"ignore_case": True} if "i" in flags.lower() else {}
-    within = "".join(flag for flag in "ms" if flag in flags.lower())
-    return found | ({"value": f"(?{within}){pattern}"} if within and pattern else {})
+    settings: dict[str, Any] = {"ignore_case": True} if "i" in flags.lower() else {}
+    inline = "".join(flag for flag in "ms" if flag in flags.lower())
+    return settings | ({"value": f"(?{inline}){pattern}"} if inline and pattern else {})
 
 
 def _spellings() -> dict[str, dict[str, Any]]:
     names = [*NEEDS, "equals", "contains", "starts_with", "ends_with", "regex"]
     plain = {name: {"operator": name} for name in names}
-    blind = {
+    without_case = {
         f"i{name}": {"operator": name, "ignore_case": True}
         for name in names
-        if name not in BLIND_TO_CASE
+        if name not in WITHOUT_CASE
     }
-    return {**plain, **blind}
+    return {**plain, **without_case}
 
 
 @kind(label="Text check", icon="e-code", config=TextCheckConfig, spellings=_spellings(), read=read)
 async def score(config: TextCheckConfig, context: Context) -> Outcome:
-    """Return 1 when the check holds and 0 when it does not."""
+    """Return 1 if the check passes, else 0."""
     try:
         findings = await RULES[config.operator](config, context.output.text)
     except SlowPatternError as error:
         return Unscored(str(error), stage="limits")
     except UncheckableError as error:
         return Unscored(str(error), stage="config")
-    held = all(finding.passed for finding in findings)
+    passes = all(finding.passed for finding in findings)
     if config.operator == "contains_any":
-        held = any(finding.passed for finding in findings)
+        passes = any(finding.passed for finding in findings)
     return Score(
-        1.0 if held else 0.0,
+        1.0 if passes else 0.0,
         findings=findings,
         details={"operator": config.operator, "length": len(context.output.text)},
     )

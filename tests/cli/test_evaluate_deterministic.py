@@ -115,7 +115,7 @@ def test_every_page_explains_its_scores(
             "1 of 2",
         ],
         "odd": ["\\u0000", "&lt;b&gt;", "missing"],
-        "prose": ["The answer is no JSON to go by", "0 of 2 expectations met"],
+        "prose": ["The answer is not JSON", "0 of 2 expectations met"],
         "silent": ["reports no trace", "does not report its tokens, duration"],
     }
 

@@ -64,41 +64,43 @@ from evaluators.scoring.numbers import weighted_mean
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 MAX_FIELDS = 200
-# From this length on reading is left to a thread, so that nobody waits for it.
+# Longer texts are parsed in a thread, so that they do not block the event loop.
 LONG = 200_000
 MAX_PROBLEM_LENGTH = 300
 
 
 class FieldAccuracyConfig(KindConfig):
-    """The fields and how they make one score."""
+    """The fields and their aggregation."""
 
     fields: tuple[FieldRule, ...] = Field(
         min_length=1,
         max_length=MAX_FIELDS,
-        description="A list: each a path, or path with match, expected, tolerance, relative, "
+        description="A list of fields: each is a path, or path with match, expected, tolerance, relative, "
         "formats, weight, required, min_score, optional.",
     )
     aggregation: Literal["average", "all_or_nothing"] = Field(
-        "average", description="How the fields become one score."
+        "average", description="How the scores of the fields are combined."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _long_form(cls, values: Any) -> Any:
-        """Let a field be its path alone."""
+        """Accept a field that is only its path."""
         if not isinstance(values, Mapping) or not isinstance(values.get("fields"), list | tuple):
             return values
-        fields = [{"path": one} if isinstance(one, str) else one for one in values["fields"]]
+        fields = [
+            {"path": field} if isinstance(field, str) else field for field in values["fields"]
+        ]
         return {**values, "fields": fields}
 
     @model_validator(mode="after")
     def _can_be_scored(self) -> Self:
-        for number, one in enumerate(self.fields):
-            if any(is_same(one.comparison, other.comparison) for other in self.fields[:number]):
-                raise ValueError(f"fields: {one.path!r} is compared twice in the same way")
-        if all(one.optional or one.weight == 0 for one in self.fields):
+        for number, field in enumerate(self.fields):
+            if any(is_same(field.comparison, other.comparison) for other in self.fields[:number]):
+                raise ValueError(f"fields: {field.path!r} is compared twice in the same way")
+        if all(field.optional or field.weight == 0 for field in self.fields):
             raise ValueError(
-                "fields: each is optional or of weight 0, so an answer without them has no score"
+                "fields: all are optional or have weight 0, so an answer without them has no score"
             )
         return self
 
@@ -106,11 +108,12 @@ class FieldAccuracyConfig(KindConfig):
 def rescore(config: FieldAccuracyConfig, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored comparisons with these weights.
 
-    Raises PartsMissingError for a field that was not compared so, and when none of them counts.
+    Raises PartsMissingError for a field that was compared in another way, and if no field counts.
     """
     problem = str(details.get("problem", ""))
     rows = [
-        (one, field_row(one, _stored(one, details), is_json=not problem)) for one in config.fields
+        (rule, field_row(rule, _stored(rule, details), is_json=not problem))
+        for rule in config.fields
     ]
     counted = [row for _, row in rows if row["counts"]]
     if not counted:
@@ -119,27 +122,27 @@ def rescore(config: FieldAccuracyConfig, details: Mapping[str, Any]) -> Score:
     average = weighted_mean([row["share"] for row in counted], weights) or 0.0
     if config.aggregation == "all_or_nothing":
         average = float(all(row["passed"] for row in counted))
-    read_as = (Finding("The answer is no JSON to go by", False, problem),) if problem else ()
+    problem_findings = (Finding("The answer is not JSON", False, problem),) if problem else ()
     return Score(
         average,
         findings=(
-            *read_as,
+            *problem_findings,
             *(field_finding(*pair) for pair in rows if pair[1]["passed"] is not None),
         ),
         details={**details, "fields": [row for _, row in rows]},
-        failed_required=tuple(one.path for one, row in rows if row["failed_required"]),
+        failed_required=tuple(rule.path for rule, row in rows if row["failed_required"]),
         warnings=tuple(
-            f"the case expects nothing of {one.path}, which was left out"
-            for one, row in rows
+            f"the case expects no value of {rule.path}, which was left out"
+            for rule, row in rows
             if row["state"] == UNEXPECTED
         ),
     )
 
 
 def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
-    """Return what is missing where neither the case nor a field says what is expected."""
-    has_own = any(one.get("expected") is not None for one in config.get("fields") or ())
-    return "" if has_own or case.expected_output.strip() else "expected output"
+    """Return what a case lacks if neither it nor a field has an expected value."""
+    has_expected = any(field.get("expected") is not None for field in config.get("fields") or ())
+    return "" if has_expected or case.expected_output.strip() else "expected output"
 
 
 @kind(
@@ -152,11 +155,11 @@ def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
     lacks=lacks,
 )
 async def score(config: FieldAccuracyConfig, context: Context) -> Outcome:
-    """Return the weighted share of the fields of a JSON answer that are as expected."""
+    """Return the weighted share of fields in a JSON answer that have the expected value."""
     try:
         case = await _expected(config, context.case.expected_output)
         answer, problem = await _answer(context.output.text)
-        facts = [await compare_field(one, answer, case) for one in config.fields]
+        facts = [await compare_field(rule, answer, case) for rule in config.fields]
     except UncomparableError as error:
         return Unscored(str(error), stage="config")
     except SlowPatternError as error:
@@ -165,22 +168,22 @@ async def score(config: FieldAccuracyConfig, context: Context) -> Outcome:
     try:
         return rescore(config, details)
     except PartsMissingError:
-        reason = "the case expects nothing of any field, so there is nothing to compare"
+        reason = "the case expects no value of any field, so there is nothing to compare"
         return Unscored(reason, stage="config")
 
 
 async def _expected(config: FieldAccuracyConfig, text: str) -> Any:
-    """Return what the case expects, ABSENT for nothing; raises UncomparableError for no JSON."""
-    if not text.strip() or all(one.expected is not None for one in config.fields):
+    """Return the expected JSON of the case, ABSENT for none; raises UncomparableError if it is not JSON."""
+    if not text.strip() or all(rule.expected is not None for rule in config.fields):
         return ABSENT
     try:
         return await _read(text)
     except ValueError as error:
-        raise UncomparableError(f"the expected output of the case is no JSON: {error}") from error
+        raise UncomparableError(f"the expected output of the case is not JSON: {error}") from error
 
 
 async def _answer(text: str) -> tuple[Any, str]:
-    """Return the JSON of an answer, or ABSENT with what keeps it from being JSON."""
+    """Return the JSON of an answer, or ABSENT with the reason why it is not JSON."""
     try:
         return await _read(text), ""
     except ValueError as error:
@@ -196,4 +199,4 @@ def _stored(rule: FieldRule, details: Mapping[str, Any]) -> Mapping[str, Any]:
         if is_same(facts["comparison"], rule.comparison):
             stored: Mapping[str, Any] = facts
             return stored
-    raise PartsMissingError(f"The field {rule.path!r} was not compared so in this result.")
+    raise PartsMissingError(f"The field {rule.path!r} was not compared in this way in this result.")

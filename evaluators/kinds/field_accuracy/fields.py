@@ -1,4 +1,4 @@
-"""Fields of a JSON answer: the rule of each, how files write it, and what comparing it comes to."""
+"""Fields of a JSON answer: their rules, how files write them, and their comparison."""
 
 from __future__ import annotations
 
@@ -38,30 +38,29 @@ TOKENS = {
     **{"mm": "%M", "ss": "%S", "SSS": "%f", "A": "%p", "Z": "%z"},
 }
 TOKEN = re.compile("|".join(sorted(TOKENS, key=len, reverse=True)))
-# Formats in which day and month cannot be taken for each other, beside those of ISO 8601.
+# Formats besides ISO 8601 in which day and month cannot be confused.
 CLEAR = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%B %d, %Y", "%b %d, %Y")
 ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII)
-SAMPLE = datetime(2001, 2, 3, 4, 5, 6)  # noqa: DTZ001 - only its day is looked at
+SAMPLE = datetime(2001, 2, 3, 4, 5, 6)  # noqa: DTZ001 - only the day matters
 
 
 @lru_cache(maxsize=256)
 def strptime_format(pattern: str) -> str:
-    """Return a format in the directives of strptime; raises ValueError for one that names no day."""
+    """Return a format with the directives of strptime; raises ValueError for a format without a day."""
     text = pattern if "%" in pattern else TOKEN.sub(lambda token: TOKENS[token.group()], pattern)
     try:
         read_back = datetime.strptime(SAMPLE.strftime(text), text)  # noqa: DTZ007 - as above
     except (ValueError, re.error):
         read_back = None
     if len(pattern) > MAX_DATE_LENGTH or read_back is None or read_back.date() != SAMPLE.date():
-        raise ValueError(f"{pattern!r} is no format of a date such as YYYY-MM-DD or DD.MM.YYYY")
+        raise ValueError(f"{pattern!r} is not a date format such as YYYY-MM-DD or DD.MM.YYYY")
     return text
 
 
 def parse_day(text: str, formats: Sequence[str] = ()) -> date | None:
-    """Return the day a text names in the first of the formats that fits, None when none does.
+    """Return the day of a text in the first format that matches, None if none does.
 
-    Without formats those of ISO 8601 and such with the month in words are read. Of a point in time the
-    day counts as it is written.
+    Without formats, ISO 8601 and dates with the month in words are understood. Times and zones are ignored.
     """
     text = text.strip()
     if len(text) > MAX_DATE_LENGTH:
@@ -86,8 +85,8 @@ def _iso_day(text: str) -> date | None:
 FieldMatch = Literal["exact", "numeric_tolerance", "date", "contains", "regex"]
 MAX_NUMBER_LENGTH = 100
 MAX_PATH_LENGTH = 300
-# What makes two rules compare alike; the rest says what a comparison counts for.
-COUNTING = {"weight", "required", "min_score", "optional"}
+# Settings that do not affect the comparison.
+NOT_COMPARED = {"weight", "required", "min_score", "optional"}
 HOW = {
     **{"exact": "", "numeric_tolerance": "within {tolerance} of", "date": "the day"},
     **{"contains": "contains", "regex": "matches"},
@@ -102,14 +101,13 @@ RELATIONS = {
 
 
 def field_path(text: str) -> Steps:
-    """Return the steps to a field; raises ValueError for a text that is no path to one.
+    """Return the steps to a field; raises ValueError for a text that is not a path.
 
-    The same place has to have the same name in the answer and in what is expected, and the end of a
-    list has not.
+    A path must not count from the end of a list, as the answer and the expected lists may differ in length.
     """
     if not 1 <= len(text.strip()) <= MAX_PATH_LENGTH:
         raise ValueError(f"a path has 1 to {MAX_PATH_LENGTH} characters")
-    shape = f"{text!r} is no path such as total, lines[0].price or lines[*].price"
+    shape = f"{text!r} is not a path such as total, lines[0].price or lines[*].price"
     try:
         steps = parse_path(text.strip())
     except PathError as error:
@@ -120,30 +118,32 @@ def field_path(text: str) -> Steps:
 
 
 class UncomparableError(Exception):
-    """The expected value is not of the form its rule compares."""
+    """The expected value cannot be compared by its rule."""
 
 
 class FieldRule(BaseModel):
-    """One field, how it is compared and what it counts for."""
+    """One field, its comparison and its weight."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    path: str = Field(description="Where it stands: total, lines[0].price, lines[*].price.")
+    path: str = Field(description="The path, such as total, lines[0].price, lines[*].price.")
     match: FieldMatch = Field("exact", description="How the two values are compared.")
-    expected: Any = Field(None, description="What is expected; left out: as the case says.")
-    tolerance: float = Field(0.0, ge=0, description="How far off a number may be.")
+    expected: Any = Field(None, description="The expected value. Empty: that of the case.")
+    tolerance: float = Field(0.0, ge=0, description="How much a number may differ.")
     relative: bool = Field(False, description="Tolerance as a share of the expected number.")
     formats: tuple[str, ...] = Field((), description="Formats of the date.")
     weight: float = Field(1.0, ge=0, description="Weight among the fields.")
-    required: bool = Field(False, description="The result fails when the field scores 0.")
-    min_score: float | None = Field(None, ge=0, le=1, description="… when it scores below this.")
-    optional: bool = Field(False, description="An answer may leave it out; then it counts nothing.")
+    required: bool = Field(False, description="The result fails if the field scores 0.")
+    min_score: float | None = Field(
+        None, ge=0, le=1, description="The result fails if the field scores below this."
+    )
+    optional: bool = Field(False, description="An answer may omit it; then it does not count.")
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> Self:
         field_path(self.path)
         if not is_json(self.expected):
-            raise ValueError("expected is no JSON value; put dates and the like in quotes")
+            raise ValueError("expected is not a JSON value; put dates and the like in quotes")
         if self.match != "numeric_tolerance" and (self.tolerance or self.relative):
             raise ValueError(f"{self.match} takes no tolerance; numeric_tolerance does")
         if self.match != "date" and self.formats:
@@ -161,8 +161,8 @@ class FieldRule(BaseModel):
 
     @property
     def comparison(self) -> dict[str, Any]:
-        """Return the settings that make two rules compare alike."""
-        return self.model_dump(mode="json", exclude=COUNTING, exclude_defaults=True)
+        """Return the settings that decide the comparison."""
+        return self.model_dump(mode="json", exclude=NOT_COMPARED, exclude_defaults=True)
 
     def is_failed_by(self, share: float) -> bool:
         """Tell whether a score of 0 to 1 fails the whole result (SCORING §4.2)."""
@@ -172,11 +172,11 @@ class FieldRule(BaseModel):
 
     @property
     def how(self) -> str:
-        """Return the words before an expected value in a table; "" where it has to be this one."""
+        """Return the words before an expected value in a table, "" for an exact match."""
         return HOW[self.match].format(tolerance=self._tolerance)
 
     def relation(self, *, passed: bool) -> str:
-        """Return the words between a value and the one expected."""
+        """Return the words between a value and the expected one."""
         return RELATIONS[self.match][0 if passed else 1].format(tolerance=self._tolerance)
 
     @property
@@ -185,15 +185,15 @@ class FieldRule(BaseModel):
 
 
 def check_expected(rule: FieldRule, expected: Any) -> None:
-    """Raise UncomparableError for an expected value that its rule cannot be held to."""
+    """Raise UncomparableError for an expected value that the rule cannot compare."""
     shown = format_value(expected)
     if rule.match == "numeric_tolerance" and _number(expected) is None:
-        raise UncomparableError(f"{rule.path}: the expected value {shown} is no number")
+        raise UncomparableError(f"{rule.path}: the expected value {shown} is not a number")
     if rule.match == "date" and _day(rule, expected) is None:
-        said = f"no date in {', '.join(rule.formats)}" if rule.formats else "no date"
-        raise UncomparableError(f"{rule.path}: the expected value {shown} is {said}")
+        formats = f" in {', '.join(rule.formats)}" if rule.formats else ""
+        raise UncomparableError(f"{rule.path}: the expected value {shown} is not a date{formats}")
     if rule.match in ("contains", "regex") and isinstance(expected, dict | list):
-        raise UncomparableError(f"{rule.path}: the expected value {shown} is no text")
+        raise UncomparableError(f"{rule.path}: the expected value {shown} is not a text")
     if rule.match == "regex":
         try:
             compile_pattern(plain_value(expected))
@@ -201,15 +201,15 @@ def check_expected(rule: FieldRule, expected: Any) -> None:
             raise UncomparableError(f"{rule.path}: {error}") from error
 
 
-async def agrees(rule: FieldRule, value: Any, expected: Any) -> bool:
-    """Tell whether a value is as its rule expects; raises SlowPatternError past the time limit."""
+async def matches(rule: FieldRule, value: Any, expected: Any) -> bool:
+    """Tell whether a value matches; raises SlowPatternError past the time limit."""
     match rule.match:
         case "exact":
             return is_same(value, expected)
         case "numeric_tolerance":
             return _is_near(rule, value, expected)
         case "date":
-            day = _day(rule, value, is_found=True)
+            day = _day(rule, value, is_answer=True)
             return day is not None and day == _day(rule, expected)
         case "contains":
             return _contains(value, expected)
@@ -221,27 +221,27 @@ async def agrees(rule: FieldRule, value: Any, expected: Any) -> bool:
 
 
 def _is_near(rule: FieldRule, value: Any, expected: Any) -> bool:
-    number, wanted = _number(value), _number(expected)
-    if number is None or wanted is None:
+    number, expected_number = _number(value), _number(expected)
+    if number is None or expected_number is None:
         return False
     limit = Decimal(repr(rule.tolerance))
     try:
-        off = abs(number - wanted)
-        return _is_within(off, limit * abs(wanted) if rule.relative else limit)
+        difference = abs(number - expected_number)
+        return _is_within(difference, limit * abs(expected_number) if rule.relative else limit)
     except ArithmeticError:
         return False
 
 
-def _is_within(off: Decimal, limit: Decimal) -> bool:
+def _is_within(difference: Decimal, limit: Decimal) -> bool:
     try:
-        return round(off, SCORE_DIGITS) <= round(limit, SCORE_DIGITS)
+        return round(difference, SCORE_DIGITS) <= round(limit, SCORE_DIGITS)
     except InvalidOperation:
-        # Too large to have nine decimals.
-        return off <= limit
+        # The numbers are too large for nine decimals.
+        return difference <= limit
 
 
 def _number(value: Any) -> Decimal | None:
-    """Return a number, also one that is written as a text and nothing else."""
+    """Return a number, also from a text that is a number."""
     if not isinstance(value, str) or len(value) > MAX_NUMBER_LENGTH:
         return exact_number(value)
     try:
@@ -250,12 +250,12 @@ def _number(value: Any) -> Decimal | None:
         return None
 
 
-def _day(rule: FieldRule, value: Any, *, is_found: bool = False) -> Any:
-    """Return the day of a value; one that is expected may always be written as in ISO 8601."""
+def _day(rule: FieldRule, value: Any, *, is_answer: bool = False) -> Any:
+    """Return the day of a value; an expected one may always be in ISO 8601."""
     if not isinstance(value, str):
         return None
     day = parse_day(value, rule.formats)
-    return parse_day(value) if day is None and not is_found else day
+    return parse_day(value) if day is None and not is_answer else day
 
 
 def _contains(value: Any, expected: Any) -> bool:
@@ -270,30 +270,30 @@ EXPECTED_NAMES = ("value", "pattern")
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of a field."""
-    found = dict(mapping)
-    aggregation = found.get("aggregation")
+    """Return the settings of a suite file with its fields under our names."""
+    settings = dict(mapping)
+    aggregation = settings.get("aggregation")
     if isinstance(aggregation, str):
-        found["aggregation"] = AGGREGATIONS.get(aggregation, aggregation)
-    if isinstance(found.get("fields"), list):
-        found["fields"] = [_field(one) for one in found["fields"]]
-    return found
+        settings["aggregation"] = AGGREGATIONS.get(aggregation, aggregation)
+    if isinstance(settings.get("fields"), list):
+        settings["fields"] = [_field(field) for field in settings["fields"]]
+    return settings
 
 
-def _field(given: Any) -> Any:
-    """Return a field of a file under our names; `required: 0.7` is its least score."""
-    if not isinstance(given, Mapping):
-        return given
-    found = {normal_spelling(str(key)): value for key, value in given.items()}
+def _field(field: Any) -> Any:
+    """Return a field of a file under our names; `required: 0.7` is a minimum score."""
+    if not isinstance(field, Mapping):
+        return field
+    settings = {normal_spelling(str(key)): value for key, value in field.items()}
     for spelling in EXPECTED_NAMES:
-        if spelling in found and "expected" not in found:
-            found["expected"] = found.pop(spelling)
-    if isinstance(found.get("match"), str):
-        found["match"] = MATCHES.get(found["match"], found["match"])
-    required = found.get("required")
+        if spelling in settings and "expected" not in settings:
+            settings["expected"] = settings.pop(spelling)
+    if isinstance(settings.get("match"), str):
+        settings["match"] = MATCHES.get(settings["match"], settings["match"])
+    required = settings.get("required")
     if isinstance(required, int | float) and not isinstance(required, bool):
-        found["min_score"] = found.pop("required")
-    return found
+        settings["min_score"] = settings.pop("required")
+    return settings
 
 
 MAX_VALUES = 1_000
@@ -302,70 +302,76 @@ COMPARED, MISSING, UNEXPECTED = "compared", "missing", "unexpected"
 
 
 async def compare_field(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
-    """Return what of a field is as expected; `answer` and `case` are JSON, or ABSENT.
+    """Compare a field of the answer with the expected values; `answer` and `case` are JSON, or ABSENT.
 
-    Raises UncomparableError for an expected value its rule cannot be held to, and SlowPatternError.
+    Raises UncomparableError for an expected value that the rule cannot compare, and SlowPatternError.
     """
     path = field_path(rule.path)
     reached = {} if answer is ABSENT else find_values(answer, path, MAX_VALUES)
-    found = _there(reached)
+    values = _existing(reached)
     if rule.expected is not None:
-        wanted = dict.fromkeys(reached or (rule.path,), rule.expected)
+        expected_values = dict.fromkeys(reached or (rule.path,), rule.expected)
     else:
-        wanted = {} if case is ABSENT else _there(find_values(case, path, MAX_VALUES))
-        for value in wanted.values():
+        expected_values = {} if case is ABSENT else _existing(find_values(case, path, MAX_VALUES))
+        for value in expected_values.values():
             check_expected(rule, value)
-    if len(wanted) > MAX_VALUES and rule.expected is None:
+    if len(expected_values) > MAX_VALUES and rule.expected is None:
         raise UncomparableError(f"{rule.path}: more than {MAX_VALUES} values are expected")
-    facts: dict[str, Any] = {"comparison": rule.comparison, "matched": 0, "values": len(wanted)}
-    if not wanted:
+    facts: dict[str, Any] = {
+        "comparison": rule.comparison,
+        "matched": 0,
+        "values": len(expected_values),
+    }
+    if not expected_values:
         return {**facts, "state": UNEXPECTED}
-    if not found:
-        expected = _expected(rule, next(iter(wanted.values())))
+    if not values:
+        expected = _expected(rule, next(iter(expected_values.values())))
         return {**facts, "state": MISSING, "expected": expected}
-    return {**facts, "state": COMPARED, **await _differences(rule, found, wanted)}
+    return {**facts, "state": COMPARED, **await _differences(rule, values, expected_values)}
 
 
-def _there(reached: Mapping[str, Any]) -> dict[str, Any]:
+def _existing(reached: Mapping[str, Any]) -> dict[str, Any]:
     return {place: value for place, value in reached.items() if value is not MISSING_ENTRY}
 
 
 async def _differences(
-    rule: FieldRule, found: Mapping[str, Any], wanted: Mapping[str, Any]
+    rule: FieldRule, values: Mapping[str, Any], expected_values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return how many values agree, and the first that does not, else the first."""
-    places = list(dict.fromkeys([*wanted, *found]))
-    if len(found) > MAX_VALUES:
-        return {"values": len(places), **_pair(rule, places[0], found, wanted)}
-    agreeing = {
+    """Return how many values match, and the first that does not, else the first."""
+    places = list(dict.fromkeys([*expected_values, *values]))
+    if len(values) > MAX_VALUES:
+        return {"values": len(places), **_pair(rule, places[0], values, expected_values)}
+    matching = {
         place
         for place in places
-        if place in found and place in wanted and await agrees(rule, found[place], wanted[place])
+        if place in values
+        and place in expected_values
+        and await matches(rule, values[place], expected_values[place])
     }
-    telling = next((place for place in places if place not in agreeing), places[0])
-    shown = _pair(rule, telling, found, wanted)
-    return {"values": len(places), "matched": len(agreeing), **shown}
+    shown_place = next((place for place in places if place not in matching), places[0])
+    pair = _pair(rule, shown_place, values, expected_values)
+    return {"values": len(places), "matched": len(matching), **pair}
 
 
 def _pair(
-    rule: FieldRule, place: str, found: Mapping[str, Any], wanted: Mapping[str, Any]
+    rule: FieldRule, place: str, values: Mapping[str, Any], expected_values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    shown = {"at": place}
-    if place in wanted:
-        shown["expected"] = _expected(rule, wanted[place])
-    if place in found:
-        shown["found"] = format_value(found[place])
-    return shown
+    pair = {"at": place}
+    if place in expected_values:
+        pair["expected"] = _expected(rule, expected_values[place])
+    if place in values:
+        pair["found"] = format_value(values[place])
+    return pair
 
 
 def _expected(rule: FieldRule, value: Any) -> str:
-    """Return an expected value as JSON, an expression as people write it."""
+    """Return an expected value as JSON, a regular expression as it is written."""
     is_pattern = rule.match == "regex" and isinstance(value, str)
     return shorten_text(value) if is_pattern else format_value(value)
 
 
 def field_row(rule: FieldRule, facts: Mapping[str, Any], *, is_json: bool) -> dict[str, Any]:
-    """Return a field as the page lists it: share of 0 to 1, the word for it, and whether it counts."""
+    """Return a field as the page lists it: its share of 0 to 1, a word for it, and whether it counts."""
     values, matched = int(facts["values"]), int(facts["matched"])
     share = round(matched / values, SCORE_DIGITS) if values else 0.0
     is_left_out = facts["state"] == UNEXPECTED or (
@@ -397,17 +403,19 @@ def _word(facts: Mapping[str, Any], share: float) -> str:
 
 
 def field_finding(rule: FieldRule, row: Mapping[str, Any]) -> Finding:
-    """Return a field that counted as a hit or a miss."""
+    """Return a counted field as a hit or a miss."""
     passed = bool(row["passed"])
     if row["state"] == MISSING:
         return Finding(f"{rule.path} is missing; {row['expected']} is expected", passed)
     if row["values"] == 1:
-        return Finding(_said(rule, row, rule.path, passed=passed), passed)
+        return Finding(_comparison_text(rule, row, rule.path, passed=passed), passed)
     text = f"{rule.path}: {row['matched']} of {row['values']} values as expected"
-    return Finding(text, passed, "" if passed else _said(rule, row, row["at"], passed=False))
+    return Finding(
+        text, passed, "" if passed else _comparison_text(rule, row, row["at"], passed=False)
+    )
 
 
-def _said(rule: FieldRule, row: Mapping[str, Any], place: str, *, passed: bool) -> str:
+def _comparison_text(rule: FieldRule, row: Mapping[str, Any], place: str, *, passed: bool) -> str:
     if "found" not in row:
         return f"{place} is missing"
     if "expected" not in row:

@@ -61,7 +61,7 @@ from evaluators.kinds.tool_trajectory.matching import (
 )
 from evaluators.scoring.types import Outcome, Score, Unscored
 
-# What `value` holds under each of these names; nothing is set by the name alone.
+# The setting that `value` holds for each of these names; the name alone sets nothing.
 SPELLINGS: Mapping[str, Mapping[str, Any]] = {
     "trajectory:tool_used": {"minimums": None},
     "trajectory:tool_sequence": {"steps": None},
@@ -79,83 +79,87 @@ ARGUMENT_RULES = {"ignore": "ignored", "any": "ignored", "superset": "partial"}
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of an expected call.
+    """Return the settings of a suite file with the expected calls under our names.
 
-    Raises ValueError for what is asked of a trajectory and cannot be held to here.
+    Raises ValueError for requirements that are not supported here.
     """
-    found = _unfolded(mapping)
+    settings = _expand_value(mapping)
     for spelling in LISTS:
-        if spelling in found and "expected" not in found:
-            found["expected"] = found.pop(spelling)
-    usual = _rule(found.get("args_match"))
-    if isinstance(usual, str):
-        found["args_match"] = usual
-    elif isinstance(usual, list):
-        found["args_match"] = "partial"
-    if isinstance(found.get("expected"), list):
-        found["expected"] = [_expected(one, usual) for one in found["expected"]]
-    return found
+        if spelling in settings and "expected" not in settings:
+            settings["expected"] = settings.pop(spelling)
+    default = _rule(settings.get("args_match"))
+    if isinstance(default, str):
+        settings["args_match"] = default
+    elif isinstance(default, list):
+        settings["args_match"] = "partial"
+    if isinstance(settings.get("expected"), list):
+        settings["expected"] = [_expected(call, default) for call in settings["expected"]]
+    return settings
 
 
-def _rule(given: Any) -> Any:
-    return ARGUMENT_RULES.get(given, given) if isinstance(given, str) else given
+def _rule(rule: Any) -> Any:
+    return ARGUMENT_RULES.get(rule, rule) if isinstance(rule, str) else rule
 
 
-def _expected(one: Any, usual: Any) -> Any:
-    """Return an expected call of a file: a list of names under args_match keeps to these arguments."""
-    if not isinstance(one, Mapping):
-        return one
-    found = {normal_spelling(str(key)): value for key, value in one.items()}
+def _expected(call: Any, default: Any) -> Any:
+    """Return an expected call of a file; a list in args_match names the only arguments to compare."""
+    if not isinstance(call, Mapping):
+        return call
+    settings = {normal_spelling(str(key)): value for key, value in call.items()}
     for name, spellings in (("tool", TOOL_NAMES), ("args", ARGUMENT_NAMES)):
         for spelling in spellings:
-            if spelling in found and name not in found:
-                found[name] = found.pop(spelling)
-    if found.get("args") == "any":
-        del found["args"]
-    rule = _rule(found.get("args_match", usual))
+            if spelling in settings and name not in settings:
+                settings[name] = settings.pop(spelling)
+    if settings.get("args") == "any":
+        del settings["args"]
+    rule = _rule(settings.get("args_match", default))
     if isinstance(rule, list):
-        if isinstance(args := found.get("args"), Mapping):
-            found["args"] = {key: value for key, value in args.items() if key in rule}
+        if isinstance(args := settings.get("args"), Mapping):
+            settings["args"] = {key: value for key, value in args.items() if key in rule}
         rule = "partial"
-    return {**found, "args_match": rule} if "args_match" in found else found
+    return {**settings, "args_match": rule} if "args_match" in settings else settings
 
 
-def _unfolded(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping whose `value` is spread over the settings that it means."""
-    meant = next((key for key in VALUE_KEYS if key in mapping and mapping[key] is None), "")
-    found = {key: value for key, value in mapping.items() if key != meant}
-    if not meant or "value" not in found:
-        return found
-    value = found.pop("value")
+def _expand_value(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with the parts of `value` under their own names."""
+    setting = next((key for key in VALUE_KEYS if key in mapping and mapping[key] is None), "")
+    settings = {key: value for key, value in mapping.items() if key != setting}
+    if not setting or "value" not in settings:
+        return settings
+    value = settings.pop("value")
     if isinstance(value, Mapping):
         value = {normal_spelling(str(key)): part for key, part in value.items()}
-        if unknown := sorted(value.keys() - VALUE_KEYS[meant]):
-            known = ", ".join(sorted(VALUE_KEYS[meant]))
-            raise ValueError(f"value.{unknown[0]}: cannot be held to here; known are {known}")
-    return found | _SPREAD[meant](value)
+        if unknown := sorted(value.keys() - VALUE_KEYS[setting]):
+            known = ", ".join(sorted(VALUE_KEYS[setting]))
+            raise ValueError(f"value.{unknown[0]}: is not supported here; there are {known}")
+    return settings | _SETTINGS_OF_VALUE[setting](value)
 
 
-def _used(value: Any) -> dict[str, Any]:
-    least = value.get("min", 1) if isinstance(value, Mapping) else 1
+def _minimum_settings(value: Any) -> dict[str, Any]:
+    minimum = value.get("min", 1) if isinstance(value, Mapping) else 1
     names = value.get("name") if isinstance(value, Mapping) else value
-    listed = names if isinstance(names, list) else [names]
-    if not listed or not all(isinstance(name, str) for name in listed):
-        raise ValueError("value: minimums of tools are expected: a name, names, or name with min")
-    return {"minimums": dict.fromkeys(listed, least)}
+    tools = names if isinstance(names, list) else [names]
+    if not tools or not all(isinstance(name, str) for name in tools):
+        raise ValueError("value: write the name of a tool, a list of names, or name with min")
+    return {"minimums": dict.fromkeys(tools, minimum)}
 
 
-def _sequence(value: Any) -> dict[str, Any]:
-    told = value if isinstance(value, Mapping) else {"steps": value}
-    return {"mode": told.get("mode", "in_order"), "expected": told.get("steps")}
+def _sequence_settings(value: Any) -> dict[str, Any]:
+    settings = value if isinstance(value, Mapping) else {"steps": value}
+    return {"mode": settings.get("mode", "in_order"), "expected": settings.get("steps")}
 
 
-def _with_arguments(value: Any) -> dict[str, Any]:
-    told = value if isinstance(value, Mapping) else {"name": value}
-    call = {"tool": told.get("name"), "args": told.get("args")}
-    return {"expected": [call], "args_match": told.get("mode", "partial")}
+def _argument_settings(value: Any) -> dict[str, Any]:
+    settings = value if isinstance(value, Mapping) else {"name": value}
+    call = {"tool": settings.get("name"), "args": settings.get("args")}
+    return {"expected": [call], "args_match": settings.get("mode", "partial")}
 
 
-_SPREAD = {"minimums": _used, "steps": _sequence, "args": _with_arguments}
+_SETTINGS_OF_VALUE = {
+    "minimums": _minimum_settings,
+    "steps": _sequence_settings,
+    "args": _argument_settings,
+}
 
 
 MAX_EXPECTED = 200
@@ -163,37 +167,41 @@ MAX_ERROR_LENGTH = 200
 
 
 class ToolTrajectoryConfig(KindConfig):
-    """The calls that are expected and how the ones made are held to them."""
+    """The expected calls and how the actual ones are compared with them."""
 
-    mode: Mode = Field("any_order", description="How the calls are held to the expected ones.")
+    mode: Mode = Field(
+        "any_order", description="How the calls are compared with the expected ones."
+    )
     expected: tuple[ExpectedCall, ...] = Field(
         (),
         max_length=MAX_EXPECTED,
-        description="A list: each the name of a tool, or tool with args, args_match, "
+        description="A list of calls: each is the name of a tool, or tool with args, args_match, "
         "max_duration_ms.",
     )
     minimums: Mapping[str, Annotated[int, Field(ge=0)]] = Field(
         default_factory=dict,
-        description="Least number of calls by tool (search: 2), for any_order.",
+        description="The fewest calls of each tool (search: 2), for any_order.",
     )
     args_match: ArgumentRule = Field(
-        "partial", description="How arguments are compared where a call does not say."
+        "partial", description="How arguments are compared, unless a call says otherwise."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _long_form(cls, values: Any) -> Any:
-        """Let an expected call be the name of its tool."""
+        """Accept an expected call that is only the name of its tool."""
         if not isinstance(values, Mapping) or not isinstance(values.get("expected"), list | tuple):
             return values
-        calls = [{"tool": one} if isinstance(one, str) else one for one in values["expected"]]
+        calls = [{"tool": call} if isinstance(call, str) else call for call in values["expected"]]
         return {**values, "expected": calls}
 
     @model_validator(mode="after")
     def _can_be_scored(self) -> Self:
         if self.minimums and self.mode != "any_order":
             raise ValueError(f"{self.mode} takes no minimums; any_order does")
-        if self.mode == "subset" and any(one.max_duration_ms is not None for one in self.expected):
+        if self.mode == "subset" and any(
+            call.max_duration_ms is not None for call in self.expected
+        ):
             raise ValueError("expected: subset takes no max_duration_ms")
         if self.mode not in ("exact", "subset") and not (self.expected or self.minimums):
             also = " or minimums" if self.mode == "any_order" else ""
@@ -202,20 +210,20 @@ class ToolTrajectoryConfig(KindConfig):
 
 
 def rescore(config: ToolTrajectoryConfig, details: Mapping[str, Any]) -> Score:
-    """Return the score of the stored calls under this mode.
+    """Return the score of the stored calls in this mode.
 
-    Raises PartsMissingError for expected calls that were not compared, or whose time is not known.
+    Raises PartsMissingError for expected calls that were not compared, or whose duration is unknown.
     """
     calls = details.get("calls", ())
     fits = _fits(config, details.get("compared", ()))
     if slow := untimed(config, calls, fits):
-        raise PartsMissingError(f"This result does not know how long {slow[0]} took.")
+        raise PartsMissingError(f"This result does not record how long {slow[0]} took.")
     rows = expectation_rows(config, calls, fits)
     judged = [row for row in rows if row.passed is not None]
     total = sum(row.counts for row in judged)
     met = sum(row.counts for row in judged if row.passed)
     return Score(
-        # Nothing called where nothing must be: all of nothing is met.
+        # No call was expected and none was made: everything is met.
         met / total if total else 1.0,
         findings=tuple(row.finding for row in judged),
         details={**details, "rows": [row.as_json() for row in rows], "met": met, "total": total},
@@ -232,59 +240,64 @@ def rescore(config: ToolTrajectoryConfig, details: Mapping[str, Any]) -> Score:
     needs=("a trace",),
 )
 async def score(config: ToolTrajectoryConfig, context: Context) -> Outcome:
-    """Return the share of the expectations that the calls of tools meet."""
+    """Return the share of expectations that the tool calls meet."""
     if context.output.trace is None:
         reason = "the target reports no trace, so it is not known which tools were called"
         return Unscored(reason)
     steps = [step for step in context.output.trace if step.type == "tool"]
     compared = _compared(config, steps)
     fits = _fits(config, compared)
-    looked_at = {one.tool for one in config.expected if one.rule(config.args_match) != "ignored"}
-    calls = [_call(step, is_shown=step.name in looked_at) for step in steps]
+    compared_tools = {
+        call.tool for call in config.expected if call.rule(config.args_match) != "ignored"
+    }
+    calls = [_call(step, is_shown=step.name in compared_tools) for step in steps]
     if slow := untimed(config, calls, fits):
-        reason = (
-            f"the trace does not tell how long {slow[0]} took, which max_duration_ms would need"
-        )
+        reason = f"the trace does not say how long {slow[0]} took, which max_duration_ms needs"
         return Unscored(reason, details={"calls": calls})
     return rescore(config, {"calls": calls, "compared": compared})
 
 
 def _compared(config: ToolTrajectoryConfig, steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return each different expectation with the places of the calls that fit it."""
-    found: list[dict[str, Any]] = []
-    for one in config.expected:
-        facts = _facts(one, config)
-        if _stored(facts, found) is None:
-            fits = [place for place, step in enumerate(steps) if one.fits(step, config.args_match)]
-            found.append({**facts, "fits": fits})
-    return found
+    """Return each distinct expectation with the positions of the calls that match it."""
+    comparisons: list[dict[str, Any]] = []
+    for call in config.expected:
+        facts = _facts(call, config)
+        if _stored(facts, comparisons) is None:
+            fits = [place for place, step in enumerate(steps) if call.fits(step, config.args_match)]
+            comparisons.append({**facts, "fits": fits})
+    return comparisons
 
 
 def _fits(
     config: ToolTrajectoryConfig, compared: Sequence[Mapping[str, Any]]
 ) -> list[Sequence[int]]:
-    """Return for each expectation the places that fit it; raises PartsMissingError for one not compared."""
-    found: list[Sequence[int]] = []
-    for one in config.expected:
-        stored = _stored(_facts(one, config), compared)
+    """Return the positions that match each expectation; raises PartsMissingError for one not compared."""
+    positions: list[Sequence[int]] = []
+    for call in config.expected:
+        stored = _stored(_facts(call, config), compared)
         if stored is None:
-            raise PartsMissingError(f"The calls of {one.tool} were not compared in this result.")
-        found.append(stored["fits"])
-    return found
+            raise PartsMissingError(f"The calls of {call.tool} were not compared in this result.")
+        positions.append(stored["fits"])
+    return positions
 
 
 def _stored(
     facts: Mapping[str, Any], compared: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any] | None:
-    """Return what was stored of an expectation of this tool, these arguments and this comparison."""
+    """Return the stored comparison of an expectation with this tool, arguments and rule."""
     return next(
-        (one for one in compared if all(is_same(one.get(key), facts[key]) for key in facts)), None
+        (
+            comparison
+            for comparison in compared
+            if all(is_same(comparison.get(key), facts[key]) for key in facts)
+        ),
+        None,
     )
 
 
-def _facts(one: ExpectedCall, config: ToolTrajectoryConfig) -> dict[str, Any]:
-    facts = one.model_dump(mode="json", include={"tool", "args"})
-    return {**facts, "args_match": one.rule(config.args_match)}
+def _facts(call: ExpectedCall, config: ToolTrajectoryConfig) -> dict[str, Any]:
+    facts = call.model_dump(mode="json", include={"tool", "args"})
+    return {**facts, "args_match": call.rule(config.args_match)}
 
 
 def _call(step: Step, *, is_shown: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which of the calls that were made answers which of the expected ones, told row by row."""
+"""Match the actual tool calls with the expected ones, and describe the result row by row."""
 
 from __future__ import annotations
 
@@ -23,47 +23,49 @@ ArgumentRule = Literal["exact", "partial", "subset", "ignored"]
 
 
 class ExpectedCall(BaseModel):
-    """One call of a tool that is expected."""
+    """One expected call of a tool."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     tool: str = Field(min_length=1, max_length=200, description="Name of the tool.")
-    args: Mapping[str, Any] | None = Field(None, description="Its arguments; left out: any.")
+    args: Mapping[str, Any] | None = Field(None, description="Its arguments. Empty: any.")
     args_match: ArgumentRule | None = Field(
-        None, description="How the arguments are compared; left out: as the evaluator says."
+        None, description="How the arguments are compared. Empty: as set for the evaluator."
     )
-    max_duration_ms: int | None = Field(None, ge=0, description="Longest the call may take.")
+    max_duration_ms: int | None = Field(None, ge=0, description="The longest the call may take.")
 
     @field_validator("args")
     @classmethod
     def _can_be_compared(cls, args: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if not is_json(args):
-            raise ValueError("holds what is no JSON value; put dates and the like in quotes")
+            raise ValueError("holds a value that is not JSON; put dates and the like in quotes")
         return args
 
-    def rule(self, usual: ArgumentRule) -> ArgumentRule:
-        """Return how the arguments are compared; those not given are not looked at."""
-        return "ignored" if self.args is None else self.args_match or usual
+    def rule(self, default: ArgumentRule) -> ArgumentRule:
+        """Return how the arguments are compared; without arguments they are ignored."""
+        return "ignored" if self.args is None else self.args_match or default
 
-    def fits(self, step: Step, usual: ArgumentRule) -> bool:
-        """Tell whether a call is of this tool and has its arguments."""
+    def fits(self, step: Step, default: ArgumentRule) -> bool:
+        """Tell whether a call is of this tool and has matching arguments."""
         if step.name != self.tool:
             return False
-        rule, wanted = self.rule(usual), self.args or {}
+        rule, expected = self.rule(default), self.args or {}
         if rule == "ignored":
             return True
-        given = {} if step.input is None else step.input
-        if not isinstance(given, Mapping):
+        arguments = {} if step.input is None else step.input
+        if not isinstance(arguments, Mapping):
             return False
         if rule == "exact":
-            return is_same(dict(given), dict(wanted))
-        inner, outer = (wanted, given) if rule == "partial" else (given, wanted)
+            return is_same(dict(arguments), dict(expected))
+        inner, outer = (expected, arguments) if rule == "partial" else (arguments, expected)
         return all(key in outer and is_same(inner[key], outer[key]) for key in inner)
 
-    def spelt(self, usual: ArgumentRule) -> str:
+    def text(self, default: ArgumentRule) -> str:
         """Return the call as findings name it: `search {"query": "TW-1"}`."""
         return (
-            self.tool if self.rule(usual) == "ignored" else f"{self.tool} {format_value(self.args)}"
+            self.tool
+            if self.rule(default) == "ignored"
+            else f"{self.tool} {format_value(self.args)}"
         )
 
 
@@ -71,11 +73,11 @@ Mode = Literal["any_order", "in_order", "exact", "subset", "superset"]
 Fits = Sequence[Sequence[int]]
 
 
-def assigned(mode: Mode, fits: Fits) -> list[int | None]:
-    """Return for each expectation the place of the call that answers it, None for none.
+def assign_calls(mode: Mode, fits: Fits) -> list[int | None]:
+    """Return the position of the call that meets each expectation, None for none.
 
-    `fits` holds for each expectation the places, rising, of the calls that fit it. Each call answers
-    one expectation, and as many expectations as can be are answered.
+    `fits` holds the ascending positions of the calls that match each expectation. Each call meets one
+    expectation, and as many expectations as possible are met.
     """
     if mode == "exact":
         return [place if place in places else None for place, places in enumerate(fits)]
@@ -83,26 +85,26 @@ def assigned(mode: Mode, fits: Fits) -> list[int | None]:
 
 
 def _in_order(fits: Fits) -> list[int | None]:
-    """Return the longest row of calls that answers expectations in their order.
+    """Return the longest sequence of calls that meets expectations in their order.
 
-    Of rows as long the one that answers earlier expectations is taken, and the first calls that do.
+    Of several, it is the one that meets earlier expectations with earlier calls.
     """
-    found: list[int | None] = [None] * len(fits)
-    at = -1
-    for number in _longest_row(fits):
-        at = fits[number][bisect_right(fits[number], at)]
-        found[number] = at
-    return found
+    positions: list[int | None] = [None] * len(fits)
+    position = -1
+    for number in _longest_sequence(fits):
+        position = fits[number][bisect_right(fits[number], position)]
+        positions[number] = position
+    return positions
 
 
-def _longest_row(fits: Fits) -> list[int]:
-    """Return the expectations that the longest row answers, found from its end."""
-    # Of the best row of each length so far: its first call, negative so that they rise, and its link.
+def _longest_sequence(fits: Fits) -> list[int]:
+    """Return the expectations that the longest sequence meets, searched from its end."""
+    # The best sequence of each length so far: its first call, negative so that they ascend, and its link.
     starts: list[int] = []
     heads: list[int] = []
     links: list[tuple[int, int | None]] = []
     for number in reversed(range(len(fits))):
-        # From the first call up, so that one expectation lengthens a row once.
+        # In ascending order, so that one expectation extends a sequence only once.
         for place in fits[number]:
             length = bisect_left(starts, -place)
             if length < len(starts) and starts[length] == -place:
@@ -110,17 +112,17 @@ def _longest_row(fits: Fits) -> list[int]:
             links.append((number, heads[length - 1] if length else None))
             starts[length : length + 1] = [-place]
             heads[length : length + 1] = [len(links) - 1]
-    row: list[int] = []
+    sequence: list[int] = []
     link = heads[-1] if heads else None
     while link is not None:
         number, link = links[link]
-        row.append(number)
-    return row
+        sequence.append(number)
+    return sequence
 
 
 def _any_order(fits: Fits) -> list[int | None]:
     """Return the largest matching of expectations and calls."""
-    # Of more calls than there are expectations, an expectation never needs the rest.
+    # An expectation never needs more calls than there are expectations.
     near = [places[: len(fits)] for places in fits]
     taken: dict[int, int] = {}
 
@@ -145,10 +147,10 @@ Call = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """One expectation, or calls of one tool that none was for.
+    """One expectation, or calls of one tool that no expectation is for.
 
-    `passed` is None for what is neither good nor bad. The row stands for so many expectations as it
-    `counts`; `place` is the call's, from 1.
+    `passed` is None for rows that are neither good nor bad. The row `counts` as this many expectations;
+    `place` is the position of the call, from 1.
     """
 
     text: str
@@ -166,99 +168,101 @@ class ToolRow:
         return Finding(self.text, bool(self.passed), self.evidence)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the page shows of it."""
+        """Return the row as plain JSON values."""
         return asdict(self)
 
 
 def expectation_rows(
     config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits
 ) -> list[ToolRow]:
-    """Return the rows of a trajectory; `fits` holds the places of the calls that fit each expectation."""
+    """Return the rows of a trajectory; `fits` holds the positions of the calls that match each expectation."""
     if config.mode == "subset":
         allowed = {place for places in fits for place in places}
         return [
             *_together(calls, sorted(allowed), "expected", passed=True),
             *_extra(calls, allowed),
         ]
-    answers = assigned(config.mode, fits)
-    telling = _Telling(config, calls, fits, {place for place in answers if place is not None})
+    answers = assign_calls(config.mode, fits)
+    writer = _RowWriter(config, calls, fits, {place for place in answers if place is not None})
     rows = [
         row
-        for number, (one, place) in enumerate(zip(config.expected, answers, strict=True))
-        for row in telling.rows(number, one, place)
+        for number, (call, place) in enumerate(zip(config.expected, answers, strict=True))
+        for row in writer.rows(number, call, place)
     ]
     rows += _minimums(config.minimums, calls)
     if config.mode == "exact":
         return [*rows, *_extra(calls, set(range(len(config.expected))))]
-    left = [place for place in range(len(calls)) if place not in telling.shown]
+    left = [place for place in range(len(calls)) if place not in writer.shown]
     return [*rows, *_together(calls, left, "beyond these", passed=None)]
 
 
 def untimed(config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits) -> list[str]:
-    """Return the tools with a limit on their time whose call does not tell how long it took."""
+    """Return the tools with a time limit whose call does not report its duration."""
     if config.mode == "subset":
         return []
-    pairs = zip(config.expected, assigned(config.mode, fits), strict=True)
+    pairs = zip(config.expected, assign_calls(config.mode, fits), strict=True)
     return [
-        one.tool
-        for one, place in pairs
-        if one.max_duration_ms is not None
+        call.tool
+        for call, place in pairs
+        if call.max_duration_ms is not None
         and place is not None
         and calls[place].get("duration_ms") is None
     ]
 
 
-class _Telling:
-    """The expectations of one trajectory, each told by the call that answers it or nearly does."""
+class _RowWriter:
+    """Describes each expectation of one trajectory by the call that meets it or nearly does."""
 
     def __init__(
-        self, config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits, answering: set[int]
+        self, config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits, used: set[int]
     ) -> None:
         self.config = config
         self.calls = calls
         self.fits = fits
-        self.answering = answering
-        self.shown = set(answering)
+        self.used = used
+        self.shown = set(used)
 
-    def rows(self, number: int, one: ExpectedCall, place: int | None) -> Iterator[ToolRow]:
-        """Yield the row of an expectation, and one for its time where that is limited."""
-        spelt = one.spelt(self.config.args_match)
+    def rows(self, number: int, call: ExpectedCall, place: int | None) -> Iterator[ToolRow]:
+        """Yield the row of an expectation, and one for its time limit if it has one."""
+        call_text = call.text(self.config.args_match)
         if place is None:
-            yield self._missed(number, one, spelt)
+            yield self._missed(number, call, call_text)
         else:
-            text = f"{spelt} was called ({_nth(place)})"
-            yield ToolRow(text, "as expected", True, spelt, self._called(place), place + 1)
-        if one.max_duration_ms is not None:
-            yield self._timed(one.tool, one.max_duration_ms, place)
+            text = f"{call_text} was called ({_nth(place)})"
+            yield ToolRow(text, "as expected", True, call_text, self._called(place), place + 1)
+        if call.max_duration_ms is not None:
+            yield self._timed(call.tool, call.max_duration_ms, place)
 
-    def _missed(self, number: int, one: ExpectedCall, spelt: str) -> ToolRow:
+    def _missed(self, number: int, call: ExpectedCall, call_text: str) -> ToolRow:
         if self.config.mode == "exact" and number < len(self.calls):
-            return self._elsewhere(number, one, spelt)
+            return self._elsewhere(number, call, call_text)
         near = [place for place in self.fits[number] if place not in self.shown]
-        word, how = "out of order", "was called out of order"
+        word, description = "out of order", "was called out of order"
         if not near:
-            word, how = "other arguments", "was called with other arguments"
-            near = self._unanswering(one.tool)
+            word, description = "other arguments", "was called with other arguments"
+            near = self._unused_calls(call.tool)
         if not near:
-            return ToolRow(f"{spelt} was not called", "missing", False, spelt)
-        return self._near(spelt, near[0], word, f"{spelt} {how} ({_nth(near[0])})")
+            return ToolRow(f"{call_text} was not called", "missing", False, call_text)
+        return self._near(call_text, near[0], word, f"{call_text} {description} ({_nth(near[0])})")
 
-    def _elsewhere(self, place: int, one: ExpectedCall, spelt: str) -> ToolRow:
-        """Return the row of a place of an exact trajectory at which another call stands."""
+    def _elsewhere(self, place: int, call: ExpectedCall, call_text: str) -> ToolRow:
+        """Return the row of a position in an exact trajectory that has another call."""
         tool = self.calls[place]["tool"]
-        if tool == one.tool:
-            said = f"{spelt} was called with other arguments ({_nth(place)})"
-            return self._near(spelt, place, "other arguments", said)
-        is_late = any(other not in self.answering for other in self.fits[place])
+        if tool == call.tool:
+            message = f"{call_text} was called with other arguments ({_nth(place)})"
+            return self._near(call_text, place, "other arguments", message)
+        is_late = any(other not in self.used for other in self.fits[place])
         word = "out of order" if is_late else "other tool"
-        return self._near(spelt, place, word, f"Call {place + 1} is {tool}, not {spelt}")
+        return self._near(call_text, place, word, f"Call {place + 1} is {tool}, not {call_text}")
 
-    def _near(self, spelt: str, place: int, word: str, text: str) -> ToolRow:
+    def _near(self, call_text: str, place: int, word: str, text: str) -> ToolRow:
         self.shown.add(place)
-        given = str(self.calls[place].get("arguments", ""))
-        return ToolRow(text, word, False, spelt, self._called(place), place + 1, evidence=given)
+        arguments = str(self.calls[place].get("arguments", ""))
+        return ToolRow(
+            text, word, False, call_text, self._called(place), place + 1, evidence=arguments
+        )
 
-    def _unanswering(self, tool: str) -> list[int]:
+    def _unused_calls(self, tool: str) -> list[int]:
         return [
             place
             for place, call in enumerate(self.calls)
@@ -297,14 +301,14 @@ def _extra(calls: Sequence[Call], expected: set[int]) -> Iterator[ToolRow]:
 def _together(
     calls: Sequence[Call], places: Sequence[int], word: str, *, passed: bool | None
 ) -> Iterator[ToolRow]:
-    """Yield one row for the calls of each tool among the places, at its first."""
-    found: dict[str, list[int]] = {}
+    """Yield one row for the calls of each tool at these positions."""
+    places_by_tool: dict[str, list[int]] = {}
     for place in places:
-        found.setdefault(calls[place]["tool"], []).append(place)
-    for tool, those in found.items():
-        called = tool if len(those) == 1 else f"{tool}, {_times(len(those))}"
-        text = f"{tool} was called {_times(len(those))}, {'expected' if passed else 'not expected'}"
-        yield ToolRow(text, word, passed, "", called, those[0] + 1, len(those))
+        places_by_tool.setdefault(calls[place]["tool"], []).append(place)
+    for tool, tool_places in places_by_tool.items():
+        called = tool if len(tool_places) == 1 else f"{tool}, {_times(len(tool_places))}"
+        text = f"{tool} was called {_times(len(tool_places))}, {'expected' if passed else 'not expected'}"
+        yield ToolRow(text, word, passed, "", called, tool_places[0] + 1, len(tool_places))
 
 
 def _nth(place: int) -> str:

@@ -210,7 +210,7 @@ def test_what_a_case_expects_nothing_of_is_left_out_with_a_warning() -> None:
     score = scored(["number", "vat"], INVOICE)
 
     assert score.score == 1
-    assert score.warnings == ("the case expects nothing of vat, which was left out",)
+    assert score.warnings == ("the case expects no value of vat, which was left out",)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_an_answer_that_is_no_clear_json_misses_every_field_and_says_why(
     score = scored(["number", "paid"], text)
 
     assert score.score == 0
-    assert score.findings[0].text == "The answer is no JSON to go by"
+    assert score.findings[0].text == "The answer is not JSON"
     assert said in score.findings[0].evidence
     assert [finding.passed for finding in score.findings] == [False] * 3
 
@@ -283,12 +283,12 @@ def test_what_a_database_cannot_keep_is_shown_as_something_it_can() -> None:
 
 def test_an_expected_output_that_cannot_be_compared_is_unscored() -> None:
     rows: list[tuple[Any, str, str]] = [
-        ("total", "", "expects nothing of any field"),
-        ("total", "about 5", "the expected output of the case is no JSON"),
-        ("vat", json.dumps(INVOICE), "expects nothing of any field"),
-        ({"path": "number", "match": "date"}, json.dumps(INVOICE), "is no date"),
-        ({"path": "number", "match": "numeric_tolerance"}, json.dumps(INVOICE), "is no number"),
-        ({"path": "lines", "match": "contains"}, json.dumps(INVOICE), "is no text"),
+        ("total", "", "expects no value of any field"),
+        ("total", "about 5", "the expected output of the case is not JSON"),
+        ("vat", json.dumps(INVOICE), "expects no value of any field"),
+        ({"path": "number", "match": "date"}, json.dumps(INVOICE), "is not a date"),
+        ({"path": "number", "match": "numeric_tolerance"}, json.dumps(INVOICE), "is not a number"),
+        ({"path": "lines", "match": "contains"}, json.dumps(INVOICE), "is not a text"),
         ({"path": "x", "match": "regex"}, '{"x": "("}', "not a regular expression"),
     ]
     for field, expected, said in rows:
@@ -313,7 +313,7 @@ def test_stored_comparisons_can_be_weighed_anew_but_not_compared_anew() -> None:
     heavier = rescore(read([{"path": "number", "weight": 3}, "paid"]), details)
     assert (heavier.score, heavier.failed_required) == (3 / 4, ())
     assert rescore(read(fields[:1]), details).score == 1
-    with pytest.raises(PartsMissingError, match="'paid' was not compared so"):
+    with pytest.raises(PartsMissingError, match="'paid' was not compared in this way"):
         rescore(read([{"path": "paid", "match": "contains"}]), details)
 
 

@@ -20,24 +20,24 @@ from tests.evaluators.kinds.fields import KIND
         ([], "fields: is empty"),
         (["a", "a"], "'a' is compared twice"),
         ([{"match": "exact"}], "fields[0].path: is missing"),
-        (["a..b"], "'a..b' is no path"),
-        ([".a"], "'.a' is no path"),
-        (["a[x]"], "'a[x]' is no path"),
-        (["a[-1]"], "'a[-1]' is no path"),
-        (["a["], "'a[' is no path"),
+        (["a..b"], "'a..b' is not a path"),
+        ([".a"], "'.a' is not a path"),
+        (["a[x]"], "'a[x]' is not a path"),
+        (["a[-1]"], "'a[-1]' is not a path"),
+        (["a["], "'a[' is not a path"),
         ([""], "a path has 1 to 300 characters"),
         ([{"path": "a", "match": "fuzzy"}], "fields[0].match: 'fuzzy' is not one of"),
         ([{"path": "a", "tolerance": 1}], "exact takes no tolerance"),
         ([{"path": "a", "match": "numeric_tolerance", "tolerance": -1}], "fields[0].tolerance"),
         ([{"path": "a", "formats": ["YYYY-MM-DD"]}], "exact takes no formats"),
-        ([{"path": "a", "match": "date", "formats": ["DD.MM"]}], "no format of a date"),
-        ([{"path": "a", "match": "date", "formats": ["%Q"]}], "no format of a date"),
-        ([{"path": "a", "match": "date", "expected": "soon"}], "is no date"),
+        ([{"path": "a", "match": "date", "formats": ["DD.MM"]}], "not a date format"),
+        ([{"path": "a", "match": "date", "formats": ["%Q"]}], "not a date format"),
+        ([{"path": "a", "match": "date", "expected": "soon"}], "is not a date"),
         ([{"path": "a", "match": "regex", "expected": "("}], "not a regular expression"),
-        ([{"path": "a", "match": "numeric_tolerance", "expected": "x"}], "is no number"),
-        ([{"path": "a", "expected": float("inf")}], "expected is no JSON value"),
-        ([{"path": "a", "weight": 0}], "each is optional or of weight 0"),
-        ([{"path": "a", "optional": True}], "each is optional or of weight 0"),
+        ([{"path": "a", "match": "numeric_tolerance", "expected": "x"}], "is not a number"),
+        ([{"path": "a", "expected": float("inf")}], "expected is not a JSON value"),
+        ([{"path": "a", "weight": 0}], "all are optional or have weight 0"),
+        ([{"path": "a", "optional": True}], "all are optional or have weight 0"),
         ([{"path": "a", "optional": True, "required": True}], "exclude each other"),
         ([{"path": "a", "min_score": 2}], "fields[0].min_score: 2 is refused"),
         ([{"path": "a", "wieght": 2}], "fields[0].wieght: is not known here"),
@@ -122,7 +122,7 @@ def test_what_a_file_expects_is_what_fields_are_held_to() -> None:
 
 
 def test_a_bad_path_of_a_file_is_refused_with_its_line() -> None:
-    with pytest.raises(UnreadableFileError, match=r"line 3.*'a\.\.b' is no path"):
+    with pytest.raises(UnreadableFileError, match=r"line 3.*'a\.\.b' is not a path"):
         suite_files.read_suite(suite("{type: field-accuracy, fields: [a..b]}"))
 
 

@@ -14,7 +14,7 @@ from evaluators.kinds import read_config
 from evaluators.kinds._base import PartsMissingError, Step
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.tool_trajectory import ToolTrajectoryConfig, rescore
-from evaluators.kinds.tool_trajectory.matching import assigned
+from evaluators.kinds.tool_trajectory.matching import assign_calls
 from evaluators.scoring.types import Score
 from runs.formats import suite_files
 from runs.specs.problems import UnreadableFileError
@@ -251,7 +251,7 @@ def test_thousands_of_calls_are_told_in_few_words() -> None:
         ({"expected": [""]}, "expected[0].tool"),
         ({"expected": ["a"] * 201}, "expected"),
         ({"expected": [{"tool": "a", "args": [1]}]}, "expected[0].args"),
-        ({"expected": [{"tool": "a", "args": {"b": float("nan")}}]}, "no JSON value"),
+        ({"expected": [{"tool": "a", "args": {"b": float("nan")}}]}, "a value that is not JSON"),
         ({"expected": [{"tool": "a", "when": 1}]}, "expected[0].when: is not known here"),
         ({"expected": "a"}, "expected"),
         (
@@ -338,13 +338,13 @@ def test_trajectories_are_read_in_every_spelling_and_written_back_the_same(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("tool-used', value: {name: find, max: 2}", "value.max: cannot be held to here"),
-        ("tool-used', value: {pattern: 'f.*'}", "value.pattern: cannot be held to here"),
-        ("tool-used', value: {}", "minimums"),
+        ("tool-used', value: {name: find, max: 2}", "value.max: is not supported here"),
+        ("tool-used', value: {pattern: 'f.*'}", "value.pattern: is not supported here"),
+        ("tool-used', value: {}", "name of a tool"),
         ("tool-used'", "needs expected or minimums"),
         ("tool-sequence', value: 5", "expected"),
         ("tool-args-match', value: {args: {b: 1}}", "expected[0].tool"),
-        ("tool-args-match', value: {name: a, ignore: [b]}", "value.ignore: cannot be held to here"),
+        ("tool-args-match', value: {name: a, ignore: [b]}", "value.ignore: is not supported here"),
     ],
 )
 def test_what_a_trajectory_cannot_be_held_to_here_is_refused_by_name(
@@ -372,12 +372,12 @@ FITS = st.lists(st.sets(st.integers(0, 3)).map(sorted), max_size=4)
 @given(FITS)
 def test_no_other_choice_of_calls_answers_more(fits: list[list[int]]) -> None:
     for mode in ("in_order", "any_order"):
-        found = [place for place in assigned(mode, fits) if place is not None]
+        found = [place for place in assign_calls(mode, fits) if place is not None]
         assert len(found) == most_answers(fits, ordered=mode == "in_order")
         assert len(set(found)) == len(found)
         assert mode != "in_order" or found == sorted(found)
         assert all(
-            p is None or p in places for p, places in zip(assigned(mode, fits), fits, strict=True)
+            p is None or p in places for p, places in zip(assign_calls(mode, fits), fits, strict=True)
         )
 
 
