@@ -1,4 +1,4 @@
-"""Language models, the limits their callers share, and the record of who changed what."""
+"""Language models, the limits that their callers share, and the audit of changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def money_field(**options: Any) -> models.DecimalField[Any, Any]:
 
 
 class AuditEntry(models.Model):
-    """Who changed what, with the values before and after. Keys and passwords never enter."""
+    """One change: who made it, with the values before and after, never with keys or passwords."""
 
     actor = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
@@ -40,7 +40,7 @@ class AuditEntry(models.Model):
     after = models.JSONField(null=True, blank=True)
 
     class Meta:
-        """Newest first, found by the object they speak of."""
+        """Sort the newest first, with an index by object."""
 
         ordering = ("-at", "-id")
         indexes = (models.Index(fields=("object_type", "object_id"), name="audit_by_object"),)
@@ -52,13 +52,13 @@ class AuditEntry(models.Model):
 
 
 class ModelInUseError(DomainError):
-    """A language model cannot be deleted while something names it."""
+    """A language model cannot be deleted while something uses it."""
 
     code = "model_in_use"
 
 
 class ReplyMode(models.TextChoices):
-    """How a model is asked for a structured reply, best first."""
+    """The ways to request a structured reply, best first."""
 
     JSON_SCHEMA = "json_schema", "JSON schema"
     JSON_OBJECT = "json_object", "JSON mode"
@@ -68,10 +68,9 @@ class ReplyMode(models.TextChoices):
 class LanguageModel(models.Model):
     """A model behind an OpenAI-compatible endpoint; it serves judges and chat targets.
 
-    `encrypted_key` is write-only: it is decrypted by judging alone. `limit_now` is the
-    concurrency in force, lowered by 429 answers and raised by success, never above `concurrency`;
-    `limit_cuts` counts how often it was lowered, last at `limit_changed_at` for `limit_reason`.
-    Until `paused_until` no call starts.
+    `encrypted_key` is write-only: only calls decrypt it. `limit_now` is the current concurrency, lowered by
+    429s and raised by answers, never above `concurrency`; `limit_cuts` counts how often it was lowered, last
+    at `limit_changed_at` because of `limit_reason`. No call starts before `paused_until`.
     """
 
     slug = models.SlugField(max_length=60, unique=True)
@@ -102,8 +101,8 @@ class LanguageModel(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    # What the workers find out and write while runs go on; forms leave it alone.
-    FOUND_BY_WORKERS = frozenset(
+    # Written by workers while runs are executed; forms do not change them.
+    WRITTEN_BY_WORKERS = frozenset(
         {"limit_now", "limit_cuts", "limit_reason", "limit_changed_at", "paused_until"}
     )
 
@@ -118,11 +117,11 @@ class LanguageModel(models.Model):
 
     @property
     def is_paused(self) -> bool:
-        """Tell whether no call starts for now, because the server wants a pause."""
+        """Tell whether calls are paused because the server asked for it."""
         return self.paused_until is not None and self.paused_until > timezone.now()
 
     def users(self) -> list[str]:
-        """Return what names this model, in words: suites it judges, targets, evaluators."""
+        """Return what uses this model, in words: suites, targets, evaluators."""
         relations = [
             relation
             for relation in self._meta.related_objects
@@ -135,17 +134,17 @@ class LanguageModel(models.Model):
         ]
 
     def remove(self, *, actor: User) -> None:
-        """Delete the model and write it down; raises ModelInUseError naming what uses it."""
+        """Delete the model and record it in the audit; raises ModelInUseError naming its users."""
         users = self.users()
         if users:
             raise ModelInUseError(f"{self.name} is used by {', '.join(users)}.")
         facts, key = self.facts(), self.pk
         self.delete()
         self.pk = key
-        self.write_down("delete", actor=actor, before=facts)
+        self.record("delete", actor=actor, before=facts)
 
     def facts(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values, without the key: only where it comes from."""
+        """Return the settings as plain JSON values, without the key."""
         columns = (
             "slug", "name", "base_url", "model_id", "key_variable", "reply_mode", "parameters",
             "concurrency", "requests_per_minute", "timeout_s", "send_trace_headers",
@@ -162,7 +161,7 @@ class LanguageModel(models.Model):
             "has_stored_key": bool(self.encrypted_key),
         }
 
-    def write_down(
+    def record(
         self,
         action: str,
         *,
@@ -170,7 +169,7 @@ class LanguageModel(models.Model):
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
-        """Write a change of this model into the audit; without an actor it was the command line."""
+        """Record a change of this model in the audit; without an actor the command line made it."""
         AuditEntry.objects.create(
             actor=actor,
             actor_name=actor.get_username() if actor else "command line",
@@ -182,8 +181,8 @@ class LanguageModel(models.Model):
             after=after,
         )
 
-    def ask_for_test(self, *, actor: User) -> None:
-        """Note that a test is wanted; the worker that begins it looks for this note."""
+    def request_test(self, *, actor: User) -> None:
+        """Request a test; a worker looks for the request when it begins."""
         self.last_test = {
             "state": "waiting",
             "asked_at": timezone.now().isoformat(),
@@ -192,15 +191,15 @@ class LanguageModel(models.Model):
         self.save(update_fields=["last_test"])
 
     def begin_test(self) -> bool:
-        """Move a wanted test to running; False when none is wanted any more."""
-        wanted = LanguageModel.objects.filter(pk=self.pk, last_test__state="waiting")
+        """Mark a requested test as running; False if it is no longer requested."""
+        requested = LanguageModel.objects.filter(pk=self.pk, last_test__state="waiting")
         running = {**(self.last_test or {}), "state": "running"}
-        return bool(wanted.update(last_test=running))
+        return bool(requested.update(last_test=running))
 
-    def finish_test(self, found: dict[str, Any]) -> None:
-        """Keep what a test found, unless the model was changed meanwhile."""
+    def finish_test(self, result: dict[str, Any]) -> None:
+        """Store the result of a test, unless the model was changed meanwhile."""
         now = timezone.now()
-        done = {**(self.last_test or {}), "state": "done", **found}
+        done = {**(self.last_test or {}), "state": "done", **result}
         running = LanguageModel.objects.filter(pk=self.pk, last_test__state="running")
         running.update(last_test=done, last_tested_at=now)
 
@@ -208,8 +207,8 @@ class LanguageModel(models.Model):
 class SlotLease(models.Model):
     """A block of one model's concurrency, held by one run worker until it expires.
 
-    A holder with fewer slots than `wanted` is short: the others give up what exceeds their share.
-    `starts_wanted` calls wait since `starts_wanted_since` for the minute's limit to let them start.
+    If a holder has fewer slots than `wanted`, the others give up what exceeds their share. `starts_wanted`
+    calls have waited since `starts_wanted_since` for a start under the limit per minute.
     """
 
     model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="slot_leases")
@@ -221,7 +220,7 @@ class SlotLease(models.Model):
     expires_at = models.DateTimeField()
 
     class Meta:
-        """One block a holder."""
+        """Allow one block for each holder."""
 
         constraints = (
             models.UniqueConstraint(fields=("model", "holder"), name="slot_lease_one_a_holder"),
@@ -233,7 +232,7 @@ class SlotLease(models.Model):
 
 
 class StartGrant(models.Model):
-    """So many calls of a model that one holder was allowed to start, counted in the calls of the minute."""
+    """Calls of a model that one holder was allowed to start; they count in the calls of the minute."""
 
     model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="start_grants")
     holder = models.CharField(max_length=64)
@@ -241,7 +240,7 @@ class StartGrant(models.Model):
     calls = models.PositiveIntegerField()
 
     class Meta:
-        """Found by model, the oldest first."""
+        """Sort the oldest first, with an index by model."""
 
         ordering = ("granted_at", "id")
         indexes = (models.Index(fields=("model", "granted_at"), name="start_grant_by_time"),)

@@ -1,4 +1,4 @@
-"""The form of a language model. A key goes in and never comes out."""
+"""The form of a language model. Keys are write-only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRICE_LABELS = {
 
 
 class ModelSlugTakenError(DomainError):
-    """Another language model got the short name first."""
+    """Another language model already has this short name."""
 
     code = "slug_taken"
 
@@ -69,7 +69,7 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
     )
 
     class Meta:
-        """The columns as they are."""
+        """Use the columns of the model."""
 
         model = LanguageModel
         fields = (
@@ -90,13 +90,13 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         help_texts = {
             "slug": "Suite files name the model by it. It cannot be changed later.",
             "base_url": "The part before /chat/completions.",
-            "model_id": "As the server spells it.",
-            "reply_mode": "The first mode to ask for; a server that refuses it gets the next weaker one.",
-            "concurrency": "The most at the same time, over all workers.",
-            "requests_per_minute": "Empty: no limit of our own.",
+            "model_id": "The id that the server uses.",
+            "reply_mode": "The first mode to try. If the server refuses it, the next weaker one is used.",
+            "concurrency": "The most calls at the same time, over all workers.",
+            "requests_per_minute": "Empty: no limit.",
             "timeout_s": "The longest a call may take, 1 to 600.",
-            "send_trace_headers": "Tell the server target, case and evaluator of each call. Only for "
-            "servers of your own.",
+            "send_trace_headers": "Send target, case and evaluator of each call to the server. Only for "
+            "your own servers.",
         }
 
     field_order = (
@@ -105,7 +105,7 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
     )  # fmt: skip
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Fill the form from the model; the key stays out of it."""
+        """Fill the form from the model, without its key."""
         super().__init__(*args, **options)
         self.before = self.instance.facts() if self.instance.pk else None
         self.has_stored_key = bool(self.instance.encrypted_key)
@@ -125,14 +125,16 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
             self.fields[name].widget.attrs.update(min=least, max=most)
 
     def clean_slug(self) -> str:
-        """Refuse a name that is an address of the site."""
+        """Refuse a name that is already an address of the site."""
         slug = str(self.cleaned_data["slug"])
         if slug == "new":
-            raise forms.ValidationError("new is taken by this page. Choose another short name.")
+            raise forms.ValidationError(
+                "“new” is the address of this page. Choose another short name."
+            )
         return slug
 
     def clean_base_url(self) -> str:
-        """Return the address without a slash at its end, when it may be called."""
+        """Return the address without a trailing slash, if it may be called."""
         url = str(self.cleaned_data["base_url"]).strip().rstrip("/")
         problem = address_problem(url)
         if problem:
@@ -140,66 +142,65 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         return url.removesuffix("/chat/completions")
 
     def clean_api_key(self) -> str:
-        """Return the key when it can travel in a header."""
+        """Return the key if it can be sent in a header."""
         key = str(self.cleaned_data["api_key"]).strip()
         if key and not is_sendable(key):
-            raise forms.ValidationError(
-                "A key holds visible ASCII characters only, without blanks."
-            )
+            raise forms.ValidationError("A key has only visible ASCII characters, without spaces.")
         return key
 
     def clean_key_variable(self) -> str:
-        """Return the variable when keys may come from it."""
+        """Return the variable if keys may come from it."""
         name = str(self.cleaned_data["key_variable"])
         if name and not is_allowed_variable(name):
             raise forms.ValidationError(f"{name} may not be used as a model's key.")
         return name
 
     def clean_parameters(self) -> dict[str, Any]:
-        """Return the object; refuse what is no JSON and what Evalsite sets itself."""
+        """Return the object; refuse invalid JSON and parameters that Evalsite sets itself."""
         text = str(self.cleaned_data["parameters"]).strip()
-        found = _json_object(text) if text else {}
-        taken = [name for name in found if name in (*RESERVED_PARAMETERS, TEMPERATURE)]
+        parameters = _json_object(text) if text else {}
+        taken = [name for name in parameters if name in (*RESERVED_PARAMETERS, TEMPERATURE)]
         if TEMPERATURE in taken:
             raise forms.ValidationError("temperature has its own field.")
         if taken:
             raise forms.ValidationError(f"{taken[0]} is set by Evalsite; leave it out.")
-        return found
+        return parameters
 
     def clean(self) -> dict[str, Any]:
-        """Join the temperature to the parameters and hold fields against one another."""
-        found: dict[str, Any] = super().clean() or {}
-        if found.get("temperature") is not None and "parameters" in found:
-            found["parameters"] = {**found["parameters"], TEMPERATURE: found["temperature"]}
-        if found.get("api_key") and found.get("key_variable"):
+        """Add the temperature to the parameters and check fields that depend on each other."""
+        data: dict[str, Any] = super().clean() or {}
+        if data.get("temperature") is not None and "parameters" in data:
+            data["parameters"] = {**data["parameters"], TEMPERATURE: data["temperature"]}
+        if data.get("api_key") and data.get("key_variable"):
             self.add_error("key_variable", "Enter a key or choose a variable, not both.")
         for name, least, most in (("concurrency", 1, 500), ("timeout_s", 1, 600)):
-            if name in found and not least <= found[name] <= most:
+            if name in data and not least <= data[name] <= most:
                 self.add_error(name, f"Write a number from {least} to {most}.")
-        if found.get("requests_per_minute") == 0:
+        if data.get("requests_per_minute") == 0:
             self.add_error("requests_per_minute", "Write at least 1, or leave it empty.")
-        self._check_prices(found)
-        return found
+        self._check_prices(data)
+        return data
 
     @transaction.atomic
     def save_as(self, actor: User | None) -> LanguageModel:
-        """Store the model and write the change down; a stored key does not survive a new base URL.
+        """Save the model and record the change; a new base URL removes the stored key.
 
-        Without an actor it was the command line. Raises SlugTakenError when another model got the short name since the form was checked.
+        Without an actor the command line made the change. Raises ModelSlugTakenError if another model has
+        taken the short name since the form was checked.
         """
         model = self.save(commit=False)
-        self._settle_key(model)
+        self._set_key(model)
         if self.before is None:
             self._add(model)
-            model.write_down("create", actor=actor, after=model.facts())
+            model.record("create", actor=actor, after=model.facts())
             return model
         if any(getattr(model, name) != old for name, old in self._old.items()):
             model.last_test, model.last_tested_at = None, None
         columns = (field.name for field in model._meta.concrete_fields if not field.primary_key)
-        model.save(update_fields=[one for one in columns if one not in model.FOUND_BY_WORKERS])
+        model.save(update_fields=[name for name in columns if name not in model.WRITTEN_BY_WORKERS])
         has_new_key = bool(self.cleaned_data["api_key"])
         after = {**model.facts(), "key_changed": has_new_key or self.dropped_key}
-        model.write_down("change", actor=actor, before=self.before, after=after)
+        model.record("change", actor=actor, before=self.before, after=after)
         return model
 
     def _add(self, model: LanguageModel) -> None:
@@ -208,10 +209,10 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
                 model.save()
         except IntegrityError as error:
             raise ModelSlugTakenError(
-                f"There is a language model “{model.slug}” already. Choose another short name."
+                f"There is already a language model “{model.slug}”. Choose another short name."
             ) from error
 
-    def _settle_key(self, model: LanguageModel) -> None:
+    def _set_key(self, model: LanguageModel) -> None:
         if self.cleaned_data["api_key"]:
             model.encrypted_key = encrypt(self.cleaned_data["api_key"])
             return
@@ -220,17 +221,17 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         if is_unwanted or self.dropped_key:
             model.encrypted_key = ""
 
-    def _check_prices(self, found: dict[str, Any]) -> None:
-        own: dict[str, Decimal | None] = {name: found.get(name) for name in PRICE_LABELS}
+    def _check_prices(self, data: dict[str, Any]) -> None:
+        own: dict[str, Decimal | None] = {name: data.get(name) for name in PRICE_LABELS}
         for name, usd in own.items():
             if usd is not None and usd < 0:
                 self.add_error(name, "A price is 0 or more.")
-        is_complete = "base_url" in found and "model_id" in found
+        is_complete = "base_url" in data and "model_id" in data
         if is_complete and any(usd is not None for usd in own.values()):
-            prices = look_up_prices(found["base_url"], found["model_id"], **_as_own(own))
+            prices = look_up_prices(data["base_url"], data["model_id"], **_as_own(own))
             missing = "output" if own["input_price_usd_per_mtok"] is not None else "input"
             if prices is None:
-                reason = f"The kept library does not know this model: set the {missing} price too."
+                reason = f"The price library does not know this model: set the {missing} price too."
                 self.add_error(f"{missing}_price_usd_per_mtok", reason)
 
     def _variables(self) -> list[tuple[str, str]]:
@@ -267,16 +268,16 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise forms.ValidationError(f"This is not JSON: {error}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise forms.ValidationError('Write one JSON object, such as {"max_tokens": 800}.')
-    return found
+    return value
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _as_own(own: dict[str, Decimal | None]) -> dict[str, Decimal | None]:

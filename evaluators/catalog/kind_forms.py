@@ -1,4 +1,4 @@
-"""A form for the settings of any kind, made from its config class."""
+"""A form for the settings of any kind, built from its config class."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONG = 200
 
 @dataclass(frozen=True, slots=True)
 class SettingColumn:
-    """One setting of every row; `type` is that of the input it is written in, select where it has `choices`."""
+    """One setting of every row; `type` is the type of its input, select if it has `choices`."""
 
     name: str
     label: str
@@ -44,12 +44,12 @@ class SettingColumn:
 
 
 class TableWidget(forms.Widget):
-    """Rows of inputs, a few blank ones after them, and beside weights what share of their sum they are."""
+    """Rows of inputs with a few blank ones at the end; next to each weight, its share of the sum."""
 
     use_fieldset = True
 
     def __init__(self, row: type[BaseModel]) -> None:
-        """Make a column of every setting of a row."""
+        """Make a column for every setting of a row."""
         super().__init__(attrs={"rows": 1})
         self.columns = [_column(name, info) for name, info in row.model_fields.items()]
 
@@ -68,10 +68,10 @@ class TableWidget(forms.Widget):
         return render_to_string("components/setting_rows.html", context)
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
-        """Return the rows that hold something and are not to be removed; what is empty is left out."""
-        given = data.get(name)
-        if isinstance(given, list):
-            return given
+        """Return the rows that are neither empty nor marked for removal."""
+        rows_given = data.get(name)
+        if isinstance(rows_given, list):
+            return rows_given
         first = self.columns[0].name
         numbers = takewhile(lambda n: f"{name}-{n}-{first}" in data, count())
         rows = [self._sent(data, f"{name}-{n}") for n in numbers]
@@ -87,11 +87,11 @@ class TableWidget(forms.Widget):
             }
             for column in self.columns
         ]
-        is_there = bool(row)
+        exists = bool(row)
         return {
             "cells": cells,
             "share": share,
-            "remove": f"{name}-{number}-{REMOVE}" if is_there else "",
+            "remove": f"{name}-{number}-{REMOVE}" if exists else "",
         }
 
     def _sent(self, data: Any, prefix: str) -> dict[str, Any]:
@@ -109,10 +109,10 @@ class TableWidget(forms.Widget):
 
 
 class TableField(forms.Field):
-    """A list of settings that have a name each."""
+    """A list of rows of settings."""
 
     def __init__(self, row: type[BaseModel], **options: Any) -> None:
-        """Make the table of what a row is."""
+        """Make the table from the model of a row."""
         super().__init__(widget=TableWidget(row), **options)
 
     def prepare_value(self, value: Any) -> Any:
@@ -121,8 +121,8 @@ class TableField(forms.Field):
         return [row.model_dump(mode="json") if isinstance(row, BaseModel) else row for row in rows]
 
 
-def refused_words(refusal: Refusal, field: forms.Field | None) -> str:
-    """Say what is refused at a field and where inside it: `Row 3, weight: …` in a table."""
+def refusal_text(refusal: Refusal, field: forms.Field | None) -> str:
+    """Return the text of a refusal at a field, with its place in the field: `Row 3, weight: …` in a table."""
     inner = "".join(refusal.setting.partition("[")[1:])
     if inner and isinstance(field, TableField):
         words = [f"row {part + 1}" if isinstance(part, int) else part for part in refusal.path[1:]]
@@ -132,20 +132,20 @@ def refused_words(refusal: Refusal, field: forms.Field | None) -> str:
 
 def _column(name: str, info: FieldInfo) -> SettingColumn:
     kinds: dict[Any, str] = {bool: "checkbox", float: "number", int: "number"}
-    longest = next((m.max_length for m in info.metadata if hasattr(m, "max_length")), 0)
+    max_length = next((m.max_length for m in info.metadata if hasattr(m, "max_length")), 0)
     is_choice = get_origin(info.annotation) is Literal
     return SettingColumn(
         name=name,
         label=info.title or name.replace("_", " ").capitalize(),
         help=info.description or "",
         type="select" if is_choice else kinds.get(info.annotation, "text"),
-        is_long=longest > LONG,
+        is_long=max_length > LONG,
         choices=get_args(info.annotation) if is_choice else (),
     )
 
 
 def _shares(rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
-    """Return what share of the sum each weight is, None where that cannot be said."""
+    """Return the share of each weight in their sum, None if it is unknown."""
     weights = [_number(row.get(WEIGHT)) for row in rows]
     total = math.fsum(weight for weight in weights if weight is not None)
     return [None if weight is None or total <= 0 else weight / total for weight in weights]
@@ -170,21 +170,21 @@ NUMBERS: Mapping[Any, type[forms.Field]] = {
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one a line."""
+    """A list of texts, one per line."""
 
     widget = forms.Textarea(attrs={"rows": LIST_ROWS, "spellcheck": "false"})
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the texts one below the other."""
+        """Return the texts on one line each."""
         return "\n".join(value) if isinstance(value, list | tuple) else value
 
     def to_python(self, value: Any) -> Any:
-        """Return the lines that hold something."""
+        """Return the lines that are not empty."""
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
 
 class StructureField(forms.CharField):
-    """A mapping or list written in YAML, as it stands in a suite file."""
+    """A mapping or list in YAML, as in a suite file."""
 
     widget = forms.Textarea(attrs={"rows": LONG_ROWS, "spellcheck": "false"})
 
@@ -195,7 +195,7 @@ class StructureField(forms.CharField):
         return "" if value in EMPTY else write_yaml(value)
 
     def to_python(self, value: Any) -> Any:
-        """Return the values; raises ValidationError with the line that is not YAML."""
+        """Return the values; raises ValidationError naming the line that is not YAML."""
         try:
             return YAML(typ="safe", pure=True).load(str(value or ""))
         except MarkedYAMLError as error:
@@ -209,7 +209,7 @@ class KindForm(forms.Form):
     """The settings of one evaluator; `config` holds them once the form is valid."""
 
     def __init__(self, kind: Kind, *args: Any, **kwargs: Any) -> None:
-        """Make a field of every setting of the kind."""
+        """Make a field for every setting of the kind."""
         super().__init__(*args, **kwargs)
         self.kind = kind
         self.config: dict[str, Any] = {}
@@ -217,23 +217,23 @@ class KindForm(forms.Form):
             self.fields[name] = setting_field(name, setting)
 
     def clean(self) -> dict[str, Any]:
-        """Hold the settings to the kind's own rules; every refusal stands at its field."""
-        found: dict[str, Any] = super().clean() or {}
+        """Check the settings by the rules of the kind; every refusal is shown at its field."""
+        data: dict[str, Any] = super().clean() or {}
         if self.errors:
-            return found
+            return data
         names = self.kind.config.model_fields
-        given = {name: _sent(found[name]) for name in names if found.get(name) not in EMPTY}
-        given = self.kind.read(given) if self.kind.read else given
+        settings = {name: _sent(data[name]) for name in names if data.get(name) not in EMPTY}
+        settings = self.kind.read(settings) if self.kind.read else settings
         try:
-            config = read_config(self.kind.name, given)
+            config = read_config(self.kind.name, settings)
         except InvalidConfigError as error:
             for refusal in error.refusals:
-                at = str(refusal.path[0]) if refusal.path else ""
-                said = refused_words(refusal, self.fields.get(at))
-                self.add_error(at if at in self.fields else None, said)
-            return found
+                name = str(refusal.path[0]) if refusal.path else ""
+                message = refusal_text(refusal, self.fields.get(name))
+                self.add_error(name if name in self.fields else None, message)
+            return data
         self.config = config.model_dump(mode="json")
-        return found
+        return data
 
 
 def kind_settings(kind: Kind) -> list[dict[str, Any]]:
@@ -250,12 +250,12 @@ def kind_settings(kind: Kind) -> list[dict[str, Any]]:
 
 
 def _sent(value: Any) -> Any:
-    """Return a text with the line ends it had before the browser sent it."""
+    """Return a text with the line ends it had before the browser changed them."""
     return value.replace("\r\n", "\n") if isinstance(value, str) else value
 
 
 def setting_field(name: str, setting: FieldInfo) -> forms.Field:
-    """Return the field of a form that a setting is written in."""
+    """Return the form field of a setting."""
     options: dict[str, Any] = {
         "label": setting.title or name.replace("_", " ").capitalize(),
         "help_text": setting.description or "",
@@ -291,13 +291,13 @@ def _text_widget(setting: FieldInfo) -> forms.Widget:
 
 
 def _widget(setting: FieldInfo) -> Any:
-    """Return the word by which a setting asks for a field of its own."""
+    """Return the name of the special field that a setting needs."""
     extra = setting.json_schema_extra
     return extra.get("widget") if isinstance(extra, Mapping) else None
 
 
 def number_bounds(setting: FieldInfo) -> dict[str, Any]:
-    """Return the least and the largest number that a setting takes, as form fields name them."""
+    """Return the bounds of a number setting as options of a form field."""
     return {"min_value": _bound(setting, Ge, "ge"), "max_value": _bound(setting, Le, "le")}
 
 
@@ -324,9 +324,9 @@ def _type_words(setting: FieldInfo) -> str:
 
 
 def _default_words(setting: FieldInfo) -> str:
-    needs_some = any(isinstance(m, MinLen) for m in setting.metadata)
+    needs_entries = any(isinstance(m, MinLen) for m in setting.metadata)
     default = () if setting.is_required() else setting.get_default(call_default_factory=True)
-    if setting.is_required() or (needs_some and not default):
+    if setting.is_required() or (needs_entries and not default):
         return "required"
     if isinstance(default, bool):
         return str(default).lower()

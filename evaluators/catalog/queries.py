@@ -31,7 +31,7 @@ from evaluators.scoring.tree import COMPOSITE
 
 @dataclass(frozen=True, slots=True)
 class KindPage:
-    """One kind with its settings and the type names that stand for it."""
+    """One kind with its settings and type names."""
 
     kind: Kind
     settings: Sequence[Mapping[str, Any]]
@@ -39,78 +39,78 @@ class KindPage:
 
     @property
     def can_be_tried(self) -> bool:
-        """Tell whether its settings alone make an evaluator; a composite needs others inside."""
+        """Tell whether its settings alone make an evaluator; a composite needs others below it."""
         return self.kind.name != COMPOSITE
 
 
 class KindTrialForm(KindForm):
-    """Settings to try: checked like those of a suite file, and written as one. Nothing is stored."""
+    """Settings to try out, checked and written like those of a suite file. Nothing is stored."""
 
     name = forms.CharField(
         max_length=100, help_text="Unique among its siblings in the tree.", empty_value=""
     )
     weight = forms.FloatField(min_value=0, initial=1, help_text="Weight among its siblings.")
     required = forms.BooleanField(
-        required=False, help_text="The result fails when this evaluator scores 0."
+        required=False, help_text="The result fails if this evaluator scores 0."
     )
     negate = forms.BooleanField(required=False, help_text="Turn a score s into 1 − s.")
 
     def clean_name(self) -> str:
-        """Refuse the slash, which parts the names of a path."""
+        """Refuse a slash, which separates the names in a path."""
         name: str = self.cleaned_data["name"]
         if "/" in name:
-            raise forms.ValidationError("A name holds no slash.")
+            raise forms.ValidationError("A name must not contain a slash.")
         return name
 
     def written(self) -> str:
-        """Return the evaluator as it stands in a suite file."""
-        chosen = self.cleaned_data
-        usual = self.kind.config.model_validate(self.config)
-        changed = usual.model_dump(mode="json", exclude_defaults=True)
+        """Return the evaluator as YAML for a suite file."""
+        data = self.cleaned_data
+        defaults = self.kind.config.model_validate(self.config)
+        changed = defaults.model_dump(mode="json", exclude_defaults=True)
         spelling, settings = shortest_spelling(self.kind.name, changed)
         facts = {
-            "name": chosen["name"],
+            "name": data["name"],
             "type": spelling,
-            "weight": chosen["weight"] if chosen["weight"] != 1 else None,
-            "required": chosen["required"] or None,
-            "negate": chosen["negate"] or None,
+            "weight": data["weight"] if data["weight"] != 1 else None,
+            "required": data["required"] or None,
+            "negate": data["negate"] or None,
         }
-        given = {key: value for key, value in facts.items() if value is not None}
-        return write_yaml([{**given, **settings}])
+        settings_written = {key: value for key, value in facts.items() if value is not None}
+        return write_yaml([{**settings_written, **settings}])
 
 
 def kinds_shown() -> list[Kind]:
-    """Return the kinds a suite may use, by label."""
+    """Return the kinds that a suite may use, by label."""
     return sorted(
         (kind for kind in all_kinds().values() if kind.in_gallery), key=lambda kind: kind.label
     )
 
 
 def kind_page(name: str) -> KindPage:
-    """Return everything about one kind; raises UnknownKindError for one the gallery does not show."""
+    """Return everything about one kind; raises UnknownKindError if the gallery does not show it."""
     kind = get_kind(name)
     if not kind.in_gallery:
-        raise UnknownKindError(f"The kind {name!r} is used by Evalsite itself.")
+        raise UnknownKindError(f"The kind {name!r} is for Evalsite itself.")
     spellings = {kind.name: {}, **kind.spellings}
     return KindPage(
         kind=kind,
         settings=kind_settings(kind),
-        spellings=[(spelling, _stands_for(preset)) for spelling, preset in spellings.items()],
+        spellings=[(spelling, _implied_settings(preset)) for spelling, preset in spellings.items()],
     )
 
 
-def _stands_for(preset: Mapping[str, Any]) -> str:
+def _implied_settings(preset: Mapping[str, Any]) -> str:
     return ", ".join(_preset_words(key, value) for key, value in preset.items())
 
 
 def _preset_words(key: str, value: Any) -> str:
-    """Return a setting that a name brings along; of one it leaves to be written, the setting alone."""
+    """Return a setting that a type name implies, without a value if the user must set it."""
     if value is None:
         return key
     return f"{key}: {str(value).lower() if isinstance(value, bool) else value}"
 
 
-# A living worker takes a test at once; a running one ends by the time-outs of its calls.
+# A live worker takes a test at once; a running test ends by the time-outs of its calls.
 CENT = Decimal("0.01")
 UNTAKEN = timedelta(seconds=10)
 GIVEN_UP = timedelta(minutes=5)
@@ -147,7 +147,7 @@ class ModeRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelTrialReport:
-    """How far a model's test is: never, waiting, untaken, running, lost, failed or done."""
+    """The state of a model's test: never, waiting, untaken, running, lost, failed or done."""
 
     state: str
     asked_at: datetime | None = None
@@ -170,7 +170,7 @@ class ModelTrialReport:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the page has something to wait for."""
+        """Tell whether the page should wait for the test."""
         return self.state in ("waiting", "untaken", "running")
 
 
@@ -186,7 +186,7 @@ class ModelRow:
 
 
 def model_rows() -> list[ModelRow]:
-    """Return every model with what the list shows of it, by one query."""
+    """Return the rows of all models, in one query."""
     return [
         ModelRow(
             model,
@@ -200,7 +200,7 @@ def model_rows() -> list[ModelRow]:
 
 
 def model_facts(model: LanguageModel) -> list[tuple[str, str]]:
-    """Return the settings of a model as pairs of a name and words; never the key."""
+    """Return the settings of a model as pairs of name and text, without the key."""
     prices = model_prices(model)
     shown = {
         "Base URL": model.base_url,
@@ -220,50 +220,50 @@ def model_facts(model: LanguageModel) -> list[tuple[str, str]]:
 
 
 def key_problem(model: LanguageModel) -> str:
-    """Return why the model's key cannot be sent, "" when it can or none is needed."""
+    """Return why the model's key cannot be sent, "" if it can or none is needed."""
     return model_key(model).problem
 
 
 def trial_report(model: LanguageModel) -> ModelTrialReport:
-    """Return how far the model's last test is and what it found."""
-    found: dict[str, Any] = model.last_test or {}
-    if not found:
+    """Return the state and the result of the model's last test."""
+    result: dict[str, Any] = model.last_test or {}
+    if not result:
         return ModelTrialReport("never")
-    asked_at = datetime.fromisoformat(found["asked_at"])
-    asked: dict[str, Any] = {"asked_at": asked_at, "asked_by": str(found.get("asked_by", ""))}
-    if found["state"] == "done":
-        return _finished(model, found, asked)
+    asked_at = datetime.fromisoformat(result["asked_at"])
+    request: dict[str, Any] = {"asked_at": asked_at, "asked_by": str(result.get("asked_by", ""))}
+    if result["state"] == "done":
+        return _finished(model, result, request)
     waited = timezone.now() - asked_at
     if waited > GIVEN_UP:
-        return ModelTrialReport("lost", **asked)
-    is_untaken = found["state"] == "waiting" and waited > UNTAKEN
-    return ModelTrialReport("untaken" if is_untaken else str(found["state"]), **asked)
+        return ModelTrialReport("lost", **request)
+    is_untaken = result["state"] == "waiting" and waited > UNTAKEN
+    return ModelTrialReport("untaken" if is_untaken else str(result["state"]), **request)
 
 
 def _finished(
-    model: LanguageModel, found: dict[str, Any], asked: dict[str, Any]
+    model: LanguageModel, result: dict[str, Any], request: dict[str, Any]
 ) -> ModelTrialReport:
-    modes = tuple(_mode_row(mode) for mode in found["modes"])
+    modes = tuple(_mode_row(mode) for mode in result["modes"])
     failed: dict[str, Any] = {}
-    if found["error"]:
+    if result["error"]:
         failed = {
-            "title": FAILURES[CallOutcome(found["error"])],
-            "reason": found["reason"],
-            "next_step": NEXT_STEPS.get(found["http_status"], ""),
+            "title": FAILURES[CallOutcome(result["error"])],
+            "reason": result["reason"],
+            "next_step": NEXT_STEPS.get(result["http_status"], ""),
         }
-    cost = found["cost_usd"]
+    cost = result["cost_usd"]
     return ModelTrialReport(
-        "failed" if found["error"] else "done",
-        **asked,
+        "failed" if result["error"] else "done",
+        **request,
         **failed,
         modes=modes,
-        advice=_advice(model, found["modes"]),
+        advice=_advice(model, result["modes"]),
         latency_ms=next((row.latency_ms for row in modes if row.verdict == "pass"), None),
         cost_usd=None if cost is None else Decimal(cost),
-        models=tuple(found["models"]),
-        knows_model=not found["models"] or model.model_id in found["models"],
+        models=tuple(result["models"]),
+        knows_model=not result["models"] or model.model_id in result["models"],
         **{
-            name: found[name]
+            name: result[name]
             for name in (
                 "input_tokens", "output_tokens", "price_version", "calls", "answered_by", "model_count",
             )
@@ -278,17 +278,17 @@ def _mode_row(mode: dict[str, Any]) -> ModeRow:
 
 
 def _advice(model: LanguageModel, modes: list[dict[str, Any]]) -> str:
-    """Return what to change about the reply mode, "" when nothing."""
+    """Return the advice on the reply mode, "" for none."""
     states = {mode["mode"]: mode["state"] for mode in modes}
     best = next((mode for mode, state in states.items() if state == "supported"), None)
     if best is None or states.get(model.reply_mode) == "supported":
         return ""
-    return f"Set the reply mode to {ReplyMode(best).label}, the best one this server answers in."
+    return f"Set the reply mode to {ReplyMode(best).label}, the best one that this server supports."
 
 
 def _origin(prices: Prices | None) -> str:
     if prices is None:
-        return "not known, so costs are not either"
+        return "unknown, so costs are unknown too"
     return "set here" if prices.version == OWN else f"from {prices.version}"
 
 

@@ -1,4 +1,4 @@
-"""Where the pages of evaluators live."""
+"""The addresses of the evaluator pages."""
 
 from __future__ import annotations
 

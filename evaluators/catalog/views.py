@@ -1,4 +1,4 @@
-"""The pages of language models, and those that explain every kind of evaluator."""
+"""The pages of language models and of the kinds of evaluators."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from evaluators.scoring.types import DomainError
 
 @require_safe
 def gallery(request: HttpRequest) -> HttpResponse:
-    """Show every kind of evaluator in a sentence."""
+    """List the kinds of evaluators with one sentence each."""
     return render(request, "catalog/kinds.html", {"kinds": kinds_shown()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def kind(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one kind whole, and write an evaluator of it from the settings given."""
+    """Show the manual of a kind, and write an evaluator from the settings in the form."""
     try:
         page = kind_page(name)
     except UnknownKindError as error:
@@ -63,9 +63,9 @@ class BrokerUnreachableError(DomainError):
 
 
 def queue_test(model: LanguageModel, *, actor: User) -> None:
-    """Ask a worker to test the model; raises BrokerUnreachableError when none can be asked."""
+    """Queue a test of the model; raises BrokerUnreachableError if the broker does not answer."""
     previous = model.last_test
-    model.ask_for_test(actor=actor)
+    model.request_test(actor=actor)
     try:
         current_app.send_task(TEST_TASK, kwargs={"model_id": model.pk}, retry=False)
     except (OperationalError, OSError) as error:
@@ -82,7 +82,7 @@ may_change = permission_required("evaluators.change_languagemodel", raise_except
 
 
 class CatalogRequest(HttpRequest):
-    """A request of somebody who is logged in."""
+    """A request of a user who is logged in."""
 
     user: User
 
@@ -97,7 +97,7 @@ def language_models(request: CatalogRequest) -> HttpResponse:
 @may_view
 @require_GET
 def language_model(request: CatalogRequest, slug: str) -> HttpResponse:
-    """Show one model: settings, limit, what uses it and its last test."""
+    """Show one model: settings, limit, users and last test."""
     model = get_object_or_404(LanguageModel, slug=slug)
     return _page(request, model)
 
@@ -142,7 +142,7 @@ def language_model_edit(request: CatalogRequest, slug: str) -> HttpResponse:
 @may_change
 @require_POST
 def language_model_delete(request: CatalogRequest, slug: str) -> HttpResponse:
-    """Delete a model that nothing uses."""
+    """Delete an unused model."""
     model = get_object_or_404(LanguageModel, slug=slug)
     try:
         model.remove(actor=request.user)
@@ -155,7 +155,7 @@ def language_model_delete(request: CatalogRequest, slug: str) -> HttpResponse:
 @may_change
 @require_POST
 def language_model_test_start(request: CatalogRequest, slug: str) -> HttpResponse:
-    """Queue a test of the model and show that it is awaited."""
+    """Queue a test of the model and show the page, which waits for it."""
     model = get_object_or_404(LanguageModel, slug=slug)
     try:
         queue_test(model, actor=request.user)
@@ -168,7 +168,7 @@ def language_model_test_start(request: CatalogRequest, slug: str) -> HttpRespons
 @require_GET
 @never_cache
 def language_model_test(request: CatalogRequest, slug: str) -> HttpResponse:
-    """Show how far the test is, as the fragment that polls itself until it is done."""
+    """Show the state of the test, in a fragment that polls until it is done."""
     model = get_object_or_404(LanguageModel, slug=slug)
     context = {"model": model, "test": trial_report(model)}
     return render(request, "catalog/_language_model_test.html", context)

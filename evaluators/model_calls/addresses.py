@@ -1,4 +1,4 @@
-"""Which addresses may be called: never those from which a cloud hands out its secrets."""
+"""Decide which addresses may be called: never those of cloud metadata services, which give out secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METADATA_ADDRESSES = tuple(
         "100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "192.0.0.192",
     )
 )  # fmt: skip
-# IPv6 networks in which an IPv4 address lies, and how many bits stand after it: compatible, mapped,
+# IPv6 networks that contain an IPv4 address, and the number of bits after it: compatible, mapped,
 # translated (SIIT, NAT64 and its local prefix), and 6to4.
 EMBEDDING_NETWORKS = tuple(
     (ipaddress.ip_network(network), after)
@@ -36,7 +36,7 @@ LOOPBACK = ipaddress.ip_address("::1")
 
 
 def address_problem(url: str, *, may_have_query: bool = False) -> str:
-    """Return in one sentence why a URL cannot be called, "" when it can; a base URL has no query."""
+    """Return why a URL must not be called, "" if it may; a base URL has no query."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -48,35 +48,38 @@ def address_problem(url: str, *, may_have_query: bool = False) -> str:
     if parts.username or parts.password:
         return "Leave user and password out of the URL; a key has its own field."
     if may_have_query and (parts.fragment or any(sign.isspace() for sign in url)):
-        return "Write scheme, host, path and query, without # and blanks."
+        return "Write scheme, host, path and query, without # and spaces."
     if not may_have_query and (parts.query or parts.fragment or any(map(str.isspace, url))):
-        return "Write only scheme, host and path, without ?, # and blanks."
+        return "Write only scheme, host and path, without ?, # and spaces."
     try:
-        # As clients spell a host before they look it up: 169。254。169。254 is an address, too.
+        # Clients normalize a host before they look it up: 169。254。169。254 is an address too.
         plain = host if ":" in host else host.encode("idna").decode("ascii")
     except UnicodeError:
-        return "This is not a URL: its host is no name that can be looked up."
+        return "This is not a URL: its host is not a name that can be looked up."
     if "%" in plain and ":" not in plain:
         return "This is not a URL: a host is written without %."
     return host_problem(plain.rstrip(".").lower())
 
 
 def host_problem(host: str) -> str:
-    """Return why a name or an address, as it was looked up too, cannot be called, "" when it can."""
-    refused = f"{host} is a link-local or cloud metadata address. Nothing is called there."
+    """Return why a name or an address must not be called, "" if it may."""
+    refused = f"{host} is a link-local or cloud metadata address. These are never called."
     if host in METADATA_HOSTS:
         return refused
     address = _address(host)
-    meant = [] if address is None else [address, *_embedded(address)]
-    if any(one.is_link_local or one in METADATA_ADDRESSES for one in meant):
+    addresses = [] if address is None else [address, *_embedded(address)]
+    if any(candidate.is_link_local or candidate in METADATA_ADDRESSES for candidate in addresses):
         return refused
-    if any(one.is_unspecified or one.is_multicast or one == BROADCAST for one in meant):
+    if any(
+        candidate.is_unspecified or candidate.is_multicast or candidate == BROADCAST
+        for candidate in addresses
+    ):
         return f"{host} is not the address of one server."
     return ""
 
 
 def _address(host: str) -> Address | None:
-    """Return the address a host spells in any form that resolvers read, None for a name."""
+    """Return the address of a host in any form that resolvers read, None for a name."""
     try:
         address: Address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -89,17 +92,17 @@ def _address(host: str) -> Address | None:
 
 
 def _embedded(address: Address) -> Iterator[Address]:
-    """Yield the IPv4 addresses to which a gateway may lead what is sent to an IPv6 address."""
+    """Yield the IPv4 addresses that a gateway may reach for an IPv6 address."""
     if not isinstance(address, ipaddress.IPv6Address) or address == LOOPBACK:
         return
     for network, after in EMBEDDING_NETWORKS:
         if address in network:
             yield ipaddress.IPv4Address(int(address) >> after & 0xFFFFFFFF)
     if address in LOCAL_TRANSLATION:
-        # RFC 6052: after a prefix of less than 96 bits it stands around the bits 64 to 71.
+        # RFC 6052: after a prefix of less than 96 bits, the address is split around bits 64 to 71.
         number = int(address)
-        joined = number >> 64 << 56 | number & 0xFFFFFFFFFFFFFF
-        found = {joined >> 120 - 32 - prefix & 0xFFFFFFFF for prefix in (48, 56, 64)}
-        yield from (ipaddress.IPv4Address(one) for one in found if one)
+        without_gap = number >> 64 << 56 | number & 0xFFFFFFFFFFFFFF
+        numbers = {without_gap >> 120 - 32 - prefix & 0xFFFFFFFF for prefix in (48, 56, 64)}
+        yield from (ipaddress.IPv4Address(embedded) for embedded in numbers if embedded)
     if address.teredo:
         yield from address.teredo

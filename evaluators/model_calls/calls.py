@@ -1,4 +1,4 @@
-"""One call of a model: what is sent, its record in the ledger, and what comes back, read without trusting its form."""
+"""One call of a model: the request, its record in the ledger, and the answer, which may have any form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_USAGE = Usage()
 
 
 class CallOutcome(StrEnum):
-    """How one try of a call ended; the words of the ledger."""
+    """How one try of a call ended, as the ledger records it."""
 
     OK = "ok"
     UNREADABLE = "unreadable"
@@ -35,10 +35,10 @@ class CallOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallKey:
-    """Which call of a result this is; with result and generation the key of its reply.
+    """Identifies one call of a result; together with result and generation it is the key of the reply.
 
-    `purpose` is target or evaluation. `evaluator_path` is the path in the tree, "@outcomes" for
-    the call beside it, "" for the target.
+    `purpose` is target or evaluation. `evaluator_path` is the path in the tree, "@outcomes" for the call that
+    judges expected outcomes, "" for the target.
     """
 
     purpose: str
@@ -50,14 +50,14 @@ class CallKey:
 
 @dataclass(frozen=True, slots=True)
 class TraceHeaders:
-    """Which execution a call belongs to, told to servers that want to know."""
+    """The execution that a call belongs to, for servers that want to trace it."""
 
     target: str
     case: str
     evaluator: str = ""
 
     def as_headers(self) -> dict[str, str]:
-        """Return the HTTP headers, percent-encoded; a target's own call names no evaluator."""
+        """Return the HTTP headers, percent-encoded; a call of the target has no evaluator."""
         facts = {"Target": self.target, "Case": self.case, "Evaluator": self.evaluator}
         return {f"X-Evalsite-{name}": quote(value) for name, value in facts.items() if value}
 
@@ -66,8 +66,8 @@ class TraceHeaders:
 class CallRecord:
     """One try of a call, as the ledger keeps it.
 
-    `request` is the body sent, `reply` the body received (an error's too); neither holds the key.
-    Tokens and cost are None when the server reported none or the price is not known.
+    `request` is the body sent, `reply` the body received, also of an error; neither contains the key.
+    Tokens and cost are None if the server reported none or the price is unknown.
     """
 
     key: CallKey
@@ -90,7 +90,7 @@ class CallRecord:
 
     @property
     def usage(self) -> Usage:
-        """Return what this one try consumed."""
+        """Return the usage of this try."""
         return Usage(
             input_tokens=self.input_tokens,
             output_tokens=self.output_tokens,
@@ -124,13 +124,12 @@ def _begin_unseen() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Where the calls of one result are looked up and written down.
+    """Looks up and records the calls of one result.
 
-    `recall` takes key and request hash and returns an earlier record of the same result and
-    generation whose status is ok or unreadable and that has a reply; it is not recorded again.
-    `record` is handed every try once, failed ones included. Neither may block. `admit` is awaited
-    before every try, inside its slot; what it raises ends the call, and nothing is sent or recorded.
-    `begin` is told when a try is sent; `record` follows it without fail.
+    `recall` takes key and request hash and returns an earlier record of the same result and generation with a
+    reply and the status ok or unreadable; it is not recorded again. `record` gets every try once, also failed
+    ones. Neither may block. `admit` is awaited before every try, inside its slot; if it raises, the call ends
+    and nothing is sent or recorded. `begin` is called when a try is sent; `record` always follows.
     """
 
     recall: Recall = _recall_nothing
@@ -143,11 +142,10 @@ class Ledger:
 class ChatCall:
     """One question to a model.
 
-    `messages` are role and content as the chat protocol has them. With a `schema` the reply is
-    asked for in the best mode the server accepts. `request_hash` replaces the hash of the messages
-    where they hold something random. `problem_of` reads a reply's text and returns what is
-    wrong with it, or ""; such a reply is recorded as unreadable and returned with its problem.
-    With `is_mode_fixed` a refused reply mode is a refusal, not a reason to try the next one.
+    `messages` have role and content, as in the chat protocol. With a `schema` the call uses the best reply
+    mode that the server accepts. `request_hash` replaces the hash of messages that contain random parts.
+    `problem_of` returns what is wrong with the text of a reply, or ""; such a reply is recorded as unreadable
+    and returned with its problem. With `is_mode_fixed` a refused reply mode is an error, and no other is tried.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -161,10 +159,10 @@ class ChatCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What the model answered.
+    """The answer of a model.
 
-    `usage` sums tokens and cost over every try, failed ones too; its latency is that of the try
-    that answered. `problem` is "" when the text satisfied `problem_of`.
+    `usage` sums tokens and cost over all tries, also failed ones; its latency is that of the last try.
+    `problem` is "" if the text satisfied `problem_of`.
     """
 
     text: str
@@ -179,7 +177,7 @@ class ChatReply:
 
 
 class ModelCallError(Exception):
-    """No answer could be had. `status` is a CallOutcome; `usage` is what the tries cost all the same."""
+    """There is no answer. `status` is a CallOutcome; `usage` is that of all tries."""
 
     def __init__(
         self,
@@ -189,7 +187,7 @@ class ModelCallError(Exception):
         http_status: int | None = None,
         usage: Usage = NO_USAGE,
     ) -> None:
-        """Keep the reason in words a user can act on."""
+        """Keep the reason, in words that help a user fix it."""
         super().__init__(reason)
         self.status = status
         self.reason = reason
@@ -211,7 +209,7 @@ QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A chat completion. Tokens are None when the server did not report them."""
+    """A chat completion. Tokens are None if the server did not report them."""
 
     text: str
     finish_reason: str = ""
@@ -225,14 +223,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a try gave no answer, and whether another may."""
+    """Why a try had no answer, and whether it may be repeated."""
 
     status: CallOutcome
     reason: str
     http_status: int | None = None
     is_final: bool = False
     retry_after_s: float | None = None
-    said: str = ""
+    message: str = ""
 
 
 class UnreadableAnswerError(Exception):
@@ -242,7 +240,7 @@ class UnreadableAnswerError(Exception):
 def parse_body(text: str) -> Any:
     """Return the JSON value of a body, else its beginning as text; never raises.
 
-    Every text in it can be stored (see `storable`).
+    All its texts can be stored (see `storable`).
     """
     try:
         body = DECODE(text)
@@ -253,7 +251,7 @@ def parse_body(text: str) -> Any:
 
 
 def storable(value: Any) -> Any:
-    """Return a JSON value without the characters no database keeps: NUL and halves of surrogate pairs."""
+    """Return a JSON value without the characters that no database stores: NUL and lone surrogates."""
     if isinstance(value, str):
         if "\x00" not in value and _is_encodable(value):
             return value
@@ -274,13 +272,13 @@ def _is_encodable(text: str) -> bool:
 
 
 def read_answer(body: Any) -> Answer:
-    """Return the completion's first choice; raises UnreadableAnswerError when there is none."""
+    """Return the first choice of a completion; raises UnreadableAnswerError if there is none."""
     choices = body.get("choices") if isinstance(body, Mapping) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         raise UnreadableAnswerError("the answer of the server is not a chat completion")
     message = choices[0].get("message")
     if not isinstance(message, Mapping):
-        raise UnreadableAnswerError("the answer of the server holds no message")
+        raise UnreadableAnswerError("the answer of the server has no message")
     usage = _mapping(body.get("usage"))
     return Answer(
         text=_content(message.get("content")),
@@ -295,23 +293,23 @@ def read_answer(body: Any) -> Answer:
 
 
 def read_failure(http_status: int, headers: Mapping[str, str], text: str) -> Failure:
-    """Return what an answer other than 200 means."""
-    said, code = _error_of(parse_body(text))
-    suffix = f": {said[:MAX_REASON]}" if said else ""
+    """Return the failure of an answer with an error status."""
+    message, code = _error_message(parse_body(text))
+    suffix = f": {message[:MAX_REASON]}" if message else ""
     if http_status == HTTP_TOO_MANY and code not in QUOTA_CODES:
         after = retry_after_s(headers, now=datetime.now(UTC))
         reason = f"Rate limited by the server (429){suffix}"
-        return Failure(CallOutcome.RATE_LIMITED, reason, http_status, False, after, said)
+        return Failure(CallOutcome.RATE_LIMITED, reason, http_status, False, after, message)
     if http_status >= HTTP_SERVER or http_status in HTTP_PASSING:
         after = retry_after_s(headers, now=datetime.now(UTC))
         reason = f"Server error ({http_status}){suffix}"
-        return Failure(CallOutcome.SERVER_ERROR, reason, http_status, False, after, said)
+        return Failure(CallOutcome.SERVER_ERROR, reason, http_status, False, after, message)
     reason = f"{_refusal_words(http_status)} ({http_status}){suffix}"
-    return Failure(CallOutcome.REFUSED, reason, http_status, True, None, said)
+    return Failure(CallOutcome.REFUSED, reason, http_status, True, None, message)
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the seconds a server asks to wait, given in seconds or as a date; None when it does not say."""
+    """Return the seconds that a server asks to wait, from a number or a date; None if it does not ask."""
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -348,15 +346,15 @@ def _refusal_words(http_status: int) -> str:
     return words.get(http_status, "The server refused the request")
 
 
-def _error_of(body: Any) -> tuple[str, str]:
-    """Return message and code of an error body in any of the forms servers use."""
+def _error_message(body: Any) -> tuple[str, str]:
+    """Return message and code of an error body in any common form."""
     error = _mapping(body).get("error", body)
     if isinstance(error, str):
         return error, ""
     facts = _mapping(error)
-    said = facts.get("message") or facts.get("detail") or facts.get("text") or ""
-    said = said if isinstance(said, str) else json.dumps(said)
-    return " ".join(said.split()), str(facts.get("code") or facts.get("type") or "")
+    message = facts.get("message") or facts.get("detail") or facts.get("text") or ""
+    message = message if isinstance(message, str) else json.dumps(message)
+    return " ".join(message.split()), str(facts.get("code") or facts.get("type") or "")
 
 
 def _content(content: Any) -> str:
@@ -382,12 +380,12 @@ def _refuse_constant(name: str) -> Any:
 DECODE = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-# What a user may not set among a model's parameters, because the client sets or needs it itself.
+# Parameters that users may not set, because the client uses them.
 RESERVED_PARAMETERS = (
     "model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions",
 )  # fmt: skip
 MODE_REFUSALS = (400, 422)
-# These mostly mean something else, an unknown model say: they count when they name the parameter.
+# These usually mean something else, such as an unknown model; they count only if they name the parameter.
 PARAMETER_REFUSALS = (404, 415, 501)
 MODE_PARAMETER = "response_format"
 MODE_WORDS = (MODE_PARAMETER, "json_schema", "json_object", "json mode", "structured", "schema")
@@ -396,17 +394,17 @@ CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(","
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one spelling of a JSON value that equal values share."""
+    """Return the canonical JSON of a value; equal values have the same."""
     return CANONICAL.encode(value)
 
 
 def sha256_hex(value: Any) -> str:
-    """Return the hash of a JSON value, the same for every spelling of it."""
+    """Return the hash of a JSON value, the same for equal values."""
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def request_hash(spec: ModelSpec, call: ChatCall) -> str:
-    """Return what a call is recognised by: endpoint, model, parameters, messages and schema."""
+    """Return the hash of a call: of endpoint, model, parameters, messages and schema."""
     messages = call.request_hash or [dict(message) for message in call.messages]
     parts = [spec.base_url, spec.model_id, dict(spec.parameters), messages, call.schema]
     return sha256_hex(parts)
@@ -424,7 +422,7 @@ def chat_body(spec: ModelSpec, call: ChatCall, mode: str) -> dict[str, Any]:
 
 
 def response_format(schema: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """Return the field that asks for a JSON object in this mode."""
+    """Return the `response_format` for a JSON object in this mode."""
     if mode == "json_object":
         return {"type": "json_object"}
     is_strict = set(schema.get("required", ())) == set(schema.get("properties", {}))
@@ -439,14 +437,14 @@ def weaker_mode(mode: str) -> str | None:
 
 
 def refuses_mode(http_status: int | None, message: str) -> bool:
-    """Return whether an answer refuses the reply mode.
+    """Tell whether an answer refuses the reply mode.
 
-    That is a 400 or 422 that speaks of it or of nothing at all, and a 404, 415 or 501 that names
-    the parameter itself.
+    That is a 400 or 422 that mentions the mode or has no message, and a 404, 415 or 501 that names the
+    parameter.
     """
-    said = message.lower()
+    text = message.lower()
     if http_status in PARAMETER_REFUSALS:
-        return MODE_PARAMETER in said
+        return MODE_PARAMETER in text
     if http_status not in MODE_REFUSALS:
         return False
-    return not said.strip() or any(word in said for word in MODE_WORDS)
+    return not text.strip() or any(word in text for word in MODE_WORDS)

@@ -1,4 +1,4 @@
-"""The transport: chat calls over HTTP, every try written down. The only importer of openai."""
+"""The transport: chat calls over HTTP, with a record of every try. Only this module imports openai."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STOPPED = Failure(CallOutcome.CONNECTION, "Stopped before the answer came")
 
 @dataclass(slots=True)
 class CallProgress:
-    """What a call has come to over its tries; `pause_s` is None when its last 429 ends it."""
+    """The state of a call over its tries; `pause_s` is None if its last 429 ends it."""
 
     mode: str
     digest: str
@@ -64,9 +64,9 @@ class CallProgress:
     refused_in_a_row: int = 0
 
     def refused(self, *, started_at: float, answered_at: float) -> int:
-        """Count a 429; return how many this call has met since the model last answered any call.
+        """Count a 429; return how many this call got since the model last answered any call.
 
-        While the model answers others, a call that is refused has only come too early.
+        While the model answers others, a refused call was only too early.
         """
         is_alive = answered_at > self.refused_at
         self.refused_in_a_row = 1 if is_alive else self.refused_in_a_row + 1
@@ -74,7 +74,7 @@ class CallProgress:
         return self.refused_in_a_row
 
     def error(self, failure: Failure) -> ModelCallError:
-        """Return why no more tries are made, in words for a page, with what all of them cost."""
+        """Return the error of a call that is given up, with the usage of all tries."""
         tries = f", after {self.tries} tries" if self.tries > 1 else ""
         return ModelCallError(
             failure.status,
@@ -86,9 +86,9 @@ class CallProgress:
 
 @dataclass(slots=True)
 class Try:
-    """One try of a call, and how it ended: with an answer or with a failure.
+    """One try of a call, which ends with an answer or a failure.
 
-    Until it ends it counts as stopped on the way.
+    Until it ends it counts as stopped.
     """
 
     spec: ModelSpec
@@ -104,7 +104,7 @@ class Try:
     reply: Any = None
 
     def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
-        """Take in what the server sent: a completion, or what it has instead of one."""
+        """Read what the server sent: a completion or an error."""
         text = without_key(text, self.spec)
         self.http_status, self.reply = http_status, _body_without_key(text, self.spec)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
@@ -122,20 +122,20 @@ class Try:
         self.failure = Failure(CallOutcome.TIMEOUT, reason)
 
     def unreachable(self, error: BaseException) -> None:
-        """Note that no server was reached, or lost; a time-out below is told as one."""
+        """Note that the server was not reached or the connection broke; a time-out as the cause is reported as one."""
         cause: BaseException | None = error
         last = error
         while cause is not None:
             if isinstance(cause, TimeoutError):
                 return self.timed_out()
             last, cause = cause, cause.__cause__ or cause.__context__
-        said = without_key(str(last), self.spec) or type(last).__name__
-        reason = f"The server could not be reached: {said[:300]}"
+        message = without_key(str(last), self.spec) or type(last).__name__
+        reason = f"The server could not be reached: {message[:300]}"
         self.failure = Failure(CallOutcome.CONNECTION, reason)
         return None
 
     def record(self) -> CallRecord:
-        """Return the try as the ledger keeps it, now that it has ended."""
+        """Return the record of the ended try for the ledger."""
         latency_ms = round((time.perf_counter() - self.began_s) * 1000)
         status, error, answer = CallOutcome.OK, "", self.answer
         if self.failure is not None:
@@ -164,7 +164,7 @@ class Try:
 
 
 def problem_of(answer: Answer, call: ChatCall) -> str:
-    """Return what is wrong with the text for this call, "" when nothing is."""
+    """Return what is wrong with the text for this call, "" for nothing."""
     if call.problem_of is None:
         return ""
     if answer.refusal:
@@ -176,7 +176,7 @@ def problem_of(answer: Answer, call: ChatCall) -> str:
 
 
 def read_chat_reply(answer: Answer, record: CallRecord, progress: CallProgress) -> ChatReply:
-    """Return the answer as the caller of chat gets it."""
+    """Return the answer in the form that `chat` returns."""
     usage = progress.usage
     if usage.latency_ms != record.latency_ms:
         usage = replace(usage, latency_ms=record.latency_ms)
@@ -192,8 +192,8 @@ def read_chat_reply(answer: Answer, record: CallRecord, progress: CallProgress) 
     )
 
 
-def recalled(record: CallRecord, call: ChatCall) -> ChatReply | None:
-    """Return an earlier answer from the ledger; None when the record holds none."""
+def recall_reply(record: CallRecord, call: ChatCall) -> ChatReply | None:
+    """Return an earlier answer from the ledger, None if the record has none."""
     try:
         answer = read_answer(record.reply)
     except UnreadableAnswerError:
@@ -211,14 +211,14 @@ def recalled(record: CallRecord, call: ChatCall) -> ChatReply | None:
 
 
 def without_key(text: str, spec: ModelSpec) -> str:
-    """Return the text with the key of the model redacted, should a server echo it."""
+    """Return the text with the key of the model redacted, in case a server echoes it."""
     if not spec.api_key:
         return text
     return redact(text, (spec.api_key,), HIDDEN_KEY)
 
 
 def _body_without_key(text: str, spec: ModelSpec) -> Any:
-    """Return the value of a body, in which a key may stand again once its JSON is read."""
+    """Return the value of a body with the key redacted, which may reappear when the JSON is parsed."""
     body = parse_body(text)
     try:
         return redact_json(body, (spec.api_key,), HIDDEN_KEY) if spec.api_key else body
@@ -227,7 +227,7 @@ def _body_without_key(text: str, spec: ModelSpec) -> Any:
 
 
 def call_cost(answer: Answer, spec: ModelSpec) -> Decimal | None:
-    """Return what an answer cost, None where price or tokens are not known."""
+    """Return the cost of an answer, None if price or tokens are unknown."""
     if spec.prices is None:
         return None
     return spec.prices.cost_usd(
@@ -245,17 +245,17 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @cache
 def tls_context(*, trust_env: bool) -> ssl.SSLContext:
-    """Return what checks the certificates of servers, read once: it takes longer than many calls."""
+    """Return the context that checks certificates; cached, as loading takes longer than many calls."""
     return httpx2.create_ssl_context(trust_env=trust_env)
 
 
 class Endpoint(AsyncOpenAI):
-    """The library's client for one address and key, deaf to the library's own environment variables."""
+    """The library's client for one address and key, which ignores the library's environment variables."""
 
     def __init__(self, spec: ModelSpec) -> None:
-        """Open nothing yet."""
+        """Prepare the client without connecting."""
         is_elsewhere = urlsplit(spec.base_url).hostname not in LOOPBACK
-        # Each call limits the rest of its time itself.
+        # Each call has its own time-out for everything else.
         timeout = httpx2.Timeout(None, connect=CONNECT_S)
         http = DefaultAioHttpClient(
             limits=httpx2.Limits(
@@ -264,7 +264,7 @@ class Endpoint(AsyncOpenAI):
                 keepalive_expiry=KEEP_ALIVE_S,
             ),
             timeout=timeout,
-            # A redirect could lead a key, or a request from inside, where nobody meant it to go.
+            # A redirect could send the key, or a request from the internal network, to another place.
             follow_redirects=False,
             trust_env=is_elsewhere,
             verify=tls_context(trust_env=is_elsewhere),
@@ -284,7 +284,7 @@ class Endpoint(AsyncOpenAI):
 
     @property
     def default_headers(self) -> dict[str, Any]:
-        """Return what every request carries, and nothing that tells of this machine."""
+        """Return the headers of every request, without any about this machine."""
         return {
             "Accept": "application/json",
             "Content-Type": "application/json",
@@ -298,10 +298,10 @@ class Endpoint(AsyncOpenAI):
     async def post_chat(
         self, body: Mapping[str, Any], more_headers: Mapping[str, str]
     ) -> httpx2.Response:
-        """Return the server's answer, whatever its status; raises APIConnectionError without one.
+        """Return the server's answer with any status; raises APIConnectionError without one.
 
-        What `post` does besides costs as much as sending: it validates, copies and merges for every
-        call what never changes here, for retries and redirects that we do not want.
+        The library's `post` costs as much as sending: for every call it validates, copies and merges what
+        never changes here, for retries and redirects that we do not use.
         """
         headers = self._sent_headers
         if more_headers:
@@ -317,29 +317,29 @@ class Endpoint(AsyncOpenAI):
 class ModelClient:
     """Calls models; one client serves one event loop and is closed with `aclose`.
 
-    Remembers for each model which reply mode its server accepts.
+    It remembers the reply mode that the server of each model accepts.
     """
 
     def __init__(self, limiter: Limiter | None = None, retries: Retries | None = None) -> None:
-        """Open nothing yet: connections are made by the first call."""
+        """Prepare the client; the first call connects."""
         self.limiter = limiter or Limiter()
         self._retries = retries or Retries()
         self._endpoints: dict[tuple[str, str], Endpoint] = {}
         self._modes: dict[tuple[str, str, str], str] = {}
 
     async def chat(self, spec: ModelSpec, call: ChatCall, ledger: Ledger) -> ChatReply:
-        """Return the model's answer, from the ledger when it was given before.
+        """Return the model's answer, from the ledger if it was given before.
 
-        Waits for a slot, repeats what may pass (429 after its Retry-After, 5xx, no connection,
+        Waits for a slot, repeats temporary failures (429 after its Retry-After, 5xx, no connection,
         time-outs) and records every try.
 
         Raises:
-            ModelCallError: no try gave an answer. What the ledger's `admit` raises passes through.
+            ModelCallError: no try had an answer. Exceptions of the ledger's `admit` pass through.
 
         """
         digest = request_hash(spec, call)
         earlier = ledger.recall(call.key, digest)
-        reply = recalled(earlier, call) if earlier is not None else None
+        reply = recall_reply(earlier, call) if earlier is not None else None
         if reply is not None:
             return reply
         if spec.key_problem:
@@ -356,7 +356,7 @@ class ModelClient:
                 await self._after(ended.failure, spec, call, progress)
 
     async def model_ids(self, spec: ModelSpec) -> list[str]:
-        """Return the ids of the models the server offers, sorted; empty when it does not tell."""
+        """Return the sorted ids of the server's models, [] if it does not list them."""
         try:
             async with asyncio.timeout(spec.timeout_s):
                 response = await self._endpoint(spec).get("/models", cast_to=httpx2.Response)
@@ -381,7 +381,7 @@ class ModelClient:
             await ledger.admit()
             while self.limiter.is_late(spec, started_at=started_at):
                 started_at = await self.limiter.start_again(spec)
-                # That may have taken a minute, in which the call may have become useless.
+                # This may take a minute, and the call may be useless by then.
                 await ledger.admit()
             progress.tries += 1
             ledger.begin()
@@ -392,7 +392,7 @@ class ModelClient:
                 record = ended.record()
                 ledger.record(record)
             if ended.failure is not None and ended.failure.status is CallOutcome.RATE_LIMITED:
-                # Before the slot is free: the next call in it would start into the pause.
+                # Do this before the slot is free, or the next call would start during the pause.
                 progress.pause_s = self._pause(ended.failure, spec, started_at, progress)
         if ended.answer is not None:
             self.limiter.succeeded(spec, started_at=started_at)
@@ -418,7 +418,7 @@ class ModelClient:
     def _pause(
         self, failure: Failure, spec: ModelSpec, started_at: float, progress: CallProgress
     ) -> float | None:
-        """Hold the whole model, others would only be refused as well; None when the call is given up."""
+        """Pause the whole model, as other calls would be refused too; None if the call is given up."""
         progress.failed[failure.status] += 1
         rounds, answered_at = self.limiter.refused(spec, started_at=started_at)
         pause_s = self._retries.wait_s(
@@ -433,9 +433,9 @@ class ModelClient:
     async def _after(
         self, failure: Failure, spec: ModelSpec, call: ChatCall, progress: CallProgress
     ) -> None:
-        """Wait until the call may be tried again; raises ModelCallError when it may not."""
+        """Wait until the call may be repeated; raises ModelCallError if it may not."""
         weaker = weaker_mode(progress.mode) if call.schema is not None else None
-        is_mode_refused = refuses_mode(failure.http_status, failure.said)
+        is_mode_refused = refuses_mode(failure.http_status, failure.message)
         if weaker is not None and is_mode_refused and not call.is_mode_fixed:
             progress.mode = weaker
             return
@@ -457,7 +457,7 @@ class ModelClient:
 
 
 def response_text(response: httpx2.Response) -> str:
-    """Return the content as text; the header is read closely only where it names another encoding."""
+    """Return the content as text; use the header's encoding only if it is not UTF-8."""
     kind = response.headers.get("content-type", "").lower()
     if "charset" in kind and "utf-8" not in kind:
         return response.text

@@ -1,4 +1,4 @@
-"""A judge: a question quoted so that only the model can answer it, its reply read strictly, and asked again once if need be."""
+"""A model as judge: quotes untrusted text safely, reads the reply strictly, and asks for one repair."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RULE = (
 
 
 def new_mark(texts: Iterable[str]) -> str:
-    """Return a random mark that occurs in none of the texts."""
+    """Return a random mark that does not occur in the texts."""
     known = list(texts)
     while True:
         mark = secrets.token_hex(BYTES)
@@ -51,47 +51,49 @@ def new_mark(texts: Iterable[str]) -> str:
 
 
 def quote(label: str, text: str, mark: str) -> str:
-    """Return the text between its two lines; the label is one of ours."""
+    """Return the text between two lines with the mark; the label is ours."""
     return f"<<<{mark} {label}\n{text}\n{mark}>>>"
 
 
 def rule(mark: str) -> str:
-    """Return the sentences that tell a model how to treat quoted text."""
+    """Return the instructions for the model about quoted text."""
     return RULE.format(mark=mark)
 
 
 FENCE = re.compile(r"\A```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
 MAX_PROBLEMS = 3
 MAX_LENGTH = 1_000_000
-MAX_READY = 256
+MAX_COMPILED = 256
 
 Compiled = tuple[dict[str, Any], Draft202012Validator]
-_READY: dict[int, tuple[Mapping[str, Any], Compiled]] = {}
+_COMPILED: dict[int, tuple[Mapping[str, Any], Compiled]] = {}
 
 
 class UnreadableReplyError(ValueError):
-    """The reply is not one JSON object of the schema; the message says what it is instead."""
+    """The reply is not one JSON object that satisfies the schema; the message says why."""
 
 
 def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the object that the whole reply is.
+    """Return the JSON object of a reply.
 
-    A fence around the whole is allowed. Prose before or after, a second object, duplicate keys,
-    NaN and infinities, and keys the schema does not know are not: what cannot be read in one way only
-    is not read at all. What no database keeps, such as an escaped NUL, is replaced.
+    The reply may have a fence around it. Text before or after, a second object, duplicate keys, NaN,
+    infinities and unknown keys are refused, so that a reply can be read in only one way. Characters that no
+    database stores, such as an escaped NUL, are replaced.
 
     Raises:
-        UnreadableReplyError: with what is wrong, in words the model can mend it by.
+        UnreadableReplyError: with the problem, in words that help the model to correct it.
 
     """
     reply = _load(_unfenced(text.strip()))
     if not isinstance(reply, dict):
         raise UnreadableReplyError("the reply is not a JSON object")
-    _, validator = _compiled_of(schema)
+    _, validator = _compile_cached(schema)
     errors = sorted(validator.iter_errors(reply), key=lambda error: error.json_path)
     if errors:
-        said = "; ".join(_words(error.json_path, error.message) for error in errors[:MAX_PROBLEMS])
-        raise UnreadableReplyError(f"the reply does not satisfy the schema: {said}")
+        problems = "; ".join(
+            _words(error.json_path, error.message) for error in errors[:MAX_PROBLEMS]
+        )
+        raise UnreadableReplyError(f"the reply does not satisfy the schema: {problems}")
     try:
         kept: dict[str, Any] = storable(reply)
     except RecursionError as error:
@@ -100,8 +102,8 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def closed_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with every object in it closed against keys it does not name; not to be changed."""
-    return _compiled_of(schema)[0]
+    """Return the schema with unknown keys refused in every object; do not change it."""
+    return _compile_cached(schema)[0]
 
 
 def _closed(value: Any) -> Any:
@@ -109,10 +111,10 @@ def _closed(value: Any) -> Any:
         return [_closed(part) for part in value]
     if not isinstance(value, dict):
         return value
-    found = {name: _closed(part) for name, part in value.items()}
-    if isinstance(found.get("properties"), dict):
-        found.setdefault("additionalProperties", False)
-    return found
+    closed = {name: _closed(part) for name, part in value.items()}
+    if isinstance(closed.get("properties"), dict):
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 def _unfenced(text: str) -> str:
@@ -140,12 +142,12 @@ def _load(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in values:
             raise UnreadableReplyError(f"the key {name!r} is repeated in one object")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _refuse_constant(name: str) -> Any:
@@ -163,24 +165,24 @@ def _words(path: str, message: str) -> str:
     return f"{path.removeprefix('$.') if path != '$' else 'object'}: {message[:200]}"
 
 
-def _compiled_of(schema: Mapping[str, Any]) -> Compiled:
-    """Return a schema made ready; one that was seen before is known by being the same object."""
-    known = _READY.get(id(schema))
+def _compile_cached(schema: Mapping[str, Any]) -> Compiled:
+    """Return a compiled schema, from the cache if it is the same object."""
+    known = _COMPILED.get(id(schema))
     if known is None or known[0] is not schema:
-        if len(_READY) >= MAX_READY:
-            _READY.clear()
-        # The entry holds on to the schema, so that no other can get its id.
-        known = _READY[id(schema)] = (schema, _compiled(canonical_json(schema)))
+        if len(_COMPILED) >= MAX_COMPILED:
+            _COMPILED.clear()
+        # The entry keeps the schema alive, so that no other object can get its id.
+        known = _COMPILED[id(schema)] = (schema, _compile(canonical_json(schema)))
     return known[1]
 
 
-@lru_cache(maxsize=MAX_READY)
-def _compiled(schema: str) -> Compiled:
+@lru_cache(maxsize=MAX_COMPILED)
+def _compile(schema: str) -> Compiled:
     closed: dict[str, Any] = _closed(json.loads(schema))
     return closed, Draft202012Validator(closed)
 
 
-# Stands for the random mark where a question is hashed, so that the same question has the same hash.
+# Replaces the random mark in the hash of a question, so that the same question has the same hash.
 CANONICAL_MARK = "mark"
 REPLY_RULE = (
     "Reply with one JSON object and nothing else: no text before or after it. It satisfies this "
@@ -199,9 +201,9 @@ Messages = tuple[dict[str, str], ...]
 
 @dataclass(slots=True)
 class AskedQuestion:
-    """One question on its way: as it is written, and what its last readable reply held.
+    """One question in progress: its messages, and the content of its last readable reply.
 
-    Once it has been asked again it `takes_least`: a reply of the question's least form will do.
+    After a repair was requested it `takes_least`: a reply that satisfies the minimal schema is enough.
     """
 
     question: JudgeQuestion
@@ -210,16 +212,16 @@ class AskedQuestion:
     takes_least: bool = False
 
     def __post_init__(self) -> None:
-        """Close the schema against keys it does not name."""
+        """Refuse unknown keys in the schema."""
         self.schema = closed_schema(self.question.schema)
 
-    def written(self) -> tuple[Messages, str]:
-        """Return the messages, with a mark of their own, and the hash of the question without it."""
+    def messages(self) -> tuple[Messages, str]:
+        """Return the messages with a new mark, and the hash of the question without it."""
         canonical = [self.question.purpose, self._messages(CANONICAL_MARK)]
         return self._messages(new_mark(self._texts())), sha256_hex(canonical)
 
-    def written_again(self, messages: Messages, reply: str, problem: str) -> Messages:
-        """Return the messages that ask for a repair of a reply."""
+    def repair_messages(self, messages: Messages, reply: str, problem: str) -> Messages:
+        """Return the messages that ask for a corrected reply."""
         return (
             *messages,
             {"role": "assistant", "content": reply[:MAX_ECHO]},
@@ -227,15 +229,15 @@ class AskedQuestion:
         )
 
     def as_one_text(self) -> tuple[str, str]:
-        """Return the whole question as one text, with a mark of its own, and its hash without it.
+        """Return the whole question as one text with a new mark, and its hash without it.
 
-        That is for agents: some take in no more than the last text of the user.
+        This is for agents, some of which read only the last message of the user.
         """
         canonical = [self.question.purpose, self._one_text(CANONICAL_MARK)]
         return self._one_text(new_mark(self._texts())), sha256_hex(canonical)
 
-    def again_as_one_text(self, reply: str, problem: str) -> str:
-        """Return the whole question with a reply that cannot be used, quoted, and what is wrong with it."""
+    def repair_as_one_text(self, reply: str, problem: str) -> str:
+        """Return the whole question with the unusable reply, quoted, and its problem."""
         mark = new_mark([*self._texts(), reply, problem])
         echo = quote(EARLIER_REPLY, reply[:MAX_ECHO], mark)
         return self._one_text(mark, echo, REPAIR.format(problem=problem))
@@ -262,19 +264,21 @@ class AskedQuestion:
 
     def _messages(self, mark: str) -> Messages:
         return (
-            {"role": "system", "content": "\n\n".join(self._told(mark))},
-            {"role": "user", "content": "\n\n".join([*self._shown(mark), REPLY_NOW])},
+            {"role": "system", "content": "\n\n".join(self._instructions(mark))},
+            {"role": "user", "content": "\n\n".join([*self._quotes(mark), REPLY_NOW])},
         )
 
     def _one_text(self, mark: str, *after: str) -> str:
-        return "\n\n".join([*self._told(mark), *self._shown(mark), *(after or (REPLY_NOW,))])
+        return "\n\n".join(
+            [*self._instructions(mark), *self._quotes(mark), *(after or (REPLY_NOW,))]
+        )
 
-    def _told(self, mark: str) -> Iterable[str]:
+    def _instructions(self, mark: str) -> Iterable[str]:
         form = REPLY_RULE.format(schema=json.dumps(self.schema, ensure_ascii=False))
         rules = (rule(mark),) if self.question.quoted else ()
         return (self.question.instructions, *rules, form)
 
-    def _shown(self, mark: str) -> Iterable[str]:
+    def _quotes(self, mark: str) -> Iterable[str]:
         return (quote(label, text, mark) for label, text in self.question.quoted)
 
 
@@ -284,10 +288,10 @@ UNREADABLE = "the judge's reply could not be read, nor the one after asking agai
 
 @dataclass(frozen=True, slots=True)
 class ModelJudge:
-    """A judge of one result, as kinds are handed it; `at` makes the one of each evaluator.
+    """A judge for one result; `at` returns the judge for each evaluator.
 
-    `models` holds the language models by slug and `default` names the suite's. The ledger finds
-    replies given before a worker was lost and records every call.
+    `models` holds the language models by slug, `default` is that of the suite. The ledger finds replies from
+    before a worker died and records every call.
     """
 
     client: ModelClient
@@ -299,23 +303,23 @@ class ModelJudge:
     path: str = ""
 
     def at(self, path: str) -> ModelJudge:
-        """Return the same judge asking for the evaluator at this path."""
+        """Return the same judge for the evaluator at this path."""
         return replace(self, path=path)
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
-        """Return a reply of the schema's form, after one repair at most; its usage counts every try.
+        """Return a reply that satisfies the schema, after at most one repair; its usage includes every try.
 
         Raises:
-            JudgeFailure: stage judge when the model could not be asked, parse when its repaired
-                reply still cannot be read.
+            JudgeFailure: with stage judge if the model could not be called, parse if the repaired reply is
+                still unreadable.
 
         """
         spec, asked = self._spec(question), AskedQuestion(question)
-        messages, digest = asked.written()
+        messages, digest = asked.messages()
         first = await self._chat(spec, asked, messages, digest)
         if not first.problem:
             return JudgeReply(asked.content, first.usage, first.model)
-        again = asked.written_again(messages, first.text, first.problem)
+        again = asked.repair_messages(messages, first.text, first.problem)
         repaired = sha256_hex([digest, first.text, first.problem])
         asked.takes_least = True
         try:

@@ -1,7 +1,7 @@
-"""How many calls of a model may be in flight, and how many may start: pure rules, values in and values out.
+"""How many calls of a model may be in flight, and how many may start: pure rules.
 
-Nothing here knows a clock, a database or a network: `now` is an argument, in seconds. So a simulation
-can drive many workers and a server without waiting for either.
+They use no clock, database or network: `now` is an argument, in seconds. So a simulation can drive many
+workers and a server without waiting.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ TRIES: Mapping[CallOutcome, int] = {
 class Retries:
     """How patient a client is.
 
-    `tries` is how often a call may end each way before it is given up; a 429 counts only while the
-    model answers no other call either, up to `max_refusals` of one call. Waits double from `first_s`
-    up to `max_s`, with jitter. A server's Retry-After counts where it is longer; one longer than
-    `max_retry_after_s` gives the call up.
+    `tries` limits how often a call may fail in each way. A 429 counts only while the model answers no other
+    call either, up to `max_refusals` of one call. Waits double from `first_s` up to `max_s`, with jitter. A
+    longer Retry-After of the server applies instead, but beyond `max_retry_after_s` the call is given up.
     """
 
     tries: Mapping[CallOutcome, int] = field(default_factory=lambda: TRIES)
@@ -46,9 +45,9 @@ class Retries:
     def wait_s(
         self, failure: Failure, times: int, *, rounds: int = 0, in_all: int = 0
     ) -> float | None:
-        """Return the wait after the nth failure in a row of this kind, None to give up.
+        """Return how long to wait after the nth failure of this kind in a row, None to give up.
 
-        `rounds` is how often the model as a whole has refused since its last answer.
+        `rounds` counts the refusals of the whole model since its last answer.
         """
         retry_after_s = failure.retry_after_s or 0.0
         is_tried_out = times >= self.tries.get(failure.status, 1) or in_all >= self.max_refusals
@@ -61,31 +60,31 @@ class Retries:
 ONE_TRY = Retries(tries={})
 
 
-# What all workers share of one model: how many calls may be in flight, and how many may start.
+# What all workers share: how many calls of a model may be in flight, and how many may start.
 
 MINUTE_S = 60.0
-# A granted start must begin within LET_IN_S and be on its way SEND_S later, so it counts a bit longer.
+# A granted call must start within LET_IN_S and be sent within SEND_S more, so it counts a bit longer.
 LET_IN_S = 1.5
 SEND_S = 0.5
 VALID_S = LET_IN_S + SEND_S
 COUNTS_S = MINUTE_S + VALID_S
-# Once the minute is used up, starts are granted in blocks of this length: one transaction each.
+# Once the minute is used up, starts are granted in blocks of this length, one transaction each.
 BLOCK_S = 1.0
-# When to ask again for starts that are kept for others, who take them in a moment.
+# When to ask again for starts that are reserved for others, who will take them soon.
 BEHIND_OTHERS_S = 0.5
-# Added to a wait so that the starts waited for have surely become free.
+# Added to a wait, so that the starts are certainly free afterwards.
 MARGIN_S = 0.01
-# A lowered limit is forgotten when nobody has worked under it for so long.
+# A lowered limit is forgotten if nobody has used it for this long.
 LIMIT_MEMORY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRequest:
-    """What a worker reports of its calls of a model, and how many slots it could use.
+    """A worker's report on its calls of a model, and how many slots it could use.
 
-    It knows `limit`, lowered `cuts` times so far. `is_refused` asks to lower it once more after a
-    429, `has_earned` to raise it after a window of answers. For `pause_s` the server wants no
-    calls. `used` says how many calls of a grant were started, where that is not all of them.
+    The worker knows the `limit`, which was lowered `cuts` times so far. `is_refused` asks to lower it once
+    more after a 429, `has_earned` to raise it after a window of answers. For `pause_s` the server wants no
+    calls. `used` says how many calls were started of grants that were not used up.
     """
 
     wanted: int
@@ -100,7 +99,7 @@ class LimitRequest:
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """What holds for a worker now: `slots` are its own for `valid_s`, the rest is the same for all."""
+    """The limits for a worker: `slots` are its own for `valid_s`, the rest is shared by all."""
 
     slots: int
     limit: int
@@ -113,7 +112,7 @@ class LimitState:
 
 @dataclass(frozen=True, slots=True)
 class QuotaGrant:
-    """Calls that may be sent within VALID_S; with none of them, in how many seconds to ask again."""
+    """Calls that may be sent within VALID_S; without any, the seconds until the next request."""
 
     calls: int
     wait_s: float = 0.0
@@ -122,7 +121,7 @@ class QuotaGrant:
 
 @dataclass(slots=True)
 class Lease:
-    """The slots one worker holds, what it wants, and how many starts it waits for since when."""
+    """The slots that one worker holds and wants, and how many starts it waits for since when."""
 
     slots: int = 0
     wanted: int = 0
@@ -133,7 +132,7 @@ class Lease:
 
 @dataclass(slots=True)
 class GrantedStarts:
-    """Calls that a holder was allowed to start at a time."""
+    """Calls that a holder was allowed to start at one time."""
 
     holder: str
     at: float
@@ -142,7 +141,7 @@ class GrantedStarts:
 
 @dataclass(slots=True)
 class SharedLimit:
-    """The limits of one model and everybody's part in them; stored as rows, or kept by one process alone.
+    """The limits of one model and the share of every worker; stored as rows, or kept in one process.
 
     `limit` of `max_limit` calls may be in flight; it was lowered `cuts` times, last at `lowered_at`.
     """
@@ -157,18 +156,18 @@ class SharedLimit:
     grants: dict[int, GrantedStarts] = field(default_factory=dict)
 
     def expire(self, now: float) -> None:
-        """Drop leases that have run out; with the last of them an old lowered limit is forgotten.
+        """Drop expired leases; after the last one, forget a limit that was lowered long ago.
 
-        The workers that would raise that limit are gone, and the server may have recovered long ago.
+        No worker is left to raise that limit, and the server may have recovered since.
         """
-        self.leases = {name: one for name, one in self.leases.items() if one.expires_at > now}
+        self.leases = {name: lease for name, lease in self.leases.items() if lease.expires_at > now}
         if not self.leases and self.lowered_at < now - LIMIT_MEMORY_S:
             self.limit = self.max_limit
 
     def agree(
         self, holder: str, request: LimitRequest, *, now: float, lease_s: float
     ) -> LimitState:
-        """Take in what a worker reports and lease it slots; returns what holds for it."""
+        """Process a worker's report, lease it slots, and return its limits."""
         self.expire(now)
         self._adapt(request, now)
         lease = self.leases.setdefault(holder, Lease())
@@ -184,9 +183,9 @@ class SharedLimit:
         )
 
     def _adapt(self, request: LimitRequest, now: float) -> None:
-        """Halve the limit after a 429, raise it by one when a window of answers has earned it.
+        """Halve the limit after a 429, raise it by one after a window of answers.
 
-        Nobody changes it by what it learned before another lowered it.
+        Reports from before the last time it was lowered do not change it.
         """
         if request.pause_s > 0:
             self.paused_until = max(self.paused_until, now + request.pause_s)
@@ -198,34 +197,36 @@ class SharedLimit:
             self.limit = min(self.max_limit, self.limit + 1)
 
     def _share(self, holder: str, wanted: int, *, turn: int) -> int:
-        """Return how many slots a holder may use: up to what it wants and no other holds.
+        """Return how many slots a holder may use: as many as it wants and no other holds.
 
-        While another is short of slots nobody has more than an even share; slots that do not divide
-        evenly go round by turns.
+        While another holder is short of slots, nobody gets more than an even share. The slots that do not
+        divide evenly rotate.
         """
-        others = {name: one for name, one in self.leases.items() if name != holder}
-        free = self.limit - sum(one.slots for one in others.values())
+        others = {name: lease for name, lease in self.leases.items() if name != holder}
+        free = self.limit - sum(lease.slots for lease in others.values())
         share = self.limit
-        if any(one.slots < one.wanted for one in others.values()):
-            sharers = sorted({holder, *(name for name, one in others.items() if one.wanted)})
+        if any(lease.slots < lease.wanted for lease in others.values()):
+            sharers = sorted({holder, *(name for name, lease in others.items() if lease.wanted)})
             share, rest = divmod(self.limit, len(sharers))
             share += (sharers.index(holder) + turn) % len(sharers) < rest
         return max(0, min(wanted, free, share))
 
     def grant_starts(self, holder: str, wanted: int, *, now: float) -> QuotaGrant:
-        """Grant as many of the wanted starts as the minute and the others leave; the caller keeps the grant.
+        """Grant as many of the wanted starts as the minute and the others allow; the caller stores the grant.
 
-        Each holder has a claim to an even share of the minute: what is left of the claims of those who
-        wait longer is kept for them, and nobody takes more than its share while another is owed some of
-        its own. Nothing is kept from the one that waits longest, so nobody starves.
+        Each holder is entitled to an even share of the minute. The unused shares of holders that wait longer
+        are reserved for them, and nobody takes more than its share while another is owed part of its own.
+        The holder that waits longest is never held back, so nobody starves.
         """
         if self.per_minute is None:
             return QuotaGrant(wanted)
-        self.grants = {key: one for key, one in self.grants.items() if now - one.at < COUNTS_S}
+        self.grants = {
+            key: entry for key, entry in self.grants.items() if now - entry.at < COUNTS_S
+        }
         waiting = {
-            name: (one.waits_since, name)
-            for name, one in self.leases.items()
-            if one.expires_at > now and one.starts_wanted > 0 and one.waits_since is not None
+            name: (entry.waits_since, name)
+            for name, entry in self.leases.items()
+            if entry.expires_at > now and entry.starts_wanted > 0 and entry.waits_since is not None
         }
         turn = waiting.pop(holder, None)
         taken = Counter[str]()
@@ -237,47 +238,47 @@ class SharedLimit:
             name: min(self.leases[name].starts_wanted, max(0, share - taken[name]))
             for name in waiting
         }
-        before = sum(
+        reserved = sum(
             owed[name] for name, other in waiting.items() if other < (turn or (now, holder))
         )
-        most = max(share - taken[holder], free - sum(owed.values()))
-        calls = max(0, min(wanted, free - before, most))
-        least = max(1, min(wanted, most, int(self.per_minute * BLOCK_S / MINUTE_S)))
-        calls = calls if calls >= least else 0
+        maximum = max(share - taken[holder], free - sum(owed.values()))
+        calls = max(0, min(wanted, free - reserved, maximum))
+        minimum = max(1, min(wanted, maximum, int(self.per_minute * BLOCK_S / MINUTE_S)))
+        calls = calls if calls >= minimum else 0
         if lease := self.leases.get(holder):
             lease.starts_wanted = max(0, wanted - calls)
-            # A holder that was granted some queues again behind the others.
+            # After a grant, a holder goes to the end of the queue.
             if calls or turn is None:
                 lease.waits_since = now
         if calls:
             return QuotaGrant(calls)
         return QuotaGrant(
-            0, BEHIND_OTHERS_S if free >= least else self._until_free(least - free, now)
+            0, BEHIND_OTHERS_S if free >= minimum else self._until_free(minimum - free, now)
         )
 
     def _until_free(self, missing: int, now: float) -> float:
-        """Return in how many seconds so many calls more will have left the minute."""
-        for grant in sorted(self.grants.values(), key=lambda one: one.at):
+        """Return the seconds until this many more calls have left the minute."""
+        for grant in sorted(self.grants.values(), key=lambda entry: entry.at):
             missing -= grant.calls
             if missing <= 0:
                 return max(0.0, grant.at + COUNTS_S - now) + MARGIN_S
         return COUNTS_S
 
 
-# What one worker knows of the shared limits between two agreements.
+# What one worker knows about the shared limits between two agreements.
 
-# A raise to the limit that was refused the last time takes so many windows of answers.
+# Windows of answers that it takes to raise the limit to a value that was refused last time.
 PROBE_WINDOWS = 10
-# Starts that others give back become free before the promised time, so a wait is not trusted longer.
+# Others may return starts before the promised time, so no wait is longer.
 MAX_WAIT_S = 10.0
 
 
 @dataclass(slots=True)
 class AdaptiveLimit:
-    """How many calls all workers together may have in flight, as this one knows it.
+    """The limit on calls in flight of all workers, as this one knows it.
 
-    A 429 halves it, at most once for the calls that were in flight together. A whole window of
-    answers earns one more, and PROBE_WINDOWS windows what was refused the last time.
+    A 429 halves it, once for all calls that were in flight together. A whole window of answers raises it by
+    one; it takes PROBE_WINDOWS windows to reach a limit that was refused last time.
     """
 
     max_limit: int
@@ -287,7 +288,7 @@ class AdaptiveLimit:
     _refused: int = 0
 
     def cut(self, *, started_at: float, at: float) -> bool:
-        """Halve for a refused call; False for a call from before the last cut, which says nothing new."""
+        """Halve the limit for a refused call; False for a call that started before the last cut."""
         if started_at <= self._cut_at or self.now == 1:
             return False
         self.note_cut(at=at)
@@ -295,11 +296,11 @@ class AdaptiveLimit:
         return True
 
     def note_cut(self, *, at: float) -> None:
-        """Forget what was earned: the limit was lowered, here or by others."""
+        """Forget the answers so far, because the limit was lowered here or by others."""
         self._cut_at, self._answers, self._refused = at, 0, self.now
 
     def count_answer(self, *, started_at: float) -> bool:
-        """Count an answer; True when a window of them, all begun under this limit, has earned a raise."""
+        """Count an answer; True if a window of calls started under this limit has earned a raise."""
         if self.now >= self.max_limit or started_at <= self._cut_at:
             return False
         self._answers += 1
@@ -312,9 +313,9 @@ class AdaptiveLimit:
 
 @dataclass(slots=True)
 class StartQuota:
-    """The starts this worker was granted in a model's minute.
+    """The starts that this worker was granted in a model's minute.
 
-    `unused` are grants with something left over, with the calls that were started.
+    `unused` holds the number of started calls for grants that were not used up.
     """
 
     left: int = 0
@@ -330,18 +331,18 @@ class StartQuota:
         return self.left > 0 and now < self._until
 
     def start(self) -> None:
-        """Use one."""
+        """Use one start."""
         self.left -= 1
         self._started += 1
 
     def undo(self, *, started_at: float) -> None:
-        """Take back a start without a call; one of an earlier grant is lost."""
+        """Take back a start that had no call; a start of an earlier grant is lost."""
         if started_at >= self._asked_at and self._started:
             self.left += 1
             self._started -= 1
 
     def pop_unused(self, now: float) -> dict[int, int]:
-        """Return what is to be given back, once."""
+        """Return the unused grants, once."""
         if self.left > 0 and now >= self._until:
             self.unused[self._grant] = self._started
             self.left = 0
@@ -349,12 +350,12 @@ class StartQuota:
         return unused
 
     def wanted(self, could_start: int, now: float) -> int:
-        """Return how many starts to ask for: those of now, or twice a block that was used up at once."""
+        """Return how many starts to ask for: as many as could start, or twice a block that was used up at once."""
         is_soon = now < self._asked_at + LET_IN_S / 2 and not self.left
         return max(could_start, 2 * self._started if is_soon else 0)
 
     def take(self, granted: QuotaGrant, *, asked_at: float, now: float) -> None:
-        """Take what was granted, valid from when it was asked for."""
+        """Take a grant, valid from the time of the request."""
         self.left, self._started, self._grant = granted.calls, 0, granted.grant
         self._asked_at, self._until = asked_at, asked_at + LET_IN_S
         self.ask_again_at = NEVER if granted.calls else now + min(granted.wait_s, MAX_WAIT_S)

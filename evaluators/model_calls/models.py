@@ -1,4 +1,4 @@
-"""What a call needs to know of a language model, free of the database: address, key, parameters and prices."""
+"""Language models as calls use them, without the database: address, key, parameters and prices."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OPENAI_VARIABLE = "OPENAI_API_KEY"
 
 
 class KeyUnreadableError(DomainError):
-    """A stored key was encrypted with another encryption key than the one in force."""
+    """A stored key was encrypted with another encryption key than the current one."""
 
     code = "key_unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelKey:
-    """The key to send, hidden from every representation, or why there is none to send."""
+    """The key to send, never shown in a representation, or why there is none."""
 
     value: str
     problem: str = ""
@@ -41,32 +41,31 @@ class ModelKey:
 
 
 def encrypt(key: str) -> str:
-    """Return the key as the database may hold it."""
+    """Return the key encrypted for the database."""
     return _cipher().encrypt(key.encode()).decode("ascii")
 
 
 def decrypt(stored: str) -> str:
-    """Return the key; raises KeyUnreadableError when the encryption key is another one."""
+    """Return the key; raises KeyUnreadableError if the encryption key has changed."""
     try:
         return _cipher().decrypt(stored.encode("ascii")).decode()
     except InvalidToken as error:
         raise KeyUnreadableError(
-            "The stored key cannot be read: EVALSITE_ENCRYPTION_KEY is not the one it was "
-            "stored with. Enter the key again."
+            "The stored key cannot be read: EVALSITE_ENCRYPTION_KEY has changed since it was "
+            "stored. Enter the key again."
         ) from error
 
 
 def is_allowed_variable(name: str) -> bool:
-    """Return whether a key may be taken from this environment variable.
+    """Tell whether a key may come from this environment variable.
 
-    Only these: any other would let an editor of models send a secret of the server to an address
-    of his choice.
+    With any other variable, an editor of models could send a secret of the server to an address of their choice.
     """
     return name == OPENAI_VARIABLE or (name.startswith(VARIABLE_PREFIX) and name != VARIABLE_PREFIX)
 
 
 def model_key(model: LanguageModel) -> ModelKey:
-    """Return the model's key; a model that needs none has an empty one and no problem."""
+    """Return the model's key; a model without a key has an empty one and no problem."""
     if model.encrypted_key:
         try:
             return ModelKey(decrypt(model.encrypted_key))
@@ -80,24 +79,26 @@ def model_key(model: LanguageModel) -> ModelKey:
     if not value:
         return ModelKey("", f"The variable {model.key_variable} is not set.")
     if not is_sendable(value):
-        return ModelKey("", f"{model.key_variable} holds characters that no key has.")
+        return ModelKey(
+            "", f"{model.key_variable} contains characters that are not allowed in a key."
+        )
     return ModelKey(value)
 
 
 def is_sendable(key: str) -> bool:
-    """Return whether the key can travel in a header: visible ASCII characters only."""
+    """Tell whether the key can be sent in a header: visible ASCII characters only."""
     return key.isascii() and key.isprintable() and " " not in key
 
 
 def key_source(model: LanguageModel) -> str:
-    """Return where the key comes from in words for a page: stored, from a variable, or none."""
+    """Return where the key comes from, for a page: stored, from a variable, or none."""
     if model.encrypted_key:
         return "stored"
     return f"from {model.key_variable}" if model.key_variable else "none"
 
 
 def _cipher() -> MultiFernet:
-    # The first key encrypts, all of them decrypt: so the key can be changed without entering all again.
+    # The first key encrypts, all of them decrypt, so that a changed key does not lose the stored ones.
     return MultiFernet([Fernet(key.strip()) for key in settings.ENCRYPTION_KEY.split(",")])
 
 
@@ -109,16 +110,16 @@ OWN = "own"
 
 @dataclass(frozen=True, slots=True)
 class TokenPrice:
-    """US dollars for a million tokens.
+    """US dollars per million tokens.
 
-    A tier (tokens, price) applies to every token of a call whose input is longer than that.
+    A tier (tokens, price) applies to all tokens of a call with a longer input.
     """
 
     base: Decimal
     tiers: tuple[tuple[int, Decimal], ...] = ()
 
     def at(self, input_tokens: int) -> Decimal:
-        """Return the price in force for a call with so many input tokens."""
+        """Return the price for a call with this many input tokens."""
         price = self.base
         for start, tier_price in self.tiers:
             if input_tokens > start:
@@ -131,14 +132,14 @@ class TokenPrice:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> TokenPrice:
-        """Return what `as_json` wrote."""
+        """Read what `as_json` returned."""
         tiers = tuple((int(start), Decimal(usd)) for start, usd in stored["tiers"])
         return cls(Decimal(stored["base"]), tiers)
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Everything needed to say what a call cost; `version` tells where the figures are from."""
+    """The prices of a call; `version` names their source."""
 
     input: TokenPrice
     output: TokenPrice
@@ -148,9 +149,9 @@ class Prices:
     def cost_usd(
         self, *, input_tokens: int | None, output_tokens: int | None, cached_tokens: int | None
     ) -> Decimal | None:
-        """Return the price of one call to a billionth of a dollar; None when tokens are unknown.
+        """Return the cost of one call to a billionth of a dollar; None if the tokens are unknown.
 
-        Cached tokens are part of the input tokens and cost the input price when none of their own is known.
+        Cached tokens are part of the input tokens and cost the input price if theirs is unknown.
         """
         if input_tokens is None or output_tokens is None:
             return None
@@ -173,7 +174,7 @@ class Prices:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Prices:
-        """Return what `as_json` wrote."""
+        """Read what `as_json` returned."""
         cached = stored["cached"]
         return cls(
             TokenPrice.from_json(stored["input"]),
@@ -191,9 +192,9 @@ def look_up_prices(
     own_output: Decimal | None = None,
     own_cached: Decimal | None = None,
 ) -> Prices | None:
-    """Return the prices in force: each own price where set (0 is a price), else the library's.
+    """Return the prices: the model's own where set (0 is a price), else the library's.
 
-    None when input or output price is in neither: an unknown price is never 0.
+    None if the input or output price is unknown, which never counts as 0.
     """
     library = library_prices(base_url, model_id)
     if own_input is None and own_output is None and own_cached is None:
@@ -202,7 +203,7 @@ def look_up_prices(
     second = TokenPrice(own_output) if own_output is not None else None
     cached = TokenPrice(own_cached) if own_cached is not None else None
     if library is not None:
-        # A discount of the library means nothing beside an own price.
+        # The library's discount does not apply to the model's own price.
         cached = cached or (library.cached if first is None else None)
         first, second = first or library.input, second or library.output
     if first is None or second is None:
@@ -216,20 +217,19 @@ def look_up_prices(
 def library_prices(base_url: str, model_id: str) -> Prices | None:
     """Return the library's prices for a model of a known provider; None for any other.
 
-    The provider is told by the address alone: a model of a familiar name on another server is not
-    priced by guess.
+    Only the address identifies the provider; a model with a known name on another server has no price.
     """
-    found = _find(base_url, model_id)
-    rates = {name: _rate(getattr(found, f"{name}_mtok", None)) for name in ("input", "output")}
+    price = _find(base_url, model_id)
+    rates = {name: _rate(getattr(price, f"{name}_mtok", None)) for name in ("input", "output")}
     if rates["input"] is None or rates["output"] is None:
         return None
-    cached = _rate(getattr(found, "cache_read_mtok", None))
+    cached = _rate(getattr(price, "cache_read_mtok", None))
     version = f"{LIBRARY} {importlib.metadata.version(LIBRARY)}"
     return Prices(rates["input"], rates["output"], cached, version)
 
 
 def _find(base_url: str, model_id: str) -> Any:
-    # Imported here because the library takes a second to load and most processes never ask it.
+    # Imported here because the library takes a second to load and most processes do not need it.
     from genai_prices import Usage, calc_price
 
     try:
@@ -256,8 +256,8 @@ FROZEN = ("slug", "name", "base_url", "model_id", "reply_mode", "parameters", "i
 class ModelSpec:
     """One model behind an OpenAI-compatible endpoint.
 
-    `api_key` never appears in a representation or in `as_json`. `key_problem` says why a key that
-    is needed cannot be had; calls then fail with it and send nothing.
+    `api_key` never appears in a representation or in `as_json`. `key_problem` says why a required key is not
+    available; calls then fail with it and send nothing.
     """
 
     slug: str
@@ -277,15 +277,15 @@ class ModelSpec:
 
     @property
     def price_version(self) -> str:
-        """Return where the prices are from, "" when none are known."""
+        """Return the source of the prices, "" if they are unknown."""
         return self.prices.version if self.prices else ""
 
     def within(self, timeout_s: float | None) -> ModelSpec:
-        """Return the model with another time-out for each call; None leaves its own."""
+        """Return the model with another time-out for each call; None keeps its own."""
         return self if timeout_s is None else replace(self, timeout_s=float(timeout_s))
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a run's snapshot freezes, as plain JSON values and without the key."""
+        """Return the part that a run's snapshot freezes, as plain JSON values without the key."""
         return {
             **{name: getattr(self, name) for name in FROZEN},
             "parameters": dict(self.parameters),
@@ -296,9 +296,9 @@ class ModelSpec:
 def model_spec(model: LanguageModel, frozen: Mapping[str, Any] | None = None) -> ModelSpec:
     """Return the model as calls need it, with its key.
 
-    `frozen` is what `as_json` wrote into a run's snapshot: address, model id, parameters, reply
-    mode and prices are then those of the snapshot, while key, limits and time-out stay the
-    model's. A key is never sent to an address it was not entered for.
+    `frozen` is the result of `as_json` in a run's snapshot. Address, model id, parameters, reply mode and
+    prices then come from the snapshot; key, limits and time-out still come from the model. A key is never
+    sent to an address that it was not entered for.
     """
     key = model_key(model)
     facts = {name: getattr(model, name) for name in FROZEN}
@@ -327,7 +327,7 @@ def model_spec(model: LanguageModel, frozen: Mapping[str, Any] | None = None) ->
 
 
 def model_prices(model: LanguageModel) -> Prices | None:
-    """Return the prices in force for a model: its own where set, else the library's."""
+    """Return the prices of a model: its own where set, else the library's."""
     return look_up_prices(
         model.base_url,
         model.model_id,

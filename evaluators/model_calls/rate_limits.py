@@ -1,4 +1,4 @@
-"""The limits of each model in one process: which calls are in flight, which wait, and what lets them start."""
+"""The limits of each model in one process: calls in flight, waiting calls, and when they start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 # How long to wait before asking again for slots that others hold.
 ASK_AGAIN_S = 1.0
-# A pause that grows by less is not worth a report.
+# A pause that grows by less is not reported.
 PAUSE_GRAIN_S = 0.5
 
 Clock = Callable[[], float]
@@ -38,10 +38,10 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class LimitSharing(Protocol):
-    """How a process agrees with the others that call the same models."""
+    """Shares the limits of models with other processes."""
 
     async def agree(self, spec: ModelSpec, request: LimitRequest) -> LimitState:
-        """Report and ask; return what holds now."""
+        """Send a report and return the current limits."""
         ...
 
     async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
@@ -54,16 +54,16 @@ class LimitSharing(Protocol):
 
 
 class UnsharedLimits:
-    """The limits of a process that shares its models with no other."""
+    """The limits of a process that is the only one to call its models."""
 
     def __init__(self, clock: Clock) -> None:
-        """Know no model yet."""
+        """Start without models."""
         self._clock = clock
         self._limits: dict[str, SharedLimit] = {}
         self._grants = 0
 
     async def agree(self, spec: ModelSpec, request: LimitRequest) -> LimitState:
-        """Return what holds after the request: all slots are this process's own."""
+        """Return the limits after a request; all slots belong to this process."""
         shared = self._limit(spec, request.used)
         request = replace(request, wanted=shared.max_limit)
         return shared.agree("", request, now=self._clock(), lease_s=FOREVER)
@@ -78,7 +78,7 @@ class UnsharedLimits:
         return replace(granted, grant=self._grants)
 
     async def leave(self, used: Mapping[int, int]) -> None:
-        """Give nothing back: nobody else waits."""
+        """Do nothing, as nobody else waits."""
 
     def _limit(self, spec: ModelSpec, used: Mapping[int, int]) -> SharedLimit:
         limit = max(1, spec.concurrency)
@@ -92,7 +92,7 @@ class UnsharedLimits:
 
 @dataclass(slots=True, eq=False)
 class ConcurrencyLimiter:
-    """The calls of one model in this process, and what was last agreed with the others."""
+    """The calls of one model in this process, and the limits last agreed with the others."""
 
     spec: ModelSpec
     limit: AdaptiveLimit
@@ -122,17 +122,17 @@ class ConcurrencyLimiter:
 
     @property
     def wanted(self) -> int:
-        """Return how many slots the calls in flight and waiting could use."""
+        """Return how many slots the calls in flight and in the queue could use."""
         return min(self.limit.now, self.in_flight + len(self.queue))
 
     @property
     def needs_service(self) -> bool:
-        """Tell whether calls wait here, or others for slots that are held and not used any more."""
+        """Tell whether calls wait here, or slots are held that are no longer used."""
         return bool(self.queue) or self._holds_too_many
 
     @property
     def has_news(self) -> bool:
-        """Tell whether the others should hear something now."""
+        """Tell whether there is something to report to the others now."""
         is_longer = self.paused_until > self._reported_pause + PAUSE_GRAIN_S
         return self.is_refused or self.has_earned or is_longer
 
@@ -159,7 +159,7 @@ class ConcurrencyLimiter:
             self.quota.start()
 
     def admit(self, now: float) -> None:
-        """Let as many of the waiting calls start as may, first come first served."""
+        """Start as many waiting calls as possible, first come, first served."""
         while self.queue and self.is_open(now):
             ticket = self.queue.popleft()
             if not ticket.done():
@@ -167,25 +167,25 @@ class ConcurrencyLimiter:
                 ticket.set_result(now)
 
     def undo(self, *, started_at: float) -> None:
-        """Take back a start that no call followed."""
+        """Take back a start that was not followed by a call."""
         if self.quota is not None:
             self.quota.undo(started_at=started_at)
 
     def fail(self, error: Exception) -> None:
-        """Raise the error in every call that waits."""
+        """Raise the error in every waiting call."""
         while self.queue:
             ticket = self.queue.popleft()
             if not ticket.done():
                 ticket.set_exception(error)
 
     def must_agree(self, now: float) -> bool:
-        """Tell whether the others have to be asked before calls can start."""
+        """Tell whether the limits must be agreed again before calls can start."""
         if now >= self._agreed_until:
             return True
         return (self._is_short or self._holds_too_many) and now >= self._ask_again_at
 
     def lacks_starts(self, now: float) -> bool:
-        """Tell whether calls wait for nothing but the minute, and it may be asked for."""
+        """Tell whether calls only wait for the minute, and starts may be requested."""
         return (
             self.quota is not None
             and bool(self.queue)
@@ -195,7 +195,7 @@ class ConcurrencyLimiter:
         )
 
     def wait_s(self, now: float) -> float | None:
-        """Return after how long something may change by itself; None when only the end of a call changes it."""
+        """Return the time until something may change by itself; None if only the end of a call changes it."""
         times = []
         is_paused = now < self.paused_until
         if self.queue and now >= self._agreed_until:
@@ -209,7 +209,7 @@ class ConcurrencyLimiter:
         return max(0.0, min(times) - now) if times else None
 
     def request(self, now: float) -> LimitRequest:
-        """Return what to report and ask; news is reported once."""
+        """Return the next report; news is reported once."""
         is_news = self.paused_until > self._reported_pause
         request = LimitRequest(
             wanted=self.wanted,
@@ -228,11 +228,11 @@ class ConcurrencyLimiter:
     def take(
         self, state: LimitState, request: LimitRequest, *, asked_at: float, now: float
     ) -> None:
-        """Take over what holds; slots are valid from when they were asked for."""
+        """Apply agreed limits; slots are valid from the time of the request."""
         if self._cuts not in (None, state.cuts) and not request.is_refused:
             self.limit.note_cut(at=now)
         self._cuts, self.limit.max_limit = state.cuts, state.max_limit
-        # A 429 that came during the agreement has lowered the limit below what the others know.
+        # A 429 during the agreement lowered the limit, which the others do not know yet.
         known = self.limit.now if self.is_refused else state.limit
         self.limit.now = min(known, state.limit)
         self.slots, self._held = state.slots, max(state.slots, request.in_flight)
@@ -250,9 +250,9 @@ class ConcurrencyLimiter:
 class Limiter:
     """Hands out slots for calls of any model; one limiter serves one event loop.
 
-    `sharing` agrees with the other processes that call the same models; without it this one has
-    them to itself. It is asked when demand outgrows what was agreed, at every change of a
-    limit, and by `renew`, which is to be called with the heartbeat.
+    `sharing` agrees the limits with the other processes that call the same models; without it, this is the
+    only one. It is used when demand exceeds the agreed slots, at every change of a limit, and by `renew`,
+    which the heartbeat calls.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Limiter:
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Know no model yet."""
+        """Start without models."""
         self._sharing = sharing or UnsharedLimits(clock)
         self._clock = clock
         self._sleep = sleep
@@ -271,9 +271,9 @@ class Limiter:
 
     @asynccontextmanager
     async def slot(self, spec: ModelSpec) -> AsyncIterator[float]:
-        """Wait for a slot, hold it, and give it back; yields when the call started on the limiter's clock.
+        """Wait for a slot, hold it, and give it back; yields the start of the call on the limiter's clock.
 
-        Raises what calls were turned away with.
+        Raises the refusal of `turn_away`.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -286,20 +286,20 @@ class Limiter:
         try:
             yield started_at
         except Exception:
-            # A call that was made ends in an answer or a failure: this one was refused before.
+            # Calls end in an answer or a failure, so this one was refused before it was sent.
             model.undo(started_at=started_at)
             raise
         finally:
             self._free(model)
 
     def is_late(self, spec: ModelSpec, *, started_at: float) -> bool:
-        """Tell whether a call was held up since its start for so long that it missed its place in the minute."""
+        """Tell whether a call was delayed for so long that it missed its place in the minute."""
         return self._model(spec).quota is not None and self._clock() > started_at + SEND_S
 
     async def start_again(self, spec: ModelSpec) -> float:
-        """Wait for another place in the minute for a call that missed its own; return when it starts.
+        """Wait for another place in the minute for a call that missed its own; return its new start.
 
-        Raises what calls were turned away with.
+        Raises the refusal of `turn_away`.
         """
         while True:
             if self._refusal is not None:
@@ -319,9 +319,9 @@ class Limiter:
             self._report(model)
 
     def refused(self, spec: ModelSpec, *, started_at: float) -> tuple[int, float]:
-        """Count a 429; return how many rounds of them came since the model last answered, and when it did.
+        """Count a 429; return the rounds of them since the model's last answer, and the time of that answer.
 
-        Those of calls that were in flight together are one round.
+        The 429s of calls that were in flight together are one round.
         """
         model = self._model(spec)
         if started_at > model.refused_at:
@@ -330,7 +330,7 @@ class Limiter:
         return max(1, model.rounds), model.answered_at
 
     def rate_limited(self, spec: ModelSpec, *, started_at: float, pause_s: float) -> None:
-        """Note a 429: nothing starts for so long, and fewer calls are in flight afterwards."""
+        """Note a 429: pause all starts, and lower the limit for calls in flight."""
         model, now = self._model(spec), self._clock()
         model.paused_until = max(model.paused_until, now + pause_s)
         if model.limit.cut(started_at=started_at, at=now):
@@ -339,17 +339,17 @@ class Limiter:
             self._report(model)
 
     def turn_away(self, refusal: Exception) -> None:
-        """Let no call start any more, not even those that wait; calls in flight go on."""
+        """Refuse all further calls, even waiting ones; calls in flight continue."""
         self._refusal = refusal
         for model in self._models.values():
             model.fail(refusal)
 
     def limit_now(self, spec: ModelSpec) -> int:
-        """Return the limit in force, as far as it is known here."""
+        """Return the current limit, as far as it is known here."""
         return self._model(spec).limit.now
 
     async def renew(self) -> None:
-        """Agree again on every model in use; call it with the heartbeat."""
+        """Renew the agreement on every model in use; the heartbeat calls this."""
         for model in list(self._models.values()):
             async with model.agreeing:
                 await self._agree(model)
@@ -384,7 +384,7 @@ class Limiter:
             if ticket in model.queue:
                 model.queue.remove(ticket)
             elif not ticket.cancelled() and ticket.exception() is None:
-                # Cancelled after it was let in: its slot goes to the next.
+                # It was cancelled after it got a slot, which goes to the next call.
                 model.undo(started_at=ticket.result())
                 self._free(model)
             raise
@@ -395,16 +395,16 @@ class Limiter:
         self._serve(model)
 
     def _serve(self, model: ConcurrencyLimiter) -> None:
-        """Make sure that a task asks and waits for the calls in the queue."""
+        """Make sure that a task serves the queue."""
         if model.needs_service and model.serving is None:
             model.serving = asyncio.ensure_future(self._serve_queue(model))
 
     async def _serve_queue(self, model: ConcurrencyLimiter) -> None:
-        """Ask and wait for the queue, until only the end of a call can let the next one start."""
+        """Serve the queue until only the end of a call can start the next one."""
         try:
             wait_s: float | None = 0.0
             while model.needs_service and wait_s is not None:
-                # Calls that start together are counted before the first of them asks.
+                # Let calls that start together be counted before the first request.
                 await (self._sleep(wait_s) if wait_s else asyncio.sleep(0))
                 await self._ask(model)
                 model.admit(self._clock())
@@ -415,7 +415,7 @@ class Limiter:
             model.serving = None
 
     async def _ask(self, model: ConcurrencyLimiter) -> None:
-        """Ask the others for what the waiting calls lack, if it is time to."""
+        """Request what the waiting calls lack, if it is time to."""
         async with model.agreeing:
             if model.must_agree(self._clock()):
                 await self._agree(model)
@@ -441,7 +441,7 @@ class Limiter:
             model.reporting = None
 
     async def _agree(self, model: ConcurrencyLimiter) -> None:
-        """Tell the others what is new and take over what holds; the model's lock is held."""
+        """Report to the others and apply the agreed limits; the caller holds the model's lock."""
         asked_at = self._clock()
         request = model.request(asked_at)
         state = await self._sharing.agree(model.spec, request)

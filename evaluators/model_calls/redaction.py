@@ -1,4 +1,4 @@
-"""Redact secrets in what came back from a server, however they are spelled there."""
+"""Redact secrets in the answers of servers, in every encoding."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-# Shorter runs of base64 and shorter numbers are found in anything.
+# Shorter base64 and shorter numbers occur by chance.
 MIN_FOUND = 6
-# Marks put before a sign by JSON, by JSON in JSON and by one more around that.
+# Backslashes before a character in JSON, in JSON within JSON, and one level more.
 ESCAPE = r"\\{1,8}"
 BREAK = rf"(?:[\r\n]|{ESCAPE}[rn])*"
 NAMED: dict[str, list[str]] = {}
@@ -26,8 +26,8 @@ for _name, _meant in html.entities.html5.items():
 def redact(text: str, secrets: tuple[str, ...], mark: str) -> str:
     """Return the text with the mark in place of every secret.
 
-    A secret is found as it is, with any of its signs as URLs (%2B), HTML (&#43;) and JSON
-    (\\u002B, also in JSON within JSON) spell them, in hexadecimal, and within anything in base64.
+    A secret is also found with characters encoded for URLs (%2B), HTML (&#43;) and JSON (\\u002B, also in
+    JSON within JSON), in hexadecimal, and inside base64.
     """
     for pattern in _patterns(secrets):
         text = pattern.sub(mark, text)
@@ -42,10 +42,10 @@ def redact_bytes(content: bytes, secrets: tuple[str, ...], mark: str) -> bytes:
 def redact_json(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
     """Return a JSON value with the mark in place of every secret in its texts, names and numbers.
 
-    A text that is base64 as a whole stays base64. Raises RecursionError for what nests too deeply.
+    A text that is base64 stays base64. Raises RecursionError for values nested too deeply.
     """
-    spelled = json.dumps(value, ensure_ascii=False)
-    if not any(pattern.search(spelled) for pattern in _patterns(secrets)):
+    text = json.dumps(value, ensure_ascii=False)
+    if not any(pattern.search(text) for pattern in _patterns(secrets)):
         return value
     return _within(value, secrets, mark)
 
@@ -68,7 +68,7 @@ def _within(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
 
 
 def _recoded(text: str, secrets: tuple[str, ...], mark: str) -> str:
-    """Return base64 whose content held a secret as base64 of the rest, "" for anything else."""
+    """Return base64 that contained a secret encoded again without it, "" for anything else."""
     try:
         content = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
@@ -79,40 +79,40 @@ def _recoded(text: str, secrets: tuple[str, ...], mark: str) -> str:
 
 @lru_cache(maxsize=64)
 def _patterns(secrets: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
-    """Return what finds the secrets, the longest first: a shorter one may be a part of it."""
+    """Return the patterns of the secrets, the longest first, as it may contain a shorter one."""
     ordered = sorted(filter(None, set(secrets)), key=len, reverse=True)
-    spelled = [_spelled(secret) for secret in ordered]
+    plain = [_encoded(secret) for secret in ordered]
     packed = [
         way for secret in ordered for way in (*_in_base64(secret), _in_hexadecimal(secret)) if way
     ]
-    return tuple(re.compile(pattern) for pattern in (*spelled, *packed))
+    return tuple(re.compile(pattern) for pattern in (*plain, *packed))
 
 
-def _spelled(secret: str) -> str:
+def _encoded(secret: str) -> str:
     return "".join(
         _backslashes(len(list(run))) if sign == "\\" else _sign(sign) * len(list(run))
         for sign, run in groupby(secret)
     )
 
 
-def _sign(sign: str) -> str:
-    ways = list(_numbered(sign))
-    if sign in "\"'/":
-        ways.append(ESCAPE + sign)
-    if sign == " ":
-        ways.append(r"\+")
-    # As it is comes last: of &amp; the sign alone would leave a rest.
-    return f"(?:{'|'.join([*ways, re.escape(sign)])})"
+def _sign(character: str) -> str:
+    encodings = list(_numbered(character))
+    if character in "\"'/":
+        encodings.append(ESCAPE + character)
+    if character == " ":
+        encodings.append(r"\+")
+    # The plain character comes last: in &amp; it would leave a rest.
+    return f"(?:{'|'.join([*encodings, re.escape(character)])})"
 
 
 def _backslashes(count: int) -> str:
-    """Return what finds so many of them: JSON doubles each, a run is taken as a whole."""
+    """Return the pattern of several backslashes; JSON doubles each, so match the whole run."""
     runs = "|".join(rf"\\{{{count * times}}}" for times in (8, 4, 2, 1))
     return f"(?:(?:{'|'.join(_numbered(chr(92)))}){{{count}}}|{runs})"
 
 
 def _numbered(sign: str) -> Iterator[str]:
-    """Yield the spellings of a sign that name its number, or in HTML its name."""
+    """Yield the encodings of a character by its number, or in HTML by its name."""
     number = ord(sign)
     digits = "".join(
         f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{number:02x}"
@@ -124,11 +124,11 @@ def _numbered(sign: str) -> Iterator[str]:
 
 
 def _in_base64(secret: str) -> Iterator[str]:
-    """Yield what finds the secret in base64 of anything around it: it begins at one of three places."""
+    """Yield the patterns of the secret inside base64, where it can have three offsets."""
     for before, skipped in ((0, 0), (1, 2), (2, 3)):
         content = bytes(before) + secret.encode()
         packed = base64.b64encode(content).decode().rstrip("=")
-        # The last sign also holds bits of what comes after.
+        # The last character also holds bits of what follows.
         is_shared = len(content) % 3 > 0
         certain = packed[skipped : -1 if is_shared else None]
         rest = f"{BREAK}[A-Za-z0-9+/_-]?={{0,2}}" if is_shared else ""
@@ -137,7 +137,7 @@ def _in_base64(secret: str) -> Iterator[str]:
 
 
 def _sign_of_base64(sign: str) -> str:
-    # The alphabet for URLs has - and _ in their place.
+    # The alphabet for URLs has - and _ instead.
     others = {"+": "-", "/": "_"}
     return f"(?:{others[sign]}|{_sign(sign)})" if sign in others else sign
 

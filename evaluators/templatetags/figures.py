@@ -1,7 +1,7 @@
-"""Spell figures the way pages show them: each scale, unit and gap has one spelling.
+"""Format figures for pages: one format for each scale and unit.
 
-Scores and rates are rounded to nine decimals and then down, so that no figure on a page claims
-a threshold its value missed (SCORING §1).
+Scores and rates are rounded to nine decimals and then down, so that no figure shows a threshold that its
+value missed (SCORING §1).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ METRIC_TONES = ("bad", "bad", "bad", "warn", "good", "good")
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 DAYS_COUNTED = 30
 SECOND_FROM_MS = 999.5
-# Every float has fewer digits than this; what a person sets can be any of them.
+# More digits than any float has; settings can have as many.
 WIDE = Context(prec=400)
-# From here on a setting is spelt with an exponent.
+# From here on, settings are shown with an exponent.
 HUGE = Decimal(10) ** 15
 
-# Means of the same numbers may differ by what floats cannot hold.
+# Means of the same numbers may differ by rounding errors.
 NO_WIDTH = 1e-9
 
 AnyNumber = float | int | Decimal
 
 
 def exact(value: AnyNumber) -> Decimal:
-    """Return the value rounded to nine decimals, as every comparison sees it."""
+    """Return the value rounded to nine decimals, as in every comparison."""
     number = value if isinstance(value, Decimal) else Decimal(repr(value))
     return number.quantize(Decimal(1).scaleb(-SCORE_DIGITS), context=WIDE)
 
@@ -50,12 +50,12 @@ def nearest(value: AnyNumber, digits: int) -> Decimal:
 
 
 def score(value: AnyNumber | None, scale: int = 1) -> str:
-    """Spell a score of 0 to 1 on the scale of its suite: `0.74`, of 10 `7.4`, of 100 `74`."""
+    """Format a score of 0 to 1 on the scale of its suite: `0.74`, of 10 `7.4`, of 100 `74`."""
     return MISSING if value is None else down(exact(value) * scale, SCALE_DIGITS[scale])
 
 
 def strip(value: AnyNumber | None, scale: int = 1) -> str:
-    """Spell a score where a row of them stands close together: `.77`, `1.0`; of 100 `77`."""
+    """Format a score for a narrow table: `.77`, `1.0`; of 100 `77`."""
     if value is None or scale != 1:
         return score(value, scale)
     text = down(value, 2)
@@ -63,14 +63,14 @@ def strip(value: AnyNumber | None, scale: int = 1) -> str:
 
 
 def pct(share: AnyNumber | None) -> str:
-    """Spell a share of 0 to 1 as a rate: `82.5%`."""
+    """Format a share of 0 to 1 as a rate: `82.5%`."""
     return MISSING if share is None else f"{down(exact(share) * 100, 1)}%"
 
 
 def interval(ends: tuple[float, float] | None) -> str:
-    """Spell an interval of shares: `71.2% to 88.9%`.
+    """Format an interval of shares: `71.2% to 88.9%`.
 
-    Drawn over cases that are all alike, the bootstrap (SCORING §8) has no width; that is no certainty.
+    If all cases are alike, the bootstrap (SCORING §8) has no width, but that does not mean certainty.
     """
     if ends is None:
         return MISSING
@@ -81,7 +81,7 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def threshold(share: AnyNumber | None) -> str:
-    """Spell a threshold given as a share exactly, with no more digits than it has: `80%`."""
+    """Format a threshold of 0 to 1 exactly, without needless digits: `80%`."""
     if share is None:
         return MISSING
     text = f"{exact(share) * 100:f}"
@@ -89,7 +89,7 @@ def threshold(share: AnyNumber | None) -> str:
 
 
 def plain(value: AnyNumber | None) -> str:
-    """Spell a setting exactly, with no more digits than it has: `2`, `0.65`, `−1`."""
+    """Format a setting exactly, without needless digits: `2`, `0.65`, `−1`."""
     if value is None:
         return MISSING
     number = exact(value)
@@ -101,7 +101,7 @@ def plain(value: AnyNumber | None) -> str:
 
 
 def bound(value: AnyNumber | None, scale: int = 1) -> str:
-    """Spell a band of scores exactly, with the digits of its scale or more: `0.80`, `0.855`; of 100 `80`."""
+    """Format a band of scores exactly, with the digits of its scale or more: `0.80`, `0.855`; of 100 `80`."""
     if value is None:
         return MISSING
     whole, _, digits = plain(exact(value) * scale).partition(".")
@@ -110,12 +110,12 @@ def bound(value: AnyNumber | None, scale: int = 1) -> str:
 
 
 def points(share: AnyNumber | None) -> str:
-    """Spell a difference of shares that is a setting, exactly: `5 pts`."""
+    """Format a setting that is a difference of shares, exactly: `5 pts`."""
     return MISSING if share is None else f"{plain(exact(share) * 100)}{NO_BREAK}pts"
 
 
 def tenth(value: AnyNumber | None) -> str:
-    """Spell a metric of 0 to 5 or a dimension of 0 to 10: `3.7`."""
+    """Format a metric of 0 to 5 or a dimension of 0 to 10: `3.7`."""
     return MISSING if value is None else down(value, 1)
 
 
@@ -139,12 +139,12 @@ def is_passed(value: AnyNumber) -> bool:
 
 
 def raw(value: AnyNumber | None, scale: AnyNumber) -> str:
-    """Say a score on its evaluator's own scale: `raw 7.0 of 10`; nothing when that is 0 to 1."""
+    """Format a score on its evaluator's own scale: `raw 7.0 of 10`; "" if that is 0 to 1."""
     return "" if value is None or exact(scale) == 1 else f"raw {down(value, 1)} of {plain(scale)}"
 
 
 def delta(value: AnyNumber | None, unit: str) -> str:
-    """Spell a change with its sign.
+    """Format a change with its sign.
 
     `pts` takes a difference of shares (−0.039 reads `−3.9 pts`), `pct` a relative change
     (−0.242 reads `−24.2%`), `score` a difference of scores, `ms` one of milliseconds and
@@ -161,19 +161,19 @@ def delta(value: AnyNumber | None, unit: str) -> str:
         "count": (1, 0, ""),
     }
     if unit not in scales:
-        raise ValueError(f"no change is counted in {unit!r}; use one of {[*scales, 'ms']}")
+        raise ValueError(f"{unit!r} is not a unit of changes; use one of {[*scales, 'ms']}")
     factor, digits, suffix = scales[unit]
     rounded = nearest(exact(value) * factor, digits)
     return sign(rounded, f"{abs(rounded):f}{suffix.replace(' ', NO_BREAK)}")
 
 
 def sign(value: AnyNumber, text: str) -> str:
-    """Put +, − or ± before a text that says the size of `value`."""
+    """Put +, − or ± before a text with the size of `value`."""
     return f"{'±' if value == 0 else '+' if value > 0 else MINUS}{text}"
 
 
 def money(value: Decimal | None, digits: int = 2) -> str:
-    """Spell US dollars: `$8.63`, nothing spent `$0`, and `<$0.01` for what would round to nothing."""
+    """Format US dollars: `$8.63`, nothing spent `$0`, and `<$0.01` for less than half a cent."""
     if value is None:
         return MISSING
     if value == 0:
@@ -187,12 +187,12 @@ def money(value: Decimal | None, digits: int = 2) -> str:
 
 
 def execution_money(value: Decimal | None) -> str:
-    """Spell what one execution cost: `$0.024`."""
+    """Format the cost of one execution: `$0.024`."""
     return money(value, 3)
 
 
 def at_least(value: Decimal | None, digits: int = 2) -> str:
-    """Spell a sum of which only a part is known: `≥ $8.63`, and under a cent `≥ $0.002`."""
+    """Format a sum that is only partly known: `≥ $8.63`, and under a cent `≥ $0.002`."""
     if value is None:
         return MISSING
     while value and value < Decimal(1).scaleb(-digits) and digits < SCORE_DIGITS:
@@ -201,7 +201,7 @@ def at_least(value: Decimal | None, digits: int = 2) -> str:
 
 
 def duration(ms: AnyNumber | None) -> str:
-    """Spell milliseconds: `600 ms`, `14.2 s`, `8 min 47 s`, `2 h 05 min`."""
+    """Format milliseconds: `600 ms`, `14.2 s`, `8 min 47 s`, `2 h 05 min`."""
     if ms is None:
         return MISSING
     if ms < SECOND_FROM_MS:
@@ -217,7 +217,7 @@ def duration(ms: AnyNumber | None) -> str:
 
 
 def rough(ms: AnyNumber | None) -> str:
-    """Spell a span that is only estimated, coarsely: `40 s`, `4 min`, `2 h 05 min`."""
+    """Format an estimated duration coarsely: `40 s`, `4 min`, `2 h 05 min`."""
     if ms is None:
         return MISSING
     seconds = int(nearest(Decimal(repr(float(ms))) / 1000, 0))
@@ -228,7 +228,7 @@ def rough(ms: AnyNumber | None) -> str:
 
 
 def age(then: datetime, now: datetime) -> str:
-    """Say how long ago something was: `40 s ago`, `5 h ago`, `2 days ago`, after a month the day."""
+    """Format how long ago something was: `40 s ago`, `5 h ago`, `2 days ago`; after a month the date."""
     seconds = int((now - then).total_seconds())
     if seconds < 1:
         return "just now"
@@ -243,18 +243,18 @@ def age(then: datetime, now: datetime) -> str:
 
 
 def sentence(text: str) -> str:
-    """End a text with a full stop where it has no end of its own."""
+    """End a text with a full stop, unless it has a mark at the end."""
     return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def thousands(value: int | None) -> str:
-    """Spell a whole number with narrow gaps: `1 080`."""
+    """Format a whole number with narrow gaps: `1 080`."""
     return MISSING if value is None else f"{value:,}".replace(",", NARROW).replace("-", MINUS)
 
 
 def counted(value: int | None, noun: str) -> str:
-    """Put a count before its noun: `1 case`, `23 results`; `noun` may give both, `child,children`."""
+    """Put a count before its noun: `1 case`, `23 results`; `noun` may be both forms, `child,children`."""
     if value is None:
         return MISSING
-    one, _, many = noun.partition(",")
-    return f"{thousands(value)} {one if value == 1 else many or one + 's'}"
+    singular, _, plural = noun.partition(",")
+    return f"{thousands(value)} {singular if value == 1 else plural or singular + 's'}"

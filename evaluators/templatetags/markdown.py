@@ -1,4 +1,4 @@
-"""Turn a model's Markdown into HTML that is safe to show: no raw HTML, no pictures, no scripts."""
+"""Turn a model's Markdown into safe HTML: without raw HTML, pictures and scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-LONGEST = 100_000
+MAX_LENGTH = 100_000
 TAGS = {
     *("p", "br", "hr", "strong", "em", "s", "code", "pre", "blockquote", "a"),
     *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),
@@ -22,14 +22,14 @@ ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
 
 
 class Renderer(RendererHTML):
-    """Write headings as strong paragraphs, so that an answer never enters the page's outline."""
+    """Writes headings as strong paragraphs, so that they stay out of the page's outline."""
 
     def heading_open(self, *_: Any) -> str:
         """Open a paragraph."""
         return "<p><strong>"
 
     def heading_close(self, *_: Any) -> str:
-        """Close it."""
+        """Close the paragraph."""
         return "</strong></p>\n"
 
     def table_open(self, *_: Any) -> str:
@@ -37,26 +37,26 @@ class Renderer(RendererHTML):
         return "<table>\n"
 
     def th_open(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
-        """Open a head cell without the alignment, which would be a style attribute."""
+        """Open a head cell without alignment, which would be a style attribute."""
         return "<th>"
 
     def td_open(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
-        """Open a cell without the alignment."""
+        """Open a cell without alignment."""
         return "<td>"
 
 
 @cache
-def reader() -> MarkdownIt:
-    """Return the reader: CommonMark with tables, HTML and pictures off."""
-    made = MarkdownIt("commonmark", {"html": False, "breaks": True}, renderer_cls=Renderer)
-    return made.enable(["table", "strikethrough"]).disable(["image", "html_block", "html_inline"])
+def markdown_parser() -> MarkdownIt:
+    """Return the parser: CommonMark with tables, without HTML and pictures."""
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True}, renderer_cls=Renderer)
+    return parser.enable(["table", "strikethrough"]).disable(["image", "html_block", "html_inline"])
 
 
 def markdown(text: str) -> SafeString:
-    """Return the text as safe HTML; a text too long to read as Markdown stays as it is written."""
-    if len(text) > LONGEST:
+    """Return the text as safe HTML; a very long text is shown unformatted."""
+    if len(text) > MAX_LENGTH:
         return format_html("<pre>{}</pre>", text)
-    html = reader().render(text)
+    html = markdown_parser().render(text)
     return mark_safe(  # noqa: S308 - cleaned on this line
         nh3.clean(
             html,

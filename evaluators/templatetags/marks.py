@@ -1,4 +1,4 @@
-"""Draw the marks and measures of the visual standard: icons, verdicts, outcomes, strips, bars, gates and trends."""
+"""Draw the marks of the visual standard: icons, verdicts, outcomes, repetitions, bars, gates and trends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluators.templatetags.figures import AnyNumber
 
 
 class MarkedRepetition(Protocol):
-    """One repetition of a case, as a mark needs it."""
+    """One repetition of a case, as marks use it."""
 
     @property
     def number(self) -> int: ...
@@ -31,7 +31,7 @@ class MarkedRepetition(Protocol):
 
 
 class MarkedOverride(Protocol):
-    """What people decided of an execution or a case beside the machine, as a mark needs it."""
+    """The verdicts of people and of the machine on an execution or a case, as marks use it."""
 
     @property
     def machine(self) -> str: ...
@@ -73,7 +73,7 @@ GATES = {
 
 @cache
 def icon_names() -> frozenset[str]:
-    """Return the ids of the sprite that every page carries."""
+    """Return the ids in the sprite of every page."""
     return frozenset(
         re.findall(r'<symbol id="([^"]+)"', render_to_string("components/sprite.html"))
     )
@@ -81,10 +81,10 @@ def icon_names() -> frozenset[str]:
 
 @cache
 def icon(name: str, extra: str = "", verdict: str = "") -> SafeString:
-    """Draw an icon of the sprite; raise ValueError for a name the sprite lacks."""
+    """Draw an icon of the sprite; raise ValueError for an unknown name."""
     if name not in icon_names():
         raise ValueError(
-            f"no icon is named {name!r}; the sprite has {', '.join(sorted(icon_names()))}"
+            f"there is no icon {name!r}; the sprite has {', '.join(sorted(icon_names()))}"
         )
     return format_html(
         '<svg class="icon{}"{} aria-hidden="true"><use href="#{}"/></svg>',
@@ -96,7 +96,7 @@ def icon(name: str, extra: str = "", verdict: str = "") -> SafeString:
 
 @cache
 def known(verdict: str) -> str:
-    """Return the state a mark is drawn in; raise ValueError for one that has no mark."""
+    """Return the state of a mark; raise ValueError for a state without a mark."""
     state = SYNONYMS.get(verdict, verdict)
     if state not in VERDICT_WORDS:
         raise ValueError(f"{verdict!r} has no mark; use one of {', '.join(VERDICT_WORDS)}")
@@ -105,7 +105,7 @@ def known(verdict: str) -> str:
 
 @cache
 def toned(verdict: str) -> SafeString:
-    """Return the attribute that gives an element and its parts the colour of a state."""
+    """Return the attribute that gives an element the colour of a state."""
     return format_html(' data-verdict="{}"', verdict) if verdict else mark_safe("")
 
 
@@ -135,7 +135,7 @@ def verdict(value: str, text: str = "", size: str = "", word: str = "") -> SafeS
 
 
 def status(value: str, size: str = "") -> SafeString:
-    """Draw how far a run is, by its `RunStatus`."""
+    """Draw the status of a run, a `RunStatus`."""
     state, name, word = STATUSES[value]
     return mark(name, word, state, size)
 
@@ -153,29 +153,29 @@ def flip(before: str, after: str) -> SafeString:
     )
 
 
-def reviewed(found: MarkedOverride | None, state: str = "") -> SafeString:
-    """Draw the machine's verdict and beside it that of people, with who decided and when; without one `state` alone."""
-    if found is None:
+def reviewed(override: MarkedOverride | None, state: str = "") -> SafeString:
+    """Draw the verdicts of machine and people, with who decided and when; without an override only `state`."""
+    if override is None:
         return verdict(state)
-    is_confirmed = found.machine == found.people
-    said = "confirmed by people" if is_confirmed else "people say"
-    counts = "counts in the figures" if found.is_counted else "shown, not counted"
-    word = VERDICT_WORDS[known(found.people)].lower()
-    title = f"People say {word}{f' ({found.told})' if found.told else ''}; {counts}"
+    is_confirmed = override.machine == override.people
+    label = "confirmed by people" if is_confirmed else "people say"
+    counts = "counts in the figures" if override.is_counted else "shown, not counted"
+    word = VERDICT_WORDS[known(override.people)].lower()
+    title = f"People say {word}{f' ({override.told})' if override.told else ''}; {counts}"
     return format_html(
         '<span class="flip reviewed" title="{}">{}{}<span class="unseen">, {} </span>{}'
         '<span class="unseen">{}</span></span>',
         title,
-        verdict(found.machine),
+        verdict(override.machine),
         icon("i-person"),
-        said,
-        "" if is_confirmed else verdict(found.people),
-        f" ({found.told})" if found.told else "",
+        label,
+        "" if is_confirmed else verdict(override.people),
+        f" ({override.told})" if override.told else "",
     )
 
 
 def met(outcome: object) -> str:
-    """Return all, some or no for an outcome: a truth, 1 or 0, a share, or the word itself."""
+    """Return all, some or no for an outcome: a boolean, 1 or 0, a share, or the word itself."""
     if outcome in ("all", "some", "no"):
         return str(outcome)
     share = float(outcome) if isinstance(outcome, bool | int | float | str) else 0.0
@@ -183,7 +183,7 @@ def met(outcome: object) -> str:
 
 
 def pips(outcomes: Iterable[object], repetitions: int = 1) -> SafeString:
-    """Draw one pip an expected outcome: `"1101"`, truths, or shares of the repetitions that met it."""
+    """Draw one pip per expected outcome: `"1101"`, booleans, or shares of repetitions that met it."""
     states = [met(outcome) for outcome in outcomes]
     if not states:
         return format_html('<span class="quiet">{}</span>', figures.MISSING)
@@ -207,7 +207,7 @@ def _unmet(state: str) -> SafeString:
 
 
 def reps(verdicts: Sequence[str]) -> SafeString:
-    """Draw one shape a repetition."""
+    """Draw one shape per repetition."""
     words = ", ".join(VERDICT_WORDS[known(value)].lower() for value in verdicts)
     shapes = format_html_join("", "{}", ((shape(value),) for value in verdicts))
     return format_html('<span class="reps" role="img" aria-label="{}">{}</span>', words, shapes)
@@ -216,14 +216,19 @@ def reps(verdicts: Sequence[str]) -> SafeString:
 def rep_links(
     repetitions: Sequence[MarkedRepetition], unshown: int = 0, scale: int = 1
 ) -> SafeString:
-    """Draw one shape a repetition, each leading to its result; of `unshown` more only the count."""
-    words = ", ".join(VERDICT_WORDS[known(one.state)].lower() for one in repetitions)
+    """Draw one shape per repetition, linked to its result, and the count of `unshown` ones."""
+    words = ", ".join(VERDICT_WORDS[known(repetition.state)].lower() for repetition in repetitions)
     links = format_html_join(
         "",
         '<a href="{0}" title="{1}" aria-label="{1}"{3}>{2}</a>',
         (
-            (one.url, _told(one, scale), shape(one.state), _marked(one.people))
-            for one in repetitions
+            (
+                repetition.url,
+                _repetition_title(repetition, scale),
+                shape(repetition.state),
+                _review_mark(repetition.people),
+            )
+            for repetition in repetitions
         ),
     )
     more = format_html('<span class="quiet">+{}</span>', unshown) if unshown else ""
@@ -240,18 +245,24 @@ def flaky() -> SafeString:
     )
 
 
-def _told(one: MarkedRepetition, scale: int) -> str:
-    told = f"Repetition {one.number}: {VERDICT_WORDS[known(one.state)].lower()}"
-    told = told if one.score is None else f"{told}, {figures.score(one.score, scale)}"
-    return f"{told}, people say {VERDICT_WORDS[one.people].lower()}" if one.people else told
+def _repetition_title(repetition: MarkedRepetition, scale: int) -> str:
+    title = f"Repetition {repetition.number}: {VERDICT_WORDS[known(repetition.state)].lower()}"
+    title = (
+        title if repetition.score is None else f"{title}, {figures.score(repetition.score, scale)}"
+    )
+    return (
+        f"{title}, people say {VERDICT_WORDS[repetition.people].lower()}"
+        if repetition.people
+        else title
+    )
 
 
-def _marked(people: str) -> SafeString:
+def _review_mark(people: str) -> SafeString:
     return mark_safe(" data-reviewed") if people else mark_safe("")
 
 
 def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:
-    """Draw one mark a case from (verdict, address, title); a table with the same facts goes with it."""
+    """Draw one mark per case from (verdict, address, title); the page also has a table with these facts."""
     rows = ((url, known(value), title) for value, url, title in items)
     template = '<a href="{}" tabindex="-1" data-verdict="{}" title="{}"></a>'
     return format_html(
@@ -260,7 +271,7 @@ def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:
 
 
 def delta(value: AnyNumber | None, unit: str, tone: str = "") -> SafeString:
-    """Draw a change; give it a tone (good, bad) only when its interval excludes 0."""
+    """Draw a change; set a tone (good, bad) only if its interval excludes 0."""
     toned_by = format_html(' data-tone="{}"', tone) if tone else ""
     return format_html('<span class="delta"{}>{}</span>', toned_by, figures.delta(value, unit))
 
@@ -270,11 +281,11 @@ JUST_BELOW = 1e-9
 
 
 def known_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the counts above 0 by state, in the order they are always shown."""
-    found = dict.fromkeys(VERDICT_WORDS, 0)
+    """Return the counts above 0 by state, in their fixed order."""
+    totals = dict.fromkeys(VERDICT_WORDS, 0)
     for name, count in counts.items():
-        found[known(name)] += count
-    return [(state, count) for state, count in found.items() if count]
+        totals[known(name)] += count
+    return [(state, count) for state, count in totals.items() if count]
 
 
 def dist(counts: Mapping[str, int]) -> SafeString:
@@ -294,7 +305,7 @@ def dist(counts: Mapping[str, int]) -> SafeString:
 
 
 def tally(counts: Mapping[str, int], short: bool = False) -> SafeString:
-    """List the counts of the states with their shapes; `short` keeps the words for readers alone."""
+    """List the counts of the states with their shapes; `short` hides the words, except from screen readers."""
     template = '<span class="unseen">{}</span>' if short else "{}"
     items = (
         (state, icon(f"v-{state}"), figures.thousands(count), format_html(template, word.lower()))
@@ -308,7 +319,7 @@ def tally(counts: Mapping[str, int], short: bool = False) -> SafeString:
 
 
 def bar(share: AnyNumber | None, limit: AnyNumber | None = None, state: str = "") -> SafeString:
-    """Draw a share of 0 to 1 with a tick at its limit, grey for a pass in a table of gates."""
+    """Draw a share of 0 to 1 with a tick at its limit, in the colour of its state."""
     width = figures.down(min(max(float(share or 0), 0), 1) * 100, 2)
     tick = mark_safe("")
     if limit is not None:
@@ -335,7 +346,7 @@ def gate_row(name: str, share: AnyNumber | None, limit: AnyNumber, state: str) -
 
 
 def spark(points: Sequence[float], limit: float | None = None, state: str = "") -> SafeString:
-    """Draw the metrics score of a row of runs, oldest first, shares of 0 to 1, with its threshold."""
+    """Draw the metrics scores of several runs, oldest first, from 0 to 1, with their threshold."""
     if not points:
         return format_html('<span class="quiet">{}</span>', figures.MISSING)
     levels = [*points, limit] if limit is not None else list(points)
@@ -378,10 +389,10 @@ def meter(
     high: AnyNumber = 0.8,
     top: AnyNumber = 1,
 ) -> SafeString:
-    """Draw a score against the bands of its policy; nothing when there is none."""
+    """Draw a score with the bands of its policy; nothing without a score."""
     if value is None:
         return mark_safe("<span></span>")
-    # A meter whose best is its own upper bound would show everything above `low` as good.
+    # If the optimum equals `high`, browsers show everything above `low` as good.
     high = min(float(high), float(top) - JUST_BELOW)
     return format_html(
         '<meter min="0" max="{}" low="{}" high="{}" optimum="{}" aria-label="{}" value="{}">{}</meter>',

@@ -259,7 +259,7 @@ class AgentTry:
             words = "The agent wants a pause"
         elif failure.status is CallOutcome.SERVER_ERROR:
             words = "The agent failed"
-        detail = self.secrets.redact(failure.said)[:MAX_SAID]
+        detail = self.secrets.redact(failure.message)[:MAX_SAID]
         detail = f": {detail}" if detail else ""
         self.reason = f"{words} ({http_status}){detail}"
 

@@ -274,7 +274,7 @@ class AgentJudge:
         text, digest = asked.as_one_text()
         answer = await self._answer(asked, spent, text, digest)
         if problem := asked.problem_of(answer.text):
-            again = asked.again_as_one_text(answer.text, problem)
+            again = asked.repair_as_one_text(answer.text, problem)
             repaired = sha256_hex([digest, answer.text, problem])
             asked.takes_least = True
             answer = await self._answer(asked, spent, again, repaired, repair=1)

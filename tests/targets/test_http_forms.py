@@ -115,7 +115,7 @@ def test_a_stored_secret_is_not_sent_to_another_server(editor_client: Client) ->
 @pytest.mark.parametrize(
     ("headers", "changes", "message"),
     [
-        ((), {"url": "http://169.254.169.254/"}, "Nothing is called there"),
+        ((), {"url": "http://169.254.169.254/"}, "These are never called"),
         ((), {"url": ""}, "This field is required."),
         ((), {"body": '{\n  "q": \n}'}, "Line 3, character 1, is not JSON"),
         (

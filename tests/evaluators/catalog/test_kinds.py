@@ -172,7 +172,7 @@ def test_a_row_that_cannot_be_meant_is_refused_by_its_number(
         ("rubric", {"rubrics": "- [", "mode": "satisfied"}, "rubrics", "Line 1 is not YAML"),
         ("rubric", {"mode": "satisfied"}, "rubrics", "required"),
         ("expected_output", {"match": "vibes"}, "match", "vibes"),
-        ("expected_output", {"match": "exact", "name": "a/b"}, "name", "no slash"),
+        ("expected_output", {"match": "exact", "name": "a/b"}, "name", "not contain a slash"),
         ("expected_output", {"match": "exact", "weight": "-1"}, "weight", "0"),
     ],
 )

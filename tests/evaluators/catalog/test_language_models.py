@@ -57,7 +57,7 @@ def test_an_empty_list_says_what_to_do(admin_client: Client, viewer_client: Clie
         ("base_url", "not a url", "http:// or https://"),
         ("base_url", "http://169.254.169.254/v1", "metadata"),
         ("base_url", "http://user:pw@example.com/v1", "user and password"),
-        ("slug", "new", "taken"),
+        ("slug", "new", "the address of this page"),
         ("slug", "with blanks", "slug"),
         ("api_key", "sk-ключ", "ASCII"),
         ("key_variable", "DATABASE_URL", "valid choice"),
@@ -97,7 +97,7 @@ def test_a_short_name_that_was_taken_meanwhile_is_refused_and_nothing_lost(
     monkeypatch.setattr(LanguageModel, "validate_unique", lambda *args, **options: None)
     response = admin_client.post("/models/new/", posted(name="Second judge"))
     assert response.status_code == 422
-    assert "There is a language model “house-judge” already." in response.text
+    assert "There is already a language model “house-judge”." in response.text
     assert "Second judge" in response.text
     assert SECRET not in response.text
     assert LanguageModel.objects.count() == 1

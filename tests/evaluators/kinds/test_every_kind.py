@@ -260,7 +260,13 @@ SHOWS = {
     "hybrid_judge": [
         *("raw 7.0 of 10", "Short &lt;i&gt;and&lt;/i&gt; right.", "Gives the window", "0.0", "4.5"),
         *("Offers &lt;b&gt;a&lt;/b&gt; pick-up point", "hard, not met", "soft", "one sentence"),
-        *("weighted", "Does not contain", "No result, left out", "no calls", "as it was sent"),
+        *(
+            "weighted",
+            "Does not contain",
+            "No result, left out",
+            "no calls",
+            "The exact text that the judge saw",
+        ),
     ],
     "agent_judge": [
         *("by the agent <b>reviewer</b>", "which answered with listed", "raw 61.0 of 100", "Dry"),

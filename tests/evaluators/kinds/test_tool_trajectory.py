@@ -377,7 +377,8 @@ def test_no_other_choice_of_calls_answers_more(fits: list[list[int]]) -> None:
         assert len(set(found)) == len(found)
         assert mode != "in_order" or found == sorted(found)
         assert all(
-            p is None or p in places for p, places in zip(assign_calls(mode, fits), fits, strict=True)
+            p is None or p in places
+            for p, places in zip(assign_calls(mode, fits), fits, strict=True)
         )
 
 

@@ -90,7 +90,7 @@ def test_link_local_and_metadata_addresses_are_refused_in_every_spelling(host: s
         ("https://user:secret@example.com", "password"),
         ("https://example.com/v1?key=1", "?"),
         ("https://example.com/#v1", "#"),
-        ("https://example .com", "blanks"),
+        ("https://example .com", "spaces"),
         ("https://example.com:port", "host or port"),
         ("https://[::1", "host or port"),
         ("http://0.0.0.0:8000", "one server"),

@@ -85,5 +85,5 @@ def test_each_way_to_have_a_key_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(encrypted_key=encrypt(SECRET)) == (SECRET, "", "stored")
     assert found(key_variable="OPENAI_API_KEY") == (SECRET, "", "from OPENAI_API_KEY")
     assert "not set" in found(key_variable="EVALSITE_MODEL_KEY_GONE")[1]
-    assert "no key has" in found(key_variable="EVALSITE_MODEL_KEY_BAD")[1]
+    assert "not allowed in a key" in found(key_variable="EVALSITE_MODEL_KEY_BAD")[1]
     assert "may not be used" in found(key_variable="EVALSITE_SECRET_KEY")[1]
