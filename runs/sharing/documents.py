@@ -212,7 +212,7 @@ class ChangeFigureDoc(Document):
 
 
 class SharedDifferenceDoc(Document):
-    """What differs beside the targets; how it differs may quote a prompt."""
+    """A difference besides the targets; its text may quote a prompt."""
 
     what: Figure
     spoils: YesNo

@@ -67,7 +67,7 @@ from runs.summary.figures import CaseSummary
 
 
 def changes(comparison: Comparison, query: ComparisonQuery) -> Iterator[ChangeRow]:
-    """Yield every case, the most harmful change first, whatever the page was narrowed to."""
+    """Yield every case, the most harmful change first, without the filters of the page."""
     whole = replace(query, show=EVERY, cell="", text="")
     for number in count(1):
         table = change_table(comparison, replace(whole, page=number))
@@ -143,7 +143,7 @@ def shared_comparison(
     detail_level: DetailLevel,
     now: datetime,
 ) -> SharedComparison:
-    """Describe it for a share link; `let_through` says what of it leaves at a level."""
+    """Describe it for a share link; `let_through` selects what a detail level shows."""
     page = comparison_page(comparison, query)
     tolerances = comparison.tolerances
     before, after = comparison.baseline.run, comparison.candidate.run
@@ -271,7 +271,7 @@ WORST_FIRST = ("fail", "error", "borderline", "cancelled", "waiting", "running",
 
 
 def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedRun:
-    """Describe it for a share link; `let_through` says what of it leaves at a level."""
+    """Describe it for a share link; `let_through` selects what a detail level shows."""
     live = run_live(run, now=now)
     summed = sorted(case_summaries(run), key=_badness)
     titles, people = case_titles(run), people_of(run)
@@ -362,7 +362,7 @@ TONES = {"pass": "good", "borderline": "warn", "fail": "bad", "error": "error"}
 def shared_result(
     run: Run, key: str, repetition: int, *, detail_level: DetailLevel, now: datetime
 ) -> SharedResult:
-    """Describe it for a share link; `let_through` says what of it leaves at a level.
+    """Describe it for a share link; `let_through` selects what a detail level shows.
 
     Raises Result.DoesNotExist for a result the run does not have.
     """
@@ -420,7 +420,7 @@ def _result_verdict(page: ResultPage) -> dict[str, str]:
     if not sentence:
         sentence = f"The verdict is {word.lower()}{given}."
     if reviewed:
-        # Of people it is told what they decided, never who they are or what they noted.
+        # Reviews show verdicts, never names or notes.
         sentence += f" People reviewed it as {reviewed.people}."
     return {"state": state, "word": word, "tone": TONES.get(state, ""), "sentence": sentence}
 

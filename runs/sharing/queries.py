@@ -1,4 +1,4 @@
-"""The page behind a share link, drawn from what was frozen alone, and the list of links."""
+"""The page behind a share link, drawn only from its frozen document, and the list of links."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEFT_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class SharedPage:
-    """A frozen document with its title; `has_changed` tells that the live rows differ by now."""
+    """A frozen document with its title; `has_changed` tells whether the live rows differ now."""
 
     document: Mapping[str, Any]
     title: str
@@ -49,7 +49,7 @@ class SharedPage:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict with its gates and a sentence, for a preview of the link."""
+        """Return the verdict in a sentence, for previews of the link."""
         verdict = self.document["verdict"]
         return f"{verdict['headline'] or verdict['word']}. {verdict['sentence']}"
 
@@ -60,7 +60,7 @@ class SharedPage:
 
     @property
     def has_reasons(self) -> bool:
-        """Tell whether a result says what its evaluators wrote."""
+        """Tell whether a result shows what its evaluators wrote."""
         rows = self.document.get("evaluators", ())
         said = any(one.get("reasoning") or one.get("note") for one in rows)
         return said or bool(self.document.get("remarks"))
@@ -68,10 +68,7 @@ class SharedPage:
 
 @dataclass(frozen=True, slots=True)
 class SharePreview:
-    """What anonymous readers will see, what in it looks secret, and the digest of the preview.
-
-    `document` is what will be frozen.
-    """
+    """What anonymous readers will see: the document to freeze, its page, its secrets, and its digest."""
 
     document: Mapping[str, Any]
     page: SharedPage
@@ -81,7 +78,7 @@ class SharePreview:
 
 
 def shared_page(link: ShareLink) -> SharedPage:
-    """Return the page of a link. Of live rows it is only told that they have changed; two queries."""
+    """Return the page of a link; of live rows it shows only whether they have changed. Two queries."""
     return SharedPage(
         document=_drawn(link.frozen),
         title=link.title,
@@ -103,7 +100,7 @@ def share_preview(
     expires_at: datetime | None = None,
     has_looked: bool = False,
 ) -> SharePreview:
-    """Return the preview of what is about to be shared, its title searched like the rest."""
+    """Return the preview of a share; the title is searched for secrets too."""
     page = SharedPage(
         document=_drawn(document),
         title=title,
@@ -117,7 +114,7 @@ def share_preview(
 
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """One link: `state` is open, expired or revoked, `url` the live page it was made of."""
+    """One link: `state` is open, expired or revoked."""
 
     link: ShareLink
     state: str
@@ -149,7 +146,7 @@ class ShareListPage:
 def share_list(
     links: QuerySet[ShareLink], query: SharesQuery, *, is_of_all: bool, now: datetime
 ) -> ShareListPage:
-    """Return 50 links; one query, and no document is read."""
+    """Return 50 links without their documents; one query."""
     page = NEWEST_FIRST.page(links.select_related("created_by").defer("frozen"), query.after)
     rows = [_row(link, now) for link in page.rows]
     return ShareListPage(rows, page.next_address(query), is_of_all)

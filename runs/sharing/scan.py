@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What these rows are made of; a row is named by its number.
+# The names of rows; a row is named with its number.
 ROWS = {
     "answers": "answer",
     "cases": "case",
@@ -27,12 +27,12 @@ ROWS = {
     "suites": "suite",
     "warnings": "warning",
 }
-# Names that say nothing to a reader.
+# Names that mean nothing to a reader.
 SILENT = ("content", "text", "value")
 
 
 def document_texts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every text of a document behind the words for its place: `case C-012, answer 2, output`."""
+    """Yield every text of a document after a description of its place: `case C-012, answer 2, output`."""
     yield from _texts(document, ())
 
 
@@ -59,10 +59,10 @@ def _called(row: Any) -> str:
 
 
 MAX_FOUND = 50
-# A text that is full of keys is told of well enough by its first.
+# The first keys of a text are enough to show that it is full of them.
 MAX_IN_TEXT = 100
 KEY, EMAIL = "key-like string", "e-mail address"
-# Beginnings that issuers give their keys, so that they are found when they leak.
+# Prefixes that issuers give their keys so that leaks are found.
 PREFIXED = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"sk-[A-Za-z0-9_-]{16,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/]{16,}"
@@ -95,7 +95,7 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class SecretMatch:
-    """A string that looks secret: what it may be, where it is, and how it begins."""
+    """A string that looks secret: its kind, its place, and its beginning."""
 
     what: str
     place: str
@@ -116,7 +116,7 @@ class Scan:
 
 
 def scan(texts: Iterable[tuple[str, str]]) -> Scan:
-    """Return what in the texts, each behind the words for its place, looks like a secret."""
+    """Return the strings that look secret in texts, each given after its place."""
     found: list[SecretMatch] = []
     count = 0
     for place, text in texts:

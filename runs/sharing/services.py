@@ -1,4 +1,4 @@
-"""Make links that open a frozen snapshot without an account, say what they are of, revoke them, and count who looks."""
+"""Make share links, which open a frozen snapshot without an account; revoke them, and count their views."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ VERDICTS = ("pass", "borderline", "fail")
 
 
 class NothingToShareError(DomainError):
-    """An address names nothing that can be frozen."""
+    """An address names nothing that can be shared."""
 
     code = "nothing_to_share"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Runs that exist, and which part of them: `key` and `repetition` are a result's."""
+    """What a link shares: a comparison, a run, or the result of `key` and `repetition`."""
 
     kind: str
     runs: tuple[Run, ...]
@@ -56,12 +56,12 @@ class Subject:
 
     @property
     def word(self) -> str:
-        """Return what kind of thing it is."""
+        """Return its kind in words."""
         return WORDS[self.kind]
 
     @property
     def title(self) -> str:
-        """Return what a link to it is called when nobody calls it otherwise; no name of a case."""
+        """Return the default title of a link, without names of cases."""
         if self.kind == COMPARISON:
             return against(self.runs)
         number = f"#{self.runs[-1].number}"
@@ -95,7 +95,7 @@ class Subject:
 
 
 def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime) -> Any:
-    """Return what anonymous readers see of a subject at a detail level, and nothing else."""
+    """Return exactly what anonymous readers see of a subject at a detail level."""
     run = subject.runs[-1]
     if subject.kind == COMPARISON:
         limits, query = subject.tolerances, subject.query
@@ -107,18 +107,18 @@ def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime
         document = shared_result(
             run, subject.key, subject.repetition, detail_level=detail_level, now=now
         )
-    # SQLite keeps halves of characters in JSON; no page can be sent with one.
+    # SQLite stores lone surrogates in JSON, but no page can be sent with one.
     values = document.model_dump(mode="json", exclude_unset=True)
     return storable(let_through(values, SHAPES[subject.kind], detail_level))
 
 
 def seen_digest(document: Mapping[str, Any]) -> str:
-    """Return what tells whether a document is the one that somebody looked at before."""
+    """Return the digest by which a document is known as the one of the preview."""
     return document_digest({name: value for name, value in document.items() if name != "made_at"})
 
 
 def share_sources(subject: Subject) -> dict[str, Any]:
-    """Return what a link remembers of the live rows: which they are, and how they stood."""
+    """Return the live rows of a subject and their digest, as a link stores them."""
     places = {"runs": [run.pk for run in subject.runs]}
     if subject.kind == RESULT:
         found = subject.runs[0].results.filter(case__key=subject.key, repetition=subject.repetition)
@@ -127,9 +127,9 @@ def share_sources(subject: Subject) -> dict[str, Any]:
 
 
 def live_digest(places: Mapping[str, Any]) -> str:
-    """Return how runs, or single results of them, stand now; two queries, and no text is read.
+    """Return a digest of the present state of runs or results; two queries, which read no texts.
 
-    No sum of floats is taken: a database may add them up in another order, and nothing has changed.
+    It uses no sums of floats, for a database may add them in another order.
     """
     columns = (
         *("pk", "status", "snapshot_hash", "execution_count", "done_count", "pass_count"),
@@ -148,7 +148,7 @@ def live_digest(places: Mapping[str, Any]) -> str:
         "latency": Sum("latency_ms"),
         **{f"is_{word}": Count("pk", filter=Q(verdict=word)) for word in ("pass", "fail")},
         **{f"said_{word}": Count("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
-        # Two reviews that change places leave the counts as they were.
+        # Two reviews that change places do not change the counts.
         **{f"whose_{word}": Sum("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
     }
     results = Result.objects.filter(run__in=places["runs"]).order_by("run").values("run")
@@ -159,8 +159,8 @@ def live_digest(places: Mapping[str, Any]) -> str:
 def read_subject(values: Mapping[str, str], tolerances_of: Any) -> Subject:
     """Return what an address names. `tolerances_of` reads its tolerances for a candidate.
 
-    Raises NothingToShareError for what does not exist and for what is not over: a snapshot of it
-    would be out of date as it is made.
+    Raises NothingToShareError for what does not exist or has not ended, for its snapshot would soon be
+    outdated.
     """
     kind = values.get("kind", "")
     if kind not in WORDS:
@@ -171,11 +171,13 @@ def read_subject(values: Mapping[str, str], tolerances_of: Any) -> Subject:
     for run in runs:
         if run.is_active:
             raise NothingToShareError(
-                f"Run #{run.number} goes on. Share it when it is over: a snapshot of it would be "
-                "out of date as it is made."
+                f"Run #{run.number} is still running. Share it when it has ended: a snapshot of it would "
+                "soon be outdated."
             )
     if len(set(runs)) != len(runs):
-        raise NothingToShareError("That is one run twice. Choose another to hold it against.")
+        raise NothingToShareError(
+            "Both sides name the same run. Choose another one to compare it with."
+        )
     key, repetition = values.get("case", ""), read_integer(values.get("repetition", "1")) or 0
     if kind == RESULT:
         _check_result(runs[0], key, repetition)
@@ -187,22 +189,22 @@ def _run(word: str) -> Run:
     runs = Run.objects.select_related("suite").defer("leaf_scores")
     run = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
     if run is None:
-        raise NothingToShareError("That run is not there any more.")
+        raise NothingToShareError("That run does not exist.")
     return run
 
 
 def _check_result(run: Run, key: str, repetition: int) -> None:
     found = run.results.filter(case__key=key, repetition=repetition)
     if not found.exclude(status__in=OPEN_RESULT_STATUSES).exists():
-        raise NothingToShareError("That result is not there, or the work on it is not over.")
+        raise NothingToShareError("That result does not exist or has not ended.")
 
 
-# 256 bits: nobody finds one by trying.
+# 256 bits cannot be guessed.
 TOKEN_BYTES = 32
 
 
 class ChangedSincePreviewError(DomainError):
-    """What would be shared is not what the maker looked at."""
+    """The document to share is not the one of the preview."""
 
     code = "seen_otherwise"
 
@@ -216,7 +218,7 @@ def make_share(
     sources: Mapping[str, Any],
     expires_at: datetime | None,
 ) -> tuple[ShareLink, str]:
-    """Freeze a document behind a new token, which is returned and kept nowhere."""
+    """Freeze a document behind a new token, which is returned but not stored."""
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with transaction.atomic():
         link = ShareLink.objects.create(
@@ -250,13 +252,13 @@ def find_share(token: str, *, now: datetime) -> ShareLink | None:
 
 
 def count_view(link: ShareLink, *, now: datetime) -> bool:
-    """Count one look at a link; False when it was closed meanwhile."""
+    """Count one view of a link; False when it was closed meanwhile."""
     seen = _open(now).filter(pk=link.pk)
     return bool(seen.update(view_count=F("view_count") + 1, last_viewed_at=now))
 
 
 def hash_token(token: str) -> str:
-    """Return what is kept of a token, and what it is looked up by."""
+    """Return the hash by which a token is stored and found."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Making, listing and revoking share links, and what anonymous visitors open behind them: no cookie is read or set there."""
+"""Pages to make, list and revoke share links, and their public pages, which neither read nor set cookies."""
 
 from __future__ import annotations
 
@@ -104,9 +104,7 @@ class ShareForm(forms.Form):
 CHANGES_ALL = "runs.change_sharelink"
 MADE_IN_SESSION = "runs.made_share_link"
 LOOK = "Look at the strings that look private, and tick that they may be shared."
-LOOK_AGAIN = (
-    "What would be shared is not what was shown before. Look at it again, then make the link."
-)
+LOOK_AGAIN = "The content has changed since the preview. Look at it again, then make the link."
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ class ShareRequest:
 
     @property
     def problem(self) -> str:
-        """Return why it may not be shared as it was sent, "" when it may."""
+        """Return why it cannot be shared, "" when it can."""
         if not self.form.is_valid():
             return "Look at the marked fields."
         if self.form.data.get("seen") != self.preview.seen:
@@ -223,16 +221,16 @@ def _create_link(request: MemberRequest, draft: ShareRequest) -> HttpResponse:
         expires_at=draft.form.cleaned_data["expires_at"],
     )
     path = reverse("runs:shared", kwargs={"token": token})
-    # Behind a proxy only the address people type is sure to be theirs.
+    # Behind a proxy only the configured address is sure to be the public one.
     site = settings.SITE_URL.rstrip("/")
     address = f"{site}{path}" if site else request.build_absolute_uri(path)
-    # Sessions lie in the database, which is to hold no link that can be read.
+    # Sessions are in the database, which must not hold a readable link.
     request.session[MADE_IN_SESSION] = encrypt(address)
     return HttpResponseRedirect(reverse("runs:share-list"))
 
 
 def _shown_once(request: HttpRequest) -> str:
-    # A browser that only looks whether the page is there has shown nothing.
+    # A HEAD request shows nothing.
     stored = request.session.pop(MADE_IN_SESSION, "") if request.method == "GET" else ""
     try:
         return decrypt(stored) if stored else ""
@@ -244,7 +242,7 @@ def _tolerances(candidate: Run, query: ComparisonQuery) -> Tolerances:
     return tolerances_form(query, candidate).tolerances
 
 
-# Chats and search engines that fetch an address to show what it leads to. Nobody read anything.
+# Chats and search engines that fetch an address for a preview, which is no view.
 FETCHERS = (
     *("bot", "crawler", "spider", "facebookexternalhit", "whatsapp", "skypeuripreview"),
     *("embedly", "slack-imgproxy", "preview", "curl-link", "mastodon", "iframely"),
@@ -262,21 +260,21 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
         "page": shared_page(link),
         "download_url": reverse("runs:shared-file", kwargs={"token": token}),
     }
-    # Without the request no context processor asks who is there.
+    # Rendering without the request keeps context processors from reading the user.
     return HttpResponse(render_to_string("sharing/public.html", context))
 
 
 @require_safe
 @login_not_required
 def shared_file(request: HttpRequest, token: str) -> HttpResponse:
-    """Give the same page as one file that opens without a server."""
+    """Return the page as one file that opens without a server."""
     link = _looked_at(request, token)
     if link is None:
         return gone()
     style = _style()
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
-    # The policy names the hash of what stands in the element, so not a space may be added to it.
+    # The policy has the hash of this element, so it must stay exactly as it is.
     style_element = SafeString(f"<style>{style}</style>")
     context = {"page": shared_page(link), "style": style_element, "policy": policy}
     response = HttpResponse(render_to_string("sharing/download.html", context))
@@ -286,7 +284,7 @@ def shared_file(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def gone() -> HttpResponse:
-    """Answer alike whether a token is wrong, or was right once."""
+    """Return the same answer for wrong and for closed tokens."""
     return HttpResponse(render_to_string("sharing/gone.html"), status=404)
 
 
@@ -299,7 +297,7 @@ def _looked_at(request: HttpRequest, token: str) -> ShareLink | None:
 
 
 def _is_read(request: HttpRequest) -> bool:
-    """Tell whether a person asks, as far as a request shows."""
+    """Tell whether a person sent the request, as far as it shows."""
     agent = request.headers.get("User-Agent", "").lower()
     purposes = (request.headers.get("Purpose", ""), request.headers.get("Sec-Purpose", ""))
     is_fetched_ahead = any("prefetch" in purpose or "preview" in purpose for purpose in purposes)
@@ -312,6 +310,6 @@ def _is_read(request: HttpRequest) -> bool:
 
 @cache
 def _style() -> str:
-    """Return the style sheet of the site; a file that is opened from disk brings it along."""
+    """Return the style sheet of the site for files that are opened from disk."""
     paths = [finders.find(f"css/{name}.css") for name in settings.STYLE_SHEETS]
     return "\n".join(Path(str(path)).read_text() for path in paths).replace("\r\n", "\n")

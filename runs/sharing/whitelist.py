@@ -1,4 +1,4 @@
-"""What a share link lets out: the values whose fields name a level, from that level on."""
+"""What a share link shows: the values whose fields name a detail level, from that level on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from runs.documents import DetailLevel, Document
 
-# A single value by its least depth, a row of values of one shape, or values by their names.
+# A single value with its least detail level, a list of values of one shape, or values by name.
 Shape = DetailLevel | Sequence["Shape"] | Mapping[str, "Shape"]
 ABSENT = object()
 
 
 def shape(model: type[Document], least: DetailLevel = DetailLevel.FIGURES) -> Mapping[str, Shape]:
-    """Return what the fields of a document let out, nothing of it below `least`."""
+    """Return the shape of a document's fields, nothing of it below the level `least`."""
     fields = {
         field.serialization_alias or field.alias or name: _field_shape(
             field.annotation, _level(field.metadata, least)
@@ -52,10 +52,10 @@ def _field_shape(annotation: Any, level: tuple[DetailLevel, bool]) -> Shape:
 def let_through(
     document: Mapping[str, Any], shape: Mapping[str, Shape], detail_level: DetailLevel
 ) -> Any:
-    """Return of a document what its shape names, as deep as `depth`.
+    """Return the values of a document that its shape names up to a detail level.
 
-    What the shape does not name is left out, and so is a value that is not of the shape it is named
-    with: an object can never stand where a text was expected.
+    Values that the shape does not name are left out, and so are values of another shape: an object can
+    never take the place of a text.
     """
     return _mapping(document, shape, detail_level)
 
@@ -71,7 +71,7 @@ def _value(value: Any, shape: Shape, detail_level: DetailLevel) -> Any:
     kept = [
         one for one in (_value(row, shape[0], detail_level) for row in rows) if one is not ABSENT
     ]
-    # Where everything is kept back, not even how much there was is told.
+    # Where everything is hidden, the number of values is hidden too.
     return kept or ABSENT
 
 
@@ -85,9 +85,9 @@ def _mapping(
 
 
 def fill_missing(document: Any, shape: Shape) -> Any:
-    """Return a document in which everything that its shape names is there: "" and nothing where it is not.
+    """Return a document with all names of its shape, "" or nothing for missing values.
 
-    So a page draws what was kept back, and what was frozen before a name was known, as absent.
+    So a page shows values as absent that were hidden, or frozen before the name existed.
     """
     if isinstance(shape, DetailLevel):
         return "" if document is ABSENT else document
@@ -98,27 +98,27 @@ def fill_missing(document: Any, shape: Shape) -> Any:
 
 
 def document_digest(document: Any) -> str:
-    """Return the same 64 characters for equal documents, whatever the order of their names."""
+    """Return a digest that is the same for equal documents in any order of names."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 MAX_TEXT_LENGTH = 20_000
-# Of what is said about an output: a finding, a justification, a reason.
+# The maximum of a finding, a justification or a reason.
 MAX_REMARK_LENGTH = 2_000
-# Of all texts of one document together.
+# The maximum of all texts of one document.
 MAX_CHARACTERS = 2_000_000
 
 
 class Allowance:
-    """Characters that the texts of one document may take up, handed out one text after the other."""
+    """The characters left for the texts of one document."""
 
     def __init__(self, left: int = MAX_CHARACTERS) -> None:
-        """Begin with so many characters."""
+        """Start with this many characters."""
         self.left = left
 
     def brief(self, text: object) -> str:
-        """Return a remark; of a long one the beginning, and how much of it that is."""
+        """Return a remark, cut where it is long, with a note on its length."""
         whole = str(text or "")
         shown = whole[: min(MAX_REMARK_LENGTH, self.left)]
         self.left -= len(shown)
@@ -127,9 +127,9 @@ class Allowance:
         return f"{shown}… ({len(shown):,} of {len(whole):,} characters)"
 
     def cut(self, text: str, size: int | None = None) -> dict[str, Any]:
-        """Return the beginning of a text as `text`, and as `size` how many characters the whole has.
+        """Return the beginning of a text as `text`, and the length of the whole as `size`.
 
-        `size` is given where `text` is but the beginning already.
+        Pass `size` where `text` is already a beginning.
         """
         shown = text[: min(MAX_TEXT_LENGTH, self.left)]
         self.left -= len(shown)

@@ -1,1 +1,1 @@
-"""What would become of a finished run under other rules, from its stored scores alone (SCORING §2 to §4, §8)."""
+"""What-if: the result of a finished run under other rules, from its stored scores (SCORING §2 to §4, §8)."""

@@ -1,4 +1,4 @@
-"""Ask what would become of a run: which stored parts are needed first, then the answer."""
+"""The answer of a what-if: a run before and after a change of rules, with flips and histogram."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class WhatIf:
     verdict that the run's own rules do not give, as files of results may tell one: it is kept.
     `cases_kept` have a verdict and keep it; `cases_without` have none on either side.
     `unanswered` ones had no output to score and stay as they are. `scores_changed` counts
-    executions whose score moves, whatever becomes of the verdict.
+    executions whose score moves, whether or not the verdict changes.
     """
 
     before: WhatIfSide
@@ -171,7 +171,7 @@ class WhatIf:
     scores_changed: int
     contradicted: int
     agreed: int
-    told: int
+    fixed: int
     unanswered: int
 
     @property
@@ -187,7 +187,7 @@ SCORED, ERROR = "scored", "error"
 def side_of(
     rows: Sequence[ExecutionRecord], policy: PolicySpec, *, is_completed: bool, open_: int
 ) -> tuple[WhatIfSide, Mapping[str, tuple[str, float | None]]]:
-    """Return the figures of one side, and by case its state and mean score."""
+    """Return the figures of one side, and the state and mean score of each case."""
     found = brief(rows, policy, is_completed=is_completed and not open_)
     reviewed = [row for row in rows if row.reviewed_verdict is not None and row.verdict is not None]
     agreed = sum(row.verdict is row.reviewed_verdict for row in reviewed)
@@ -222,7 +222,7 @@ def histogram_of(
 
 
 def bands_of(policy: PolicySpec) -> tuple[Band, ...]:
-    """Return the limits that scores are held to: two bands, or the fallback of the outcomes gate."""
+    """Return the limits of scores: two bands, or the fallback of the outcomes gate."""
     if policy.case_gate == "score":
         return (
             Band("borderline", policy.borderline_threshold),
@@ -235,7 +235,7 @@ def _counted(rows: Iterable[ExecutionRecord]) -> list[int]:
     counts = [0] * BINS
     for row in rows:
         if row.score is not None:
-            # To nine decimals like every comparison, so that a score on a band lies above it.
+            # Rounded like every comparison, so a score on a band counts as above it.
             counts[min(math.floor(rounded(row.score * BINS)), BINS - 1)] += 1
     return counts
 
@@ -252,28 +252,28 @@ def flips_of(
     policies: tuple[PolicySpec, PolicySpec],
     words: Callable[[StoredResult], str],
 ) -> tuple[CaseFlip, ...]:
-    """Return the cases whose verdict changes or that of one of their executions, in their order.
+    """Return the cases that change their verdict, or that have an execution that does, in their order.
 
-    `words` tells what would decide a result.
+    `words` explains what would decide a result.
     """
     changed: dict[int, list[int]] = {}
     for place, (one, other) in enumerate(zip(*rows, strict=True)):
         if one is not other and (one.status, one.verdict) != (other.status, other.verdict):
             changed.setdefault(stored.results[place].case, []).append(place)
-    told = Telling(stored, rows, policies, words)
+    fixed = FlipWriter(stored, rows, policies, words)
     found = []
     for case, facts in stored.cases.items():
         if facts.key not in cases[0]:
             continue
         if cases[0][facts.key][0] != cases[1][facts.key][0] or case in changed:
-            executions = tuple(told.execution(place) for place in changed.get(case, ()))
-            stands = told.stands(case, (cases[0][facts.key], cases[1][facts.key]), executions)
+            executions = tuple(fixed.execution(place) for place in changed.get(case, ()))
+            stands = fixed.stands(case, (cases[0][facts.key], cases[1][facts.key]), executions)
             found.append(CaseFlip(case, facts.key, *stands, executions))
     return tuple(found)
 
 
-class Telling:
-    """Puts both sides of a flip into words."""
+class FlipWriter:
+    """Describes both sides of flips."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class Telling:
         found: tuple[tuple[str, float | None], tuple[str, float | None]],
         executions: tuple[ExecutionFlip, ...],
     ) -> tuple[Stand, Stand]:
-        """Return a case on both sides; the words of one that ran once are those of its execution."""
+        """Return a case on both sides; a case of one repetition is explained by its execution."""
         places = self.places[case]
         if len(places) == 1 and executions:
             texts = [executions[0].before.decided_by, executions[0].after.decided_by]
@@ -334,7 +334,7 @@ def _review(before: Verdict | None, after: Verdict | None, reviewed: Verdict | N
     return "agreed" if after is reviewed else "still_contradicted"
 
 
-# How far a score of another tool may be from what our rules give.
+# How far a score of another tool may differ from ours.
 NEAR = 1e-6
 CARRIED_OUT = ("scored", "error")
 VERDICTS = frozenset(Verdict)
@@ -344,16 +344,16 @@ NO_PARTS: Mapping[str, PartsRead] = {}
 
 @dataclass(frozen=True, slots=True)
 class CaseGroup:
-    """Cases that are scored by the same tree, with its evaluators after the change by path."""
+    """Cases with the same tree, and its evaluators after the change by path."""
 
     trees: CaseTrees
     leaves: Mapping[str, LeafChange]
 
 
-class Asked:
-    """One question: the rules a run was scored by, other rules, and where evaluators came from.
+class RuleChange:
+    """The rules of a run, other rules, and the origins of their evaluators.
 
-    Raises InvalidConfigError or TreeError, naming the evaluator, for rules that cannot be.
+    Raises InvalidConfigError or TreeError, naming the evaluator, for invalid rules.
     """
 
     def __init__(
@@ -378,7 +378,7 @@ class Asked:
 
     @property
     def rescored(self) -> Mapping[str, LeafChange]:
-        """Return by path the evaluators whose stored parts make another score now."""
+        """Return by path the evaluators whose stored parts give another score now."""
         return {
             path: change
             for group in self.groups.values()
@@ -388,51 +388,53 @@ class Asked:
 
     @property
     def takes_overall(self) -> bool:
-        """Tell whether judges' own overall scores decide on one of the two sides."""
+        """Tell whether the overall scores of judges decide on one of the two sides."""
         return FINAL_FROM_JUDGE in (self.before.policy.final_score, self.after.policy.final_score)
 
     @property
     def overall_paths(self) -> Collection[str]:
-        """Return the paths in the run of the judges whose own overall score decides; none: any may."""
+        """Return the paths in the run of judges whose overall score decides; empty where any can."""
         trees = (group.trees.before for group in self.groups.values())
         return {path for tree in trees for path, node in walk(tree) if node.kind == HYBRID_KIND}
 
 
-def told_of(asked: Asked, stored: StoredRun) -> frozenset[int]:
-    """Return the results whose stored verdict or score is not what the run's own rules give.
+def fixed_results(rule_change: RuleChange, stored: StoredRun) -> frozenset[int]:
+    """Return the results whose stored verdict or score does not follow from the rules of the run.
 
-    A file of results may tell a verdict by rules of its own. What the rules did not make, they do not move.
+    Imported results may have verdicts by other rules. Rules do not change a verdict that they did not make.
     """
-    deciding = {key: _as_run(asked, group, stored) for key, group in asked.groups.items()}
-    by_group = {id(group): deciding[key] for key, group in asked.groups.items()}
-    told = []
+    deciding = {
+        key: _as_run(rule_change, group, stored) for key, group in rule_change.groups.items()
+    }
+    by_group = {id(group): deciding[key] for key, group in rule_change.groups.items()}
+    fixed = []
     for result in stored.results:
         if result.status not in CARRIED_OUT:
             continue
         if not stored.is_answered(result.id):
             if result.status == "scored":
-                told.append(result.id)
+                fixed.append(result.id)
             continue
-        decide = by_group[id(asked.metric_group[result.case])].decide
+        decide = by_group[id(rule_change.metric_group[result.case])].decide
         if not _is_same(result, decide(result, stored.cases[result.case])):
-            told.append(result.id)
-    return frozenset(told)
+            fixed.append(result.id)
+    return frozenset(fixed)
 
 
 def what_if(
-    asked: Asked,
+    rule_change: RuleChange,
     stored: StoredRun,
     *,
     parts: Mapping[str, PartsRead] = NO_PARTS,
-    told: frozenset[int] | None = None,
+    fixed: frozenset[int] | None = None,
 ) -> WhatIf:
     """Return the run before and after; `parts` are by path what `asked.rescored` came to.
 
     `told` are the results of `told_of`, for a caller that keeps them.
     """
-    kept = told_of(asked, stored) if told is None else told
-    answering = _Answering(asked, stored, {path: read.scores for path, read in parts.items()})
-    stale = Staleness((asked.before, asked.after), stored, parts, asked.kinds)
+    kept = fixed_results(rule_change, stored) if fixed is None else fixed
+    answering = _Answering(rule_change, stored, {path: read.scores for path, read in parts.items()})
+    stale = Staleness((rule_change.before, rule_change.after), stored, parts, rule_change.kinds)
     before, after, decided = [], [], {}
     for result in stored.results:
         row = _as_stored(result, stored.cases[result.case].key)
@@ -453,43 +455,52 @@ def what_if(
 class _Answering:
     """The rules after the change, ready for the cases of every group."""
 
-    def __init__(self, asked: Asked, stored: StoredRun, rescored: RescoredScores) -> None:
-        self.asked, self.stored = asked, stored
-        # Where nobody judged the outcomes under these very rules, that is how the run was.
+    def __init__(
+        self, rule_change: RuleChange, stored: StoredRun, rescored: RescoredScores
+    ) -> None:
+        self.rule_change, self.stored = rule_change, stored
+        # Under the same outcomes gate and judge, unjudged outcomes stay unjudged.
         is_judged = (
-            asked.before.policy.case_gate == BY_OUTCOMES and asked.before.judge == asked.after.judge
+            rule_change.before.policy.case_gate == BY_OUTCOMES
+            and rule_change.before.judge == rule_change.after.judge
         )
         self.deciding = {
             id(group): Deciding(
-                Rules(group.trees.after, asked.after.policy),
+                Rules(group.trees.after, rule_change.after.policy),
                 group.leaves,
                 stored,
                 rescored=rescored,
-                kinds=asked.kinds,
+                kinds=rule_change.kinds,
                 tells_open=True,
                 is_judged=is_judged,
             )
-            for group in asked.groups.values()
+            for group in rule_change.groups.values()
         }
 
     def decide(self, result: StoredResult) -> tuple[CaseGroup, Decided]:
-        group = self.asked.metric_group[result.case]
+        group = self.rule_change.metric_group[result.case]
         return group, self.deciding[id(group)].decide(result, self.stored.cases[result.case])
 
     def words(self, result: StoredResult) -> str:
         """Return what would decide a result that the rules moved."""
-        deciding = self.deciding[id(self.asked.metric_group[result.case])]
-        return deciding.said(result, self.stored.cases[result.case]).decided_by
+        deciding = self.deciding[id(self.rule_change.metric_group[result.case])]
+        return deciding.explain(result, self.stored.cases[result.case]).decided_by
 
 
-def _as_run(asked: Asked, group: CaseGroup, stored: StoredRun) -> Deciding:
-    rules = Rules(group.trees.before, asked.before.policy)
+def _as_run(rule_change: RuleChange, group: CaseGroup, stored: StoredRun) -> Deciding:
+    rules = Rules(group.trees.before, rule_change.before.policy)
     leaves = {
         leaf.path: LeafChange(leaf.path, leaf.spec, leaf.path, Reach.KEPT)
         for leaf in rules.tree.leaves
     }
     return Deciding(
-        rules, leaves, stored, rescored={}, kinds=asked.kinds, tells_open=False, is_judged=True
+        rules,
+        leaves,
+        stored,
+        rescored={},
+        kinds=rule_change.kinds,
+        tells_open=False,
+        is_judged=True,
     )
 
 
@@ -501,8 +512,8 @@ def _answer(
     left: tuple[Staleness, frozenset[int]],
 ) -> WhatIf:
     before, after = rows
-    stale, told = left
-    policies = answering.asked.before.policy, answering.asked.after.policy
+    stale, fixed = left
+    policies = answering.rule_change.before.policy, answering.rule_change.after.policy
     open_ = sum(found.status == OPEN_STATE for found in decided.values())
     side_before, cases_before = side_of(
         before, policies[0], is_completed=stored.is_completed, open_=0
@@ -533,8 +544,8 @@ def _answer(
         ),
         contradicted=sum(one.review == "contradicted" for one in executions),
         agreed=sum(one.review == "agreed" for one in executions),
-        told=len(told),
-        unanswered=carried_out - len(decided) - len(told),
+        fixed=len(fixed),
+        unanswered=carried_out - len(decided) - len(fixed),
     )
 
 
@@ -559,7 +570,7 @@ def _as_stored(result: StoredResult, key: str) -> ExecutionRecord:
 
 
 def _as_decided(row: ExecutionRecord, found: Decided) -> ExecutionRecord:
-    """Return the execution as it would stand; the same one where nothing of it changes."""
+    """Return the execution after the change; the same object where nothing changes."""
     if found.status == OPEN_STATE:
         return replace(row, status=WAITING, verdict=None, score=None, is_forced=False)
     score = row.score if _is_near(row.score, found.score) else found.score
@@ -575,5 +586,5 @@ def _as_decided(row: ExecutionRecord, found: Decided) -> ExecutionRecord:
 
 
 def _is_near(one: float | None, other: float | None) -> bool:
-    """Tell whether two scores are the same to every comparison."""
+    """Tell whether two scores compare as equal."""
     return one is not None and other is not None and rounded(one) == rounded(other)

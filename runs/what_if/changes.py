@@ -1,4 +1,4 @@
-"""Which evaluators an edit changed, whether what is stored of them still serves, and where each came from."""
+"""Which evaluators an edit changed, where each came from, and whether their stored scores still apply."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RuleSet:
 
     @classmethod
     def of_plan(cls, plan: Plan) -> RuleSet:
-        """Return the rules that a run froze."""
+        """Return the frozen rules of a run."""
         return cls(plan.policy, plan.root, plan.judge, plan.files)
 
 
@@ -45,20 +45,20 @@ class CaseTrees:
 
 
 def origins_of(evaluators: Mapping[str, Any]) -> Origins:
-    """Return the origins that the nodes of an edited tree tell by their key `origin`.
+    """Return the origins that the nodes of an edited tree name by their key `origin`.
 
-    A node without one is new. A tree in which no node tells one is taken for unmoved: None.
+    A node without one is new. None means that no node names one, so every node stays where it was.
     """
-    told: dict[str, str] = {}
-    _gather(evaluators, ROOT_PATH, told)
-    return {**told, ROOT_PATH: ROOT_PATH} if told else None
+    origins: dict[str, str] = {}
+    _gather(evaluators, ROOT_PATH, origins)
+    return {**origins, ROOT_PATH: ROOT_PATH} if origins else None
 
 
-def _gather(node: Mapping[str, Any], path: str, told: dict[str, str]) -> None:
+def _gather(node: Mapping[str, Any], path: str, origins: dict[str, str]) -> None:
     if isinstance(node.get(ORIGIN), str):
-        told[path] = node[ORIGIN]
+        origins[path] = node[ORIGIN]
     for child in node.get("children") or ():
-        _gather(child, below(path, str(child.get("name", ""))), told)
+        _gather(child, below(path, str(child.get("name", ""))), origins)
 
 
 def trees_of(
@@ -69,7 +69,7 @@ def trees_of(
     *,
     append: bool,
 ) -> CaseTrees:
-    """Return the trees of cases with these evaluators of their own, which no change of the suite's moves."""
+    """Return the trees of cases with these own evaluators, which no change of the suite affects."""
     if not evaluators:
         return CaseTrees(before.root, after.root, origins)
     if not append:
@@ -88,7 +88,7 @@ def _with_own(origins: Origins, own: EvaluatorSpec) -> Origins:
 
 
 def key_of(evaluators: Mapping[str, Any] | None, *, append: bool) -> str:
-    """Return the same text for cases whose own evaluators are the same."""
+    """Return the same key for cases with equal own evaluators."""
     return f"{append} {json.dumps(evaluators, sort_keys=True)}" if evaluators else ""
 
 
@@ -97,7 +97,7 @@ _ABSENT = object()
 
 
 class Reach(StrEnum):
-    """What serves for an evaluator: its stored score, one made of its stored parts, nothing, or the old one for want of better."""
+    """Which score an evaluator has: its stored one, one from its stored parts, an outdated one, or none."""
 
     KEPT = "kept"
     RESCORED = "rescored"
@@ -109,8 +109,8 @@ class Reach(StrEnum):
 class LeafChange:
     """One evaluator whose score is a fact. `origin` is its path in the run, None where it has none there.
 
-    `why` says in words what keeps its stored score from serving. `asks` tells whether scoring it
-    again takes calls of a model, of a program or of neither: judge, script or "".
+    `why` explains why its stored score does not apply. `asks` is judge, script or "": what a new score needs,
+    calls of a model, a program, or neither.
     """
 
     path: str
@@ -139,14 +139,14 @@ class Comparing:
 
         Raises InvalidConfigError for changed settings that are none of their kind.
         """
-        # Judges of composites look at what lies under them, so that this is told first.
+        # Judges of composites depend on their children, so children come first.
         for path, node in reversed(list(walk(self.trees.after))):
             if not node.is_composite or (node.aggregator and node.aggregator.is_judging):
                 self.found[path] = self._change(path, node)
         return dict(reversed(self.found.items()))
 
     def origin(self, path: str) -> str | None:
-        """Return where an evaluator stood in the run, None when it is new."""
+        """Return the path of an evaluator in the run, None when it is new."""
         origins = self.trees.origins
         found = path if origins is None or path == ROOT_PATH else origins.get(path)
         return found if found in self.known else None
@@ -187,19 +187,19 @@ class Comparing:
         return replace(change, reach=Reach.RESCORED, config=config)
 
     def _asked_otherwise(self, old: EvaluatorSpec, node: EvaluatorSpec) -> str:
-        """Return which judge or file another answer would come from, "" when it is the same."""
+        """Say which judge or file changed, "" when none did."""
         sides = ((old, self.before.judge), (node, self.after.judge))
-        asked = [
+        rule_change = [
             judge_models(one.replace(children=()), self.kinds, default=judge)
             for one, judge in sides
         ]
-        if asked[1] and asked[0] != asked[1]:
+        if rule_change[1] and rule_change[0] != rule_change[1]:
             return "another language model judges"
         texts = [text for text in _texts(node.config) for path in self.files if path in text]
         return f"the file {texts[0]} changed" if texts else ""
 
     def _judged_otherwise(self, origin: str, path: str) -> str:
-        """Return why a script or judge would make another score of what lies under its composite."""
+        """Say why a script or judge would give its composite another score, "" when it would not."""
         old, new = self.known[origin], dict(walk(self.trees.after))[path]
         if old.as_json()["config"] != new.as_json()["config"]:
             return "its settings changed"
@@ -224,7 +224,7 @@ class Comparing:
 
 
 def _other_thing(old: EvaluatorSpec, new: EvaluatorSpec) -> str:
-    """Return why nothing is stored of an evaluator although it was there, "" when something is."""
+    """Say why an evaluator of the run has no stored score for its new kind, "" when it has."""
     if old.kind != new.kind:
         return f"it is a {new.kind} now and was a {old.kind}, so nothing is stored of it"
     if (

@@ -1,4 +1,4 @@
-"""Decide every execution of a run by a set of rules, from plain stored numbers, and name what they cannot follow."""
+"""Decide every execution of a run by a set of rules from stored scores, and list what these leave unanswered."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StoredRun:
 
     def is_answered(self, result_id: int) -> bool:
         """Tell whether an evaluator saw an output of this execution."""
-        return any(said is not None for said in self.scores.get(result_id, ()))
+        return any(explain is not None for explain in self.scores.get(result_id, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """What stored parts of one score come to under other settings; `overall` is a judge's own, 0 to 1."""
+    """The score that stored parts give under other settings; `overall` is the judge's overall score, 0 to 1."""
 
     score: float
     missed: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ RescoredScores = Mapping[str, Mapping[int, Rescored]]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """How one execution stands. `status` is open where it takes new calls to tell.
+    """The result of one execution; `status` is open where it needs new calls.
 
     `unrun` are the paths of evaluators that were not run and would be; one that the verdict can do without
     leaves it standing. `decided_by` fits a table cell.
@@ -126,7 +126,7 @@ class Decided:
 
 @dataclass(slots=True)
 class _Leaf:
-    """Where the score of a leaf is found."""
+    """Where the score of a leaf is stored."""
 
     frame: CompiledNode
     column: int
@@ -196,7 +196,7 @@ class Deciding:
         """Return how an answered execution stands under the rules; `decided_by` is left to `said`."""
         return self._decided(self._ruled(result, case))
 
-    def said(self, result: StoredResult, case: StoredCase) -> Decided:
+    def explain(self, result: StoredResult, case: StoredCase) -> Decided:
         """Return how it stands with the words for what decided."""
         apply_rules = self._ruled(result, case)
         found = self._decided(apply_rules)
@@ -214,19 +214,19 @@ class Deciding:
         parts: dict[int, tuple[str, ...]] = {}
         unrun: list[_Leaf] = []
         for leaf in self.leaves:
-            said: Any = row[leaf.column] if leaf.column >= 0 else None
+            explain: Any = row[leaf.column] if leaf.column >= 0 else None
             frame = leaf.frame
-            if said is None:
+            if explain is None:
                 unrun.append(leaf)
                 continue
-            if said is False:
+            if explain is False:
                 continue
             if leaf.rescored and (made := leaf.rescored.get(result.id)) is not None:
-                said = [made.score, made.missed] if made.missed else made.score
-            if said.__class__ is list:
-                parts[frame.index] = tuple(said[1])
-                said = said[0]
-            scores[frame.index] = 1.0 - said if frame.negate else said
+                explain = [made.score, made.missed] if made.missed else made.score
+            if explain.__class__ is list:
+                parts[frame.index] = tuple(explain[1])
+                explain = explain[0]
+            scores[frame.index] = 1.0 - explain if frame.negate else explain
         judged = self._judged(result.id, scores) if self.takes_overall else None
         gate, lacks = self._gate(result, case, row) if self.by_outcomes else (SCORE_GATE, False)
         values, ruling = self.rules.decide_scores(scores, parts, gate, judged)
@@ -238,8 +238,10 @@ class Deciding:
         return _Ruled(values, ruling, gate, live, needed, waits)
 
     def _decided(self, apply_rules: _Ruled) -> Decided:
-        beside = (OUTCOMES_PATH,) if apply_rules.waits_for_outcomes and not self.sources else ()
-        unrun = (*(frame.path for frame in apply_rules.live), *beside)
+        outcomes_column = (
+            (OUTCOMES_PATH,) if apply_rules.waits_for_outcomes and not self.sources else ()
+        )
+        unrun = (*(frame.path for frame in apply_rules.live), *outcomes_column)
         if self._is_open(apply_rules):
             return Decided(OPEN_STATE, unrun=unrun)
         ruling = apply_rules.ruling
@@ -282,16 +284,16 @@ class Deciding:
         policy = self.rules.policy
         if not case.expected or result.marks:
             return case_gate(policy, expected, _marked(result.marks)), False
-        told = [row[at] for at in self._source_columns() if at < len(row)]
-        if any(said is False for said in told):
+        scores_of_judges = [row[at] for at in self._source_columns() if at < len(row)]
+        if any(explain is False for explain in scores_of_judges):
             return case_gate(policy, expected, Unscored("their judge gave no score")), False
-        nobody = all(said is None for said in told) and not self.is_judged
+        nobody = all(explain is None for explain in scores_of_judges) and not self.is_judged
         return case_gate(policy, expected, None), nobody
 
     def _source_columns(self) -> Iterable[int]:
-        beside = self.stored.columns.get(OUTCOMES_PATH)
+        outcomes_column = self.stored.columns.get(OUTCOMES_PATH)
         columns = [leaf.column for leaf in self.sources if leaf.column >= 0]
-        return columns if beside is None else [beside, *columns]
+        return columns if outcomes_column is None else [outcomes_column, *columns]
 
 
 @lru_cache(maxsize=1024)
@@ -304,13 +306,13 @@ def _blank(count: int) -> tuple[str, ...]:
     return ("",) * count
 
 
-# What parts that an older version or a file left may raise instead of saying what is missing.
+# Errors that parts of an older version or of a file can raise.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(slots=True)
 class PartsRead:
-    """By result what one changed evaluator comes to, and why it does not where its parts are missing."""
+    """By result the score of one changed evaluator, or why its parts are missing."""
 
     scores: dict[int, Rescored] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
@@ -340,7 +342,7 @@ def rescore_parts(
 
 
 def rescored(change: LeafChange, kind: Kind, details: Mapping[str, Any]) -> Score | str:
-    """Return the score that stored details give under the changed settings, or in words what they lack."""
+    """Return the score that stored details give under the changed settings, or a text on what they lack."""
     if kind.rescore is None:
         raise AssertionError(f"{change.path} is of a kind that makes no score of stored parts")
     try:
@@ -348,11 +350,11 @@ def rescored(change: LeafChange, kind: Kind, details: Mapping[str, Any]) -> Scor
     except DomainError as error:
         return str(error)
     except UNREADABLE:
-        return "The parts that are stored of it cannot be read."
+        return "Its stored parts cannot be read."
 
 
 def overall_of(judged: Any) -> float | None:
-    """Return a judge's own overall score as details keep it, 0 to 1; None where there is none."""
+    """Return the overall score of a judge from its details, 0 to 1; None where there is none."""
     if not isinstance(judged, Mapping) or not isinstance(judged.get("score"), int | float):
         return None
     return float(judged["score"]) / HYBRID_SCALE
@@ -376,7 +378,7 @@ class _Watched:
 
 
 class Staleness:
-    """Counts, for every evaluator and reason, the executions that stored scores leave unanswered."""
+    """Counts by evaluator and reason the executions that stored scores leave unanswered."""
 
     def __init__(
         self,
@@ -390,7 +392,7 @@ class Staleness:
         self.supplying = {name for name, kind in kinds.items() if kind.supplies_outcomes}
         self.rejudges = before.judge != after.judge
         self.by_outcomes = after.policy.case_gate == BY_OUTCOMES
-        self.beside = stored.columns.get(OUTCOMES_PATH)
+        self.outcomes_column = stored.columns.get(OUTCOMES_PATH)
         self.counts: Counter[Key] = Counter()
         self.total = 0
         self.watched: dict[int, _Watched] = {}
@@ -439,8 +441,8 @@ class Staleness:
         return change.why if at >= 0 and row[at] is not None else ""
 
     def _why_outcomes(self, result: StoredResult, row: Sequence[Any], watched: _Watched) -> str:
-        """Return why the outcomes that are stored may not be those that these rules would give."""
-        if self.beside is not None and row[self.beside] is not None:
+        """Say why stored outcomes may differ from those under these rules, "" when they cannot."""
+        if self.outcomes_column is not None and row[self.outcomes_column] is not None:
             return OUTCOMES_REJUDGED if self.rejudges else ""
         # Marks without a call beside the tree come from an evaluator of it.
         is_counted = self.by_outcomes and bool(result.marks)

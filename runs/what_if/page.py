@@ -1,4 +1,4 @@
-"""What a finished run would come to under edited rules, as the panel beside the editor and its page show it."""
+"""A finished run under edited rules, as the panel of the editor and the what-if page show it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from runs.what_if.panel import (
     Unanswered,
     by_harm,
     distribution,
-    figures_of,
-    gates_of,
-    rows_of,
+    figure_rows,
+    flip_rows,
+    gate_changes,
     score_histogram,
     unanswered,
 )
@@ -48,7 +48,7 @@ ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class CasesSince:
-    """Cases of a run that the suite has otherwise by now or not at all, of `total`, and cases it did not have."""
+    """How many of the `total` cases of a run the suite has changed, dropped and added since."""
 
     total: int
     changed: int
@@ -57,7 +57,7 @@ class CasesSince:
 
     @property
     def words(self) -> str:
-        """Say what differs, "" where nothing does."""
+        """Describe the differences, "" for none."""
         found = [
             f"{thousands(count)} {words[count != 1]}"
             for count, words in (
@@ -78,7 +78,7 @@ class CasesSince:
 
 
 def cases_since(run: Run) -> CasesSince:
-    """Return how the cases of a run stand to those of its suite today; two queries."""
+    """Compare the cases of a run with the present cases of its suite; two queries."""
     now = Case.objects.filter(suite=OuterRef("suite"), key=OuterRef("key"), is_current=True)
     ran = Case.objects.filter(pk__in=run.results.order_by().values("case_id"))
     older = ran.filter(is_current=False).annotate(is_known=Exists(now)).order_by()
@@ -95,14 +95,14 @@ def cases_since(run: Run) -> CasesSince:
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """The end of a run that did not come to its own: what happened, and how much of it has no result."""
+    """The early end of a run: what happened, and how much of it has no result."""
 
     title: str
     text: str
 
 
 def early_end(run: Run, side: WhatIfSide) -> EarlyEnd | None:
-    """Return how a run ended early and what it lacks; None for a completed one (SCORING §8)."""
+    """Return the early end of a run; None for a completed run (SCORING §8)."""
     if run.status not in ENDS:
         return None
     left = side.executions - side.scored - side.errors
@@ -113,7 +113,7 @@ def early_end(run: Run, side: WhatIfSide) -> EarlyEnd | None:
         else ""
     )
     title = f"Run #{run.number} {ENDS[RunStatus(run.status)]}."
-    return EarlyEnd(title, f"{text}Its gates are not judged, whatever the rules say.")
+    return EarlyEnd(title, f"{text}Its gates are not judged under any rules.")
 
 
 MAX_OFFERED = 20
@@ -124,7 +124,7 @@ def what_if_of(run: Run, rules: RuleSet, *, origins: Origins = None) -> WhatIf:
     """Return the run by its own rules and by these: five queries at most, one more for each stretch of long outcomes.
 
     `origins` are by path of the new tree the paths in the run, None for an evaluator that is new.
-    Raises RunNotEndedError for a run that is still on, and DomainError for rules that cannot be.
+    Raises RunNotEndedError for a run that is active, and DomainError for invalid rules.
     """
     return question(run, rules, origins=origins).answer()
 
@@ -155,7 +155,7 @@ def edited_rules(
 
 
 def askable_runs(suite: Suite) -> list[Run]:
-    """Return the suite's last runs that are over and have results, newest first; one query."""
+    """Return the last ended runs of the suite that have results, newest first; one query."""
     ended = suite.runs.exclude(status__in=ACTIVE_RUN_STATUSES).filter(done_count__gt=0)
     return list(ended.defer(*HEAVY).order_by("-number")[:MAX_OFFERED])
 
@@ -180,8 +180,8 @@ class WhatIfFigures:
 
     @property
     def is_told(self) -> bool:
-        """Tell whether nothing of the run follows its own rules, as where a file told all verdicts."""
-        return bool(self.found.told) and self.found.told >= self.found.before.scored
+        """Tell whether no verdict follows from the rules of the run, as when a file has all verdicts."""
+        return bool(self.found.fixed) and self.found.fixed >= self.found.before.scored
 
     @property
     def carried_out(self) -> int:
@@ -212,7 +212,7 @@ class WhatIfPage:
 
     @property
     def rules_name(self) -> str:
-        """Return what the new side is called."""
+        """Return the name of the new rules."""
         return f"draft of v{self.base_version}" if self.is_changed else f"v{self.base_version}"
 
     @property
@@ -222,12 +222,12 @@ class WhatIfPage:
 
     @property
     def can_score(self) -> bool:
-        """Tell whether a run can be made of the stored scores."""
+        """Tell whether a new run can be made from the stored scores."""
         found = self.answer.found if self.answer else None
         if found is None or not found.is_exact or self.suite.archived_at:
             return False
         # Errors of one evaluator may have left every result without a score, and others with theirs.
-        return max(found.before.scored, found.after.scored) > found.told
+        return max(found.before.scored, found.after.scored) > found.fixed
 
 
 def what_if_page(
@@ -245,13 +245,13 @@ def what_if_page(
     """
     suite = draft.suite
     runs, picked, missing = pick_run(suite, run)
-    told = [*problems, *missing]
+    reasons = [*problems, *missing]
     answer = None
-    if picked is not None and content is not None and not told:
+    if picked is not None and content is not None and not reasons:
         try:
             answer = _figures(picked, *rules_for(picked, base, content), reader)
         except DomainError as refusal:
-            told.append(str(refusal))
+            reasons.append(str(refusal))
     return WhatIfPage(
         suite=suite,
         stamp=draft.stamp,
@@ -259,7 +259,7 @@ def what_if_page(
         is_changed=content is None or changes_rules(base, content),
         runs=runs,
         run=picked,
-        problems=told,
+        problems=reasons,
         answer=answer,
     )
 
@@ -275,7 +275,7 @@ def pick_run(suite: Suite, number: str) -> tuple[list[Run], Run | None, list[str
     if found is None:
         return offered, None, [f"There is no run #{number} of this suite. Choose another."]
     if found.status in ACTIVE_RUN_STATUSES:
-        reason = f"Run #{number} is still on. Its scores are complete when it ends."
+        reason = f"Run #{number} is still running. Its scores are complete when it ends."
         return [found, *offered], found, [reason]
     is_offered = any(run.pk == found.pk for run in offered)
     return offered if is_offered else [*offered, found], found, []
@@ -311,10 +311,10 @@ def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIf
         found=found,
         before=distribution(found.before),
         after=distribution(found.after),
-        figures=figures_of(found, scale),
-        gates=gates_of(found),
+        figures=figure_rows(found, scale),
+        gates=gate_changes(found),
         histogram=score_histogram(found.histogram, scale),
-        flips=rows_of(by_harm(found.flips)[:SHOWN_ALONGSIDE], run, reader),
+        flips=flip_rows(by_harm(found.flips)[:SHOWN_ALONGSIDE], run, reader),
         unanswered=unanswered(found.stale),
         end=early_end(run, found.before),
         cases=cases_since(run),

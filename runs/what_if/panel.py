@@ -95,7 +95,7 @@ class ScoreHistogram:
 
 
 def score_histogram(found: Histogram, scale: int) -> ScoreHistogram:
-    """Return the drawing of executions by score; bands and ticks are spelt on the suite's scale."""
+    """Return the drawing of executions by score; bands and ticks are on the scale of the suite."""
     rows = [
         BinRow(
             f"{figures.score(one.low, scale)} to {figures.score(one.high, scale)}",
@@ -259,12 +259,12 @@ def distribution(side: WhatIfSide) -> dict[str, int]:
     return found
 
 
-def figures_of(found: WhatIf, scale: int) -> list[FigureRow]:
+def figure_rows(found: WhatIf, scale: int) -> list[FigureRow]:
     """Return cases by verdict, the mean score, the executions that pass, and agreement with reviews."""
     return [*_verdicts(found), _mean(found, scale), _passed(found), *_agreement(found)]
 
 
-def gates_of(found: WhatIf) -> list[GateChange]:
+def gate_changes(found: WhatIf) -> list[GateChange]:
     """Return both gates of the run before and after (SCORING §8)."""
     before, after = found.before, found.after
     return [
@@ -432,7 +432,7 @@ def by_harm(flips: Sequence[CaseFlip]) -> list[CaseFlip]:
     return sorted(flips, key=harm)
 
 
-def rows_of(flips: Sequence[CaseFlip], run: Run, reader: User) -> list[FlipRow]:
+def flip_rows(flips: Sequence[CaseFlip], run: Run, reader: User) -> list[FlipRow]:
     """Return rows with titles and whose review it is; two queries."""
     titles = dict(
         Case.objects.filter(pk__in=[flip.case for flip in flips]).values_list("pk", "title")
@@ -451,7 +451,7 @@ def flip_table(found: WhatIf, run: Run, query: FlipQuery, reader: User, path: st
     pages = numbered_page(filtered(found, query), query, ON_A_PAGE, path)
     return FlipTable(
         query=query,
-        rows=rows_of(pages.rows, run, reader),
+        rows=flip_rows(pages.rows, run, reader),
         chips=_chips(found, query, path),
         pages=pages,
     )

@@ -72,11 +72,11 @@ class Rescoring:
         `rows` are its scores, `judged` its expected outcomes as they were judged, `warned` its warnings,
         of which those about the output stay. Nothing is paid, so that no score of it has a cost.
         """
-        asked = self.question.asked
-        group = asked.metric_group[case]
+        rule_change = self.question.rule_change
+        group = rule_change.metric_group[case]
         rules = self.rules.get(id(group))
         if rules is None:
-            rules = self.rules[id(group)] = Rules(group.trees.after, asked.after.policy)
+            rules = self.rules[id(group)] = Rules(group.trees.after, rule_change.after.policy)
         results = tuple(OutcomeResult(**found) for found in judged)
         said = {row.path: row for row in rows}
         known = dict(walk(group.trees.before))
@@ -110,7 +110,7 @@ class Rescoring:
         turns = change.node.negate != known[change.origin or ""].negate
         if not isinstance(kept, Score) or change.reach is not Reach.RESCORED:
             return _negated(kept) if turns else kept
-        kind = self.question.asked.kinds[change.node.kind]
+        kind = self.question.rule_change.kinds[change.node.kind]
         made = rescored(change, kind, row.details)
         if isinstance(made, str):
             raise AssertionError(f"{change.path} was found to have its parts: {made}")
@@ -127,7 +127,7 @@ class Rescoring:
         """Return what was found of the expected outcomes, or why nothing was (SCORING §4.1)."""
         if results:
             return results
-        kinds = self.question.asked.kinds
+        kinds = self.question.rule_change.kinds
         supplying = [
             path
             for path, change in leaves.items()
@@ -267,7 +267,7 @@ def _decided(rescoring: Rescoring, sources: Sequence[Result]) -> dict[int, Anew]
         one.pk: one
         for one in sources
         if one.status in CARRIED_OUT
-        and one.pk not in found.told
+        and one.pk not in found.fixed
         and found.stored.is_answered(one.pk)
     }
     rows: dict[int, list[Any]] = {pk: [] for pk in moved}

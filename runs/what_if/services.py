@@ -1,4 +1,4 @@
-"""Make a new run of a finished one's stored scores, under a draft's rules or those of another run."""
+"""Make a new run from the stored scores of a finished run, under the rules of a draft or another run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ACTION = "rescore"
 
 
 class CannotRescoreError(DomainError):
-    """What is stored of a run does not tell what it would come to under other rules."""
+    """The stored scores of a run cannot answer for other rules."""
 
     code = "cannot_rescore"
 
@@ -72,9 +72,9 @@ def rescore_run(
     """
     own = Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
     check_trees(rules.root, list(own))
-    asked = question(run, rules, origins=origins)
-    _check_scores(run, asked)
-    if stale := asked.answer().stale:
+    rule_change = question(run, rules, origins=origins)
+    _check_scores(run, rule_change)
+    if stale := rule_change.answer().stale:
         names = "; ".join(f"{one.name}: {one.why}" for one in stale[:MAX_NAMED])
         more = f" and {len(stale) - MAX_NAMED} more" if len(stale) > MAX_NAMED else ""
         raise NewCallsNeededError(
@@ -96,8 +96,8 @@ def rescore_run(
     return made
 
 
-def _check_scores(run: Run, asked: WhatIfQuestion) -> None:
-    stored = asked.stored
+def _check_scores(run: Run, rule_change: WhatIfQuestion) -> None:
+    stored = rule_change.stored
     if not any(stored.is_answered(result.id) for result in stored.results):
         whence = f", which was imported from {run.imported_from}," if run.imported_from else ""
         raise CannotRescoreError(
@@ -219,11 +219,11 @@ def has_rules_of(run: Run, like: Run) -> bool:
 
 
 def cannot_score_alike(run: Run, like: Run) -> str:
-    """Return what is in the way before anything is read of the scores, "" where nothing is."""
+    """Say why a run cannot be scored like another, before scores are read; "" when it can."""
     if run.suite_id != like.suite_id:
         return "Runs of two suites cannot be scored under one policy."
     if run.suite.archived_at is not None:
         return f"{run.suite.title} is archived. Take it out of the archive first."
     if run.is_active:
-        return f"Run #{run.number} is still on. Score it again when it is over."
+        return f"Run #{run.number} is still running. Score it again when it has ended."
     return ""

@@ -1,4 +1,4 @@
-"""Read from the database what a finished run came to, in a fixed number of queries."""
+"""Read the stored scores of a finished run, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs.models.runs import Run, RunStatus
 from runs.models.stored import LeafScores, pack_leaf_scores, unpack_leaf_scores
 from runs.models.suites import Case
 from runs.running.rules import Origins
-from runs.what_if.asking import Asked, WhatIf, told_of, what_if
+from runs.what_if.asking import RuleChange, WhatIf, fixed_results, what_if
 from runs.what_if.changes import RuleSet
 from runs.what_if.deciding import (
     PartsRead,
@@ -44,14 +44,14 @@ RESULT_COLUMNS = (
 
 
 class RunNotEndedError(DomainError):
-    """The run is still being carried out."""
+    """The run is still running."""
 
     code = "run_not_ended"
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What was decoded of the runs asked about last, as moving one slider asks many times."""
+    """The decoded scores of recent runs, for moving a slider asks many times."""
 
     most: int = MAX_KEPT
     found: OrderedDict[str, Any] = field(default_factory=OrderedDict)
@@ -71,42 +71,42 @@ class _Kept:
 
 
 DECODED = _Kept()
-TOLD = _Kept()
+FIXED = _Kept()
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfQuestion:
-    """A question to a run with everything that answers it; `told` results keep their verdict."""
+    """A change of rules with everything to answer it; `fixed` results keep their verdict."""
 
-    asked: Asked
+    rule_change: RuleChange
     stored: StoredRun
     parts: Mapping[str, PartsRead]
-    told: frozenset[int]
+    fixed: frozenset[int]
 
     def answer(self) -> WhatIf:
         """Return the run before and after."""
-        return what_if(self.asked, self.stored, parts=self.parts, told=self.told)
+        return what_if(self.rule_change, self.stored, parts=self.parts, fixed=self.fixed)
 
 
 def question(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
-    """Return what a finished run and other rules take to be compared.
+    """Read everything that a finished run needs to answer for other rules.
 
-    Raises RunNotEndedError for a run that is still on, DomainError for rules that cannot be.
+    Raises RunNotEndedError for an active run, DomainError for invalid rules.
     """
     if run.is_active:
-        raise RunNotEndedError(f"Run {run} is still on. Its scores are complete when it ends.")
+        raise RunNotEndedError(f"Run {run} is still running. Its scores are complete when it ends.")
     plain, version = _stored(run)
-    asked = Asked(
+    rule_change = RuleChange(
         RuleSet.of_plan(read_plan(run.snapshot)), after, plain.cases, all_kinds(), origins=origins
     )
-    stored = _with_overalls(run, asked, plain)
-    told = TOLD.get(f"{run.pk} {version}", lambda: told_of(asked, stored))
-    return WhatIfQuestion(asked, stored, _parts(run, asked), told)
+    stored = _with_overalls(run, rule_change, plain)
+    fixed = FIXED.get(f"{run.pk} {version}", lambda: fixed_results(rule_change, stored))
+    return WhatIfQuestion(rule_change, stored, _parts(run, rule_change), fixed)
 
 
 def _stored(run: Run) -> tuple[StoredRun, str]:
-    """Return what is stored, and what tells this state of the scores from others."""
-    said, version = _leaf_scores(run)
+    """Return the stored run and the version of its scores."""
+    leaf_scores, version = _leaf_scores(run)
     results = _results(run)
     known = {
         pk: StoredCase(key, len(expected or ()), evaluators, append)
@@ -117,7 +117,9 @@ def _stored(run: Run) -> tuple[StoredRun, str]:
     # In the order of the suite, as results are.
     cases = {result.case: known[result.case] for result in results}
     is_completed = run.status == RunStatus.COMPLETED
-    stored = StoredRun(results, cases, said.columns, said.scores, is_completed=is_completed)
+    stored = StoredRun(
+        results, cases, leaf_scores.columns, leaf_scores.scores, is_completed=is_completed
+    )
     return stored, version
 
 
@@ -153,9 +155,9 @@ def _results(run: Run) -> list[StoredResult]:
     return [one._replace(marks=marks.get(one.id, one.marks)) for one in results]
 
 
-def _parts(run: Run, asked: Asked) -> Mapping[str, PartsRead]:
-    """Return what the stored parts of changed evaluators come to; one query, none without such."""
-    changes = asked.rescored.values()
+def _parts(run: Run, rule_change: RuleChange) -> Mapping[str, PartsRead]:
+    """Return the scores from stored parts of changed evaluators; one query, none without any."""
+    changes = rule_change.rescored.values()
     if not changes:
         return {}
     rows = EvaluatorScore.objects.filter(
@@ -166,15 +168,15 @@ def _parts(run: Run, asked: Asked) -> Mapping[str, PartsRead]:
     found: Iterator[tuple[str, int, Mapping[str, Any]]] = rows.values_list(
         "path", "result_id", "details"
     ).iterator(chunk_size=PARTS_CHUNK)
-    return rescore_parts(changes, asked.kinds, found)
+    return rescore_parts(changes, rule_change.kinds, found)
 
 
-def _with_overalls(run: Run, asked: Asked, stored: StoredRun) -> StoredRun:
-    """Add the overall scores of judges where they decide; one query, none elsewhere."""
-    if not asked.takes_overall:
+def _with_overalls(run: Run, rule_change: RuleChange, stored: StoredRun) -> StoredRun:
+    """Add the overall scores of judges where they decide; one query, none otherwise."""
+    if not rule_change.takes_overall:
         return stored
     rows = EvaluatorScore.objects.filter(result__run_id=run.pk, state=ScoreState.SCORED).order_by()
-    paths = asked.overall_paths
+    paths = rule_change.overall_paths
     rows = rows.filter(path__in=paths) if paths else rows.filter(details__has_key="judge_overall")
     overalls: dict[str, dict[int, float]] = {}
     found = rows.values_list("path", "result_id", "details__judge_overall")

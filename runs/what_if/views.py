@@ -1,4 +1,4 @@
-"""What a finished run would come to under one's draft: beside the editor, on a page, as a file, as a new run."""
+"""The what-if of a draft: the panel of the editor, the page, the file, and a new run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STALE_DRAFT = (
 
 
 @dataclass(frozen=True, slots=True)
-class AskedContent:
+class DraftContent:
     """The content of a draft as a form would make it; None when `complaints` say what is wrong."""
 
     content: Content | None
@@ -50,12 +50,12 @@ class AskedContent:
     is_stale: bool = False
 
 
-def asked_content(form: EvaluatorTreeForm) -> AskedContent:
+def read_content(form: EvaluatorTreeForm) -> DraftContent:
     """Return what is asked for; a form that was not sent asks for the draft as it is kept."""
     if form.data is not None and form.data.get("stamp") != form.draft.stamp:
-        return AskedContent(None, (STALE_DRAFT,), is_stale=True)
+        return DraftContent(None, (STALE_DRAFT,), is_stale=True)
     content = form.content()
-    return AskedContent(content, () if content is not None else tuple(_complaints(form)))
+    return DraftContent(content, () if content is not None else tuple(_complaints(form)))
 
 
 def _complaints(form: EvaluatorTreeForm) -> Iterator[str]:
@@ -82,19 +82,19 @@ class WhatIfRequest:
         draft = draft_of(suite_of(slug=slug), request.user)
         self.base = base_of(draft)
         self.form = EvaluatorTreeForm(draft, self.base.policy.as_json(), posted(request))
-        self.asked: AskedContent = asked_content(self.form)
+        self.rule_change: DraftContent = read_content(self.form)
         self.query = FlipQuery.read(request.GET.dict() | request.POST.dict())
         self.reader = request.user
 
     def answer(self) -> WhatIfPage:
-        """Return what the run comes to, or why that cannot be told."""
+        """Return the answer, or why there is none."""
         return what_if_page(
             self.form.draft,
             self.base,
-            self.asked.content,
+            self.rule_change.content,
             run=self.query.run,
             reader=self.reader,
-            problems=self.asked.complaints,
+            problems=self.rule_change.complaints,
         )
 
     @property
@@ -102,7 +102,9 @@ class WhatIfRequest:
         """Return how the answer is sent."""
         if not self.form.is_bound:
             return 200
-        return STALE if self.asked.is_stale else REFUSED if self.asked.complaints else 200
+        return (
+            STALE if self.rule_change.is_stale else REFUSED if self.rule_change.complaints else 200
+        )
 
 
 @may_change_suites
@@ -135,7 +137,7 @@ def what_if_score(request: MemberRequest, slug: str) -> HttpResponse:
     """Make a new run of the stored scores under the form of a draft, or say what is in the way."""
     question = WhatIfRequest(request, slug)
     page = question.answer()
-    if page.run is None or question.asked.content is None:
+    if page.run is None or question.rule_change.content is None:
         return _page(request, question, page, REFUSED)
     try:
         made = _scored(request, question, page.run)
@@ -147,7 +149,7 @@ def what_if_score(request: MemberRequest, slug: str) -> HttpResponse:
 
 
 def _scored(request: MemberRequest, question: WhatIfRequest, run: Run) -> Run:
-    draft, content = question.form.draft, question.asked.content
+    draft, content = question.form.draft, question.rule_change.content
     return score_again(
         run,
         question.base,
@@ -161,9 +163,9 @@ def _scored(request: MemberRequest, question: WhatIfRequest, run: Run) -> Run:
 def _panel(request: MemberRequest, question: WhatIfRequest) -> HttpResponse:
     page, slug = question.answer(), question.form.draft.suite.slug
     context = _context(question, page)
-    if question.asked.content is not None:
+    if question.rule_change.content is not None:
         fields = question.form.fields
-        context["tree"] = tree_editor(question.asked.content, question.base, fields=fields)
+        context["tree"] = tree_editor(question.rule_change.content, question.base, fields=fields)
     # A number half typed is no failed request: the panel says what is missing.
     response = render(request, "what_if/_swaps.html", context)
     if request.htmx.trigger == PICKER and page.run:
@@ -194,7 +196,7 @@ def _context(question: WhatIfRequest, page: WhatIfPage) -> dict[str, Any]:
         "suite": page.suite,
         "what_if": page,
         "scale": SuiteSpec.model_validate(
-            question.asked.content or question.base.as_json()
+            question.rule_change.content or question.base.as_json()
         ).policy.scale,
         "form_key": secrets.token_urlsafe(16),
     }

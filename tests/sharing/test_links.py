@@ -52,7 +52,7 @@ def test_only_what_was_shown_is_shared(editor_client: Client, runs: tuple[Run, R
     page = editor_client.get(address, fields).content.decode()
     deeper = editor_client.post(address, sent(page, fields, detail_level="traces"))
     assert deeper.status_code == 422
-    assert "not what was shown before" in text_of(deeper)
+    assert "has changed since the preview" in text_of(deeper)
     assert "STEP-OUT-mark" in deeper.content.decode()
     Result.objects.filter(run=runs[1]).update(verdict="pass", score=0.9)
     changed = editor_client.post(address, sent(page, fields))
@@ -175,9 +175,9 @@ def test_who_may_not_share_gets_no_button_and_a_clear_refusal(
     ("fields", "reason"),
     [
         ({}, "from its own page"),
-        ({"kind": "run", "run": "nobody:1"}, "not there any more"),
-        ({"kind": "run", "run": "x"}, "not there any more"),
-        ({"kind": "result", "run": "suite-mark-slug:1", "case": "C-404"}, "not there"),
+        ({"kind": "run", "run": "nobody:1"}, "does not exist"),
+        ({"kind": "run", "run": "x"}, "does not exist"),
+        ({"kind": "result", "run": "suite-mark-slug:1", "case": "C-404"}, "does not exist"),
         (
             {
                 "kind": "result",
@@ -185,7 +185,7 @@ def test_who_may_not_share_gets_no_button_and_a_clear_refusal(
                 "case": "KEY-mark",
                 "repetition": "9" * 30,
             },
-            "not there",
+            "does not exist",
         ),
         (
             {
@@ -193,7 +193,7 @@ def test_who_may_not_share_gets_no_button_and_a_clear_refusal(
                 "baseline": "suite-mark-slug:1",
                 "candidate": "suite-mark-slug:1",
             },
-            "twice",
+            "the same run",
         ),
     ],
 )
@@ -210,7 +210,7 @@ def test_what_goes_on_is_shared_when_it_is_over(
 ) -> None:
     Run.objects.filter(pk=runs[1].pk).update(status="running")
     page = text_of(editor_client.get(reverse("runs:share-new"), subject(runs, "run")))
-    assert "Share it when it is over" in page
+    assert "Share it when it has ended" in page
 
 
 def test_links_are_listed_page_by_page_in_two_queries_at_most(

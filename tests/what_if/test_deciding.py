@@ -453,7 +453,7 @@ def test_cases_with_evaluators_of_their_own_follow_those():
     heavier = rules(root(leaf("facts", 9)))
     found = ask(stored, before, heavier, origins={"facts": "facts"})
     assert flips(found) == {"both": ("fail", "pass")}
-    assert (found.told, found.is_exact) == (0, True)
+    assert (found.fixed, found.is_exact) == (0, True)
     assert joined.children[1].name == "extra"
 
 
@@ -461,7 +461,7 @@ def test_verdicts_that_the_rules_did_not_give_are_kept_and_counted():
     said = [scores(facts=0.9, tone=0.9), scores(facts=0.9, tone=0.9)]
     stored = stored_run(QUALITY, POLICY, said, verdicts={0: "fail"})
     found = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(pass_threshold=0.95)))
-    assert found.told == 1
+    assert found.fixed == 1
     assert flips(found) == {"C-1": ("pass", "borderline")}
 
 
@@ -483,7 +483,7 @@ def test_the_same_rules_change_nothing(case, on_unscored):
     found = ask(stored, rules(tree, policy), rules(tree, policy))
     assert not found.flips
     assert not found.stale
-    assert (found.before, found.told, found.scores_changed) == (found.after, 0, 0)
+    assert (found.before, found.fixed, found.scores_changed) == (found.after, 0, 0)
 
 
 @FEW
@@ -498,7 +498,7 @@ def test_the_answer_is_what_scoring_anew_would_give(case, data, on_unscored):
     expected = anew.verdict.value if anew.verdict else "error"
     assert found.after.distribution[expected] == 1
     assert found.after.mean_score == anew.score
-    assert found.told == 0
+    assert found.fixed == 0
 
 
 @FEW

@@ -180,7 +180,7 @@ def test_what_cannot_be_answered_says_why(client: Client, run: Run, ada: User) -
     assert "There is no run #77" in text_of(ask(client, suite, ada, run="77"))
     assert "There is no run #x" in text_of(ask(client, suite, ada, run="x"))
     make_run(suite=suite, status="running")
-    assert "Run #2 is still on" in text_of(ask(client, suite, ada, run="2"))
+    assert "Run #2 is still running" in text_of(ask(client, suite, ada, run="2"))
     assert "1 case would flip" in text_of(ask(client, suite, ada, **STRICT))
     run.delete()
     assert "No finished run yet" in text_of(ask(client, suite, ada))
@@ -224,7 +224,7 @@ def test_a_run_of_another_version_is_asked_where_its_evaluators_stood(
             {**child, "name": {"exact": "letter"}.get(child["name"], child["name"])}
         )
     Run.objects.filter(pk=run.pk).update(snapshot={**snapshot, "evaluators": old}, suite_version=0)
-    stored.TOLD.found.clear()
+    stored.FIXED.found.clear()
     found = ask(client, run.suite, ada).context["what_if"]
     assert found.answer.found.stale == ()
     assert "Run #1 is of v0" in text_of(ask(client, run.suite, ada))
@@ -235,13 +235,13 @@ def test_verdicts_that_a_file_told_are_kept_and_said_so(
     client: Client, run: Run, ada: User
 ) -> None:
     run.results.filter(case__key="C-0").update(verdict="fail", is_forced=True)
-    stored.TOLD.found.clear()
+    stored.FIXED.found.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "1 of 5 executions carry a verdict that today" in text
     run.results.exclude(status="error").update(verdict="fail", is_forced=True, score=0.123)
     imported = {**run.snapshot, "imported": {"file": "results.jsonl"}}
     Run.objects.filter(pk=run.pk).update(snapshot=imported)
-    stored.TOLD.found.clear()
+    stored.FIXED.found.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "The verdicts of run #1 were told by its file." in text
     assert "has no scores of evaluators" in text

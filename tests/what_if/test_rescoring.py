@@ -10,7 +10,7 @@ from django.urls import reverse
 from evaluators.models import AuditEntry
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
-from runs.charts.queries import ChartsQuery, left_out
+from runs.charts.queries import ChartsQuery, missing_runs
 from runs.execution import reaper
 from runs.execution.reaper import reap
 from runs.finishing import summarise_run
@@ -69,7 +69,7 @@ def test_it_comes_to_what_was_foreseen():
     )
     assert run.summary["metrics_gate"]["share"] == foreseen.after.metrics_gate.share
     again = what_if_of(run, rules_of(run))
-    assert (again.flips, again.told, again.stale) == ((), 0, ())
+    assert (again.flips, again.fixed, again.stale) == ((), 0, ())
     assert again.before == foreseen.after
 
 
@@ -118,7 +118,7 @@ def test_its_page_and_the_list_of_runs_name_its_source(client):
     assert [file["scored_again_from"] for file in files] == [1, None]
     rows = client.get(reverse("runs:run-list")).content.decode()
     assert f'scored again from <a href="{address}">#1</a>' in rows
-    assert left_out(run.suite, ChartsQuery(), 1) == ["1 run only scored stored answers again"]
+    assert missing_runs(run.suite, ChartsQuery(), 1) == ["1 run only scored stored answers again"]
 
 
 def test_evaluators_that_moved_keep_their_scores_under_their_new_names():

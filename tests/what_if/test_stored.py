@@ -36,7 +36,7 @@ def states(found):
 def test_the_same_rules_give_what_is_stored():
     run = finished_run(repetitions=2)
     found = what_if_of(run, rules_of(run))
-    assert (found.flips, found.stale, found.told) == ((), (), 0)
+    assert (found.flips, found.stale, found.fixed) == ((), (), 0)
     assert found.before == found.after
     assert found.before.distribution == {
         name: count for name, count in run.summary["distribution"].items() if name != "total"
@@ -107,7 +107,7 @@ def test_cases_follow_their_own_evaluators():
         "evaluators_append": True,
     }
     run = finished_run(own={0: alone, 1: joined})
-    assert what_if_of(run, rules_of(run)).told == 0
+    assert what_if_of(run, rules_of(run)).fixed == 0
     root = EvaluatorSpec.model_validate(
         {**TREE, "children": [CHECK, {**EXACT, "weight": 9.0}, STYLE]}
     )
@@ -122,9 +122,9 @@ def test_a_verdict_that_a_file_told_is_kept_and_counted():
     run = finished_run()
     Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
     found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
-    stored.TOLD.found.clear()
+    stored.FIXED.found.clear()
     found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
-    assert found.told == 1
+    assert found.fixed == 1
     assert "C-0" not in states(found)
 
 
@@ -132,7 +132,7 @@ def test_a_run_that_is_on_cannot_be_asked():
     run = finished_run()
     Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING)
     run.refresh_from_db()
-    with pytest.raises(RunNotEndedError, match="still on"):
+    with pytest.raises(RunNotEndedError, match="still running"):
         what_if_of(run, rules_of(run))
     assert askable_runs(run.suite) == []
 
@@ -184,6 +184,6 @@ def test_stored_parts_that_cannot_be_read_keep_the_score():
     assert (stale.path, stale.instead, stale.why) == (
         "exact",
         "kept",
-        "The parts that are stored of it cannot be read.",
+        "Its stored parts cannot be read.",
     )
     assert replace(stale, results=3) == stale

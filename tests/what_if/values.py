@@ -10,7 +10,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
-from runs.what_if.asking import Asked, WhatIf, what_if
+from runs.what_if.asking import RuleChange, WhatIf, what_if
 from runs.what_if.changes import RuleSet
 from runs.what_if.deciding import (
     PartsRead,
@@ -76,12 +76,12 @@ def ask(
     origins: Mapping[str, str] | None = None,
 ) -> WhatIf:
     """Return the answer, with the parts of changed evaluators read from what was said."""
-    asked = Asked(before, after, stored.cases, all_kinds(), origins=origins)
-    return what_if(asked, stored, parts=parts_of(asked, said))
+    rule_change = RuleChange(before, after, stored.cases, all_kinds(), origins=origins)
+    return what_if(rule_change, stored, parts=parts_of(rule_change, said))
 
 
-def parts_of(asked: Asked, said: Sequence[Said]) -> Mapping[str, PartsRead]:
-    origins = {change.origin for change in asked.rescored.values()}
+def parts_of(rule_change: RuleChange, said: Sequence[Said]) -> Mapping[str, PartsRead]:
+    origins = {change.origin for change in rule_change.rescored.values()}
     rows = [
         (path, at, one.details)
         for at, outcomes in enumerate(said)
@@ -89,7 +89,7 @@ def parts_of(asked: Asked, said: Sequence[Said]) -> Mapping[str, PartsRead]:
         for path, one in outcomes.items()
         if path in origins and isinstance(one, Score)
     ]
-    return rescore_parts(asked.rescored.values(), asked.kinds, rows)
+    return rescore_parts(rule_change.rescored.values(), rule_change.kinds, rows)
 
 
 def _result(
