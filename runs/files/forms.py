@@ -1,4 +1,4 @@
-"""Bring suites, recorded outputs and results in from the browser."""
+"""Forms to import suites, recorded outputs and results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from runs.requests import ManyFilesField, named_parts
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import all_profiles
 
-# What a session holds on to is small.
+# Sessions must stay small.
 MAX_WARNINGS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedSuiteRow:
-    """One suite: `before` is its version before the import, None when it is new."""
+    """One imported suite: `before` is its version before the import, None if it is new."""
 
     slug: str
     title: str
@@ -48,7 +48,7 @@ class ImportedSuiteRow:
 
 @dataclass(frozen=True, slots=True)
 class ImportAnswer:
-    """Everything the page says. `left` counts the warnings that are not among those shown."""
+    """The result of an import; `left` counts warnings that are not shown."""
 
     suites: Sequence[ImportedSuiteRow]
     target: Mapping[str, Any] | None
@@ -62,19 +62,19 @@ class ImportAnswer:
 
     @property
     def changed(self) -> int:
-        """Return how many suites got another version."""
+        """Return how many existing suites got a new version."""
         return sum(row.is_changed and row.before is not None for row in self.suites)
 
     @property
     def unchanged(self) -> int:
-        """Return how many suites are as they were."""
+        """Return how many suites did not change."""
         return sum(not row.is_changed for row in self.suites)
 
 
 def kept_answer(
     files: Sequence[ImportedFile], target: Target | None, warnings: Sequence[Problem]
 ) -> dict[str, Any]:
-    """Return what came of an import as plain JSON values."""
+    """Return the result of an import as plain JSON values."""
     rows = [
         ImportedSuiteRow(
             slug=file.imported.suite.slug,
@@ -98,7 +98,7 @@ def kept_answer(
 
 
 def answer_of(kept: Mapping[str, Any]) -> ImportAnswer:
-    """Return what kept_answer kept."""
+    """Return the result from the values of kept_answer."""
     return ImportAnswer(
         suites=[ImportedSuiteRow(**row) for row in kept["suites"]],
         target=kept["target"],
@@ -116,7 +116,7 @@ FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of an import: the suites of its files, the target of its outputs, and what to know."""
+    """The result of an import: the suites of its files, the target of its outputs, and warnings."""
 
     files: tuple[ImportedFile, ...]
     target: Target | None
@@ -124,44 +124,41 @@ class Done:
 
 
 def _profiles() -> list[tuple[str, str]]:
-    own = "As the file says: without evaluators, one judge scores by what each case expects."
+    own = "As in the file: without evaluators, one judge scores by what each case expects."
     presets = ((profile.name, f"{profile.label}: {profile.summary}") for profile in all_profiles())
     return [("", own), *presets]
 
 
 class SuiteImportForm(forms.Form):
-    """Suite files with what they refer to, and the outputs of one target.
+    """Suite files with the files they refer to, and the outputs of one target.
 
-    After a refusal `problems` holds what is wrong, each with its file, line, case and key.
+    After a refusal `problems` lists what is wrong, each with its file, line, case and key.
     """
 
-    # A folder does in place of files, which browsers could not know.
+    # A folder can replace files, which browsers cannot know.
     use_required_attribute = False
 
-    # Before the files, which are read by it.
+    # Before the files, because reading them depends on it.
     profile = forms.ChoiceField(
         label="Start from",
         choices=_profiles,
         required=False,
         initial="",
         widget=forms.RadioSelect,
-        help_text="Thresholds and evaluators for files that write none themselves; every value can be "
-        "changed afterwards",
-        error_messages={
-            "invalid_choice": "%(value)s is none of the profiles: choose one of these."
-        },
+        help_text="Thresholds and evaluators for files without their own; you can change every value later",
+        error_messages={"invalid_choice": "%(value)s is not a profile: choose one of these."},
     )
     # Before the files: the two are read together.
     folder = ManyFilesField(
         label="Folder",
         required=False,
         allow_empty_file=True,
-        help_text="In place of files: every suite in it is imported; hidden files and caches stay here",
+        help_text="Instead of files: every suite in it is imported; hidden files and caches are not uploaded",
     )
     folder_paths = forms.CharField(required=False, widget=forms.HiddenInput)
     suite_files = ManyFilesField(
         label="Suite files",
-        # A module or a prompt may well be empty; an empty suite file is refused by its name.
+        # A module or a prompt may be empty; an empty suite file is refused by name.
         allow_empty_file=True,
         help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to",
         error_messages={"required": "Choose a suite file, a zip or a folder."},
@@ -170,25 +167,25 @@ class SuiteImportForm(forms.Form):
         LanguageModel.objects.all(),
         required=False,
         to_field_name="slug",
-        empty_label="As the file says",
-        help_text="The language model that judges, where an evaluator names no other; a file that names "
-        "none leaves a suite the judge it has",
+        empty_label="As in the file",
+        help_text="The language model that judges if an evaluator names no other; if the file names none, an "
+        "existing suite keeps its judge",
     )
     outputs = forms.FileField(
         label="Recorded outputs",
         required=False,
-        help_text='JSONL, one line a case: {"id": "CS-001", "output": "…"}',
+        help_text='JSONL, one line per case: {"id": "CS-001", "output": "…"}',
         widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
     )
     target_name = forms.CharField(
         label="Name of the target",
         required=False,
         max_length=120,
-        help_text="What gave the recorded outputs; the file's name serves when it is left empty",
+        help_text="The target that gave the recorded outputs; if empty, the file's name is used",
     )
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Begin without problems."""
+        """Start without problems."""
         super().__init__(*args, **options)
         self.problems: tuple[Problem, ...] = ()
         self.fields["suite_files"].widget.attrs["accept"] = ",".join(ACCEPTED)
@@ -196,10 +193,10 @@ class SuiteImportForm(forms.Form):
         self.fields["suite_files"].required = "folder" not in self.files
 
     def clean_suite_files(self) -> FoundSuites:
-        """Return the suites of all that was sent; gather what is wrong with them."""
+        """Return the suites in all submitted files; collect their problems."""
         found = self.cleaned_data
         if "folder" not in found:
-            # What is wrong with the folder is said; without it the rest would seem to lack files.
+            # The folder has an error; without it the rest would seem to lack files.
             return FoundSuites(())
         folder, files = found["folder"], found["suite_files"]
         if sum(upload.size or 0 for upload in (*folder, *files)) > MAX_SUITE_BYTES:
@@ -215,7 +212,7 @@ class SuiteImportForm(forms.Form):
             return FoundSuites(())
 
     def clean_outputs(self) -> bytes | None:
-        """Return the lines; gather what is wrong with them."""
+        """Return the lines; collect their problems."""
         upload: UploadedFile[Any] | None = self.cleaned_data["outputs"]
         if upload is None:
             return None
@@ -237,7 +234,7 @@ class SuiteImportForm(forms.Form):
         return str(self.cleaned_data["target_name"]).strip() or PurePosixPath(file).stem
 
     def save(self, *, imported_by: User) -> Done | None:
-        """Store all of it or nothing; None, with the reason among the errors, when it does not fit here."""
+        """Store everything or nothing; None, with the reason among the errors, if that is refused."""
         found = self.cleaned_data
         judge = found["judge"].slug if found["judge"] else None
         suites: FoundSuites = found["suite_files"]
@@ -270,7 +267,7 @@ class SuiteImportForm(forms.Form):
 
 
 def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return as many problems as a page holds, and how many more there are."""
+    """Return as many problems as a page shows, and how many more there are."""
     left = len(problems) - MAX_PROBLEMS
     more = (Problem(f"and {left} more problems"),) if left > 0 else ()
     return (*problems[:MAX_PROBLEMS], *more)
@@ -285,9 +282,9 @@ MAX_RESULTS_BYTES = 200 * 1024 * 1024
 
 
 class ResultsImportForm(forms.Form):
-    """A file of results, and what its lines may not tell.
+    """A file of results, and values that its lines may lack.
 
-    After a refusal `problems` holds what is wrong, each with its line and case.
+    After a refusal `problems` lists what is wrong, each with its line and case.
     """
 
     results = forms.FileField(
@@ -299,30 +296,30 @@ class ResultsImportForm(forms.Form):
         Suite.objects.filter(archived_at=None),
         required=False,
         to_field_name="slug",
-        empty_label="As the lines say",
-        help_text="Where there is none of that name, it is made of the cases the lines tell of",
+        empty_label="As in the file",
+        help_text="If there is no suite of that name, it is made from the cases of the file",
     )
     target_name = forms.CharField(
         label="Name of the target",
         required=False,
         max_length=120,
-        help_text="What answered, where the lines do not tell; the file's name serves when it is empty",
+        help_text="The target that answered, if the lines do not name it; if empty, the file's name is used",
     )
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Begin without problems."""
+        """Start without problems."""
         super().__init__(*args, **options)
         self.problems: tuple[Problem, ...] = ()
 
     def clean_results(self) -> UploadedFile[Any]:
-        """Refuse a file that is too large to be read at once."""
+        """Refuse a file that is too large."""
         upload: UploadedFile[Any] = self.cleaned_data["results"]
         if (upload.size or 0) > MAX_RESULTS_BYTES:
             raise forms.ValidationError("The file is larger than 200 MB. Split it in several.")
         return upload
 
     def save(self, *, imported_by: User) -> ImportedResults | None:
-        """Store all of it; None, with the form's errors filled in, when anything is wrong."""
+        """Store everything; None, with the reasons among the errors, if anything is wrong."""
         upload = self.cleaned_data["results"]
         try:
             return import_results(

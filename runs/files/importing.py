@@ -1,4 +1,4 @@
-"""Bring suites and recorded outputs in: each import is one transaction, whole or not at all."""
+"""Import suites and recorded outputs; each import is one transaction."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from runs.suites.services import current_version, next_version, version_spec, wr
 
 
 def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
-    """Yield a note where the score is to be a hybrid judge's own and cases have no such judge.
+    """Yield a note if the final score is a hybrid judge's, but some cases have no such judge.
 
-    Every result of theirs would be an error, paid for all the same.
+    Every result of those cases would be an error, but would still cost money.
     """
     if content.policy.final_score != JUDGE_OVERALL:
         return
@@ -53,8 +53,8 @@ def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Prob
     ]
     if without:
         message = (
-            f"{len(without)} of {len(content.cases)} cases have no hybrid judge, whose overall score is to be "
-            "theirs, so that every result of them would be an error; add one, or set final_score: aggregate"
+            f"{len(without)} of {len(content.cases)} cases have no hybrid judge, but the final score is its overall "
+            "score, so each of their results would be an error; add one, or set final_score: aggregate"
         )
         yield Problem(message, file, 0, without[0], "final_score")
 
@@ -64,7 +64,7 @@ BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of one suite: it is new without a version before, and unchanged without a note."""
+    """The result of importing one suite: without a version before it is new, without a note unchanged."""
 
     suite: Suite
     version_before: int | None
@@ -90,12 +90,12 @@ def import_suite(
     judge: str | None = None,
     note: str = "",
 ) -> Suite:
-    """Create the suite, or make the one of that slug the same as the content, and return it.
+    """Create the suite, or replace the content of the one with that slug, and return it.
 
-    A case whose content changed gets a new revision, one that is gone is no longer current, and the
-    suite gets a new version if anything at all changed. `slug` and `judge` go before the content's own;
-    where neither names a judge the suite keeps the one it has, and a `judge` of "" takes it away.
-    Raises UnknownJudgeError for a language model that is not set up here and a target that cannot judge.
+    A changed case gets a new revision, a missing one is no longer current, and the suite gets a new version if
+    anything changed. `slug` and `judge` override the content's own; if neither names a judge the suite keeps
+    its judge, and a `judge` of "" removes it. Raises UnknownJudgeError for a language model that is not set up
+    here and for a target that cannot judge.
     """
     if problems := (*missing_models(content, judge=judge), *unfit_agents(content)):
         raise UnknownJudgeError(problems)
@@ -110,7 +110,7 @@ def import_content(
     judge: str | None = None,
     note: str = "",
 ) -> Imported:
-    """Do what import_suite does for a suite whose models are known, and return what came of it."""
+    """Do what import_suite does for a suite whose models are known, and return the result."""
     wanted = judge if judge is not None else content.judge or None
     if wanted:
         check_judge(wanted)
@@ -145,7 +145,7 @@ def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
 
 
 def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
-    """Store the cases that changed, and make these the current ones in this order."""
+    """Store the changed cases, and make these cases, in this order, the current ones."""
     current = {case.key: case for case in _light(suite).filter(is_current=True)}
     latest = _latest_revisions(suite)
     new: list[Case] = []
@@ -184,14 +184,14 @@ def _retire(suite: Suite, keys: list[int]) -> None:
 
 
 class UnusableSlugError(DomainError):
-    """Suites cannot be stored under the short name that was asked for."""
+    """Suites cannot be stored under the given short name."""
 
     code = "unusable_slug"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file and what came of its suite; `notes` say what keeps its cases from a score."""
+    """A file and the result of importing its suite; `notes` name what will keep its cases from a score."""
 
     path: str
     imported: Imported
@@ -206,11 +206,11 @@ def import_suites(
     judge: str | None = None,
     note: str = "",
 ) -> tuple[ImportedFile, ...]:
-    """Create or update the suite of every file and return what came of each, in the order given.
+    """Create or update the suite of every file and return the results in the same order.
 
-    `slug`, for one suite only, and `judge` go before what the files say. Raises UnknownJudgeError with
-    a problem for every language model that is not set up here and every target that cannot judge, and
-    UnusableSlugError; then nothing has changed.
+    `slug`, for a single suite only, and `judge` override the files. Raises UnknownJudgeError with a problem for
+    every language model that is not set up here and every target that cannot judge, and UnusableSlugError;
+    then nothing has changed.
     """
     if slug is not None:
         _check_slug(slug, len(files))
@@ -226,7 +226,7 @@ def import_suites(
         raise UnknownJudgeError(tuple(problems))
     done: dict[str, Imported] = {}
     with transaction.atomic():
-        # In one order everywhere: two imports of the same suites wait for each other, and never in a circle.
+        # Always in the same order, so that two imports of the same suites cannot deadlock.
         for file in sorted(files, key=lambda file: file.content.slug):
             done[file.path] = import_content(
                 file.content, imported_by=imported_by, slug=slug, judge=judge, note=note
@@ -247,7 +247,7 @@ def import_suites(
 def _check_slug(slug: str, count: int) -> None:
     if count > 1:
         raise UnusableSlugError(
-            f"{slug!r} can name one suite, and these are {count}; import the one alone."
+            f"{slug!r} can name one suite, but there are {count}; import that one alone."
         )
     if not slug or slug_of(slug) != slug:
         raise UnusableSlugError(
@@ -261,7 +261,7 @@ MAX_TARGET_NAME_LENGTH = 120
 
 
 class TargetKindDiffersError(DomainError):
-    """Outputs were recorded for a target that answers by itself."""
+    """A target with recorded outputs was named like a target of another kind."""
 
     code = "target_kind_differs"
 
@@ -273,10 +273,10 @@ def import_recorded_outputs(
     imported_by: User | None,
     file: str = "outputs.jsonl",
 ) -> Target:
-    """Create the recorded target, or replace the outputs it has if they are others, and return it.
+    """Create the recorded target, or replace its outputs if they differ, and return it.
 
-    Raises UnreadableFileError with line and reason, TargetKindDiffersError when a target of that
-    name is of another kind; in either case nothing changes.
+    Raises UnreadableFileError with line and reason, or TargetKindDiffersError if a target with that name is
+    of another kind; then nothing changes.
     """
     content = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
     outputs = read_outputs(content, file=file)

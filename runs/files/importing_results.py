@@ -1,4 +1,4 @@
-"""Results of a file become finished runs, one for each target the file names."""
+"""Import results: a file becomes finished runs, one for each target it names."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.summary.figures import sum_known
 from runs.target_kinds._outputs import usage_as_json
 
-NO_INPUT = "The file of results does not tell what was asked."
+NO_INPUT = "The file of results does not contain the input."
 MAX_TITLE_LENGTH = 200
 MAX_NAMED = 100
 REMEDY = "name the suite these results are of, or import its file first"
@@ -86,24 +86,24 @@ class NotOfThisSuiteError(UnreadableFileError):
 def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
     """Raise NotOfThisSuiteError with the first line of each case that the suite does not have."""
     known = set(suite.cases.filter(is_current=True).values_list("key", flat=True))
-    strangers: dict[str, int] = {}
-    for one in results:
-        if one.result.eval_id not in known:
-            strangers.setdefault(one.result.eval_id, one.line)
-    if not strangers:
+    unknown: dict[str, int] = {}
+    for result in results:
+        if result.result.eval_id not in known:
+            unknown.setdefault(result.result.eval_id, result.line)
+    if not unknown:
         return
     problems = [
         Problem(f"{suite.slug} has no case {key}; {REMEDY}", file, line, key)
-        for key, line in islice(strangers.items(), MAX_NAMED)
+        for key, line in islice(unknown.items(), MAX_NAMED)
     ]
-    left = len(strangers) - MAX_NAMED
+    left = len(unknown) - MAX_NAMED
     if left > 0:
         problems.append(Problem(f"and {left} more that {suite.slug} does not have", file))
     raise NotOfThisSuiteError(problems)
 
 
-def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:
-    """Make a suite of the cases the lines tell of, with the judge that suites have by default."""
+def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:
+    """Make a suite from the cases of the lines, with the default judge."""
     cases: dict[str, CaseSpec] = {}
     for one in results:
         key = one.result.eval_id
@@ -120,7 +120,7 @@ def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
     content = SuiteWithCases(
         slug=slug, title=named[:MAX_TITLE_LENGTH], evaluators=root, cases=tuple(cases.values())
     )
-    note = "Made of the cases that a file of results tells of"
+    note = "Made from the cases in a file of results"
     return import_content(content, imported_by=by, note=note).suite
 
 
@@ -130,10 +130,10 @@ def cases_run(
     current: Mapping[str, Case],
     scored: Sequence[tuple[str, EvaluatorSpec]],
 ) -> list[Case]:
-    """Return for every result the revision of its case that is scored by its tree.
+    """Return, for every result, the revision of its case that is scored by the result's tree.
 
-    That is the current one, where the run's tree or the case's own is the result's; else an earlier
-    revision with that tree, made where there is none. The suite itself does not change.
+    That is the current revision if its tree matches; else an earlier one with that tree, which is made if
+    there is none. The suite itself does not change.
     """
     made: dict[tuple[str, str], Case] = {}
     latest = dict(
@@ -167,12 +167,12 @@ def _revision(
     )
 
 
-# How far a file's figure may lie from ours: others round theirs.
+# A file's figure may differ from ours by this much, because others round.
 NEAR = 1e-6
 
 
 def details_of(one: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
-    """Return the metrics, final evaluation or votes of an evaluator; nothing where it told of none."""
+    """Return the metrics, final evaluation or votes of an evaluator; empty without any."""
     if one.metrics:
         return _of_metrics(one, supplies_outcomes=supplies_outcomes)
     if one.final_evaluation:
@@ -182,7 +182,7 @@ def details_of(one: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]
 
 def _of_metrics(one: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
     scores = {metric["key"]: metric["score"] for metric in one.metrics}
-    # Means of several samples tell of none of them, and only whole scores can be weighed anew.
+    # A mean of several samples hides the samples, and only whole scores can be rescored.
     is_one_sample = all(score == int(score) for score in scores.values())
     samples = [{key: int(score) for key, score in scores.items()}] if is_one_sample else []
     return {
@@ -215,7 +215,7 @@ def _of_evaluation(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_rounds(one: EvaluatorLine) -> dict[str, Any]:
-    """Return every vote, and what they came to where that is the score that is told."""
+    """Return every vote, and their consensus if it equals the file's score."""
     votes = {"rounds": [dict(held) for held in one.rounds]}
     told = one.score if one.score is None or not one.is_negated else 1.0 - one.score
     if told is None:
@@ -237,24 +237,24 @@ def _of_rounds(one: EvaluatorLine) -> dict[str, Any]:
 
 
 IMPORTED = "imported"
-# How our own results files begin to say that a rule forced the fail (SCORING §4.5, §8).
+# In our own results files, reasons of forced fails begin with these (SCORING §4.5, §8).
 FORCING_WORDS = ("required: ", "gate: ", "all or nothing: ")
 MAX_CELL_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One result with the tree it was scored by, what its evaluators said, and the decision."""
+class DecidedResult:
+    """One result with the tree that scored it, the outcomes of its evaluators, and the decision."""
 
     tree: EvaluatorSpec
     outcomes: Mapping[str, Outcome]
     decision: Decision
 
 
-def told(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> Told:
-    """Return a result decided: by our rules where they come to what the file says, else as it says.
+def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> DecidedResult:
+    """Return a result with its decision: by our rules if they agree with the file, else as in the file.
 
-    Raises TreeError for evaluators that make no tree.
+    Raises TreeError for evaluators that do not form a tree.
     """
     outcomes = outcomes_of(line, tree)
     expected = [one.text for one in line.outcomes]
@@ -266,12 +266,13 @@ def told(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> Told:
     if line.status == "error":
         step = TraceStep(f"The file says: {line.error}", passed=False)
         told_error = Decision(status="error", error=line.error, nodes=found.nodes, trace=(step,))
-        return Told(tree, outcomes, replace(told_error, rule=IMPORTED, outcomes=found.outcomes))
-    return Told(tree, outcomes, _as_told(line, found, policy))
+        decision = replace(told_error, rule=IMPORTED, outcomes=found.outcomes)
+        return DecidedResult(tree, outcomes, decision)
+    return DecidedResult(tree, outcomes, _as_in_file(line, found, policy))
 
 
 def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
-    """Tell whether a fail stands whatever the score, by our rules or by the file's word."""
+    """Tell whether a rule forced the fail regardless of the score, by our rules or by the file's reason."""
     if decision.verdict is not Verdict.FAIL:
         return False
     if decision.rule != IMPORTED:
@@ -280,11 +281,11 @@ def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
     return own is not Verdict.FAIL or line.decided_by.startswith(FORCING_WORDS)
 
 
-def _as_told(line: ResultLine, found: Decision, policy: PolicySpec) -> Decision:
-    """Return our decision where it is the file's too, else the file's, with ours beside it.
+def _as_in_file(line: ResultLine, found: Decision, policy: PolicySpec) -> Decision:
+    """Return our decision if the file agrees, else the file's decision with our trace.
 
-    A file that names another reason for the same verdict and score is believed: it knows more of its
-    evaluators than it tells.
+    If the file gives another reason for the same verdict and score, the file is trusted: it may know more
+    about its evaluators than it contains.
     """
     score = None if line.score is None else rounded(line.score)
     verdict = Verdict(line.verdict) if line.verdict else None
@@ -314,14 +315,14 @@ def _as_told(line: ResultLine, found: Decision, policy: PolicySpec) -> Decision:
 
 
 def _is_near(ours: float | None, told: float | None) -> bool:
-    """Tell whether a score of ours is the one told, as far as files keep it; one not told is ours."""
+    """Tell whether our score equals the file's, up to rounding; without a score in the file it does."""
     if ours is None or told is None:
         return told is None
     return abs(ours - told) <= NEAR
 
 
 def outcomes_of(line: ResultLine, tree: EvaluatorSpec) -> dict[str, Outcome]:
-    """Return by path what leaves said, and composites whose rule nobody tells."""
+    """Return the outcomes of leaves by path, and of composites whose rule is unknown."""
     told_at = dict(walk_lines(line.evaluators))
     found: dict[str, Outcome] = {}
     for path, node in walk(tree):
@@ -359,7 +360,7 @@ def _supplies_outcomes(outcome: Outcome) -> bool:
 
 
 def _outcomes_score(line: ResultLine) -> Score:
-    """Return the outcomes as their judge's score, with what the file tells of that judge."""
+    """Return the outcomes as their judge's score, with the file's details of that judge."""
     share = sum(one.passed for one in line.outcomes) / len(line.outcomes)
     told = line.outcomes_judge
     if told is None:
@@ -373,7 +374,7 @@ def _outcomes_score(line: ResultLine) -> Score:
     )
 
 
-# Stands for a rule the file does not tell: the score of the composite is taken as it is.
+# For a rule that is not in the file: the composite's score is used as it is.
 AS_TOLD = {"type": "code_judge"}
 USUAL = {"type": "weighted_average"}
 
@@ -381,9 +382,9 @@ USUAL = {"type": "weighted_average"}
 def common_tree(
     lines: Sequence[ResultLine], own: EvaluatorSpec | None, policy: PolicySpec
 ) -> EvaluatorSpec:
-    """Return the tree by which most results of a file were scored.
+    """Return the tree that scored most results of a file.
 
-    Where the suite's own tree names the same evaluators, kinds and settings are those.
+    Kinds and settings come from the suite's own tree where it has the same evaluators.
     """
     shapes = Counter(shape_of(line.evaluators) for line in lines if line.evaluators)
     if not shapes:
@@ -454,7 +455,7 @@ def _node(
 
 
 def _rule(one: EvaluatorLine, own: EvaluatorSpec | None, is_unruly: bool) -> Mapping[str, Any]:
-    """Return how a composite combines its children, as the file or the suite tells, or as is usual."""
+    """Return how a composite combines its children: by the file's rule, the suite's, or the default."""
     usual = None if is_unruly else USUAL
     own_rule = own.as_json()["config"]["aggregator"] if own else None
     for rule in (_readable(one.aggregator), own_rule, usual):
@@ -464,7 +465,7 @@ def _rule(one: EvaluatorLine, own: EvaluatorSpec | None, is_unruly: bool) -> Map
 
 
 def _readable(rule: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the rule a file tells as we store it, None where it is none of ours."""
+    """Return a file's rule in our stored form, None if it is not one of ours."""
     try:
         settings = read_config(COMPOSITE, {"aggregator": rule}) if rule else None
     except InvalidConfigError:
@@ -497,7 +498,7 @@ def _is_sound(tree: EvaluatorSpec) -> bool:
 
 
 def _gives(tree: EvaluatorSpec, line: ResultLine, policy: PolicySpec) -> bool:
-    """Tell whether the rules of a tree come to the score that the file tells."""
+    """Tell whether the rules of a tree give the score in the file."""
     if line.score is None or line.status == "error":
         return True
     found = rules_for(tree, policy).nodes(outcomes_of(line, tree))[ROOT_PATH]
@@ -509,11 +510,11 @@ MAX_STAGE_LENGTH, MAX_MARKS = 30, 200
 BATCH = 1_000
 ZERO = Decimal(0)
 
-Row = tuple[ReadResult, int, Told, Case]
+Row = tuple[ReadResult, int, DecidedResult, Case]
 
 
 def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
-    """Store the results of a run with everything their lines tell, and set its counters."""
+    """Store the results of a run with everything in their lines, and set its counters."""
     cases = sorted({row[3] for row in rows}, key=lambda case: (case.position, case.pk))
     order = {case.pk: place for place, case in enumerate(cases)}
     results = Result.objects.bulk_create(
@@ -566,7 +567,7 @@ def _result(run: Run, policy: PolicySpec, row: Row, position: int) -> Result:
 
 
 def _stage(line: ResultLine) -> str:
-    """Return where an error arose; a line that does not tell leaves only the target, or a judge."""
+    """Return where an error occurred; without it in the line: an evaluator if there is output, else the target."""
     if line.status != "error":
         return ""
     return line.error_stage[:MAX_STAGE_LENGTH] or ("evaluator" if line.output else "target")
@@ -578,7 +579,7 @@ def _is_answered(line: ResultLine) -> bool:
 
 
 def _judged(line: ResultLine) -> Decimal | None:
-    """Return what the judges cost: as told, else what the evaluators tell."""
+    """Return the judges' cost: the line's, else the sum of its evaluators'."""
     if line.evaluation_cost_usd is not None:
         return line.evaluation_cost_usd
     leaves = [one for _, one in walk_lines(line.evaluators) if not one.children]
@@ -619,7 +620,7 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True, slots=True)
 class ImportedResults:
-    """The runs that were made, their suite, and what is to be said of the file."""
+    """The imported runs, their suite, and notes about the file."""
 
     suite: Suite
     is_new_suite: bool
@@ -637,10 +638,10 @@ def import_results(
 ) -> ImportedResults:
     """Store the results of a file as completed runs, one for each target; workers compute their figures.
 
-    Without a suite they belong to the one the lines name, else to one of the file's name; where there
-    is none, it is made of the cases the lines tell of. `target_name` stands for lines that name none.
-    Raises UnreadableFileError with line and reason, NotOfThisSuiteError with the cases it lacks;
-    in either case nothing is stored.
+    Without a suite they belong to the one the lines name, else to one with the file's name; if there is none,
+    it is made from the cases of the lines. `target_name` is for lines that name no target. Raises
+    UnreadableFileError with line and reason, or NotOfThisSuiteError with the missing cases; then nothing is
+    stored.
     """
     read = read_results(content, file=file)
     named = read.results[0].result.suite or PurePosixPath(file).stem
@@ -649,7 +650,7 @@ def import_results(
         found = suite or Suite.objects.filter(slug=slug_of(named)).first()
         is_new = found is None
         if found is None:
-            found = made_suite(named, read.results, imported_by)
+            found = make_suite(named, read.results, imported_by)
         held = Suite.objects.select_for_update().get(pk=found.pk)
         check_cases(held, read.results, file)
         runs = []
@@ -658,8 +659,8 @@ def import_results(
     notes = [str(note) for note in read.notes]
     if is_new:
         notes.append(
-            "The file tells what evaluators said, not how they are set up: the new suite has the "
-            "usual judge. Import its suite file under the same name to run it again."
+            "The file has the scores of its evaluators but not their settings, so the new suite has the "
+            "default judge. Import its suite file under the same name to run it again."
         )
     return ImportedResults(held, is_new, tuple(runs), tuple(notes))
 
@@ -686,7 +687,7 @@ def _import_run(
     root = common_tree(lines, own, policy)
     current = {case.key: case for case in suite.cases.filter(is_current=True)}
     trees = _trees(lines, root, own, current, policy)
-    decided = [told(line, tree, policy) for line, tree in zip(lines, trees, strict=True)]
+    decided = [decide_result(line, tree, policy) for line, tree in zip(lines, trees, strict=True)]
     cases = cases_run(
         suite, root, current, [(lines[n].eval_id, d.tree) for n, d in enumerate(decided)]
     )
@@ -714,7 +715,7 @@ def _trees(
     current: Mapping[str, Case],
     policy: PolicySpec,
 ) -> list[EvaluatorSpec]:
-    """Return the tree each result was scored by; those whose evaluators are alike share one."""
+    """Return the tree of each result; results with the same evaluators share one."""
     groups: dict[tuple[Any, ...], list[ResultLine]] = {}
     places = []
     for line in lines:
@@ -728,13 +729,13 @@ def _trees(
         usual = tree_of_case(root, case.evaluators, append=case.evaluators_append)
         whole = tree_of_case(own, case.evaluators, append=case.evaluators_append)
         tree = tree_of(alike, whole, policy) if place[0] else usual
-        # Equal trees are one object: its rules are made ready once.
+        # Use one object for equal trees, so that its rules are compiled once.
         trees[place] = next((same for same in (root, usual) if same == tree), tree)
     return [trees[place] for place in places]
 
 
 def _numbered(results: Sequence[ReadResult]) -> list[tuple[ReadResult, int]]:
-    """Return the results with their repetitions: as told, else counted case by case."""
+    """Return the results with their repetitions: those of the file, else counted per case."""
     taken: dict[str, set[int]] = {}
     numbered = []
     for one in results:
@@ -766,7 +767,7 @@ def _create_run(
         suite_version=suite.version,
         note=f"Imported from {origin['file']}"[:300],
         created_by=by,
-        # No worker here ever began with it.
+        # No worker here ever started it.
         started_at=None,
         finished_at=max(moments, default=database_now()),
         repetitions=max(number for _, number in numbered),

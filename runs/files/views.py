@@ -1,4 +1,4 @@
-"""The pages that bring suites and results in, and the file that takes a suite out."""
+"""The pages that import suites and results, and the download of a suite."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWER = "import_answer"
 
 @may_change_suites
 def suite_import(request: MemberRequest) -> HttpResponse:
-    """Bring suites in from files, or say everything that is wrong with them."""
+    """Import suites from files, or show everything that is wrong with them."""
     form = SuiteImportForm(posted(request), uploaded(request))
     done = form.save(imported_by=request.user) if form.is_valid() else None
     if done is None:
@@ -49,7 +49,7 @@ def suite_import(request: MemberRequest) -> HttpResponse:
 @may_change_suites
 @require_safe
 def suite_imported(request: HttpRequest) -> HttpResponse:
-    """Say what came of each suite of the last import, and what is to be known of it."""
+    """Show the result for each suite of the last import, with warnings."""
     kept = request.session.get(ANSWER)
     if kept is None:
         return redirect("runs:suite-import")
@@ -61,7 +61,7 @@ def suite_imported(request: HttpRequest) -> HttpResponse:
 def suite_file(
     request: HttpRequest, slug: str, version: int | None = None
 ) -> StreamingHttpResponse:
-    """Give a suite as a file that imports again, as it is or as it was at a version."""
+    """Download a suite as a file that can be imported again, as it is or as it was at a version."""
     suite = suite_of(slug=slug)
     try:
         content = suite_with_cases(suite, version=version)
@@ -75,7 +75,7 @@ def suite_file(
 @may_start
 @may_change_suites
 def results_import(request: MemberRequest) -> HttpResponse:
-    """Store the results of a file, or say everything that is wrong with it."""
+    """Import a file of results, or show everything that is wrong with it."""
     first = {"suite": request.GET.get("suite", "")}
     form = ResultsImportForm(posted(request), uploaded(request), initial=first)
     done = form.save(imported_by=request.user) if form.is_valid() else None

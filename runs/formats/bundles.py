@@ -1,4 +1,4 @@
-"""What was given together: a folder, a zip, one file or several, taken apart into contents by path."""
+"""Files that were given together: read a folder, a zip, one file or several into contents by path."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MAX_NAMED = 8
 
 @dataclass(slots=True)
 class LeftOut:
-    """Gathers what is passed over: folders once, whatever lies in them."""
+    """Collects the files that are skipped; a skipped folder is listed once."""
 
     hidden: set[str] = field(default_factory=set)
     links: set[str] = field(default_factory=set)
 
     def takes(self, path: str, *, is_link: bool = False) -> bool:
-        """Tell whether a path is passed over, and remember it if so."""
+        """Tell whether a path is skipped, and remember it if so."""
         parts = PurePosixPath(path).parts
         for n, part in enumerate(parts, 1):
             if _is_ignored(part):
@@ -43,7 +43,7 @@ class LeftOut:
         return is_link
 
     def problems(self, place: str = "") -> list[Problem]:
-        """Return what was passed over in at most two sentences."""
+        """Return the skipped files in at most two sentences."""
         message = {
             "hidden files and caches are not read": self.hidden,
             "links that lead out of the folder are not followed": self.links,
@@ -56,7 +56,7 @@ class LeftOut:
 
 
 def checked_path(path: str, source: str) -> str:
-    """Return a path with plain slashes; raises UnreadableFileError for one that leads out or is endless."""
+    """Return a path with forward slashes; raises UnreadableFileError if it leads outside or is too long."""
     found = PurePosixPath(path.replace("\\", "/"))
     if found.is_absolute() or ".." in found.parts or not found.parts or "\0" in path:
         raise UnreadableFileError([Problem(f"the path {path[:60]!r} leads out of it", source)])
@@ -82,13 +82,13 @@ MAX_FOLDER_FILES = 20_000
 
 
 class FolderFiles(Mapping[str, bytes]):
-    """The plain files under a folder by their path in it; nothing outside can be named or linked to.
+    """The regular files in a folder by their path; files outside cannot be reached, even by links.
 
-    Reading one raises UnreadableFileError when it is too large or the system refuses it.
+    Reading one raises UnreadableFileError if it is too large or unreadable.
     """
 
     def __init__(self, root: Path) -> None:
-        """Look at nothing yet."""
+        """Take the folder without reading it."""
         self._root = root.resolve()
         self._paths: list[str] | None = None
 
@@ -101,7 +101,7 @@ class FolderFiles(Mapping[str, bytes]):
         return isinstance(path, str) and self._place(path) is not None
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the paths, hidden files and caches left out, as they were when first asked for."""
+        """Yield the paths without hidden files and caches, as of the first call."""
         if self._paths is None:
             self._paths = listed(self._root, LeftOut())
         return iter(self._paths)
@@ -111,7 +111,7 @@ class FolderFiles(Mapping[str, bytes]):
         return sum(1 for _ in self)
 
     def beginning(self, path: str, size: int) -> bytes:
-        """Return the first bytes of a file; of one that is asked for whole, all."""
+        """Return the first bytes of a file; with MAX_FOLDER_BYTES, the whole file."""
         place = self._place(path)
         if place is None:
             raise KeyError(path)
@@ -135,7 +135,7 @@ class FolderFiles(Mapping[str, bytes]):
 
 
 def listed(root: Path, left_out: LeftOut) -> list[str]:
-    """Return the paths of the plain files under a folder, sorted; raises UnreadableFileError for too many."""
+    """Return the paths of the regular files in a folder, sorted; raises UnreadableFileError for too many."""
     found: list[str] = []
     inside = FolderFiles(root)
     for folder, folders, names in os.walk(root, onerror=_refuse):
@@ -169,7 +169,7 @@ def _is_text(path: str) -> bool:
 
 
 def _is_wanted(root: Path, path: Path, left_out: LeftOut) -> bool:
-    # Links to folders are never followed: they may lead out, or round in a circle.
+    # Links to folders are never followed: they may lead outside or form a loop.
     inside = f"{path.as_posix()}/"
     return not left_out.takes(inside + "x", is_link=(root / path).is_symlink())
 
@@ -178,7 +178,7 @@ ZIP_SUFFIX = ".zip"
 WRITTEN_BY = "Evalsite suite: "
 MAX_ZIP_BYTES = 50 * 1024 * 1024
 MAX_ZIP_FILES = 2_000
-# Everything that taking a damaged zip apart can end in.
+# Every error that unpacking a damaged zip can raise.
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError,
     LookupError, ValueError, RuntimeError, OverflowError,
@@ -194,15 +194,15 @@ class Unzipped:
 
 
 def comment_for(suite: str) -> bytes:
-    """Return the comment of a zip that holds this suite and its files, be they suites themselves."""
+    """Return the zip comment that names the suite, because its files may look like suites too."""
     return f"{WRITTEN_BY}{suite}".encode()
 
 
 def unzipped(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
     """Return the contents of a zip by path; hidden files, caches and links are noted as left out.
 
-    Raises UnreadableFileError for a broken or locked zip, a path that leads out of it or stands twice,
-    and too much of anything.
+    Raises UnreadableFileError for a damaged or encrypted zip, a path that leads outside or is repeated,
+    and too many or too large files.
     """
     try:
         with zipfile.ZipFile(stream) as packed:
@@ -232,7 +232,7 @@ def _contents(packed: zipfile.ZipFile, name: str, left_out: LeftOut) -> dict[str
 
 
 def _refuse_large_zip(wanted: dict[str, zipfile.ZipInfo], name: str) -> None:
-    """Refuse what the zip claims to hold; that it holds no more is seen to as it is read."""
+    """Refuse a zip by the sizes it claims; reading checks that they are true."""
     if (
         len(wanted) > MAX_ZIP_FILES
         or sum(part.file_size for part in wanted.values()) > MAX_ZIP_BYTES
@@ -250,7 +250,7 @@ OUTSIDE = "lies outside the folder of the suite; give the folder that holds both
 
 
 class Origin(Enum):
-    """Where files come from, with what mends a name that leads to none of them."""
+    """Where files come from, with the message for a name that leads to none of them."""
 
     DISK = "there is no file {}; correct the name, or create the file"
     ZIP = "the file {} is not in the zip; add it there"
@@ -264,8 +264,8 @@ class Origin(Enum):
 class LooseFiles(Mapping[str, bytes]):
     """Files that were given without their folders.
 
-    One that is asked for in a folder is found by its own name. It stands for one path only: two
-    files of one name in two folders were never both given.
+    A path in a folder is found by its file name. Each file stands for only one path, because two files with
+    the same name cannot both have been given.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -274,7 +274,7 @@ class LooseFiles(Mapping[str, bytes]):
         self._stands_for: dict[str, str] = {}
 
     def __getitem__(self, path: str) -> bytes:
-        """Return a content, from now on that of this path; raises KeyError."""
+        """Return a content, which belongs to this path from now on; raises KeyError."""
         name = self.given_as(path)
         if name != path:
             self._stands_for[name] = path
@@ -300,13 +300,13 @@ class LooseFiles(Mapping[str, bytes]):
 
 
 def origin_of(files: Mapping[str, bytes]) -> Origin:
-    """Return where files come from, as they say themselves."""
+    """Return where files come from."""
     found = getattr(files, "origin", Origin.UPLOAD)
     return found if isinstance(found, Origin) else Origin.UPLOAD
 
 
 def absent(reference: str, files: Mapping[str, bytes]) -> str:
-    """Say that no file stands where a reference leads, and what mends it."""
+    """Return the message that a referenced file is missing, with the remedy."""
     return origin_of(files).value.format(repr(reference.strip()))
 
 
@@ -349,10 +349,10 @@ class Below(Mapping[str, bytes]):
 
 
 def folder_for(path: str, *contents: bytes) -> str:
-    """Return the folder that everything a suite may refer to lies under; "" is the top.
+    """Return the folder that contains everything a suite may refer to; "" is the top.
 
-    It is the suite's own unless the files say `../`. So a suite is the same whether it comes alone, in
-    a zip of its folder, or with the folders around it.
+    It is the suite's own folder unless its files say `../`. So a suite is the same whether it comes alone,
+    in a zip of its folder, or with the folders around it.
     """
     ups = max((len(m) // STEP for part in contents for m in UPWARDS.findall(part)), default=0)
     parts = PurePosixPath(path).parent.parts
@@ -366,9 +366,9 @@ ENOUGH_TO_TELL = 1024 * 1024
 class Bundle:
     """Files by path.
 
-    `paths` are those that were given; `files` may know more, such as what lies beside a file named at
-    a command line. `place` goes before a path where people read it. `left_out` says what was passed
-    over, `origin` where the files were given.
+    `paths` are those that were given; `files` may have more, such as the files next to one named on the
+    command line. `place` is put before a path that people read. `left_out` names skipped files, `origin`
+    tells where the files come from.
     """
 
     files: Mapping[str, bytes]
@@ -378,7 +378,7 @@ class Bundle:
     origin: Origin = Origin.UPLOAD
 
     def beginning(self, path: str) -> bytes:
-        """Return as much of a file as tells what it holds; raises UnreadableFileError."""
+        """Return enough of a file to tell what it contains; raises UnreadableFileError."""
         if isinstance(self.files, FolderFiles):
             return self.files.beginning(path, ENOUGH_TO_TELL)
         return self.files[path][:ENOUGH_TO_TELL]
@@ -389,10 +389,10 @@ class Bundle:
 
 
 def bundles_at(paths: Sequence[Path]) -> tuple[Bundle, ...]:
-    """Return what stands at some paths of this machine: each zip by itself, folders and files together.
+    """Return the files at some paths of this machine: each zip on its own, folders and files together.
 
-    A file alone may refer to those beside it. Raises UnreadableFileError for a path where nothing is, a
-    zip that cannot be taken apart, and too many files.
+    A single file may refer to those next to it. Raises UnreadableFileError for a missing path, a damaged
+    zip, and too many files.
     """
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
     if missing:
@@ -404,10 +404,10 @@ def bundles_at(paths: Sequence[Path]) -> tuple[Bundle, ...]:
 
 
 def bundles_of(parts: Sequence[tuple[str, IO[bytes]]]) -> tuple[Bundle, ...]:
-    """Return what was uploaded under some names: several zips each by itself, everything else together.
+    """Return uploaded files: of several zips each on its own, everything else together.
 
-    Raises UnreadableFileError for a zip that cannot be taken apart, a path that leads out or stands
-    twice, and too much of anything.
+    Raises UnreadableFileError for a damaged zip, a path that leads outside or is repeated, and too many or
+    too large files.
     """
     zips = [part for part in parts if _is_zip(part[0])]
     if len(zips) < 2:
@@ -416,7 +416,7 @@ def bundles_of(parts: Sequence[tuple[str, IO[bytes]]]) -> tuple[Bundle, ...]:
     bundles: list[Bundle] = []
     for one, place in [*(([part], f"{part[0]}/") for part in zips), (rest, "")]:
         bundles += [_merged(one, place)] if one else []
-        # Each zip is looked at before the next is opened: small ones can hold much together.
+        # Check the size before opening the next zip: small zips can unpack to large files.
         _refuse_large(sum(_size(bundle.files) for bundle in bundles))
     return tuple(bundles)
 
@@ -441,8 +441,8 @@ def _given(found: Unzipped) -> tuple[str, ...]:
 
 
 def _folder_of(paths: Sequence[Path]) -> Bundle:
-    """Return folders and files as parts of the folder that holds them all."""
-    # What is named is followed, be it a link; what it holds is not.
+    """Return folders and files as parts of their common folder."""
+    # Links are followed if they are named, but not inside a folder.
     named = [path.resolve() for path in paths]
     root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in named]))
     found, told = dict[str, None](), list[Problem]()
@@ -455,7 +455,7 @@ def _folder_of(paths: Sequence[Path]) -> Bundle:
 
 
 def _shown(root: Path) -> str:
-    """Return a folder as whoever stands in the current one would write it before a path."""
+    """Return a folder relative to the current one, to put before a path."""
     near = os.path.relpath(root)
     return "" if near == "." else f"{root if near.startswith('..') else near}/"
 
@@ -499,7 +499,7 @@ def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> Unzipped:
     if _is_zip(name):
         return unzipped(stream, name, left_out)
     path = checked_path(name, name)
-    # Whoever chooses a file or folder that is hidden means it; what lies in a folder is another matter.
+    # A hidden file or folder that was chosen itself is wanted; hidden files inside a folder are not.
     inside = PurePosixPath(path).parts[1:]
     if inside and left_out.takes("/".join(inside)):
         return Unzipped({})

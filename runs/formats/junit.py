@@ -1,4 +1,4 @@
-"""Results as a JUnit file, the form in which build servers read tests."""
+"""Write results as a JUnit file, which build servers can read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PASS, SCORED, ERROR = "pass", "scored", "error"
 
 @dataclass(frozen=True, slots=True)
 class JUnitRun:
-    """One run as a test suite. `took_ms` is how long it ran, `began_at` an ISO time.
+    """One run as a test suite. `took_ms` is its duration, `began_at` an ISO time.
 
-    With `counts_reviews` a reviewed verdict goes before the machine's.
+    With `counts_reviews` a reviewed verdict replaces the machine's.
     """
 
     name: str
@@ -34,10 +34,10 @@ class JUnitRun:
 
 
 def write_junit(run: JUnitRun, lines: Iterable[ResultLine]) -> Iterator[str]:
-    """Yield the parts of the file: one test suite, and an execution as one test case.
+    """Yield the parts of the file: one test suite, with each execution as a test case.
 
-    A test case passes exactly where the verdict is pass (SCORING §4.3): fail and borderline are
-    failures of that type, an error is an error, and what was never carried out is skipped.
+    A test case passes exactly if the verdict is pass (SCORING §4.3): fail and borderline are failures of
+    that type, an error is an error, and an execution that never ran is skipped.
     """
     yield from write_junit_of_several([(run, lines)])
 
@@ -45,7 +45,7 @@ def write_junit(run: JUnitRun, lines: Iterable[ResultLine]) -> Iterator[str]:
 def write_junit_of_several(
     runs: Iterable[tuple[JUnitRun, Iterable[ResultLine]]],
 ) -> Iterator[str]:
-    """Yield the parts of a file with a test suite for each run; one run alone names the whole."""
+    """Yield the parts of a file with a test suite for each run; a single run names the whole file."""
     suites = [_suite(run, lines) for run, lines in runs]
     total: Counter[str] = Counter()
     for suite in suites:
@@ -116,7 +116,7 @@ def _case(run: JUnitRun, line: ResultLine, outcome: str) -> str:
 
 
 def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
-    """Return the element that says why a test case has not passed, "" for one that has."""
+    """Return the element with the reason why a test case did not pass, "" if it passed."""
     if outcome == PASS:
         return ""
     if outcome == "skipped":
@@ -133,7 +133,7 @@ def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
 
 
 def _scores(line: ResultLine) -> dict[str, str]:
-    """Return what people decided, the final score, that of every evaluator by its path, and both costs."""
+    """Return the reviewed verdict, the final score, every evaluator's score by path, and both costs."""
     scores = {"reviewed_verdict": line.reviewed_verdict} if line.reviewed_verdict else {}
     scores |= {} if line.score is None else {"score": f"{line.score:g}"}
     scores |= {
@@ -160,7 +160,7 @@ def _attributes(values: Mapping[str, str]) -> str:
 
 
 def _text(text: str) -> str:
-    # A reader would make line feeds of bare carriage returns.
+    # Readers turn bare carriage returns into line feeds.
     return escape(_clean(text), {"\r": "&#13;"})
 
 

@@ -1,4 +1,4 @@
-"""Lines of JSON read strictly, and what files of lines hold: cases, outputs that were recorded, or results of a run."""
+"""Read JSON Lines strictly, and tell what they contain: cases, recorded outputs, or results of a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from evaluators.kinds._refusals import normal_spelling
 from runs.formats.yaml import MAX_DEPTH, Path, refuse_size
 from runs.specs.problems import Problem
 
-# Databases read JSON to a limited depth; what is said in a conversation or trace is far from it.
+# Databases limit the depth of JSON; conversations and traces are far from it.
 MAX_LINE_DEPTH = 200
-# A longer whole number is no finite one to most readers.
+# Most readers take a longer whole number for infinity.
 MAX_DIGITS = 300
 UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
 UNSTORABLE_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -25,7 +25,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class UnreadableLineError(ValueError):
-    """A line is not an object of JSON that can be stored; the message says why."""
+    """A line is not a JSON object that can be stored; the message says why."""
 
 
 class WrittenFloat(float):
@@ -43,7 +43,7 @@ class WrittenFloat(float):
 
 
 def with_plain_numbers(value: Any) -> Any:
-    """Return a value whose numbers remember nothing."""
+    """Return a value with plain numbers in place of WrittenFloat."""
     if isinstance(value, float):
         return float(value)
     if isinstance(value, dict):
@@ -63,8 +63,8 @@ def lines_of(content: bytes) -> Iterator[tuple[int, bytes]]:
 def read_object(raw: bytes) -> dict[str, Any]:
     """Return the object of a line, its numbers with a point as WrittenFloat.
 
-    Raises UnreadableLineError for what is not JSON, no object, repeats a key, is nested too deeply or
-    holds what cannot be stored.
+    Raises UnreadableLineError if the line is not a JSON object, repeats a key, is nested too deeply or
+    cannot be stored.
     """
     try:
         fields: Any = json.loads(
@@ -109,7 +109,7 @@ def _whole(text: str) -> int:
 
 
 def _check_storable(value: Any, depth: int = 0) -> None:
-    """Refuse depth and characters that no database keeps: NUL and halves of surrogate pairs."""
+    """Refuse depth and characters that no database can store: NUL and halves of surrogate pairs."""
     if depth > MAX_LINE_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(value, str) and UNSTORABLE.search(value):
@@ -141,9 +141,9 @@ class LinedCases:
 
 
 def read_lined(content: bytes, file: str, key: str) -> LinedCases:
-    """Return the cases of JSON Lines, with their places as those of a list under a key.
+    """Return the cases of JSON Lines, with their places as in a list under a key.
 
-    Lines that cannot be read are among its problems. Raises UnreadableFileError for a file too large.
+    Unreadable lines become problems. Raises UnreadableFileError for a file that is too large.
     """
     refuse_size(content, file)
     found = LinedCases()
@@ -162,7 +162,7 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
 
 
 def _plain(value: Any, path: Path, written: dict[Path, str]) -> Any:
-    """Return a value as a suite in YAML would give it, and note how its numbers are written."""
+    """Return a value as YAML would give it, and remember how its numbers are written."""
     if len(path) > MAX_DEPTH:
         raise UnreadableLineError("nested too deeply")
     if isinstance(value, WrittenFloat):
@@ -198,7 +198,7 @@ class Form(StrEnum):
     OTHER = "something else"
 
 
-# One line with an input makes a file of cases, be the input of another forgotten.
+# One line with an input makes it a file of cases, even if another line lacks the input.
 TELLING = (Form.RESULTS, Form.CASES, Form.OUTPUTS)
 REMEDIES = {
     Form.CASES: "give it as the suite file",
@@ -209,7 +209,7 @@ REMEDIES = {
 
 
 def form_of_lines(content: bytes) -> Form:
-    """Return what JSON Lines hold, by the first lines that tell."""
+    """Return what JSON Lines contain, judged by the first lines."""
     found: set[Form] = set()
     for _, raw in lines_of(b"\n".join(content.split(b"\n", MAX_LINES_READ)[:MAX_LINES_READ])):
         with suppress(UnreadableLineError):
@@ -218,14 +218,14 @@ def form_of_lines(content: bytes) -> Form:
 
 
 def is_meant_as_suite(value: Any) -> bool:
-    """Tell whether the values of a YAML file are a suite's, be it one without cases."""
+    """Tell whether the values of a YAML file are a suite's, even one without cases."""
     keys = _keys(value)
     inner = _keys(value["execution"]) if "execution" in keys else set()
     return bool((keys | inner) & (CASES_KEYS | EVALUATOR_KEYS))
 
 
 def misplaced(content: bytes, file: str, wanted: Form) -> Problem | None:
-    """Return the problem of a file that holds something else than wanted and can be told so; else None."""
+    """Return the problem of a file that clearly contains something else than wanted; else None."""
     form = form_of_lines(content)
     if form in (wanted, Form.OTHER):
         return None

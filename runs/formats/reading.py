@@ -1,4 +1,4 @@
-"""One suite file being read by its known keys: where its values stand, the files around it, and what is wrong with it."""
+"""Read one suite file by its known keys, with the places of its values, the files around it, and its problems."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_SHARED = 200_000_000
 
 @dataclass(slots=True)
 class Reading:
-    """One file being read: its document and what was found wrong with it so far.
+    """A file while it is read: its document and its problems so far.
 
-    `kept` holds by case, "" for the suite, what evaluators say that nothing uses, by their paths.
+    `kept` are unused keys of evaluators, by case ("" for the suite) and evaluator path.
     """
 
     document: YamlDocument
@@ -42,24 +42,24 @@ class Reading:
         return Problem(message, *place, case, key)
 
     def refuse(self, path: Path, message: str, *, case: str = "") -> None:
-        """Note what keeps the file from being used; raises UnreadableFileError once that is plenty."""
+        """Note a problem that keeps the file from being used; raises UnreadableFileError when there are too many."""
         self.problems.append(self.problem(path, message, case=case))
         self.refused.append(path)
         if len(self.problems) >= MAX_PROBLEMS:
             raise UnreadableFileError(self.in_order())
 
     def in_order(self) -> list[Problem]:
-        """Return what was found wrong, in the order of the file."""
+        """Return the problems in the order of the file."""
         return sorted(self.problems, key=lambda problem: (problem.file, problem.line))
 
     def warn(self, path: Path, message: str, *, case: str = "") -> None:
-        """Note what was kept without being understood."""
+        """Note something that was kept without being understood."""
         self.warnings.append(self.problem(path, message, case=case))
 
     def use(self, reference: str, *, is_kept: bool = True) -> str:
-        """Return the path of a file named beside the suite file; the suite keeps it unless told not to.
+        """Return the path of a file that the suite file names; with `is_kept` the suite keeps the file.
 
-        Raises ValueError saying why it cannot be used.
+        Raises ValueError with the reason if it cannot be used.
         """
         path, shown = reference_path(reference, self.folder), repr(reference.strip())
         if not path:
@@ -71,28 +71,26 @@ class Reading:
         return path
 
     def weigh(self, text: str, path: Path, *, case: str = "") -> None:
-        """Count a text that is given to one case more; raises UnreadableFileError for too much of it.
+        """Count a text that another case includes; raises UnreadableFileError when there is too much.
 
-        A few lines that name a large file again and again would else fill the memory.
+        Otherwise a few lines that include a large file again and again could fill the memory.
         """
         self.shared_characters += len(text)
         if self.shared_characters > MAX_SHARED:
             millions = MAX_SHARED // 1_000_000
-            message = f"the cases are given more than {millions} million characters of shared texts"
-            self.refuse(
-                path, f"{message}; share shorter ones, or name them in fewer cases", case=case
-            )
+            message = f"the cases include more than {millions} million characters of shared texts"
+            self.refuse(path, f"{message}; share shorter ones, or in fewer cases", case=case)
             raise UnreadableFileError(self.in_order())
 
     def keep(self, references: Iterable[str]) -> None:
-        """Keep files with the suite that are named by their paths in it."""
+        """Keep files with the suite, named by their paths in it."""
         for path in (reference_path(reference) for reference in references):
             self.used_files[path] = self.files[path]
 
     def place_script(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a script's settings as they are stored, and keep the files it may read with the suite.
+        """Return a script's settings as stored, and keep the files it may read with the suite.
 
-        Raises ValueError naming a file that it needs and that was not given.
+        Raises ValueError naming a file that is missing.
         """
         found = placed(config, self.folder, self.files)
         if found.outside:
@@ -104,15 +102,15 @@ class Reading:
 
 
 Aliases = Mapping[str, tuple[str, ...]]
-# What evaluators read of the metadata of a case.
+# Keys of a case's metadata that evaluators read.
 READ_BY_EVALUATORS = ("expectations", "hard_expectations", "soft_expectations")
 
 
 class Fields:
-    """The keys of one mapping; every `take` removes one, `rest` is what nobody took.
+    """The keys of one mapping; each `take` removes one, `rest` returns those that are left.
 
-    A key is found under its own name and its aliases, in snake_case, kebab-case or camelCase. A
-    value of the wrong type is noted as a problem and read as missing.
+    A key is found by its name and its aliases, in snake_case, kebab-case or camelCase. A value of the
+    wrong type is noted as a problem and read as missing.
     """
 
     def __init__(
@@ -124,7 +122,7 @@ class Fields:
         value: Any = None,
         case: str = "",
     ) -> None:
-        """Read the mapping at a path; anything else than a mapping is a problem."""
+        """Read the mapping at a path; anything but a mapping is a problem."""
         self.reading = reading
         self.path = path
         self.case = case
@@ -157,20 +155,20 @@ class Fields:
         self.reading.refuse(self.place(key), message, case=self.case)
 
     def warn(self, key: str, message: str) -> None:
-        """Note something about a key that does not keep the file from being used."""
+        """Note a warning about a key."""
         self.reading.warn(self.place(key), message, case=self.case)
 
     def take(self, name: str) -> tuple[str, Any]:
-        """Return the key as it is spelt and its value; ("", None) when it is missing or null."""
+        """Return the key as written and its value; ("", None) if it is missing or null."""
         return self.take_as(name, *self._aliases.get(name, ()))
 
     def peek(self, name: str) -> tuple[str, Any]:
-        """Return what take would, and leave it."""
+        """Return what `take` would, without removing it."""
         names = (name, *self._aliases.get(name, ()))
         return next((self._left[one] for one in names if one in self._left), ("", None))
 
     def take_as(self, *names: str) -> tuple[str, Any]:
-        """Return what take does for a key that stands under one of the names."""
+        """Do what `take` does, for a key with any of these names."""
         self._asked.update(names)
         held = [self._left.pop(spelling) for spelling in names if spelling in self._left]
         found = [(key, value) for key, value in held if value is not None]
@@ -179,7 +177,7 @@ class Fields:
         return found[0] if found else ("", None)
 
     def text(self, name: str) -> str:
-        """Return a text; numbers, which YAML makes of unquoted digits, are written out."""
+        """Return a text; an unquoted number is returned as written."""
         key, value = self.take(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return self._as_written(self.place(key), value)
@@ -189,12 +187,12 @@ class Fields:
         return value or ""
 
     def written(self, key: str, value: Any) -> Any:
-        """Return the value of a key, a number as it is written in the file."""
+        """Return the value of a key; a number as written in the file."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return self._as_written(self.place(key), value) if is_number else value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts; one text alone is a list of one."""
+        """Return a list of texts; a single text is a list of one."""
         key, value = self.take(name)
         if value is None:
             return ()
@@ -256,17 +254,17 @@ class Fields:
             return key, []
         return key, value
 
-    def misspelt(self, name: str) -> str:
-        """Return the end of a sentence that asks for a key nobody took in place of a missing one."""
+    def suggestion(self, name: str) -> str:
+        """Return the end of a sentence that suggests an unused key for a missing one."""
         found = near(name, self._left)
         return f"; was {self._left[found][0]!r} meant to be it?" if found else ""
 
     def rest(self) -> dict[str, Any]:
-        """Return the keys nobody took, as they are spelt."""
+        """Return the keys that were not taken, as written."""
         return dict(self._left.values())
 
     def keep_rest(self) -> dict[str, Any]:
-        """Return the keys nobody took and say of each that it is kept, unless evaluators read it there."""
+        """Return the keys that were not taken, with a warning for each unless evaluators read it there."""
         for key in self.rest():
             name = normal_spelling(key)
             if not (self.case and name in READ_BY_EVALUATORS):
@@ -275,7 +273,7 @@ class Fields:
         return self.rest()
 
     def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata with the keys nobody took and more that is kept; it says each thing once."""
+        """Return the metadata with the keys that were not taken and more; a repeated key is a problem."""
         _, found = self.mapping("metadata")
         for kept in (*more, self.keep_rest()):
             for key in kept.keys() & found.keys():
@@ -284,7 +282,7 @@ class Fields:
         return found
 
     def refuse_rest(self, known: str) -> None:
-        """Refuse the keys nobody took, naming those that are known."""
+        """Refuse the keys that were not taken, listing the known ones."""
         for key in self.rest():
             message = f"is not known here; known are {known}"
             self.refuse(key, message + did_you_mean(normal_spelling(key), self._asked))

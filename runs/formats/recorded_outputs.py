@@ -1,4 +1,4 @@
-"""Recorded outputs: in JSON Lines with the id of the case, or beside the case of a suite file."""
+"""Recorded outputs: in JSON Lines with the id of the case, or with a case of a suite file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs.formats.reading import Fields
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import output_from_json, read_conversation
 
-# What may stand within an output or, where the output is a text or a list of turns, beside it.
+# Keys inside an output or, if the output is a text or a list of turns, next to it.
 BESIDE = {
     "messages": (),
     "trace": (),
@@ -32,9 +32,9 @@ REFERENCE = re.compile(r"\A(?:file:\S+|\.{1,2}/\S+)\Z")
 
 
 def read_recorded(case: Fields) -> Mapping[str, Any] | None:
-    """Return the output of a case, None when it has none; problems are noted.
+    """Return the recorded output of a case, None without one; problems are noted.
 
-    Files it names are kept with the suite and named by their path in it.
+    Files it names are kept with the suite and referred to by their path.
     """
     key, value = case.take("output")
     beside = {name: found for name in BESIDE if (found := case.take_as(name, *BESIDE[name]))[0]}
@@ -59,7 +59,7 @@ def read_recorded(case: Fields) -> Mapping[str, Any] | None:
 
 
 def _form(case: Fields, key: str, value: Any) -> dict[str, Any]:
-    """Return the output as a mapping, whatever form it is written in."""
+    """Return the output as a mapping, from any form."""
     if isinstance(value, list):
         return _said(value)
     if not isinstance(value, dict):
@@ -90,7 +90,7 @@ def _said(turns: list[Any]) -> dict[str, Any]:
 
 
 def _usage(usage: Any) -> Any:
-    """Return the tokens under their own names; other figures stay as they are."""
+    """Return the tokens under their standard names; other figures do not change."""
     if not isinstance(usage, dict):
         return usage
     left = Fields.names_of(usage)
@@ -102,7 +102,7 @@ def _usage(usage: Any) -> Any:
 
 
 def _files(case: Fields, key: str, files: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the files with those that name one of the suite as {path: its path there}."""
+    """Return the files; a file of the suite becomes {path: its path there}."""
     kept: dict[str, Any] = {}
     for name, value in files.items():
         reference = value
@@ -141,9 +141,8 @@ class RecordedLine:
 def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[RecordedLine, ...]:
     """Return the recorded outputs of a file, blank lines left out.
 
-    Raises UnreadableFileError with line and reason for each line that is no JSON object, has no
-    id or no readable output, or repeats the id of another; one problem only for a file of cases or of
-    results.
+    Raises UnreadableFileError with line and reason for each line that is not a JSON object, has no id or
+    no readable output, or repeats another's id; a file of cases or results is only one problem.
     """
     found: dict[str, RecordedLine] = {}
     problems: list[Problem] = []

@@ -27,7 +27,7 @@ from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
 
 @dataclass(slots=True)
 class FileLine:
-    """A line of a file, to which problems are noted."""
+    """A line of a file, and the list that collects its problems."""
 
     file: str
     line: int
@@ -41,10 +41,10 @@ class FileLine:
 
 @dataclass(slots=True)
 class ResultFields:
-    """The values of one object by key; each reader takes several names and answers for the first there.
+    """The values of one object by key; each reader takes several names and uses the first that is present.
 
-    A value of a wrong kind is noted as a problem where it decides something (scores, costs), else
-    read as missing: other tools keep much in these files that nobody here needs.
+    A value of the wrong type is a problem where it matters (scores, costs); elsewhere it is read as missing,
+    because other tools store much that Evalsite does not need.
     """
 
     values: Mapping[str, Any]
@@ -52,13 +52,13 @@ class ResultFields:
     _known: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look through the keys once."""
+        """Normalize the keys."""
         self._known = {normal_spelling(key): value for key, value in self.values.items()}
 
     def value(self, *names: str) -> Any:
-        """Return the first value that is there, None where none is."""
-        found = (self._known[name] for name in names if self._known.get(name) is not None)
-        return next(found, None)
+        """Return the first value that is present, None without one."""
+        values = (self._known[name] for name in names if self._known.get(name) is not None)
+        return next(values, None)
 
     def text(self, *names: str) -> str:
         """Return a text, "" for anything else."""
@@ -66,7 +66,7 @@ class ResultFields:
         return value if isinstance(value, str) else ""
 
     def key(self, names: Sequence[str], longest: int) -> str:
-        """Return the id of a case, numbers too."""
+        """Return the id of a case; a number becomes text."""
         value = self.value(*names)
         if isinstance(value, bool) or not isinstance(value, str | int):
             return ""
@@ -89,7 +89,7 @@ class ResultFields:
         return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
     def inner(self, *names: str) -> ResultFields:
-        """Return the fields of an object, of an empty one where there is none."""
+        """Return the fields of an inner object, or of an empty one."""
         value = self.value(*names)
         return ResultFields(value if isinstance(value, dict) else {}, self.place)
 
@@ -98,14 +98,14 @@ class ResultFields:
         return self.value(*names) is True
 
     def error(self) -> str:
-        """Return what went wrong, "" where nothing did."""
+        """Return the error message, "" without an error."""
         value = self.value("error", "execution_error")
         if isinstance(value, dict):
             return ResultFields(value, self.place).text("message", "reason", "error") or str(value)
         return value if isinstance(value, str) else ""
 
     def score(self, name: str, owner: str) -> float | None:
-        """Return a score of 0 to 1, None where there is none; note anything else."""
+        """Return a score of 0 to 1, None without one; anything else is a problem."""
         value = self.value(name)
         if value is None:
             return None
@@ -127,7 +127,7 @@ class ResultFields:
         return None if value is None or value > MAX_COUNT else round(value)
 
     def dollars(self, *names: str) -> Decimal | None:
-        """Return an amount, None where there is none; note one that cannot be."""
+        """Return an amount, None without one; an impossible amount is a problem."""
         value = self.value(*names)
         if value is None or isinstance(value, bool | list | dict):
             return None
@@ -142,7 +142,7 @@ class ResultFields:
         return usd
 
     def usage(self) -> Usage:
-        """Return tokens, time and cost, each None where it is not told."""
+        """Return tokens, time and cost, each None if missing."""
         tokens = self.inner("usage", "token_usage")
         return Usage(
             input_tokens=tokens.count("input_tokens", "input", "prompt_tokens"),
@@ -152,7 +152,7 @@ class ResultFields:
         )
 
     def turns(self, names: Sequence[str]) -> tuple[Mapping[str, str], ...]:
-        """Return a text as one question, messages as they are; only texts of them are kept."""
+        """Return a text as one user turn, or messages with their texts only."""
         value = self.value(*names)
         if isinstance(value, str):
             return ({"role": "user", "content": value},) if value else ()
@@ -177,11 +177,11 @@ COUNTS = tuple(check_counts((), judge_successes=0, judge_failures=0))
 
 
 class _OtherFormError(Exception):
-    """The value is not what we would have written."""
+    """The value is not in the form that Evalsite writes."""
 
 
 def read_metrics(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
-    """Return the metrics of an evaluator, scores 0 to 5; none where one of them is not readable."""
+    """Return the metrics of an evaluator, scores 0 to 5; none if any of them is unreadable."""
     rows = fields.value("metrics")
     if not isinstance(rows, list) or len(rows) > MAX_PARTS:
         return ()
@@ -192,7 +192,7 @@ def read_metrics(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
 
 
 def read_rounds(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
-    """Return the rounds of a deliberation with every vote; none where one of them is not readable."""
+    """Return the rounds of a deliberation with every vote; none if any of them is unreadable."""
     rows = fields.value("rounds")
     if not isinstance(rows, list) or len(rows) > MAX_PARTS:
         return ()
@@ -205,7 +205,7 @@ def read_rounds(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
 def with_final_evaluation(
     evaluators: Sequence[EvaluatorLine], fields: ResultFields
 ) -> tuple[EvaluatorLine, ...]:
-    """Return the evaluators, the first hybrid judge among them with the line's final evaluation."""
+    """Return the evaluators, with the line's final evaluation added to the first hybrid judge."""
     document = fields.value("final_evaluation")
     if not isinstance(document, Mapping):
         return tuple(evaluators)
@@ -332,9 +332,9 @@ STATES = {"skipped": "skipped", "unscored": "unscored", "error": "unscored"}
 def read_evaluators(
     fields: ResultFields, place: FileLine, names: Sequence[str], *, overall: float | None
 ) -> tuple[EvaluatorLine, ...]:
-    """Return what each evaluator said, siblings by different names.
+    """Return the evaluators' results, siblings with different names; problems are noted.
 
-    A result that tells of no evaluator has one, which said the result's own score. Problems are noted.
+    A result without evaluators gets one that has the result's own score.
     """
     found = _listed(fields, place, names, depth=0)
     if found or overall is None:
@@ -406,7 +406,7 @@ def _evaluator(
 
 
 def _on_its_scale(fields: ResultFields) -> tuple[float | None, float]:
-    """Return the score as it was given and the scale of it; (None, 1) where either is not told."""
+    """Return the score on its own scale, and that scale; (None, 1) if either is missing."""
     raw_score, scale = fields.number("raw_score"), fields.number("scale")
     if raw_score is None or not scale or not raw_score <= scale <= MAX_SCALE:
         return None, 1.0
@@ -421,9 +421,9 @@ def _status(fields: ResultFields, score: float | None) -> str:
 
 
 def _kind(spelling: str) -> tuple[str, str]:
-    """Return the kind a type name means, the name itself where no kind claims it, and how it is spelt.
+    """Return the kind for a type name, or the name itself if no kind knows it, and the name's spelling.
 
-    The spelling is "" where it says no more than the kind.
+    The spelling is "" if it adds nothing to the kind.
     """
     try:
         kind, preset = kind_for_spelling(spelling)
@@ -443,7 +443,7 @@ def _normal(aggregator: Any) -> Mapping[str, Any]:
 
 
 def _name(text: str) -> str:
-    """Return a name that can stand in a path; the outcomes' own stays what it is."""
+    """Return a name that can be part of a path; the reserved name of outcomes does not change."""
     if text == OUTCOMES_PATH:
         return text
     return text.replace("/", "-").lstrip("@").strip()[:MAX_NAME_LENGTH] or "evaluator"
@@ -482,9 +482,9 @@ ERRORED = ("error", "errored", "execution_error")
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """One execution of a file: what came of it, and what the line says of its case.
+    """One execution from a file: its result, and what the line contains of its case.
 
-    `repetition` of the result is 0 where the line does not number it.
+    The result's `repetition` is 0 if the line has no number.
     """
 
     result: ResultLine
@@ -497,7 +497,7 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class ReadResults:
-    """The executions of a file in their order; `notes` say what was left out."""
+    """The executions of a file in order; `notes` name what was left out."""
 
     results: tuple[ReadResult, ...]
     notes: tuple[Problem, ...] = ()
@@ -514,9 +514,8 @@ class _Reading:
 def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
     """Return the results of a file, blank lines left out.
 
-    Scores go from 0 to 1. An errored execution has no score, whatever the line says; executions that
-    were never carried out are left out. Raises UnreadableFileError with line and reason for every
-    line that holds no result.
+    Scores are 0 to 1. An errored execution has no score, even if the line has one; executions that never ran
+    are left out. Raises UnreadableFileError with line and reason for every line without a result.
     """
     reading = _Reading(file)
     for number, raw in lines_of(content):
@@ -539,10 +538,9 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
 def _notes(reading: _Reading) -> Iterator[Problem]:
     if reading.left_out:
         count = len(reading.left_out)
-        message = (
-            f"{count} {'execution was' if count == 1 else 'executions were'} never carried out"
-        )
-        yield Problem(f"{message} and left out", reading.file, reading.left_out[0])
+        executions = "1 execution was" if count == 1 else f"{count} executions were"
+        message = f"{executions} never run and left out"
+        yield Problem(message, reading.file, reading.left_out[0])
 
 
 def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number: int) -> None:
@@ -566,7 +564,7 @@ def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number:
 
 
 def _each_trial(shared: ReadResult, fields: ResultFields, place: FileLine) -> Iterator[ReadResult]:
-    """Yield one result for each trial the line tells of, or the line's own."""
+    """Yield one result for each trial of the line, or the line's own."""
     trials = fields.objects(TRIALS)
     if len(trials) < 2:
         yield shared
@@ -582,7 +580,7 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
     error, is_error = fields.error(), False
     status = fields.text("status", "execution_status").lower()
     if error or status in ERRORED:
-        is_error, error = True, error or "the file says no more than that it is errored"
+        is_error, error = True, error or "the file gives no reason for this error"
     score = None if is_error else fields.score("score", "the result")
     verdict = "" if is_error else _verdict(fields, place)
     if not (is_error or verdict) and fields.value("score", "verdict") is None:
@@ -622,7 +620,7 @@ def _verdict(fields: ResultFields, place: FileLine) -> str:
 
 
 def _answer(fields: ResultFields) -> str | None:
-    """Return the text of the answer; of messages the last of the assistant."""
+    """Return the text of the answer; from messages, the assistant's last one."""
     value = fields.value(*ANSWER)
     if value is None or isinstance(value, str):
         return value
@@ -633,7 +631,7 @@ def _answer(fields: ResultFields) -> str | None:
 
 
 def _traced(fields: ResultFields) -> ResultFields:
-    """Return the figures that an older generation keeps in a block of their own."""
+    """Return the figures that older files keep in a separate block."""
     return fields.inner("trace_summary", "trace")
 
 

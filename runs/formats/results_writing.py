@@ -1,4 +1,4 @@
-"""Results as JSON Lines: one object an execution, what its evaluators said nested in it."""
+"""Write results as JSON Lines: one object per execution, with the results of its evaluators nested in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaluators.scoring.numbers import percent, rounded
 from evaluators.scoring.tree import ROOT_PATH, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 
-# What stands under these goes by names of evaluators and dimensions, which are no keys of ours.
+# The keys inside these are names of evaluators and dimensions, which must not be changed.
 OWN_NAMES = {"weights", "deterministic_dimensions", "judge_dimensions", "final_dimensions"}
 
 
@@ -35,17 +35,17 @@ def _camel(key: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-# A document names its case and its run before what was found.
+# A document names its case and run before the findings.
 FIRST = ("schema_version",)
 
 
 def published(
     found: Mapping[str, Any], *, case: str, run: str, costs: tuple[Decimal | None, Decimal | None]
 ) -> dict[str, Any]:
-    """Return the document of a case; scores are 0 to 10, costs dollars of the target and of the judges.
+    """Return the document of a case; scores are 0 to 10, costs are dollars of the target and the judges.
 
-    `found` is what the hybrid judge keeps. A cost is None where no price is known; the total is what
-    is known of both.
+    `found` is what the hybrid judge stores. A cost is None if no price is known; the total is the sum of
+    the known costs.
     """
     head = {name: found[name] for name in FIRST if name in found}
     return {
@@ -58,7 +58,7 @@ def published(
 
 
 def usage_summary(run: Decimal | None, evaluation: Decimal | None) -> dict[str, float | None]:
-    """Return both costs and their sum in dollars, each None where it is unknown."""
+    """Return both costs and their sum in dollars, each None if unknown."""
     known = [usd for usd in (run, evaluation) if usd is not None]
     return {
         "run_cost_usd": None if run is None else float(run),
@@ -70,13 +70,13 @@ def usage_summary(run: Decimal | None, evaluation: Decimal | None) -> dict[str, 
 LABEL = "JSON Lines of results"
 NO_USAGE = Usage()
 OUTCOMES = "expected_outcome_results"
-# Readers that split a text at what Unicode calls line ends would tear a line apart at these.
+# Some readers split lines at these Unicode line ends, so they are escaped.
 LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorLine:
-    """What one evaluator said of an output, with what those under it said (seeds 000 and 004).
+    """The result of one evaluator, with those of its children (seeds 000 and 004).
 
     `status` is scored, unscored or skipped; `score` is 0 to 1 after negation, None without one.
     `weight` is what it weighs in its parent. Findings are as they count, those of a negated
@@ -145,11 +145,11 @@ class EvaluatorLine:
 class ResultLine:
     """One execution of a case.
 
-    Without a verdict an execution has no score either: None, never 0. `status` is that of the
-    result; `error_stage` says where an error arose. `usage` is the target's, its cost left out:
-    both costs are None where no price is known. `score` is written as it is and
-    as `overall_score`, 0 to 100 (SCORING §4.4), and as `raw_score` where the suite's `scale` is another.
-    `outcomes_judge` is what a file tells of the judge of the outcomes beside the tree; it is read alone.
+    Without a verdict an execution has no score: None, never 0. `status` is that of the result;
+    `error_stage` tells where an error occurred. `usage` is the target's without its cost; both costs are
+    None if no price is known. `score` is written unchanged, as `overall_score` from 0 to 100 (SCORING §4.4),
+    and as `raw_score` on the suite's `scale` if that is not 1. `outcomes_judge` is the judge of the outcomes
+    outside the tree; it is only read, never written.
     """
 
     suite: str
@@ -214,7 +214,7 @@ class ResultLine:
         return {"raw_score": rounded(self.score * self.scale), "scale": self.scale}
 
     def _final_evaluation(self) -> dict[str, Any]:
-        """Return that of the first hybrid judge, the one whose overall score can be the result's."""
+        """Return the final evaluation of the first hybrid judge, whose overall score can be the result's."""
         told = (
             one.final_evaluation for _, one in walk_lines(self.evaluators) if one.final_evaluation
         )

@@ -62,7 +62,7 @@ def read_content(
 def joined(found: Sequence[Block]) -> tuple[str, list[dict[str, str]]]:
     """Return the text of blocks, and the blocks where some of them are files.
 
-    A file alone is its text; beside others it stands between marks that name it.
+    A single file is its text; among other blocks its text is enclosed in tags with its name.
     """
     blocks = [block for _, block in found]
     if not any(block["type"] == "file" for block in blocks):
@@ -80,13 +80,13 @@ def text_block(text: str) -> Block:
 def read_file(
     reading: Reading, path: Path, reference: str, *, case: str, is_kept: bool = True
 ) -> Block | None:
-    """Return the block of a file of the suite, None with a problem for one that is no text."""
+    """Return the block of a file of the suite; None, with a problem, if it is not text."""
     named = repr(reference.strip())
     try:
         found = reading.use(reference, is_kept=is_kept)
         text = reading.files[found].decode("utf-8-sig")
     except UnicodeDecodeError:
-        message = "is not text in UTF-8, and what a case asks is text; leave it out or convert it"
+        message = "is not text in UTF-8, but a case's input is text; leave it out or convert it"
         reading.refuse(path, f"the file {named} {message}", case=case)
         return None
     except ValueError as error:
@@ -100,7 +100,7 @@ def read_file(
 
 
 def _block(turn: Fields, key: str, n: int, part: Any, *, is_kept: bool) -> Block | None:
-    """Return the text of a block and the block in its shortest form; None for what is no text."""
+    """Return the text of a block and the block in its shortest form; None if it is not text."""
     path = (*turn.place(key), n)
     if isinstance(part, str):
         return text_block(part)
@@ -125,14 +125,14 @@ def _block(turn: Fields, key: str, n: int, part: Any, *, is_kept: bool) -> Block
 
 
 def _marked(text: str, block: Mapping[str, str]) -> str:
-    """Return the text of a block, that of a file between marks that name it."""
+    """Return the text of a block; a file's text in tags with its name."""
     if block["type"] != "file":
         return text
     return f'<file path="{block["value"].removeprefix("./")}">\n{text.rstrip()}\n</file>'
 
 
 def as_json(value: Any) -> str:
-    """Return a value as the text a model is given."""
+    """Return a value as JSON text, as a model gets it."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -146,7 +146,7 @@ Turn = Mapping[str, Any]
 class Shared:
     """What a suite puts before the input of each of its cases.
 
-    `named` are the files that its turns name; a suite whose cases all skip them does not keep them.
+    `named` are the files its turns name; they are not kept if all cases skip the defaults.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -165,10 +165,9 @@ def read_shared(suite: Fields) -> Shared:
 
 
 def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
-    """Return what a case asks: the suite's turns and its own; problems are noted.
+    """Return the input of a case: the suite's turns and its own; problems are noted.
 
-    Files listed under `input_files`, the suite's where the case lists none, go before a question
-    that is a text.
+    Files under `input_files`, by default the suite's, go before an input that is a text.
     """
     key, value = case.take("input")
     files_key, _ = case.peek("input_files")
@@ -178,7 +177,7 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
         case.reading.weigh(turn["content"], case.path, case=case.case)
     if value is None or value in ("", [], {}):
         case.refuse(
-            key, f"the case has no input; write what it asks under input{case.misspelt('input')}"
+            key, f"the case has no input; write what it asks under input{case.suggestion('input')}"
         )
         return ()
     text = case.written(key, value)
@@ -207,9 +206,9 @@ def _files(holder: Fields, *, is_kept: bool = True) -> tuple[Block, ...]:
 
 
 def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
-    """Return the turns of a key: a text or JSON is one of the user; problems are noted.
+    """Return the turns of a key; a text or JSON is one user turn; problems are noted.
 
-    A turn has role and content, `blocks` where its content names files, and what else stood there.
+    A turn has role and content, `blocks` if its content names files, and its other keys.
     """
     text = holder.written(key, value)
     if isinstance(text, str):
@@ -226,9 +225,9 @@ def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
 
 
 def read_expected(case: Fields) -> tuple[str, dict[str, Any]]:
-    """Return the expected output as text, and what is kept of it beside that; problems are noted.
+    """Return the expected output as text, and its value to keep if the text loses something; problems are noted.
 
-    Of a conversation the text is what the assistant says in it.
+    The text of a conversation is what the assistant says in it.
     """
     key, value = case.take("expected_output")
     is_said = isinstance(value, list) and any(isinstance(part, dict) for part in value)
@@ -288,10 +287,10 @@ def cases_file_of(document: YamlDocument) -> str:
 def with_cases(
     document: YamlDocument, files: Mapping[str, bytes]
 ) -> tuple[YamlDocument, tuple[str, ...]]:
-    """Return the document with the cases of the file its `tests` name, and the path of that file.
+    """Return the document with the cases of the file that its `tests` name, and the path of that file.
 
-    The file is YAML or JSON Lines. Each value keeps its place in its own file; what else `tests` may
-    hold is left as it is. Raises UnreadableFileError for a file that is missing or holds no list of cases.
+    The file is YAML or JSON Lines. Each value keeps its place in its own file; other values of `tests` are
+    not changed. Raises UnreadableFileError for a file that is missing or has no list of cases.
     """
     reference, path, key = _reference(document), cases_file_of(document), _key_of(document)
     if not reference:
@@ -312,7 +311,7 @@ def with_cases(
 
 
 def folder_of(file: str) -> str:
-    """Return the folder a file lies in, "" for the top."""
+    """Return the folder of a file, "" for the top."""
     parent = str(PurePosixPath(file).parent)
     return "" if parent == "." else parent
 
@@ -375,9 +374,9 @@ WITHIN = {"assertions": ("assert",)}
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a suite gives each of its cases: what goes before their input, and its evaluators.
+    """What a suite gives each of its cases: shared input, and its evaluators.
 
-    `is_default` tells that the suite lists no evaluators, so that a case's own stand alone.
+    `is_default` tells that the suite lists no evaluators, so a case's own replace the default.
     """
 
     root: EvaluatorSpec
@@ -388,7 +387,7 @@ class Defaults:
 def read_cases(
     reading: Reading, path: Path, items: list[Any], defaults: Defaults
 ) -> tuple[CaseSpec, ...]:
-    """Return the cases of a list; ids must be unique, what cannot be read is noted and left out."""
+    """Return the cases of a list; ids must be unique; unreadable cases are noted and left out."""
     found: dict[str, CaseSpec] = {}
     first_lines: dict[str, int] = {}
     for n, item in enumerate(items):
@@ -478,7 +477,7 @@ class _Case:
         place = self.fields.place(aggregator_key)
         aggregator = read_aggregator(self.reading, place, options, case=self.fields.case)
         if options and (joins or not (own or joined)):
-            message = "is taken from the suite, unless the case lists evaluators of its own"
+            message = "comes from the suite, unless the case lists its own evaluators"
             self.fields.refuse(aggregator_key, message)
         if not own and not joined:
             return (root_of(default_children()), False) if skips else (None, False)

@@ -43,12 +43,12 @@ def root_of(
 
 
 def canonical(node: EvaluatorSpec) -> EvaluatorSpec:
-    """Return the tree as it reads back from the form it is stored in."""
+    """Return the tree in its stored form."""
     return EvaluatorSpec.model_validate(node.as_json())
 
 
 def default_children() -> tuple[EvaluatorSpec, ...]:
-    """Return what scores a suite that names no evaluators: one judge, by the criteria of each case."""
+    """Return the evaluators of a suite that lists none: one judge, which scores by each case's criteria."""
     settings = read_config(DEFAULT_KIND, {}).model_dump(mode="json")
     return (EvaluatorSpec(name=DEFAULT_KIND, kind=DEFAULT_KIND, config=settings),)
 
@@ -83,7 +83,7 @@ def read_aggregator(
 
 
 def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: str = "") -> None:
-    """Note what keeps a composite from being scored; what lies deeper is checked where it stands."""
+    """Note problems that keep a composite from being scored; deeper ones are checked on their own."""
     known_bad = any(refused[: len(path)] == path for refused in reading.refused)
     children = tuple(EvaluatorSpec(name=c.name, kind="", weight=c.weight) for c in node.children)
     if known_bad or not children:
@@ -96,8 +96,8 @@ def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: 
 
 
 COMMON = ("name", "type", "weight", "required", "min_score", "negate")
-# What other readers of these files let evaluators say about themselves and how they are asked.
-SPOKEN = frozenset(
+# Keys that other tools allow for evaluators and that change no score.
+IGNORED_KEYS = frozenset(
     {"config", "cwd", "description", "id", "max_steps", "metadata", "note", "target", "temperature"}
 )
 
@@ -105,9 +105,9 @@ SPOKEN = frozenset(
 def read_settings(
     fields: Fields, kind: Kind, preset: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
-    """Return the settings that are left in a mapping, for the evaluator at a path of the tree.
+    """Return the settings left in a mapping, for the evaluator at a path of the tree.
 
-    What is wrong with them is noted, and what is unknown and harmless is kept.
+    Problems are noted; unknown harmless keys are kept.
     """
     left = {normal_spelling(key): (key, value) for key, value in fields.rest().items()}
     config = {**preset, **{name: value for name, (_, value) in left.items()}}
@@ -139,7 +139,7 @@ def read_settings(
 def _files_named(
     fields: Fields, kind: Kind, name: str, config: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the settings that name a file of the suite, with its path there; "" for one not given."""
+    """Return the settings that name a file of the suite, with its path there; "" for a missing file."""
     found = {key: str(config[key]) for key in kind.config.prompt_fields if key in config}
     for key, reference in list(found.items()):
         if not is_reference(reference):
@@ -155,7 +155,7 @@ def _files_named(
 
 
 def _placed(reading: Reading, part: Any) -> Any:
-    """Return one part of an evaluator, a script with the files of the suite that it names."""
+    """Return one part of an evaluator; a script is placed among the suite's files."""
     is_script = isinstance(part, Mapping) and part.get("type") == "script"
     return reading.place_script(part) if is_script else part
 
@@ -163,15 +163,15 @@ def _placed(reading: Reading, part: Any) -> Any:
 def keep_unknown(
     fields: Fields, path: str, *, known: Iterable[str], names: Iterable[str]
 ) -> set[str]:
-    """Return those of the names that are kept with the metadata, because they change no score.
+    """Return the names that are kept with the metadata because they change no score.
 
-    A name that nearly is a known one, or that is a setting of another kind, is a mistake and not kept.
+    A name similar to a known one, or that is a setting of another kind, is probably a mistake and not kept.
     """
     spelt = {normal_spelling(key): key for key in fields.rest()}
     kept = {
         name: spelt[name]
         for name in sorted(names)
-        if name in spelt and (name in SPOKEN or not _looks_meant(name, tuple(known)))
+        if name in spelt and (name in IGNORED_KEYS or not _looks_meant(name, tuple(known)))
     }
     values = fields.rest()
     for key in kept.values():
@@ -182,7 +182,7 @@ def keep_unknown(
 
 
 def _meant_instead(path: tuple[str | int, ...], known: tuple[str, ...]) -> str:
-    """Return which setting was meant by one that is not known, "" for one that is."""
+    """Return a suggestion for an unknown setting, "" for a known one."""
     name = str(path[0]) if len(path) == 1 else ""
     return did_you_mean(name, known) if name and name not in known else ""
 
@@ -199,7 +199,7 @@ def _settings_of_any_kind() -> frozenset[str]:
 def _as_spelt(
     path: tuple[str | int, ...], left: Mapping[str, tuple[str, Any]]
 ) -> tuple[str | int, ...]:
-    """Return the path of a setting as the file spells its first key, so that its line is found."""
+    """Return the path of a setting with its first key as written in the file, so that its line is found."""
     first, rest = path[:1], path[1:]
     return (*(left[str(key)][0] if str(key) in left else key for key in first), *rest)
 
@@ -214,7 +214,7 @@ LISTS = ("models", "judges", "agents", "participants")
 def model_places(
     document: YamlDocument, cases: tuple[CaseSpec, ...]
 ) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
-    """Return by case, "" for the suite, and slug in which files and lines it is named, in their order."""
+    """Return the files and lines that name each language model, by case ("" for the suite) and slug."""
     found: dict[tuple[str, str], list[ModelPlace]] = {}
     for path, slug in _named(document.value, ()):
         place = ModelPlace(document.file_of(path), document.line_of(path), len(path) == 1)
@@ -225,7 +225,7 @@ def model_places(
 def seen_from(
     places: Mapping[tuple[str, str], tuple[ModelPlace, ...]], before: str
 ) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
-    """Return the places with what goes before the paths of their files."""
+    """Return the places with a prefix before the paths of their files."""
     return {
         named: tuple(replace(one, file=f"{before}{one.file}") for one in found)
         for named, found in places.items()
@@ -244,7 +244,7 @@ def _named(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _listed(panel: list[Any], path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each text of a list where it stands first: it is missing once, however often it votes."""
+    """Yield each text of a list at its first place: a missing model is one problem, however often it votes."""
     first: dict[str, int] = {}
     for at, slug in enumerate(panel):
         if isinstance(slug, str) and slug:
@@ -280,10 +280,10 @@ def read_evaluators(
     beside: tuple[EvaluatorSpec, ...] = (),
     above: str = "",
 ) -> tuple[EvaluatorSpec, ...]:
-    """Return the evaluators of a list; what cannot be read is noted and left out.
+    """Return the evaluators of a list; unreadable ones are noted and left out.
 
-    Sentences in it become the criteria of one rubric, where the first of them stands. No name may
-    be that of an evaluator `beside` them; `above` is the path of the composite that holds them.
+    Sentences in it become the criteria of one rubric, at the place of the first. Names must differ from
+    those of the siblings in `beside`; `above` is the path of their composite.
     """
     if len(items) > MAX_IN_A_LIST:
         message = f"holds {len(items)} evaluators, and {MAX_IN_A_LIST} is the most; put some into composites"
@@ -454,7 +454,7 @@ HUNDRED = Decimal(100)
 
 
 def read_policy(reading: Reading, suite: Fields, usual: PolicySpec) -> PolicySpec:
-    """Return the policy of the blocks `policy` and `verdicts`, as usual where they say nothing.
+    """Return the policy of the blocks `policy` and `verdicts`, with defaults for what they do not set.
 
     Problems are noted.
     """
@@ -504,7 +504,7 @@ def written_policy(policy: PolicySpec) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _review(policy: Fields) -> dict[str, Any]:
-    """Return what the block says of the review queue: shares of 0 to 1, and how many review each."""
+    """Return the block's settings of the review queue: shares of 0 to 1, and the number of reviewers."""
     key, block = policy.mapping(REVIEW)
     review = Fields(policy.reading, policy.place(key), value=block)
     flags = {column: review.flag(name) for name, column in REVIEW_FLAGS.items()}
@@ -519,7 +519,7 @@ def _review(policy: Fields) -> dict[str, Any]:
 
 
 def _share(policy: Fields, name: str) -> float | None:
-    """Return a percentage as a share, from its digits: half of all shares have no percentage in floats."""
+    """Return a percentage as a share, computed from its digits because floats are not exact."""
     written = policy.written(*policy.peek(name))
     percent = policy.number(name)
     if percent is None:

@@ -1,4 +1,4 @@
-"""Cases of a table: CSV of a spreadsheet, JSON Lines or a JSON list of any columns, by a mapping; read and written."""
+"""Read cases from a table by a column mapping, and write them: CSV, JSON Lines or a JSON list."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class UnreadableCellError(ValueError):
 
 
 def text_of(cell: Any) -> str:
-    """Return a cell as a text: what is no text in its JSON spelling, nothing as an empty one."""
+    """Return a cell as text: other values as JSON, null as an empty text."""
     if cell is None:
         return ""
     text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
@@ -53,7 +53,7 @@ def text_of(cell: Any) -> str:
 
 
 def structure_of(cell: Any) -> Any:
-    """Return the list or object that a cell is or spells in JSON, None for any other."""
+    """Return the list or object that a cell is or contains as JSON, None for any other cell."""
     if isinstance(cell, list | dict):
         return cell
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("{", "["):
@@ -67,7 +67,7 @@ def structure_of(cell: Any) -> Any:
 
 
 def turns_of(cell: Any) -> tuple[Turn, ...]:
-    """Return a conversation, or a text as the one message of a user."""
+    """Return a conversation, or a text as a single user message."""
     found = structure_of(cell)
     if isinstance(found, dict) and isinstance(found.get("messages"), list) and len(found) == 1:
         found = found["messages"]
@@ -108,14 +108,14 @@ def outcomes_of(cell: Any, split: Split) -> tuple[str, ...]:
 
 
 def tags_of(cell: Any) -> tuple[str, ...]:
-    """Return the tags of a cell: a JSON list, or with commas, semicolons, bars or lines between."""
+    """Return the tags of a cell: a JSON list, or separated by commas, semicolons, bars or lines."""
     found = structure_of(cell)
     parts = found if isinstance(found, list) else re.split(r"[,;|\n]", text_of(cell))
     return tuple(dict.fromkeys(text for part in parts if (text := text_of(part).strip())))
 
 
 def metadata_of(name: str, cell: Any) -> dict[str, Any]:
-    """Return what a column puts into the metadata: an object of a column so named as it is."""
+    """Return the metadata from a column; an object in a column named metadata is used as it is."""
     plain = name.strip().lower()
     if plain.startswith("__metadata:"):
         return {name.strip()[len("__metadata:") :] or name: cell}
@@ -141,7 +141,7 @@ def recorded_of(cell: Any) -> dict[str, Any]:
 def assertion_of(cell: Any) -> tuple[str, tuple[str, ...], bool]:
     """Return a promptfoo assertion as an expected output or outcomes, and whether it was understood.
 
-    Without a type before it, it is the answer in full.
+    Without a type it is the full answer.
     """
     text = text_of(cell).strip()
     if asked := ASKED.match(text):
@@ -155,7 +155,7 @@ def assertion_of(cell: Any) -> tuple[str, tuple[str, ...], bool]:
 
 
 def _claim(part: Any) -> Any:
-    """Return what an outcome of a list claims, which others keep in an object beside its weight."""
+    """Return the text of an outcome, which some tools keep in an object with its weight."""
     if isinstance(part, dict):
         named = ("text", "outcome", "criterion", "claim", "value")
         return next((part[name] for name in named if isinstance(part.get(name), str)), part)
@@ -178,7 +178,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A row that is no case: where it stands, the column that is wrong ("" for all of it), and why."""
+    """A row that is not a case: its line, the wrong column ("" for the whole row), and the reason."""
 
     line: int
     column: str
@@ -187,7 +187,7 @@ class Rejected:
 
 
 class RefusedRowError(Exception):
-    """A row is no case: the column that is wrong, "" for all of it, and the reason."""
+    """A row is not a case; holds the wrong column, "" for the whole row, and the reason."""
 
     def __init__(self, column: str, reason: str) -> None:
         """Keep both."""
@@ -197,7 +197,7 @@ class RefusedRowError(Exception):
 
 
 class RowReader:
-    """The columns of a table by the part of a case each holds."""
+    """Reads cases from rows, by the part of a case in each column."""
 
     def __init__(self, columns: Sequence[str], mapping: CaseMapping) -> None:
         """Find the columns of each part."""
@@ -299,7 +299,7 @@ class RowReader:
 def check_key(
     key: str, lines: Mapping[str, int], taken: Collection[str], reader: RowReader
 ) -> None:
-    """Raise RefusedRowError for a key that stands in the table or the suite already."""
+    """Raise RefusedRowError for a key that the table or the suite already has."""
     column = reader.column(CasePart.KEY)
     if key in lines:
         message = f"the key {key!r} is" if column else "the same input is"
@@ -308,14 +308,14 @@ def check_key(
             f"{message} on line {lines[key]} already; give each case its own",
         )
     if key in taken:
-        raise RefusedRowError(column, f"the suite has a case {key!r} already")
+        raise RefusedRowError(column, f"the suite already has a case {key!r}")
 
 
 def _short(most: int) -> Callable[[Any], str]:
     def read(cell: Any) -> str:
         text = text_of(cell).strip()
         if len(text) > most:
-            message = f"has {len(text)} characters, and {most} is the most"
+            message = f"has {len(text)} characters; {most} is the limit"
             raise UnreadableCellError(message)
         return text
 
@@ -323,7 +323,7 @@ def _short(most: int) -> Callable[[Any], str]:
 
 
 def beginning_of(asked: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first words of what a case asks, on one line, as a table without titles names it."""
+    """Return the first words of a case's input on one line: the title of a case from a table without titles."""
     turns = sorted(asked, key=lambda turn: turn.get("role") != "user")
     texts = (str(turn.get("content") or "") for turn in turns)
     line = " ".join(next(filter(str.strip, texts), "").split())
@@ -339,7 +339,7 @@ _key = _short(MAX_KEY_LENGTH)
 def _checked_tags(cell: Any) -> tuple[str, ...]:
     tags = tags_of(cell)
     if long := next((tag for tag in tags if len(tag) > MAX_TAG_LENGTH), ""):
-        message = f"a tag has {len(long)} characters, and {MAX_TAG_LENGTH} is the most"
+        message = f"a tag has {len(long)} characters; {MAX_TAG_LENGTH} is the limit"
         raise UnreadableCellError(message)
     return tags
 
@@ -351,9 +351,9 @@ COLUMNS = (
 
 
 def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
-    """Yield a CSV of the rejected rows with line and reason, to be mended and uploaded again.
+    """Yield a CSV of the rejected rows with line and reason, to be corrected and uploaded again.
 
-    A cell that a spreadsheet would take for a formula begins with an apostrophe.
+    A cell that a spreadsheet would take for a formula gets an apostrophe.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer)
@@ -370,7 +370,7 @@ def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
 
 
 def write_cases(cases: Sequence[CaseSpec]) -> str:
-    """Return cases as a CSV that reads back as they are; evaluators of their own are left out."""
+    """Return cases as a CSV that reads back the same; their own evaluators are left out."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
@@ -412,14 +412,14 @@ def _cells(case: CaseSpec) -> list[str]:
 
 
 def _either(plain: str, spelled: str, read: Callable[[Any], Any], meant: Any) -> str:
-    """Return a plain cell where it reads as what is meant, else its JSON."""
+    """Return a plain cell if it reads back as the value, else its JSON."""
     return plain if not plain or read(plain) == meant else spelled
 
 
 def _lone(turns: Sequence[Mapping[str, Any]]) -> str:
     is_question = len(turns) == 1 and turns[0].keys() == {"role", "content"}
     text = str(turns[0]["content"]) if is_question and turns[0]["role"] == "user" else ""
-    # What is no single question reads as another one, and is spelled out.
+    # Anything but a single question is written as JSON, because the plain cell would read differently.
     return text if text.strip() else "?"
 
 
@@ -437,7 +437,7 @@ def _written(value: Any) -> str:
 
 
 def _by_lines_alone(cell: str) -> tuple[str, ...]:
-    """Return outcomes where nothing else could be taken for what parts them, else none."""
+    """Return outcomes if only line ends could separate them, else none."""
     return () if ";" in cell or "|" in cell else outcomes_of(cell, Split.LINES)
 
 
@@ -445,8 +445,8 @@ def _by_lines_alone(cell: str) -> tuple[str, ...]:
 class ReadCases:
     """The cases of a table with the line of each, and the rows rejected, in the order of the file.
 
-    `passed_over` counts rows whose key was to be left out. `unused` counts by column the promptfoo
-    assertions that are kept in the metadata, because no outcome says the same.
+    `passed_over` counts rows that were skipped for their key. `unused` counts, by column, promptfoo
+    assertions that are kept in the metadata because no outcome can express them.
     """
 
     cases: tuple[CaseSpec, ...]
@@ -464,12 +464,11 @@ def read_cases(
     skipped: Collection[str] = (),
     titles: Mapping[str, str] | None = None,
 ) -> ReadCases:
-    """Return the cases of a table; keys that are `taken` are rejected, `skipped` ones passed over.
+    """Return the cases of a table; rows with `taken` keys are rejected, those with `skipped` keys skipped.
 
-    `titles` has by key what somebody called a case: so it stays called where no column holds titles.
-
-    Without a column of keys each case is named after its input, so that the same question is the
-    same case whenever the table is read again. Raises ValueError for a mapping with problems.
+    `titles` are titles that people wrote, by key; they stay if no column has titles. Without a column of
+    keys, each key is made from the input, so that the same question is the same case when the table is read
+    again. Raises ValueError for a mapping with problems.
     """
     if problems := mapping.problems():
         raise ValueError("; ".join(problems))

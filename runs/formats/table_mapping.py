@@ -1,4 +1,4 @@
-"""What each column of a table is to a case: chosen by a person, or guessed from the names."""
+"""Map the columns of a table to the parts of a case: chosen by a person, or guessed from the names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SEVERAL = (
 
 
 class Split(StrEnum):
-    """How a cell of several expected outcomes is parted; a JSON list is one in any case."""
+    """How a cell with several expected outcomes is split; a JSON list is always read as a list."""
 
     LINES = "lines"
     SEMICOLON = "semicolon"
@@ -67,9 +67,9 @@ SEPARATORS = {Split.LINES: "\n", Split.SEMICOLON: ";", Split.BAR: "|"}
 
 @dataclass(frozen=True, slots=True)
 class CaseMapping:
-    """The part of each column in their order, and how cells are read.
+    """The part of each column, in order, and how cells are read.
 
-    With `last_answer` a conversation that ends with an answer has it as the expected output.
+    With `last_answer` the answer that ends a conversation is the expected output.
     """
 
     parts: tuple[CasePart, ...]
@@ -77,14 +77,14 @@ class CaseMapping:
     last_answer: bool = field(default=False)
 
     def problems(self) -> tuple[str, ...]:
-        """Return what keeps cases from being read by it: no input, or a part held by two columns."""
+        """Return the problems of the mapping: no input, or a part in two columns."""
         found = [
             f"{self.parts.count(part)} columns are the {LABELS[part].lower()}; choose one"
             for part in CasePart
             if part not in SEVERAL and self.parts.count(part) > 1
         ]
         if CasePart.INPUT not in self.parts:
-            found.insert(0, "no column is the input; choose the one that says what a case asks")
+            found.insert(0, "no column is the input; choose the one with what a case asks")
         return tuple(found)
 
 
@@ -133,7 +133,7 @@ ROWS_TRIED = 50
 
 
 def suggest(table: Table) -> CaseMapping:
-    """Return what the columns most likely are, by their names and the first rows."""
+    """Return the most likely mapping, from the column names and the first rows."""
     names = [_plain(name) for name in table.columns]
     parts: list[CasePart | None] = [_of_many(column) for column in table.columns]
     for part, known in NAMES.items():
@@ -153,7 +153,7 @@ def suggest(table: Table) -> CaseMapping:
 
 
 def part_named(word: str) -> CasePart | None:
-    """Return the part that a person names at a command line, None when none is meant."""
+    """Return the part that a person names on the command line, None if there is no such part."""
     name = _plain(word).replace(" ", "_")
     short = {
         "outcomes": CasePart.OUTCOMES,
@@ -166,13 +166,13 @@ def part_named(word: str) -> CasePart | None:
 
 
 def _plain(name: str) -> str:
-    """Return a column's name in lower-case words: expectedOutput, expected_output are the same."""
+    """Return a column's name in lower-case words, so that expectedOutput and expected_output are the same."""
     spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
     return re.sub(r"[\s_\-./:]+", " ", spaced).strip().lower()
 
 
 def _of_many(column: str) -> CasePart | None:
-    """Return the part of a column of which there may be several, None for another."""
+    """Return the part of a column if several columns may have that part, else None."""
     name = _plain(column)
     written = column.strip().lower()
     if written in REASON_COLUMNS:
@@ -191,7 +191,7 @@ def _of_many(column: str) -> CasePart | None:
 
 
 def _turn_output_of_data_sets(table: Table, parts: list[CasePart | None]) -> None:
-    """Read the output beside an input, both objects, as the expected one: data sets are kept so."""
+    """Map the output to the expected output if it and the input are objects, as in exported data sets."""
     if CasePart.EXPECTED_OUTPUT in parts or not {CasePart.INPUT, CasePart.OUTPUT} <= set(parts):
         return
     asked, message = parts.index(CasePart.INPUT), parts.index(CasePart.OUTPUT)
@@ -205,7 +205,7 @@ def _is_object(cell: Any) -> bool:
 
 
 def _longest_free(table: Table, parts: Sequence[CasePart | None]) -> int | None:
-    """Return the column of the longest texts among those nothing is known of."""
+    """Return the column with the longest texts among the unmapped ones."""
     free = [place for place, part in enumerate(parts) if part is None]
     rows = [row for row in islice(table.rows, ROWS_TRIED) if not row.unread]
     return max(free, key=lambda at: sum(len(str(row.cells[at])) for row in rows), default=None)
@@ -218,7 +218,7 @@ def _texts(table: Table, parts: Sequence[CasePart], part: CasePart) -> list[Any]
 
 
 def _split(table: Table, parts: Sequence[CasePart]) -> Split:
-    """Return what parts most cells of outcomes: lines unless another mark stands in most of them."""
+    """Return how most cells of outcomes are split: by lines, unless most contain another separator."""
     cells = [cell for cell in _texts(table, parts, CasePart.OUTCOMES) if isinstance(cell, str)]
     cells = [cell for cell in cells if cell.lstrip()[:1] != "["]
     if not cells or any("\n" in cell.strip() for cell in cells):
@@ -230,7 +230,7 @@ def _split(table: Table, parts: Sequence[CasePart]) -> Split:
 
 
 def _ends_with_answers(table: Table, parts: Sequence[CasePart]) -> bool:
-    """Tell whether the input is a column of conversations, which end with the answer to be given."""
+    """Tell whether the input is a column of conversations, which end with the expected answer."""
     if CasePart.EXPECTED_OUTPUT in parts or CasePart.INPUT not in parts:
         return False
     return _plain(table.columns[parts.index(CasePart.INPUT)]) in ("messages", "conversation")

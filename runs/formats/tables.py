@@ -1,4 +1,4 @@
-"""Tables as files: read with the lines their rows stand on, written so that no spreadsheet carries anything out."""
+"""Read tables with the line of each row, and write CSV in which no spreadsheet runs a formula."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from runs.formats.yaml import refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-# The last columns of a file of rejected rows, by which it is known when it comes back.
+# The last columns of a file of rejected rows, by which it is recognized when it is uploaded again.
 REASON_COLUMNS = ("rejected because", "rejected on line")
 
 
 def harmless(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: with an apostrophe where it begins so."""
+    """Return a text that no spreadsheet takes for a formula, with an apostrophe if it begins like one."""
     return f"'{text}" if text.lstrip("'").startswith(FORMULAS) else text
 
 
 def as_meant(text: str) -> str:
-    """Return what `harmless` was given."""
+    """Undo `harmless`."""
     return text[1:] if text.startswith("'") and harmless(text) != text else text
 
 
@@ -38,14 +38,14 @@ AT_ONCE = 200
 
 
 def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    """Return a table as CSV; numbers are exact to 9 decimals, what is missing is empty, never zero."""
+    """Return a table as CSV; numbers have up to 9 decimals, missing values are empty, never zero."""
     return "".join(csv_parts(columns, lines))
 
 
 def csv_parts(
     columns: Sequence[str], lines: Iterable[Sequence[Any]], *, digits: int | None = DIGITS
 ) -> Iterator[str]:
-    """Yield the same table in parts as its lines come; without `digits` floats keep every one."""
+    """Yield the same table in parts as its lines arrive; without `digits` floats are not rounded."""
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow([_cell(name, digits) for name in columns])
@@ -75,7 +75,7 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
 SAVE_AS = "open it in the spreadsheet and save the sheet as CSV in UTF-8"
-# What people rename to .csv, by the bytes it begins with.
+# File types that people rename to .csv, by their first bytes.
 OTHERS = (
     (b"PK\x03\x04", f"the file is a zip or an Excel workbook (.xlsx); {SAVE_AS}"),
     (b"\xd0\xcf\x11\xe0", f"the file is an old Excel workbook (.xls); {SAVE_AS}"),
@@ -86,9 +86,9 @@ LOOKED_AT = 4096
 
 
 def table_text(content: bytes, file: str) -> tuple[str, str]:
-    """Return the text of a table and its encoding in words, which say where it was guessed.
+    """Return the text of a table and a description of its encoding, which says if it was guessed.
 
-    Raises UnreadableFileError for a file too large, empty, or of another kind than text.
+    Raises UnreadableFileError for a file that is too large, empty, or not text.
     """
     refuse_size(content, file)
     for start, message in OTHERS:
@@ -139,9 +139,9 @@ csv.field_size_limit(50_000_000)
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row: the line it begins on, from 1, and its cells; texts in CSV, any values in JSON.
+    """One row: its first line, from 1, and its cells; texts in CSV, any values in JSON.
 
-    `unread` is why the row cannot be read at all, "" when it can; its one cell may be all its text.
+    `unread` is the reason why the row is unreadable, "" if it is readable; its only cell is then its text.
     """
 
     line: int
@@ -151,22 +151,22 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it was read: unique column names, its rows, and what was passed over.
+    """A table: unique column names and its rows.
 
-    `said` tells how it was read, such as the encoding and the delimiter; `blank` counts empty rows.
+    `notes` tell how it was read, such as the encoding and the delimiter; `blank` counts empty rows.
     """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     blank: int = 0
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     is_json: bool = field(default=False)
 
 
 def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
-    """Return the table of a file, whatever its name: JSON when it begins so, else CSV.
+    """Return the table of a file: JSON if it begins like JSON, else CSV; its name does not matter.
 
-    Raises UnreadableFileError for what is no text, has no rows, or more than 200 columns.
+    Raises UnreadableFileError if it is not text, has no rows, or has more than 200 columns.
     """
     text, encoding = table_text(content, file)
     begins = text.lstrip()[:1]
@@ -177,7 +177,7 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     else:
         table = _of_csv(text, encoding)
     if len(table.columns) > MAX_COLUMNS:
-        message = f"the table has {len(table.columns)} columns, and {MAX_COLUMNS} is the most"
+        message = f"the table has {len(table.columns)} columns; {MAX_COLUMNS} is the limit"
         raise UnreadableFileError([Problem(message, file)])
     if table.rows and not table.columns:
         raise UnreadableFileError([Problem(row.unread, file, row.line) for row in table.rows])
@@ -207,7 +207,7 @@ def _of_csv(text: str, encoding: str) -> Table:
 
 
 def _told_delimiter(text: str) -> tuple[str, str, int]:
-    """Return the text below a line such as sep=; with what that names and the line it begins on."""
+    """Return the text after a line such as sep=; with that delimiter and the text's first line number."""
     told, _, rest = text.partition("\n")
     name, _, delimiter = told.strip("\r\n ").partition("=")
     if name.lower() == "sep" and delimiter in DELIMITERS:
@@ -254,7 +254,7 @@ def _broken(error: str, lines: int) -> str:
 
 
 def _fitted(row: TableRow, width: int, delimiter: str) -> TableRow:
-    """Return a row of as many cells as there are columns; more of them than empty ones are refused."""
+    """Return a row with as many cells as there are columns; extra cells that are not empty are refused."""
     cells = row.cells
     if len(cells) == width:
         return row
@@ -270,7 +270,7 @@ def _fitted(row: TableRow, width: int, delimiter: str) -> TableRow:
 
 
 def _delimiter(text: str) -> str:
-    """Return what splits the first rows into most columns, as many in each row."""
+    """Return the delimiter that splits the first rows into the most columns, equally many in each."""
     sample = text[:TEXT_TRIED]
 
     def splits(delimiter: str) -> float:
@@ -331,7 +331,7 @@ def _of_objects(found: Iterable[tuple[int, Any, str]], message: tuple[str, ...])
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names that are told apart: an empty one by its place, a second of a name by its count."""
+    """Return unique names: an empty one gets its position, a repeated one a number."""
     found: dict[str, None] = {}
     for place, given in enumerate(names, 1):
         name = " ".join(given.split())[:MAX_NAME_LENGTH].replace("\x00", "") or f"column {place}"

@@ -1,4 +1,4 @@
-"""YAML read into plain values, with the line of every one of them, and what would mend a text that is none."""
+"""Read YAML into plain values, each with its line; problems come with a remedy."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def decoded(content: bytes, file: str) -> str:
         ) from error
 
 
-# The parser calls itself for every level and would run out of stack, which ends the process: a
-# text that could nest deeper than this is walked through first.
+# The parser recurses for every level and could run out of stack, which ends the process. A text that
+# could nest deeper than this is scanned first.
 SAFE_DEPTH = 500
 MAX_VALUES = 1_000_000
 SEPARATORS = (",", ":", "\n")
 OPENINGS = ("[", "{", "- ", "-\t", "? ", "?\t")
-# What the parser says, and what most often mends it.
+# Messages of the parser, with the most likely remedy.
 REMEDIES = {
     "mapping values are not allowed": "put a text with a colon in it in quotes",
     "could not find expected ':'": "put a colon after the key, or the text in quotes",
@@ -87,7 +87,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     FLOAT: lambda text: _number(float(SPECIAL_FLOATS.get(text.lower(), text))),
 }
 
-# What YAML 1.2 takes for more than text: `no` and dates are texts, as in the files' other readers.
+# What YAML 1.2 reads as more than text: `no` and dates are texts, as in other tools for these files.
 IMPLICIT = (
     (NULL, r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     (BOOL, r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -103,7 +103,7 @@ IMPLICIT = (
 
 
 class _Resolver(BaseResolver):
-    """Tells texts, numbers, truths and nothing apart by the core schema of YAML 1.2."""
+    """Resolves texts, numbers, booleans and null by the core schema of YAML 1.2."""
 
 
 for _tag, _pattern, _firsts in IMPLICIT:
@@ -133,7 +133,7 @@ def parsed(text: str, file: str = "") -> Node | None:
 
 
 def _refuse_excess(text: str, file: str) -> None:
-    """Refuse a text whose tree would overflow the parser's stack or fill the memory, unbuilt."""
+    """Refuse a text whose tree would overflow the parser's stack or the memory, before building it."""
     could_nest = sum(map(text.count, OPENINGS)) > SAFE_DEPTH or " " * SAFE_DEPTH in text
     if not could_nest and sum(map(text.count, SEPARATORS)) <= MAX_VALUES:
         return
@@ -152,7 +152,7 @@ def _refuse_excess(text: str, file: str) -> None:
 
 
 def _problem(error: Exception, text: str, file: str) -> Problem:
-    """Return what the parser could not read, with the line it stopped at."""
+    """Return the parser's problem, with the line where it stopped."""
     message, line = str(error).partition("\n")[0], 0
     if isinstance(error, MarkedYAMLError):
         message = (error.problem or error.context or "is not YAML").removeprefix("but ")
@@ -165,7 +165,7 @@ def _problem(error: Exception, text: str, file: str) -> Problem:
 
 
 def _remedy(message: str, text: str, line: int) -> str:
-    """Return what would mend a text the parser stopped at, as far as can be told."""
+    """Return a remedy for the text where the parser stopped, "" if none is known."""
     written = text.split("\n")[line - 1] if 0 < line <= text.count("\n") + 1 else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "; indent with spaces, not with tabs"
@@ -174,7 +174,7 @@ def _remedy(message: str, text: str, line: int) -> str:
 
 Path = tuple[str | int, ...]
 
-# An alias repeats what it names: a few lines can unfold to billions of values.
+# An alias repeats its value: a few lines can unfold to billions of values.
 MAX_REPEATED = 500_000
 MAX_DEPTH = 60
 TEXT_UNIT = 400
@@ -183,9 +183,9 @@ MAX_SHOWN_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A file's values, and by path the line each stands on and numbers as they are written.
+    """A file's values; by path the line of each, and numbers as written.
 
-    `elsewhere` names the file of each key of the outermost mapping that stands in another one.
+    `elsewhere` names the file of each outermost key whose value comes from another file.
     """
 
     value: Any
@@ -208,9 +208,8 @@ class YamlDocument:
 def read_document(text: str, file: str = "") -> YamlDocument:
     """Return the one document of a YAML text.
 
-    Dates stay as they are written. Raises UnreadableFileError with the line for what is not YAML,
-    holds several documents, repeats a key, uses tags of its own, holds what cannot be stored, nests
-    too deeply, or unfolds without end.
+    Dates stay as written. Raises UnreadableFileError with the line if the text is not YAML, has several
+    documents, repeats a key, uses custom tags, cannot be stored, nests too deeply, or unfolds without end.
     """
     root = parsed(text, file)
     if root is None:
@@ -254,7 +253,7 @@ class _Reading:
     def count(self, node: Node) -> None:
         """Count a node that is read once more, by an alias or a merge; refuse too many."""
         if id(node) in self.seen:
-            # A long text counts as the many short ones that it would fill a database like.
+            # A long text counts as many short ones, because it takes as much space.
             self.repeated += 1 + (
                 len(node.value) // TEXT_UNIT if isinstance(node.value, str) else 0
             )
@@ -263,7 +262,7 @@ class _Reading:
             raise self.refusal(node, "the file unfolds to too many values; are aliases nested?")
 
     def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
-        """Return a mapping, with what `<<` merges in where it has no key of its own."""
+        """Return a mapping; keys merged by `<<` do not override its own."""
         self.refuse_tag(node, (MAPPING,))
         merged: dict[str, Any] = {}
         own: dict[str, Any] = {}
@@ -312,7 +311,7 @@ class _Reading:
             raise self.refusal(node, f"{shown} {message}") from error
 
     def refuse_tag(self, node: Node, known: Container[str]) -> None:
-        """Refuse a node that a tag makes something else than it looks like."""
+        """Refuse a node with an unknown tag."""
         if node.tag not in known:
             raise self.refusal(node, f"the tag {node.tag!r} is not known; write a plain value")
 
@@ -322,7 +321,7 @@ class _Reading:
 
 
 def named(value: Any) -> str:
-    """Say in words what a value is."""
+    """Describe a value in words."""
     match value:
         case bool():
             return "true or false"

@@ -504,7 +504,7 @@ def import_page(upload: ReviewUpload) -> ImportPage:
     new, table = found.matching.new, found.read.table
     return ImportPage(
         rows=len(table.rows),
-        said=", ".join(table.said),
+        said=", ".join(table.notes),
         new=len(new),
         known=found.matching.known,
         history=sum(not entry.is_standing for entry in new),

@@ -266,7 +266,7 @@ class TestStore:
         chosen = columns("key", "input", existing="refuse", leave_out="on")
         html = editor.post(place(kept, "case-table-store"), chosen).content.decode()
         assert "There is nothing to store: 1 row is rejected." in html
-        assert "The suite has a case &#x27;A&#x27; already." in html
+        assert "The suite already has a case &#x27;A&#x27;." in html
 
     def test_an_archived_suite_says_so(self, editor: Client, suite: Suite) -> None:
         kept = uploaded(editor, suite)

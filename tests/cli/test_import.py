@@ -122,7 +122,7 @@ def test_every_problem_is_printed_and_nothing_is_stored(evals):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere: there is no file or folder of this name"),
-        (["evals", "--slug", "x"], "'x' can name one suite, and these are 2"),
+        (["evals", "--slug", "x"], "'x' can name one suite, but there are 2"),
         (
             ["evals/one.yaml", "--slug", "No Way"],
             "'No Way' cannot be part of an address; use lower-case",

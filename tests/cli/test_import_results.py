@@ -45,13 +45,13 @@ def test_a_file_becomes_a_run_of_the_suite_with_its_figures(file, capsys):
     output = capsys.readouterr()
     assert "support#1 against agent 1.5: http://127.0.0.1:8000/suites/support/runs/1/" in output.out
     assert "Cases gate       failed, 50.0% < 100%" in output.out
-    assert "Note: agent-1.5.jsonl, line 3: 1 execution was never carried out" in output.err
+    assert "Note: agent-1.5.jsonl, line 3: 1 execution was never run" in output.err
 
 
 def test_a_missing_suite_is_made_from_the_results(file, capsys):
     call_command("import_results", str(file))
     assert Suite.objects.get().slug == "agent-1-5"
-    assert "the new suite has the usual judge" in capsys.readouterr().err
+    assert "the new suite has the default judge" in capsys.readouterr().err
 
 
 def test_invalid_results_are_refused_with_their_line(file, tmp_path):

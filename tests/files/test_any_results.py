@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
-from runs.files.importing_results import common_tree, told
+from runs.files.importing_results import common_tree, decide_result
 from runs.formats.results_reading import read_results
 from runs.models.stored import score_rows
 from runs.specs.problems import UnreadableFileError
@@ -100,7 +100,7 @@ def test_any_line_is_refused_or_decided(lines):
     assert EvaluatorSpec.model_validate(json.loads(json.dumps(tree.as_json()))) == tree
     for one in results:
         alone = common_tree([one], None, policy) if one.evaluators else tree
-        found = told(one, alone, policy)
+        found = decide_result(one, alone, policy)
         assert found.decision.status == one.status
         assert found.decision.score == (None if one.score is None else round(one.score, 9))
         assert one.verdict in ("", found.decision.verdict)

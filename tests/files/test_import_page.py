@@ -142,7 +142,7 @@ class TestSuiteImport:
 
     def test_cases_alone_become_a_suite_of_the_chosen_profile(self, editor: Client) -> None:
         html = page(editor, "runs:suite-import")
-        assert "As the file says" in html
+        assert "As in the file" in html
         for profile in all_profiles():
             assert f"{profile.label}: {profile.summary}" in html
         cases = SimpleUploadedFile("cases.jsonl", b'{"id": "A", "input": "When is it open?"}')
@@ -163,7 +163,7 @@ class TestSuiteImport:
     def test_an_unknown_profile_is_refused(self, editor: Client) -> None:
         response = upload(editor, {"suite.yaml": SUITE_FILE}, profile="metric")
         assert response.status_code == 422
-        assert "metric is none of the profiles" in response.content.decode()
+        assert "metric is not a profile" in response.content.decode()
         assert not Suite.objects.exists()
 
     def test_a_viewer_may_not_import(self, viewer: Client) -> None:

@@ -48,7 +48,7 @@ def test_a_suite_is_made_of_the_cases_that_the_lines_tell_of():
         [{"role": "user", "content": "Say hello"}],
         "Hello",
     )
-    assert second.input[0]["content"] == "The file of results does not tell what was asked."
+    assert second.input[0]["content"] == "The file of results does not contain the input."
     assert "the new suite has the usual judge" in done.notes[0]
     again = brought_in({**GOOD, "dataset": "Greetings!"})
     assert (again.suite, again.is_new_suite) == (suite, False)

@@ -45,7 +45,7 @@ def test_several_targets_lead_to_the_suite(editor_client: Client):
     response = editor_client.post(URL, {"results": upload(*lines)}, follow=True)
     assert response.redirect_chain == [("/suites/new/", 302)]
     assert "2 results imported in 2 runs." in response.text
-    assert "the new suite has the usual judge" in response.text
+    assert "the new suite has the default judge" in response.text
 
 
 def test_every_problem_is_listed_and_nothing_is_stored(editor_client: Client):

@@ -141,8 +141,8 @@ def test_figures_of_an_older_generation_stand_in_a_block():
     [
         ({"score": 0, "error": "timed out"}, "timed out"),
         ({"score": 0, "error": {"message": "no reply"}}, "no reply"),
-        ({"score": 0, "execution_status": "execution_error"}, "the file says no more than"),
-        ({"score": None, "status": "error"}, "the file says no more than"),
+        ({"score": 0, "execution_status": "execution_error"}, "the file gives no reason"),
+        ({"score": None, "status": "error"}, "the file gives no reason"),
     ],
 )
 def test_an_error_is_never_a_score_of_0(line, error):
@@ -173,7 +173,7 @@ def test_what_was_never_carried_out_is_left_out_and_told():
     found = read_results("\n".join(map(json.dumps, lines)).encode(), file="r.jsonl")
     assert len(found.results) == 1
     assert [str(note) for note in found.notes] == [
-        "r.jsonl, line 2: 1 execution was never carried out and left out"
+        "r.jsonl, line 2: 1 execution was never run and left out"
     ]
 
 

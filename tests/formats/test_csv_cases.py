@@ -48,7 +48,7 @@ class TestText:
         self, codec: str, mark: bytes, said: str
     ) -> None:
         table = read_table(mark + "id;question\nÄ-1;Größe – wie?\n".encode(codec))
-        assert table.said == ("CSV", "semicolon between cells", said)
+        assert table.notes == ("CSV", "semicolon between cells", said)
         assert table.rows[0].cells == ("Ä-1", "Größe – wie?")
 
     @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
@@ -287,7 +287,7 @@ class TestKeys:
             ),
             ("A,one\n,two\n", "id", "is empty; give the case a key of its own"),
             ("A,one\nB,\n", "question", "is empty; write what the case asks"),
-            (f"A,one\n{'k' * 201},two\n", "id", "has 201 characters, and 200 is the most"),
+            (f"A,one\n{'k' * 201},two\n", "id", "has 201 characters; 200 is the limit"),
             ("A,one\nB,t\x00o\n", "question", "holds a NUL character"),
         ],
     )
@@ -308,7 +308,7 @@ class TestKeys:
         table = read_table(b"id,question\nA,one\nB,two\n")
         taken = read_cases(table, suggest(table), taken={"A"})
         assert [(bad.line, bad.reason) for bad in taken.rejected] == [
-            (2, "the suite has a case 'A' already")
+            (2, "the suite already has a case 'A'")
         ]
         skipped = read_cases(table, suggest(table), skipped={"A"})
         assert ([case.key for case in skipped.cases], skipped.passed_over) == (["B"], 1)

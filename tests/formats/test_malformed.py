@@ -202,7 +202,7 @@ MALFORMED = (
         .replace("    input: hi\n", "    input: hi\n    assert: [{name: check, type: is_json}]\n"),
         5, "tests[0].assert[0].name", "'check' is repeated", "the suite's own", case="A"),
     Bad("lonely aggregator", f"{CASE}    aggregator: {{type: minimum}}\n", 5, "tests[0].aggregator",
-        "is taken from the suite", "unless the case lists evaluators", case="A"),
+        "comes from the suite", "unless the case lists its own", case="A"),
     # The policy.
     Bad("bands", f"{CASE}verdicts: {{pass: 0.5, borderline: 0.8}}\n", 5, "verdicts", "borderline",
         "pass"),
