@@ -49,7 +49,7 @@ def test_a_suite_is_made_of_the_cases_that_the_lines_tell_of():
         "Hello",
     )
     assert second.input[0]["content"] == "The file of results does not contain the input."
-    assert "the new suite has the usual judge" in done.notes[0]
+    assert "the new suite has the default judge" in done.notes[0]
     again = brought_in({**GOOD, "dataset": "Greetings!"})
     assert (again.suite, again.is_new_suite) == (suite, False)
     assert [run.number for run in suite.runs.order_by("number")] == [1, 2]
