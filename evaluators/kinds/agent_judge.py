@@ -16,8 +16,8 @@ the rules of your team. A language model with a prompt is cheaper; use the LLM j
 - **What it costs** counts as evaluation cost, with the tokens and the price that the agent reports. A
   command runs under the limits of scripts, and only for members who may run scripts.
 
-Whatever the agent under test wrote is quoted between random marks, so a verdict inside its answer is read as
-evidence and not mistaken for the judge's.
+Everything the agent under test wrote is quoted between random marks, so a verdict inside its answer counts as
+evidence and is not mistaken for the judge's.
 
 Good: an agent whose tools can check the output, and criteria that say what earns 100 and what earns 50.
 

@@ -19,8 +19,8 @@ outcomes, and a case without those by whether the answer says what the expected 
 **Samples.** The judge is asked several times. The score is the median, the mean or the most frequent of the
 samples, and the page shows how far apart they are.
 
-Whatever the agent, its tools and its users wrote is quoted between random marks: an answer that asks for a
-good grade is read as evidence, not obeyed.
+Everything the agent, its tools and its users wrote is quoted between random marks: an answer that asks for a
+good grade counts as evidence and is not obeyed.
 
 Good: says what earns 1, 0.5 and 0, and judges one thing.
 

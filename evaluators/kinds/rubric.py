@@ -4,7 +4,7 @@ The score is the weight of the criteria that are met, divided by the weight of a
 for every criterion by its id and quotes the evidence from the answer. If its reply omits or invents a
 criterion, it is asked once more; after that the rubric is unscored, never 0.
 
-- `required: true`: the whole result fails if this criterion is missed, whatever the total.
+- `required: true`: the whole result fails if this criterion is missed, at any total score.
 - `min_score: 0.7`: the whole result fails if the criterion scores below that (0 to 1).
 - `mode: graded`: each criterion gets a grade from 0 to 10 instead of met or missed. A grade of 6 or more
   (or of the criterion's own minimum or more) counts as a hit.

@@ -200,7 +200,7 @@ Messages = tuple[dict[str, str], ...]
 
 
 @dataclass(slots=True)
-class AskedQuestion:
+class PendingQuestion:
     """One question in progress: its messages, and the content of its last readable reply.
 
     After a repair was requested it `takes_least`: a reply that satisfies the minimal schema is enough.
@@ -314,23 +314,23 @@ class ModelJudge:
                 still unreadable.
 
         """
-        spec, asked = self._spec(question), AskedQuestion(question)
-        messages, digest = asked.messages()
-        first = await self._chat(spec, asked, messages, digest)
+        spec, pending = self._spec(question), PendingQuestion(question)
+        messages, digest = pending.messages()
+        first = await self._chat(spec, pending, messages, digest)
         if not first.problem:
-            return JudgeReply(asked.content, first.usage, first.model)
-        again = asked.repair_messages(messages, first.text, first.problem)
+            return JudgeReply(pending.content, first.usage, first.model)
+        again = pending.repair_messages(messages, first.text, first.problem)
         repaired = sha256_hex([digest, first.text, first.problem])
-        asked.takes_least = True
+        pending.takes_least = True
         try:
-            second = await self._chat(spec, asked, again, repaired, repair=1)
+            second = await self._chat(spec, pending, again, repaired, repair=1)
         except JudgeFailure as failure:
             failure.usage = add_usage(first.usage, failure.usage)
             raise
         usage = add_usage(first.usage, second.usage)
         if second.problem:
             raise JudgeFailure(UNREADABLE.format(second.problem), stage="parse", usage=usage)
-        return JudgeReply(asked.content, usage, second.model)
+        return JudgeReply(pending.content, usage, second.model)
 
     def _spec(self, question: JudgeQuestion) -> ModelSpec:
         slug = question.model or self.default
@@ -343,20 +343,20 @@ class ModelJudge:
     async def _chat(
         self,
         spec: ModelSpec,
-        asked: AskedQuestion,
+        pending: PendingQuestion,
         messages: Messages,
         digest: str,
         *,
         repair: int = 0,
     ) -> ChatReply:
-        question = asked.question
+        question = pending.question
         call = ChatCall(
             messages,
             CallKey(EVALUATION, self.path, question.sample, question.round, repair),
-            schema=asked.schema,
+            schema=pending.schema,
             trace=TraceHeaders(self.target, self.case, self.path),
             request_hash=digest,
-            problem_of=asked.problem_of,
+            problem_of=pending.problem_of,
         )
         try:
             return await self.client.chat(spec, call, self.ledger)

@@ -39,7 +39,7 @@ from evaluators.model_calls.calls import (
     storable,
 )
 from evaluators.model_calls.client import ModelClient
-from evaluators.model_calls.judge import UNREADABLE, AskedQuestion, ModelJudge
+from evaluators.model_calls.judge import UNREADABLE, ModelJudge, PendingQuestion
 from evaluators.model_calls.models import ModelSpec
 from evaluators.sandbox.confinement import ProgramLimits, Terms
 from evaluators.sandbox.local import LocalSandbox
@@ -327,7 +327,7 @@ class AgentJudge:
         )
 
 
-class _AgentQuestion(AskedQuestion):
+class _AgentQuestion(PendingQuestion):
     """A question to an agent, which may be a simple program that picks JSON out of its input."""
 
     def problem_of(self, text: str) -> str:
@@ -335,7 +335,7 @@ class _AgentQuestion(AskedQuestion):
 
         A reply that appears word for word in a quoted text is a verdict by the author of that text.
         """
-        problem = AskedQuestion.problem_of(self, text)
+        problem = PendingQuestion.problem_of(self, text)
         if problem:
             return problem
         forms = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}

@@ -76,7 +76,7 @@ def test_another_server_gets_the_key_only_if_it_is_named_again():
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("new", *LOCAL), "SLUG: new is taken by this page. Choose another short name."),
+        (("new", *LOCAL), "SLUG: “new” is the address of this page. Choose another short name."),
         (("local", "--url", "ollama"), "--url: Write a URL that starts with http:// or https://"),
         (("local", *LOCAL, "--key-variable", "SECRET"), "--key-variable: Select a valid choice."),
         (("local", *LOCAL, "--input-price", "-1"), "--input-price: A price is 0 or more."),

@@ -102,8 +102,8 @@ class CheckSetting(BaseModel):
     def _can_be_decided(self) -> Self:
         takes = SETTINGS.get(self.type, TEXT_SETTINGS)
         settings = {*self.model_fields_set} - {"type", "name", "dimensions", "negate"}
-        given = {name for name in settings if getattr(self, name) not in _default(name)}
-        if foreign := sorted(given - set(takes)):
+        changed = {name for name in settings if getattr(self, name) not in _default(name)}
+        if foreign := sorted(changed - set(takes)):
             raise ValueError(f"{self.type} takes no {foreign[0]}")
         for name in NEEDS.get(self.type, ()):
             if not getattr(self, name):

@@ -267,12 +267,12 @@ def payload(context: Context, config: Mapping[str, Any]) -> bytes:
     question = last_question(context)
     expected = [{"role": "assistant", "content": case.expected_output}]
     answered = _output_messages(context)
-    asked = [{"role": turn.role, "content": turn.content} for turn in case.input]
+    conversation = [{"role": turn.role, "content": turn.content} for turn in case.input]
     summary = _trace_summary(context)
     facts = {
         **{"eval_id": case.key, "case_id": case.key, "evaluator": context.path},
         **{"question": question, "input_text": question, "task": question},
-        **{"input": asked, "input_messages": asked},
+        **{"input": conversation, "input_messages": conversation},
         **{"criteria": case.criteria, "expected_outcome": case.criteria, "outcome": case.criteria},
         "expected_outcomes": list(case.expected_outcomes),
         **{"expected_output": case.expected_output, "expected": case.expected_output},
