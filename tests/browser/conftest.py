@@ -9,14 +9,22 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 from pytest_django.live_server_helper import LiveServer
 
 from tests.services.chromium import installed_chromium
 from tests.services.site import Site, running_site
 from tests.support.members import make_member
 
-TIMEOUT_MS = 15_000
+# How long to wait for what must happen before a test fails; long, so that a slow machine fails none.
+PATIENCE_MS = 120_000
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,6 +76,7 @@ def browser() -> Iterator[Browser]:
         pytest.fail("No Chromium: apt-get install chromium, or run scripts/test.")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=executable, args=arguments)
         yield started
@@ -87,7 +96,7 @@ def console() -> Iterator[Console]:
 def context(browser: Browser, console: Console) -> Iterator[BrowserContext]:
     """Open a separate browser profile with the width of a laptop."""
     opened = browser.new_context(viewport={"width": 1440, "height": 900})
-    opened.set_default_timeout(TIMEOUT_MS)
+    opened.set_default_timeout(PATIENCE_MS)
     opened.on("page", console.watch)
     yield opened
     opened.close()

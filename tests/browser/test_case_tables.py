@@ -28,6 +28,8 @@ def begin(page: Page, live_server: LiveServer) -> None:
     """Upload the rows for a new suite, by keyboard alone."""
     page.goto(f"{live_server.url}/suites/new/")
     press(page, page.get_by_role("link", name="From a spreadsheet"))
+    # Both pages have a title.
+    page.wait_for_url("**/from-table/")
     enter(page, page.get_by_label("Title"), "Refunds")
     tab_to(page, page.get_by_label("File", exact=False).first)
     with page.expect_file_chooser() as asked:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.runs import Run, RunEvent
-from tests.browser.conftest import Console
+from tests.browser.conftest import PATIENCE_MS, Console
 from tests.browser.keyboard import press
 from tests.support.factories import (
     make_case,
@@ -25,8 +25,6 @@ from tests.support.factories import (
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
-# The live part asks every 2 seconds, the table every 5.
-POLL_MS = 20_000
 
 
 @pytest.fixture
@@ -109,7 +107,7 @@ def test_chosen_rows_survive_live_updates(run_page: Page, run: Run) -> None:
     run_page.get_by_label("Choose CS-002").check()
     run.results.filter(case__key="CS-003").update(verdict="pass", score=0.95)
     refresh_cases(run)
-    expect(run_page.get_by_role("row", name="CS-003")).to_contain_text("Pass", timeout=POLL_MS)
+    expect(run_page.get_by_role("row", name="CS-003")).to_contain_text("Pass")
     expect(run_page.get_by_label("Choose CS-002")).to_be_checked()
     expect(run_page.locator(".picks")).to_contain_text("1 result chosen")
 
@@ -135,13 +133,13 @@ def test_title_age_and_sidebar_follow_a_live_run(run_page: Page, run: Run) -> No
     Run.objects.update(status="running", finished_at=None, done_count=30, created_at=timezone.now())
     run_page.reload()
     expect(run_page).to_have_title(re.compile(r"^Run #1, 50\.0%"))
-    expect(run_page.locator("#run-age")).not_to_contain_text("just now", timeout=POLL_MS)
+    expect(run_page.locator("#run-age")).not_to_contain_text("just now")
     running = run_page.locator("#recent-suites [data-verdict=running]")
     expect(running).to_have_count(1)
     Run.objects.update(done_count=45)
-    expect(run_page).to_have_title(re.compile(r"^Run #1, 75\.0%"), timeout=POLL_MS)
+    expect(run_page).to_have_title(re.compile(r"^Run #1, 75\.0%"))
     Run.objects.update(done_count=60, status="completed", finished_at=timezone.now())
-    expect(run_page).to_have_title(re.compile(r"^Run #1 "), timeout=POLL_MS)
+    expect(run_page).to_have_title(re.compile(r"^Run #1 "))
     expect(running).to_have_count(0)
 
 
@@ -153,7 +151,7 @@ def test_older_events_stay_unfolded_during_the_run(run_page: Page, run: Run) -> 
     run_page.get_by_text("2 older").click()
     expect(run_page.get_by_text("event 0")).to_be_visible()
     RunEvent.objects.create(run=run, kind="limit_lowered", text="event 10")
-    expect(run_page.get_by_text("event 10")).to_be_visible(timeout=POLL_MS)
+    expect(run_page.get_by_text("event 10")).to_be_visible()
     expect(run_page.get_by_text("event 0")).to_be_visible()
 
 
@@ -190,7 +188,7 @@ def test_the_bar_and_the_dialog_fit_on_a_phone(run_page: Page) -> None:
 def plain_page(browser: Browser, context: BrowserContext, console: Console) -> Iterator[Page]:
     """Open a page in a browser without JavaScript, with the cookies of the first."""
     plain = browser.new_context(java_script_enabled=False)
-    plain.set_default_timeout(15_000)
+    plain.set_default_timeout(PATIENCE_MS)
     plain.add_cookies(context.cookies())
     yield plain.new_page()
     plain.close()

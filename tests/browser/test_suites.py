@@ -18,8 +18,6 @@ from tests.browser.conftest import Console
 from tests.support.factories import make_case, make_scored_run, make_suite
 
 LogIn = Callable[[str], User]
-# Live parts ask every 5 seconds.
-POLL_MS = 15_000
 ONE_CASE = "tests: [{id: A, input: hi}]\n"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quick-check" / "suite.yaml"
 
@@ -92,16 +90,16 @@ def test_a_live_part_without_an_answer_says_so_and_recovers(home: Page, console:
     expect(banner).to_be_hidden()
     home.route("**/dashboard/", lambda route: route.abort())
     home.route("**/suite-rows/**", lambda route: route.abort())
-    expect(banner).to_contain_text("Live updates paused.", timeout=POLL_MS)
+    expect(banner).to_contain_text("Live updates paused.")
     home.unroute_all()
-    expect(banner).to_be_hidden(timeout=POLL_MS)
+    expect(banner).to_be_hidden()
 
 
 def test_a_live_part_redirects_to_the_login_after_the_session(
     home: Page, context: BrowserContext
 ) -> None:
     context.clear_cookies()
-    expect(home.get_by_role("button", name="Log in")).to_be_visible(timeout=POLL_MS)
+    expect(home.get_by_role("button", name="Log in")).to_be_visible()
     expect(home).to_have_url(re.compile(r"/login/\?next=/$"))
 
 

@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, Page, expect
 from tests.services.site import Site
 from tests.support.agent_server import AgentServer, says
 
-ANSWER_MS = 20_000
 REPLY = {
     "output": "Take it **back**.",
     "steps": [{"name": "look_up", "input": {"id": 7}, "output": "found"}],
@@ -32,7 +31,7 @@ def fill(page: Page, agent: AgentServer, name: str) -> None:
 
 def check_answer(page: Page, agent: AgentServer) -> None:
     answer = page.locator("#target-trial")
-    expect(answer).to_contain_text("Take it back.", timeout=ANSWER_MS)
+    expect(answer).to_contain_text("Take it back.")
     expect(answer).to_contain_text("look_up")
     expect(answer).to_contain_text("note.md")
     assert agent.asked[-1].headers["Authorization"] == "Bearer typed-only-once"
