@@ -90,7 +90,7 @@ def ask_and_wait(page: Page, panel: Locator) -> None:
     expect(panel).to_contain_text("Nothing of v1 changes a verdict of run #1.")
     expect(panel.locator(".skeleton")).to_have_count(0)
     held.pop().abort()
-    expect(panel.get_by_role("alert")).to_contain_text("answers an earlier question")
+    expect(panel.get_by_role("alert")).to_contain_text("No answer.")
     with page.expect_request(ASKS):
         press(page, panel.get_by_role("button", name="Ask again"))
     tab_to(page, run, back=True)
