@@ -68,8 +68,8 @@ def kind_for_spelling(
 ) -> tuple[Kind, Mapping[str, Any]]:
     """Return the kind of a type name in a suite file, and the settings that the name implies.
 
-    `llm-judge`, `llm_judge` and `llmJudge` are the same name. The other settings may show that another
-    kind is meant. Raises UnknownKindError listing the type names.
+    `llm-judge`, `llm_judge` and `llmJudge` are the same name. The other settings may imply another
+    kind. Raises UnknownKindError listing the type names.
     """
     known = _spellings()
     match = known.get(normal_spelling(spelling))
@@ -80,7 +80,7 @@ def kind_for_spelling(
     name, preset = match
     kind = all_kinds()[name]
     settings_by_name = {normal_spelling(str(key)): value for key, value in (settings or {}).items()}
-    other = kind.meant(settings_by_name) if kind.meant else ""
+    other = kind.implied_kind(settings_by_name) if kind.implied_kind else ""
     return (all_kinds()[other], {}) if other else (kind, preset)
 
 

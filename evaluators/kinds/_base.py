@@ -218,7 +218,7 @@ class KindConfig(BaseModel):
 
     prompt_fields: ClassVar[tuple[str, ...]] = ()
 
-    def stands_on(self) -> Mapping[str, object]:
+    def judged_settings(self) -> Mapping[str, object]:
         """Return the settings that a judge's answer depends on, by name, such as the text of a criterion.
 
         If one of them changes, `rescore` cannot use the stored parts and the judge has to be called again.
@@ -231,9 +231,9 @@ EXAMPLE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 WRAP = re.compile(r"(?<![|\n])\n(?!\n|\||- )[ ]*")
 ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
 RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
-AskedModels = Callable[[Mapping[str, Any]], tuple[str, ...]]
-AskedTargets = Callable[[Mapping[str, Any]], tuple[str, ...]]
-Lacks = Callable[[Mapping[str, Any], CaseFacts], str]
+ListModels = Callable[[Mapping[str, Any]], tuple[str, ...]]
+ListTargets = Callable[[Mapping[str, Any]], tuple[str, ...]]
+FindMissing = Callable[[Mapping[str, Any], CaseFacts], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,17 +242,17 @@ class Kind:
 
     `spellings` are its other type names in suite files, each with the settings it implies (`contains` is
     text_check with the operator contains). `read` turns the settings of a file into those of the config and
-    may raise ValueError; `meant` names another kind that these settings mean, "" for none. `in_gallery` is
+    may raise ValueError; `implied_kind` names another kind that these settings mean, "" for none. `in_gallery` is
     False for kinds that the product uses itself. A kind that `supplies_outcomes` also judges the expected
     outcomes of the case, so they need no call of their own.
 
     A kind that `uses_sandbox` runs programs of the suite's author. If only some settings do,
     `runs_programs` tells whether a config does, and `programs_in` names the setting whose entries of type
-    script are the programs. `asked_models` returns the model of every judge call that a config can make, ""
+    script are the programs. `list_models` returns the model of every judge call that a config can make, ""
     for the suite's judge; without it, a kind that `uses_judge` calls the model of its config once a sample.
-    `asked_targets` returns the target of every call that asks a target to judge.
+    `list_targets` returns the target of every call that asks a target to judge.
 
-    `needs` names what it cannot score without, besides an answer. `lacks` returns what a case lacks to be
+    `needs` names what it cannot score without, besides an answer. `find_missing` returns what a case lacks to be
     scored with a config, in words after "no", else "".
     """
 
@@ -265,37 +265,37 @@ class Kind:
     rescore: RescoreFunction | None = None
     spellings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    meant: Callable[[Mapping[str, Any]], str] | None = None
+    implied_kind: Callable[[Mapping[str, Any]], str] | None = None
     uses_judge: bool = False
     in_gallery: bool = True
     supplies_outcomes: bool = False
     uses_sandbox: bool = False
-    asked_models: AskedModels | None = None
+    list_models: ListModels | None = None
     runs_programs: Callable[[Mapping[str, Any]], bool] | None = None
     programs_in: str = ""
-    asked_targets: AskedTargets | None = None
+    list_targets: ListTargets | None = None
     needs: tuple[str, ...] = ()
-    lacks: Lacks | None = None
+    find_missing: FindMissing | None = None
 
-    def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def judge_targets(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the target of every call in which a config asks a target to judge."""
-        return self.asked_targets(config) if self.asked_targets is not None else ()
+        return self.list_targets(config) if self.list_targets is not None else ()
 
-    def models_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def judge_models(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the model of every judge call that a config can make, "" for the suite's judge."""
-        if self.asked_models is not None:
-            return self.asked_models(config)
+        if self.list_models is not None:
+            return self.list_models(config)
         return models_of_samples(config) if self.uses_judge else ()
 
     @property
     def asks_agent(self) -> bool:
         """Tell whether it asks targets to judge."""
-        return self.asked_targets is not None
+        return self.list_targets is not None
 
     @property
     def may_ask_judge(self) -> bool:
         """Tell whether only some configs use a judge."""
-        return self.asked_models is not None and not self.uses_judge
+        return self.list_models is not None and not self.uses_judge
 
     @property
     def summary(self) -> str:
@@ -321,17 +321,17 @@ class KindOptions(TypedDict, total=False):
     rescore: RescoreFunction
     spellings: Mapping[str, Mapping[str, Any]]
     read: Callable[[dict[str, Any]], dict[str, Any]]
-    meant: Callable[[Mapping[str, Any]], str]
+    implied_kind: Callable[[Mapping[str, Any]], str]
     uses_judge: bool
     in_gallery: bool
     supplies_outcomes: bool
     uses_sandbox: bool
     runs_programs: Callable[[Mapping[str, Any]], bool]
     programs_in: str
-    asked_models: AskedModels
-    asked_targets: AskedTargets
+    list_models: ListModels
+    list_targets: ListTargets
     needs: tuple[str, ...]
-    lacks: Lacks
+    find_missing: FindMissing
 
 
 def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -217,7 +217,7 @@ def _node_models(node: EvaluatorSpec, kind: Kind | None) -> Iterator[tuple[str, 
     for setting, settings in (("model", node.config), (f"{AGGREGATOR}.model", options)):
         if isinstance(slug := settings.get("model"), str) and slug:
             yield setting, slug
-    models = kind.models_asked(node.config) if kind is not None and not node.is_composite else ()
+    models = kind.judge_models(node.config) if kind is not None and not node.is_composite else ()
     for slug in filter(None, models):
         if slug != node.config.get("model"):
             yield _setting(node.config, slug), slug

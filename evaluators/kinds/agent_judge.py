@@ -126,7 +126,7 @@ class AgentJudgeConfig(KindConfig):
         is_digits = isinstance(value, str) and value.strip().isdecimal()
         return int(value) if is_digits else value
 
-    def stands_on(self) -> Mapping[str, object]:
+    def judged_settings(self) -> Mapping[str, object]:
         """Return the criteria; the samples record the agent and how often it was called."""
         return {"criteria": self.criteria}
 
@@ -146,7 +146,7 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def targets_to_ask(config: Mapping[str, Any]) -> tuple[str, ...]:
+def list_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the name of the agent, once for each sample."""
     return (str(config.get("agent") or ""),) * int(config.get("samples") or 1)
 
@@ -168,7 +168,7 @@ def rescore(config: AgentJudgeConfig, details: Mapping[str, Any]) -> Score:
     rescore=rescore,
     spellings={"judge_agent": {}},
     read=read,
-    asked_targets=targets_to_ask,
+    list_targets=list_targets,
 )
 async def score(config: AgentJudgeConfig, context: Context) -> Outcome:
     """Return the score that the agent gives, with every sample in the details."""

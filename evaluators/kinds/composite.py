@@ -71,7 +71,7 @@ from evaluators.kinds._prompts import (
 from evaluators.kinds.script import describe_child, judge_by_script
 from evaluators.kinds.script.program import ScriptSettings, named_settings
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.score_tree import aggregate
+from evaluators.scoring.score_tree import aggregate_children
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import Outcome, Unscored
 
@@ -258,7 +258,7 @@ async def score(config: CompositeConfig, context: Context) -> Outcome:
     children = tuple(EvaluatorSpec(name=name, kind="") for name in context.children)
     settings = config.model_dump(mode="json")
     node = EvaluatorSpec(name=context.path, kind=COMPOSITE, config=settings, children=children)
-    return aggregate(node, context.children, PolicySpec())
+    return aggregate_children(node, context.children, PolicySpec())
 
 
 async def _judged(options: AggregatorOptions, context: Context) -> Outcome:

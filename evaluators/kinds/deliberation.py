@@ -303,7 +303,7 @@ class DeliberationConfig(KindConfig):
             raise ValueError("models: a name is empty")
         return self
 
-    def stands_on(self) -> Mapping[str, object]:
+    def judged_settings(self) -> Mapping[str, object]:
         """Return the criteria; the votes record the judges and the rounds."""
         return {"criteria": self.criteria}
 
@@ -329,7 +329,7 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
+def list_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the models of all rounds, with the one that breaks a tie."""
     named = tuple(str(slug) for slug in config.get("models") or ())
     panel = named or ("",) * int(config.get("judges") or USUAL_JUDGES)
@@ -377,7 +377,7 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     uses_judge=True,
     spellings={"panel": {}},
     read=read,
-    asked_models=asked_models,
+    list_models=list_models,
 )
 async def score(config: DeliberationConfig, context: Context) -> Outcome:
     """Return the score of the winning bracket, with every vote of every round."""

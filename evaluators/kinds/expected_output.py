@@ -122,7 +122,7 @@ class ExpectedOutputConfig(KindConfig):
             raise ValueError(f"{changed[0]} belongs to match semantic; {self.match} uses no judge")
         return self
 
-    def stands_on(self) -> Mapping[str, object]:
+    def judged_settings(self) -> Mapping[str, object]:
         """Return the number of samples of a semantic comparison; other matches use no judge."""
         return {"samples": self.samples} if self.match == "semantic" else {}
 
@@ -164,7 +164,7 @@ def _rescore_semantic(config: ExpectedOutputConfig, details: Mapping[str, Any]) 
     return replace(combined, details={**details, **combined.details})
 
 
-def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
+def list_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the model of each sample; () for matches without a judge."""
     return models_of_samples(config) if config.get("match") == "semantic" else ()
 
@@ -175,14 +175,14 @@ def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     config=ExpectedOutputConfig,
     rescore=rescore,
     needs=("an expected output",),
-    lacks=lambda _, case: "" if case.expected_output.strip() else "expected output",
+    find_missing=lambda _, case: "" if case.expected_output.strip() else "expected output",
     spellings={
         "expected": {},
         "semantic": {"match": "semantic"},
         "semantic_similarity": {"match": "semantic"},
     },
     read=read,
-    asked_models=asked_models,
+    list_models=list_models,
 )
 async def score(config: ExpectedOutputConfig, context: Context) -> Outcome:
     """Return 1 (raw 100) if the answer matches the expected output, else 0, or the score of a judge."""

@@ -137,7 +137,7 @@ class LLMJudgeConfig(KindConfig):
         return prompt
 
 
-def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
+def find_missing(config: Mapping[str, Any], case: CaseFacts) -> str:
     """Return what a case lacks for a judge without its own prompt, "" for nothing."""
     has_prompt = str(config.get("prompt") or "").strip()
     return (
@@ -152,10 +152,10 @@ def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
     icon="e-judge",
     config=LLMJudgeConfig,
     uses_judge=True,
-    lacks=lacks,
+    find_missing=find_missing,
     spellings={"llm_grader": {}, "llm_eval": {}, "llm_rubric": {}},
     read=read_prompt,
-    meant=lambda mapping: "rubric" if lists_criteria(mapping) else "",
+    implied_kind=lambda mapping: "rubric" if lists_criteria(mapping) else "",
 )
 async def score(config: LLMJudgeConfig, context: Context) -> Outcome:
     """Return the score that the judge gives, with its hits and misses."""

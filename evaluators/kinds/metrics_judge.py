@@ -299,7 +299,7 @@ class MetricsJudgeConfig(KindConfig):
             raise ValueError(f"metrics: {error}") from error
         return self
 
-    def stands_on(self) -> Mapping[str, object]:
+    def judged_settings(self) -> Mapping[str, object]:
         """Return the text of each metric, the instructions and the number of samples."""
         texts = {
             f"metric {metric.key}": (metric.name, metric.description) for metric in self.metrics

@@ -119,7 +119,7 @@ class OutcomesConfig(KindConfig):
     label="Expected outcomes",
     icon="i-check",
     config=OutcomesConfig,
-    lacks=lambda _, case: "" if case.expected_outcomes else "expected outcomes",
+    find_missing=lambda _, case: "" if case.expected_outcomes else "expected outcomes",
     uses_judge=True,
     in_gallery=False,
     supplies_outcomes=True,

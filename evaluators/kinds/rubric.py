@@ -249,7 +249,7 @@ class RubricConfig(KindConfig):
             raise ValueError("rubrics: the weights add up to 0, so there is nothing to score")
         return self
 
-    def stands_on(self) -> Mapping[str, object]:
+    def judged_settings(self) -> Mapping[str, object]:
         """Return the text of each criterion, the mode and the number of samples."""
         texts = {
             f"criterion {criterion.id}": criterion.expected_outcome for criterion in self.rubrics

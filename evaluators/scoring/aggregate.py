@@ -30,10 +30,10 @@ class Values:
     digits: int = SCORE_DIGITS
 
 
-def evaluate(
+def score_nodes(
     tree: CompiledTree, outcomes: Mapping[str, Outcome], *, judged: CompiledNode | None = None
 ) -> Values:
-    """Return the score of every node; `judged` is the node whose judge's overall score counts."""
+    """Return the score of every node from the outcomes; `judged` is the node whose judge's overall score counts."""
     scores: list[float | None] = [None] * len(tree.nodes)
     parts = {}
     for node in tree.leaves:
@@ -50,7 +50,7 @@ def evaluate(
 def aggregate_tree(
     tree: CompiledTree, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
 ) -> Values:
-    """Return the score of every node; `scores` holds those of the leaves, after negation."""
+    """Fill in the scores of the composites; `scores` holds those of the leaves, after negation."""
     values = Values(scores, [NO_INDEX] * len(scores), parts)
     for node in tree.upward:
         aggregate_node(tree, node, values)

@@ -110,7 +110,7 @@ class _Compiler:
             self.add(child, _child_position(child, position, index, spec, gates))
             for child in (() if aggregator is None else spec.children)
         ]
-        counted, weights = _counted(spec, aggregator, children, gates)
+        counted, weights = _counted(spec, aggregator, children)
         self.nodes[index] = CompiledNode(
             index=index,
             path=position.path,
@@ -145,7 +145,7 @@ def _child_position(
     spec: EvaluatorSpec,
     gates: frozenset[str],
 ) -> _Position:
-    weight = spec.weight_of(child)
+    weight = spec.child_weight(child)
     is_gate = child.name in gates
     is_needed = child.is_required or is_gate or (position.needed and weight > 0)
     is_held_back = bool(gates) and not is_gate
@@ -160,25 +160,26 @@ def _child_position(
 
 
 def _gates(spec: EvaluatorSpec, aggregator: Aggregator | None) -> frozenset[str]:
-    if aggregator is None or aggregator.type != "safety_gate":
+    if aggregator is None:
         return frozenset()
-    return frozenset(aggregator.required).intersection(child.name for child in spec.children)
+    return frozenset(child.name for child in spec.children if aggregator.is_gate(child.name))
 
 
 def _counted(
     spec: EvaluatorSpec,
     aggregator: Aggregator | None,
     children: Sequence[int],
-    gates: frozenset[str],
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return the children that count: with a weight above 0, gates only if the remainder is all."""
+    """Return the children that count, with their weights.
+
+    A child counts if its weight is above 0 and it is not a gate that the average leaves out.
+    """
     if aggregator is None or aggregator.is_judging:
         return (), ()
-    excluded = gates if aggregator.remainder == "remaining" else frozenset()
     pairs = [
         (index, weight)
         for index, child in zip(children, spec.children, strict=True)
-        if (weight := spec.weight_of(child)) > 0 and child.name not in excluded
+        if (weight := spec.child_weight(child)) > 0 and not aggregator.is_gate_alone(child.name)
     ]
     return tuple(index for index, _ in pairs), tuple(weight for _, weight in pairs)
 

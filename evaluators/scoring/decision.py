@@ -49,12 +49,12 @@ class VerdictResult:
         return self.verdict is None
 
 
-def case_gate(
+def case_basis(
     policy: PolicySpec,
     expected: Sequence[str],
     results: tuple[OutcomeResult, ...] | Unscored | None,
 ) -> CaseBasis:
-    """Return what decides the case under the policy (SCORING §4.3)."""
+    """Return what decides the case under `case_gate` of the policy (SCORING §4.3)."""
     judged = () if results is None or isinstance(results, Unscored) else tuple(results)
     if policy.case_gate == "score":
         return CaseBasis("score", judged)
@@ -71,18 +71,18 @@ def case_gate(
 
 
 def decide_verdict(
-    tree: CompiledTree, values: Values, gate: CaseBasis, judged: CompiledNode | None = None
+    tree: CompiledTree, values: Values, basis: CaseBasis, judged: CompiledNode | None = None
 ) -> VerdictResult:
     """Return the verdict; an error has none. `judged` is the node whose judge gives the final score."""
     if None in values.scores:
-        unscored = tuple(node.index for node in _missing_scores(tree, values, gate))
+        unscored = tuple(node.index for node in _missing_scores(tree, values, basis))
         if unscored:
             return VerdictResult("unscored", index=unscored[0], unscored=unscored)
-    if gate.rule == "unjudged":
+    if basis.rule == "unjudged":
         return VerdictResult("unjudged")
     source = _score_source(tree, values, judged)
     final = _final_score(tree, values, source)
-    if final is None and gate.rule != "expected_outcomes":
+    if final is None and basis.rule != "expected_outcomes":
         is_judged = tree.policy.final_score == "judge_overall"
         return VerdictResult("no_judge_overall" if is_judged else "nothing_to_aggregate")
     forced = next(forcing_nodes(tree, values), None)
@@ -91,8 +91,8 @@ def decide_verdict(
     failed = values.failures[ROOT]
     if failed != NO_INDEX:
         return VerdictResult(tree.nodes[ROOT].rule, Verdict.FAIL, final, failed, source=source)
-    verdict = _by_gate(tree.policy, values, gate, final)
-    return VerdictResult(gate.rule, verdict, final, ROOT, source=source)
+    verdict = _verdict_by_basis(tree.policy, values, basis, final)
+    return VerdictResult(basis.rule, verdict, final, ROOT, source=source)
 
 
 def _score_source(tree: CompiledTree, values: Values, judged: CompiledNode | None) -> int:
@@ -128,9 +128,9 @@ def forcing_nodes(tree: CompiledTree, values: Values) -> Iterator[CompiledNode]:
             yield node
 
 
-def _missing_scores(tree: CompiledTree, values: Values, gate: CaseBasis) -> Iterator[CompiledNode]:
+def _missing_scores(tree: CompiledTree, values: Values, basis: CaseBasis) -> Iterator[CompiledNode]:
     """Yield the evaluators without a score that the verdict needs (SCORING §4.1)."""
-    is_error = tree.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
+    is_error = tree.policy.on_unscored == "error" and basis.rule in ("score", "fallback")
     for node in tree.leaves:
         if values.scores[node.index] is not None:
             continue
@@ -139,12 +139,14 @@ def _missing_scores(tree: CompiledTree, values: Values, gate: CaseBasis) -> Iter
             yield node
 
 
-def _by_gate(policy: PolicySpec, values: Values, gate: CaseBasis, final: float | None) -> Verdict:
-    if gate.rule == "expected_outcomes":
-        met = all(outcome.passed for outcome in gate.outcomes)
+def _verdict_by_basis(
+    policy: PolicySpec, values: Values, basis: CaseBasis, final: float | None
+) -> Verdict:
+    if basis.rule == "expected_outcomes":
+        met = all(outcome.passed for outcome in basis.outcomes)
         return Verdict.PASS if met else Verdict.FAIL
     score = round(0.0 if final is None else final, values.digits)
-    if gate.rule == "fallback":
+    if basis.rule == "fallback":
         reached = score >= rounded(policy.fallback_threshold)
         return Verdict.PASS if reached else Verdict.FAIL
     if score >= rounded(policy.pass_threshold):

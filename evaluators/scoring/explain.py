@@ -51,19 +51,19 @@ def own_failure(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
     return f"{_name_and_score(tree, failure, values)} < {format_limit(node.limit, scale=tree.policy.scale)}"
 
 
-def decided_by(tree: CompiledTree, values: Values, gate: CaseBasis, result: VerdictResult) -> str:
+def decided_by(tree: CompiledTree, values: Values, basis: CaseBasis, result: VerdictResult) -> str:
     """Return rule, evaluator and numbers, short enough for a table cell (SCORING §4.5).
 
     Scores and limits are on the scale of the suite, as its pages show them.
     """
     policy = tree.policy
     if result.is_error:
-        return error_text(tree, gate, result, {})
+        return error_text(tree, basis, result, {})
     if result.rule == "required":
         return f"required: {requirement(tree, tree.nodes[result.index], values)}"
     if result.rule == "expected_outcomes":
-        missed = sum(not outcome.passed for outcome in gate.outcomes)
-        count = len(gate.outcomes)
+        missed = sum(not outcome.passed for outcome in basis.outcomes)
+        count = len(basis.outcomes)
         noun = "outcome" if count == 1 else "outcomes"
         return f"{missed} of {count} {noun} missed" if missed else f"{count} of {count} {noun} met"
     if result.rule in ("score", "fallback"):
@@ -73,13 +73,13 @@ def decided_by(tree: CompiledTree, values: Values, gate: CaseBasis, result: Verd
             limit = policy.borderline_threshold if is_fail else policy.pass_threshold
         is_pass = result.verdict is Verdict.PASS
         comparison = compare(result.score or 0.0, limit, is_pass, scale=policy.scale)
-        return comparison if result.rule == "score" else f"{gate.reason}: {comparison}"
+        return comparison if result.rule == "score" else f"{basis.reason}: {comparison}"
     rule = {"safety_gate": "gate", "all_or_nothing": "all or nothing"}.get(result.rule, "share")
     return f"{rule}: {own_failure(tree, tree.nodes[ROOT], values)}"
 
 
 def error_text(
-    tree: CompiledTree, gate: CaseBasis, result: VerdictResult, reasons: Mapping[str, str]
+    tree: CompiledTree, basis: CaseBasis, result: VerdictResult, reasons: Mapping[str, str]
 ) -> str:
     """Return why there is no verdict; `reasons` has the paths of the evaluators without a score as keys."""
     if result.rule == "unscored":
@@ -92,7 +92,7 @@ def error_text(
             for name, path in zip(names, paths, strict=True)
         )
     if result.rule == "unjudged":
-        return f"outcomes could not be judged: {gate.reason}"
+        return f"outcomes could not be judged: {basis.reason}"
     if result.rule == "no_judge_overall":
         return "no evaluator gave a judge's overall score"
     return "nothing to aggregate"
@@ -290,7 +290,7 @@ def _verdict(
         return Verdict.FAIL
     if passes(tree, node.index, values):
         return Verdict.PASS
-    return tree.policy.verdict_of(score)
+    return tree.policy.verdict_for(score)
 
 
 def _forced_fail(tree: CompiledTree, node: CompiledNode, values: Values) -> str | None:
@@ -302,7 +302,7 @@ def _forced_fail(tree: CompiledTree, node: CompiledNode, values: Values) -> str 
 def explain_tree(
     tree: CompiledTree,
     values: Values,
-    gate: CaseBasis,
+    basis: CaseBasis,
     result: VerdictResult,
     reasons: Mapping[str, str],
 ) -> tuple[TraceStep, ...]:
@@ -310,8 +310,8 @@ def explain_tree(
     steps = [*_scored_steps(tree, values, result, reasons), *_own_rule_steps(tree, values)]
     steps += _required_steps(tree, values)
     if result.is_error:
-        return (*steps, TraceStep(error_text(tree, gate, result, reasons), None, passed=False))
-    return (*steps, *_final_steps(tree, values, result), *_gate_steps(tree, values, gate, result))
+        return (*steps, TraceStep(error_text(tree, basis, result, reasons), None, passed=False))
+    return (*steps, *_final_steps(tree, values, result), *_basis_steps(tree, values, basis, result))
 
 
 def _scored_steps(
@@ -375,17 +375,17 @@ def _final_steps(tree: CompiledTree, values: Values, result: VerdictResult) -> I
         yield TraceStep(f"Final score: {how}", source.path)
 
 
-def _gate_steps(
-    tree: CompiledTree, values: Values, gate: CaseBasis, result: VerdictResult
+def _basis_steps(
+    tree: CompiledTree, values: Values, basis: CaseBasis, result: VerdictResult
 ) -> Iterator[TraceStep]:
-    is_by_outcomes = gate.rule == "expected_outcomes"
-    for outcome in gate.outcomes if is_by_outcomes else ():
+    is_by_outcomes = basis.rule == "expected_outcomes"
+    for outcome in basis.outcomes if is_by_outcomes else ():
         yield TraceStep(
             f"Outcome {'met' if outcome.passed else 'missed'}: {outcome.text}", None, outcome.passed
         )
     passed = result.verdict is Verdict.PASS
     verdict = result.verdict.value if result.verdict else ""
-    text = f"{verdict.capitalize()}: {decided_by(tree, values, gate, result)}"
+    text = f"{verdict.capitalize()}: {decided_by(tree, values, basis, result)}"
     path = (
         tree.nodes[result.index].path
         if result.rule not in ("score", "fallback", "expected_outcomes")

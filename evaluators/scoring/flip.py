@@ -33,7 +33,7 @@ class DecidedCase:
 
     tree: CompiledTree
     values: Values
-    gate: CaseBasis
+    basis: CaseBasis
     judged: CompiledNode | None
     result: VerdictResult
 
@@ -51,15 +51,15 @@ def smallest_flip(case: DecidedCase) -> Flip | None:
     if case.result.verdict in (None, Verdict.PASS):
         return None
     if case.result.rule == "expected_outcomes":
-        return _missed_outcomes(case.gate)
+        return _missed_outcomes(case.basis)
     rise = _smallest_rise(case, EXACT_DIGITS) or _smallest_rise(case, SCORE_DIGITS)
     return (
         Flip(_no_single_score_text(case)) if rise is None else _flip(rise, case.tree.policy.scale)
     )
 
 
-def _missed_outcomes(gate: CaseBasis) -> Flip:
-    missed = tuple(outcome.text for outcome in gate.outcomes if not outcome.passed)
+def _missed_outcomes(basis: CaseBasis) -> Flip:
+    missed = tuple(outcome.text for outcome in basis.outcomes if not outcome.passed)
     noun = "outcome were" if len(missed) == 1 else f"{len(missed)} outcomes were"
     these = "this" if len(missed) == 1 else "these"
     return Flip(
@@ -151,7 +151,7 @@ class _Search:
 
     def _target(self) -> float:
         policy = self.case.tree.policy
-        if self.case.gate.rule == "fallback":
+        if self.case.basis.rule == "fallback":
             return policy.fallback_threshold
         return policy.pass_threshold if self.rank else policy.borderline_threshold
 
@@ -166,7 +166,7 @@ class _Search:
             aggregate_node(self.case.tree, ancestor, values)
         if any(not is_held(self.case.tree, node, values) for node in self.unknown):
             return VerdictResult("unscored")
-        return decide_verdict(self.case.tree, values, self.case.gate, self.case.judged)
+        return decide_verdict(self.case.tree, values, self.case.basis, self.case.judged)
 
 
 def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
@@ -174,7 +174,7 @@ def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
 
     Their scores are unknown, so the policy for unscored evaluators does not apply to them.
     """
-    if case.gate.rule == "expected_outcomes":
+    if case.basis.rule == "expected_outcomes":
         return ()
     return tuple(
         node

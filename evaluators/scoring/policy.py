@@ -125,7 +125,7 @@ class PolicySpec(Spec):
             )
         return self
 
-    def verdict_of(self, score: float) -> Verdict:
+    def verdict_for(self, score: float) -> Verdict:
         """Return the band a score from 0 to 1 falls into (SCORING §4.3)."""
         value = rounded(score)
         if value >= rounded(self.pass_threshold):

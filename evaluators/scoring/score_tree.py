@@ -1,4 +1,10 @@
-"""Score one output: aggregate its tree, decide the verdict, explain it, and find what would flip it."""
+"""Score one output: aggregate its tree, decide the verdict, explain it, and find what would flip it.
+
+The front door is `Rules.decide`: a tree and a policy, compiled once, turn the outcomes of the evaluators into
+a `Decision`. `decide` does the same for a tree and a policy that are not compiled yet. `Rules.decide_verdict`
+and `Rules.decide_scores` return only the verdict, for many results. While a run is under way, `gate_order`,
+`gate_failure` and `aggregate_children` score one composite at a time.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,9 @@ from evaluators.scoring.aggregate import (
     Values,
     aggregate_node,
     aggregate_tree,
-    evaluate,
     is_held,
     overall_judge,
+    score_nodes,
 )
 from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, compile_tree
 from evaluators.scoring.decision import (
@@ -19,7 +25,7 @@ from evaluators.scoring.decision import (
     Decision,
     NodeResult,
     VerdictResult,
-    case_gate,
+    case_basis,
     decide_verdict,
 )
 from evaluators.scoring.explain import (
@@ -45,11 +51,9 @@ OWN_RULE = "failed_by_own_rule"
 def gate_order(composite: EvaluatorSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the gates, which run first, and of the children that run only if they pass."""
     names = tuple(child.name for child in composite.children)
-    if composite.aggregator is None or composite.aggregator.type != "safety_gate":
-        return (), names
-    gates = frozenset(composite.aggregator.required)
-    first = tuple(name for name in names if name in gates)
-    return first, tuple(name for name in names if name not in gates)
+    aggregator = composite.aggregator
+    gates = tuple(name for name in names if aggregator is not None and aggregator.is_gate(name))
+    return gates, tuple(name for name in names if name not in gates)
 
 
 def gate_failure(composite: EvaluatorSpec, children: Mapping[str, Outcome]) -> str | None:
@@ -71,7 +75,7 @@ def gate_failure(composite: EvaluatorSpec, children: Mapping[str, Outcome]) -> s
     return None
 
 
-def aggregate(
+def aggregate_children(
     composite: EvaluatorSpec, children: Mapping[str, Outcome], policy: PolicySpec
 ) -> Outcome:
     """Return the outcome of a composite from its children's outcomes by name, before its negation.
@@ -143,14 +147,14 @@ class Rules:
     ) -> VerdictResult:
         """Return only verdict, final score and rule: faster than `decide`, for many results."""
         judged, values = self._values(outcomes)
-        gate = case_gate(self.tree.policy, expected_outcomes, outcome_results)
-        return decide_verdict(self.tree, values, gate, judged)
+        basis = case_basis(self.tree.policy, expected_outcomes, outcome_results)
+        return decide_verdict(self.tree, values, basis, judged)
 
     def decide_scores(
         self,
         scores: list[float | None],
         parts: Mapping[int, tuple[str, ...]],
-        gate: CaseBasis,
+        basis: CaseBasis,
         judged: CompiledNode | None = None,
     ) -> tuple[Values, VerdictResult]:
         """Return what `decide_verdict` does from plain numbers, with the scores of all nodes: the fastest way.
@@ -160,7 +164,7 @@ class Rules:
         overall score counts; `scores` must hold that score.
         """
         values = aggregate_tree(self.tree, scores, parts)
-        return values, decide_verdict(self.tree, values, gate, judged)
+        return values, decide_verdict(self.tree, values, basis, judged)
 
     def decide(
         self,
@@ -171,25 +175,25 @@ class Rules:
     ) -> Decision:
         """Return the verdict with everything that led to it."""
         judged, values = self._values(outcomes)
-        gate = case_gate(self.tree.policy, expected_outcomes, outcome_results)
-        result = decide_verdict(self.tree, values, gate, judged)
-        case = DecidedCase(self.tree, values, gate, judged, result)
+        basis = case_basis(self.tree.policy, expected_outcomes, outcome_results)
+        result = decide_verdict(self.tree, values, basis, judged)
+        case = DecidedCase(self.tree, values, basis, judged, result)
         reasons = _reasons(self.tree, outcomes)
         return Decision(
             status="error" if result.is_error else "scored",
             verdict=result.verdict,
             score=None if result.score is None else rounded(result.score),
-            decided_by=decided_by(self.tree, values, gate, result),
+            decided_by=decided_by(self.tree, values, basis, result),
             rule=result.rule,
             evaluator=_evaluator(self.tree, result),
-            trace=explain_tree(self.tree, values, gate, result, reasons),
+            trace=explain_tree(self.tree, values, basis, result, reasons),
             flip=smallest_flip(case),
             nodes=self._nodes(outcomes, case),
             hits=tuple(_findings(self.tree, outcomes, values, passed=True)),
             misses=tuple(_findings(self.tree, outcomes, values, passed=False)),
             warnings=tuple(_warnings(case, outcomes, reasons, outcome_results)),
-            error=error_text(self.tree, gate, result, reasons) if result.is_error else None,
-            outcomes=gate.outcomes,
+            error=error_text(self.tree, basis, result, reasons) if result.is_error else None,
+            outcomes=basis.outcomes,
         )
 
     def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:
@@ -202,7 +206,7 @@ class Rules:
         judged = None
         if self.tree.policy.final_score == "judge_overall":
             judged = overall_judge(self.tree, outcomes)
-        return judged, evaluate(self.tree, outcomes, judged=judged)
+        return judged, score_nodes(self.tree, outcomes, judged=judged)
 
     def _nodes(self, outcomes: Mapping[str, Outcome], case: DecidedCase) -> dict[str, NodeResult]:
         return node_results(
@@ -293,13 +297,13 @@ def _warnings(
             continue
         if isinstance(outcome, Score):
             for warning in outcome.warnings:
-                if warning != case.gate.reason:
+                if warning != case.basis.reason:
                     yield f"{node.spec.name}: {warning}"
         elif node.index not in case.result.unscored:
             yield f"{node.spec.name} {_consequence(case, node)}: {reasons[node.path]}"
-    if case.gate.reason == "no outcomes produced":
-        yield case.gate.reason
-    if isinstance(outcome_results, Unscored) and case.gate.rule == "score":
+    if case.basis.reason == "no outcomes produced":
+        yield case.basis.reason
+    if isinstance(outcome_results, Unscored) and case.basis.rule == "score":
         yield f"expected outcomes could not be judged: {outcome_results.reason}"
 
 

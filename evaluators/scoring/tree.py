@@ -53,6 +53,9 @@ class Aggregator(Spec):
     `weights` override the children's own. `required`, `gate_threshold` and `remainder` belong to
     safety_gate, `threshold` to all_or_nothing, `share` to threshold; thresholds are 0 to 1. The kind
     checks the other settings of judging aggregators.
+
+    `required` lists the names of the children that are the gates. It is not `EvaluatorSpec.required`:
+    a gate that fails gives its composite the score 0, a required evaluator fails the whole result.
     """
 
     type: str = "weighted_average"
@@ -70,6 +73,14 @@ class Aggregator(Spec):
         """Tell whether a script or a judge gives the score instead of arithmetic."""
         return self.type in JUDGING_AGGREGATORS
 
+    def is_gate(self, name: str) -> bool:
+        """Tell whether this child must pass before the other children are run."""
+        return self.type == "safety_gate" and name in self.required
+
+    def is_gate_alone(self, name: str) -> bool:
+        """Tell whether this child is a gate that the average leaves out."""
+        return self.is_gate(name) and self.remainder == "remaining"
+
     @model_serializer(mode="wrap")
     def _write_own_settings(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out empty settings and those of other types."""
@@ -85,8 +96,9 @@ class EvaluatorSpec(Spec):
     """One evaluator with everything under it.
 
     The root has the path ""; every other node has the names below the root, joined by "/". The config
-    of a composite always has an aggregator, by default a weighted average. `required` forces a fail at
-    score 0, `required_below` at any score below it (SCORING §4.2). `negate` turns the score s into 1 − s.
+    of a composite always has an aggregator, by default a weighted average. `required` fails the whole
+    result at score 0, `required_below` at any score below it (SCORING §4.2); `Aggregator.required` is
+    another setting. `negate` turns the score s into 1 − s.
     """
 
     name: str
@@ -133,7 +145,7 @@ class EvaluatorSpec(Spec):
         """Tell whether the node can force a fail of the whole result."""
         return self.required or self.required_below is not None
 
-    def weight_of(self, child: EvaluatorSpec) -> float:
+    def child_weight(self, child: EvaluatorSpec) -> float:
         """Return the weight of a child: the aggregator's setting, else its own."""
         if self.aggregator is None:
             return child.weight
@@ -247,7 +259,6 @@ def _check_gate(node: EvaluatorSpec, aggregator: Aggregator, label: str) -> None
 
 def _counted_weights(node: EvaluatorSpec, aggregator: Aggregator) -> Iterator[float]:
     """Yield the weights of the children that count."""
-    leaves_gates_out = aggregator.type == "safety_gate" and aggregator.remainder == "remaining"
     for child in node.children:
-        if not (leaves_gates_out and child.name in aggregator.required):
-            yield node.weight_of(child)
+        if not aggregator.is_gate_alone(child.name):
+            yield node.child_weight(child)

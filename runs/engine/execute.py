@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evaluators.kinds._base import ChildResult, Context, Kind, Output
-from evaluators.scoring.score_tree import aggregate, child_score, gate_failure, gate_order
+from evaluators.scoring.score_tree import aggregate_children, child_score, gate_failure, gate_order
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call, outcome_samples
@@ -73,7 +73,7 @@ class Scoring:
     def _results_below(self, node: EvaluatorSpec, path: str) -> tuple[ChildResult, ...]:
         """Return the outcomes of everything below a composite, for the script or judge that reads them."""
         return tuple(
-            self._result_of(child, below(path, child.name), node.weight_of(child))
+            self._result_of(child, below(path, child.name), node.child_weight(child))
             for child in node.children
         )
 
@@ -87,7 +87,7 @@ class Scoring:
             weight=weight,
             outcome=outcome,
             score=score,
-            verdict="" if score is None else str(policy.verdict_of(score)),
+            verdict="" if score is None else str(policy.verdict_for(score)),
             results=self._results_below(node, path),
         )
 
@@ -99,7 +99,7 @@ class Scoring:
         policy = tree.policy
         if tree.nodes[tree.index_of[path]].strict:
             policy = policy.model_copy(update={"on_unscored": "error"})
-        outcome = self.combined[path] = aggregate(node, children, policy)
+        outcome = self.combined[path] = aggregate_children(node, children, policy)
         return outcome
 
     async def _run_children(

@@ -249,7 +249,7 @@ def _calls_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> int:
 def _agents_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     """Return the target's name for each call of one evaluator to a target that judges."""
     found = None if node.is_composite else kinds.get(node.kind)
-    return found.targets_asked(node.config) if found else ()
+    return found.judge_targets(node.config) if found else ()
 
 
 def _models_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
@@ -259,4 +259,4 @@ def _models_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...
             return ()
         return models_of_samples(node.config.get("aggregator") or {})
     found = kinds.get(node.kind)
-    return found.models_asked(node.config) if found else ()
+    return found.judge_models(node.config) if found else ()

@@ -258,7 +258,7 @@ def _is_narrow(missed: Missed, policy: PolicySpec) -> bool:
 
 def _lie_apart(scores: Sequence[float], policy: PolicySpec) -> bool:
     """Tell whether a judge's samples fall into different bands."""
-    return len({policy.verdict_of(score) for score in scores}) > 1
+    return len({policy.verdict_for(score) for score in scores}) > 1
 
 
 # From the most to the least severe.

@@ -277,7 +277,7 @@ def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
         return False
     if decision.rule != IMPORTED:
         return decision.is_forced
-    own = None if line.score is None else policy.verdict_of(line.score)
+    own = None if line.score is None else policy.verdict_for(line.score)
     return own is not Verdict.FAIL or line.decided_by.startswith(FORCING_WORDS)
 
 
@@ -290,7 +290,7 @@ def _as_in_file(line: ResultLine, found: Decision, policy: PolicySpec) -> Decisi
     score = None if line.score is None else rounded(line.score)
     verdict = Verdict(line.verdict) if line.verdict else None
     if verdict is None and score is not None:
-        verdict = found.verdict or policy.verdict_of(score)
+        verdict = found.verdict or policy.verdict_for(score)
     is_same = found.status == "scored" and found.verdict == verdict
     if is_same and _is_near(found.score, score):
         found = found if score is None else replace(found, score=score)

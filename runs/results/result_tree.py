@@ -166,7 +166,7 @@ def _state(found: NodeResult | None, row: EvaluatorScore | None) -> tuple[str, f
 def _verdict(found: NodeResult | None, score: float | None, policy: PolicySpec) -> str:
     if found:
         return str(found.verdict or "")
-    return "" if score is None else str(policy.verdict_of(score))
+    return "" if score is None else str(policy.verdict_for(score))
 
 
 def _note(found: NodeResult | None, row: EvaluatorScore | None) -> str:

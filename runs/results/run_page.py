@@ -309,7 +309,7 @@ def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
     aggregator = node.get("config", {}).get("aggregator") or {}
     kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
     found = all_kinds().get(node["kind"])
-    if agents := found.targets_asked(node["config"]) if found else ():
+    if agents := found.judge_targets(node["config"]) if found else ():
         facts.append(f"by {agents[0]}")
     lines = [OutlineLine(depth, str(node["name"]), kind, ", ".join(facts))]
     for child in node.get("children", ()):

@@ -279,7 +279,7 @@ def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str
         if score is None or node is None:
             continue
         own = 1 - score if node.is_stored_before_negation else score
-        verdict = plan.policy.verdict_of(own).value
+        verdict = plan.policy.verdict_for(own).value
         found.setdefault(path, []).append(_judged(row, verdict, row.reviewed_verdict, own))
     return found
 

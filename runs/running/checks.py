@@ -192,8 +192,8 @@ def _sandbox_problem(*, is_local_worker: bool) -> str:
     remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
     if settings.IS_EMBEDDED or is_local_worker:
         offer = probe.sandbox_offered()
-        lacks = offer.kind == "none"
-        return f"no sandbox works on this machine ({offer.reason}). {remedy}" if lacks else ""
+        is_missing = offer.kind == "none"
+        return f"no sandbox works on this machine ({offer.reason}). {remedy}" if is_missing else ""
     workers = WorkerProcess.objects.alive(now=database_now())
     shown = list(workers.order_by("name").values_list("sandbox", flat=True))
     if shown and all(words.startswith(UNABLE) for words in shown):

@@ -65,7 +65,7 @@ def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
     """Return the targets that judge by name, with the paths of the evaluators that ask them."""
     root = suite.spec.evaluators
     trees = [root]
-    asking = [name for name, kind in all_kinds().items() if kind.asked_targets]
+    asking = [name for name, kind in all_kinds().items() if kind.list_targets]
     # Cases may have many long trees: only those that can contain such an evaluator are read.
     written = suite.cases.annotate(written=Cast("evaluators", TextField()))
     named = reduce(or_, (Q(written__contains=name) for name in asking))
@@ -197,8 +197,8 @@ def _leaves(tree: EvaluatorSpec, case: CaseFacts) -> Iterator[tuple[str, str]]:
     for path, node in walk(tree):
         if node.is_composite or node.kind not in kinds:
             continue
-        lacks = kinds[node.kind].lacks
-        yield path or node.name, lacks(node.config, case) if lacks is not None else ""
+        find_missing = kinds[node.kind].find_missing
+        yield path or node.name, find_missing(node.config, case) if find_missing is not None else ""
 
 
 def _facts(has_criteria: bool, has_output: bool, has_outcomes: bool) -> CaseFacts:

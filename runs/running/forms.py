@@ -315,7 +315,9 @@ def start_address(form: RunRetryForm) -> str:
     again = {"again": form.run.number}
     if form.cleaned_data["everything"]:
         return urlencode({**again, FILTERED: 1, **form.query.parameters()})
-    keys = dict.fromkeys(form.meant().order_by("position").values_list("case__key", flat=True))
+    keys = dict.fromkeys(
+        form.named_results().order_by("position").values_list("case__key", flat=True)
+    )
     return urlencode({**again, "case": list(keys)}, doseq=True)
 
 

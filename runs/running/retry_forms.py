@@ -300,7 +300,7 @@ class AgainForm(forms.Form):
             raise forms.ValidationError(str(refusal)) from refusal
         return path
 
-    def meant(self) -> QuerySet[Result]:
+    def named_results(self) -> QuerySet[Result]:
         """Return the results that the form names, in any state."""
         raise NotImplementedError
 
@@ -334,7 +334,7 @@ class AgainForm(forms.Form):
         """Return the named results that can be retried; none while the form is wrong."""
         if not self.names_results:
             return self.run.results.none()
-        found = self.meant().filter(pk__in=retryable_results(self.run).values("pk"))
+        found = self.named_results().filter(pk__in=retryable_results(self.run).values("pk"))
         path = self.cleaned_data["path"]
         return found.filter(has_score(path), output__isnull=False) if path else found
 
@@ -371,7 +371,7 @@ class AgainForm(forms.Form):
 
     def named(self) -> dict[str, Any]:
         """Return the results as arguments for the service, which reports open ones."""
-        named = self.chosen() or self.meant().filter(status__in=OPEN_RESULT_STATUSES)
+        named = self.chosen() or self.named_results().filter(status__in=OPEN_RESULT_STATUSES)
         return {"result_ids": list(named.values_list("pk", flat=True))}
 
     def retry(self, asked_by: User) -> str:
@@ -453,7 +453,7 @@ class RunRetryForm(AgainForm):
             raise forms.ValidationError("Nothing is chosen. Tick at least one result to retry.")
         return self.cleaned_data
 
-    def meant(self) -> QuerySet[Result]:
+    def named_results(self) -> QuerySet[Result]:
         """Return the results that the form names, in any state."""
         asked, results = self.cleaned_data, self.run.results.all()
         if asked["everything"]:
@@ -496,7 +496,7 @@ class ResultRetryForm(AgainForm):
         found = self.result
         return self.run.suite.slug, self.run.number, found.case.key, found.repetition
 
-    def meant(self) -> QuerySet[Result]:
+    def named_results(self) -> QuerySet[Result]:
         """Return the result."""
         return self.run.results.filter(pk=self.result.pk)
 

@@ -467,8 +467,8 @@ def _chosen(
 ) -> tuple[list[int], list[int], str]:
     """Return the finished and the cancelled results of the request, and the reason if there are none."""
     if result_ids is None:
-        meant, why_none = WHICH[which]
-        rows = list(run.results.filter(meant).order_by("id").values_list("id", "status"))
+        condition, why_none = WHICH[which]
+        rows = list(run.results.filter(condition).order_by("id").values_list("id", "status"))
     else:
         rows, why_none = _named(run, result_ids), UNDER_WAY if result_ids else NONE_LEFT
     rows = [row for row in rows if row[1] not in OPEN_RESULT_STATUSES]

@@ -241,7 +241,7 @@ class _Saved:
     def of(cls, node: EvaluatorSpec, parent: EvaluatorSpec | None, scale: int) -> _Saved:
         below = node.required_below
         return cls(
-            weight="" if parent is None else number_text(parent.weight_of(node)),
+            weight="" if parent is None else number_text(parent.child_weight(node)),
             required=node.is_required,
             below="" if below is None else share_text(below, scale),
         )

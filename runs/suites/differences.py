@@ -41,7 +41,7 @@ def _gather(
 def _facts(node: EvaluatorSpec, above: EvaluatorSpec | None) -> dict[str, Any]:
     facts: dict[str, Any] = {"kind": node.kind}
     if above is not None:
-        facts["weight"] = above.weight_of(node)
+        facts["weight"] = above.child_weight(node)
         gates = above.aggregator.required if above.aggregator else ()
         facts["gate"] = node.name in gates
     below_which = node.required_below

@@ -21,7 +21,7 @@ from evaluators.kinds.script.program import placed
 from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import format_weight
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, validate, walk
+from evaluators.scoring.tree import ROOT_PATH, Aggregator, EvaluatorSpec, below, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import judge_models, tree_of_case
 from runs.models.suites import Suite, SuiteDraft, SuiteVersion
@@ -513,8 +513,8 @@ def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
     aggregator = node.aggregator
     if aggregator is None or not node.children:
         return
-    counted = [child for child in node.children if not _is_gate_alone(node, child)]
-    if sum(node.weight_of(child) for child in counted) == 0:
+    counted = [child for child in node.children if not aggregator.is_gate_alone(child.name)]
+    if sum(node.child_weight(child) for child in counted) == 0:
         if aggregator.is_judging:
             text = f"All weights in “{path or node.name}” are 0, and its judge reads them."
         else:
@@ -524,16 +524,16 @@ def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
 
 def _no_effect(path: str, node: EvaluatorSpec, above: EvaluatorSpec) -> Iterator[TreeWarning]:
     """Warn of a weight other than 1 that cannot change the score."""
-    aggregator, weight = above.aggregator, above.weight_of(node)
+    aggregator, weight = above.aggregator, above.child_weight(node)
     if aggregator is None or weight in (0, 1):
         return
     subject = f"The weight {format_weight(weight)} of “{path}” changes nothing:"
     if aggregator.type in WEIGHTLESS:
         yield TreeWarning("no_effect", path, f"{subject} {WEIGHTLESS[aggregator.type]}.", "weight")
-    elif _is_gate_alone(above, node):
+    elif aggregator.is_gate_alone(node.name):
         message = "it is only a gate and left out of the average"
         yield TreeWarning("no_effect", path, f"{subject} {message}.", "weight")
-    elif not aggregator.is_judging and _counts_alone(above, node):
+    elif not aggregator.is_judging and _counts_alone(above, aggregator, node):
         yield TreeWarning(
             "no_effect", path, f"{subject} nothing else in its composite counts.", "weight"
         )
@@ -545,7 +545,9 @@ def _never_decides(
     """Warn of an evaluator that no verdict depends on; in a branch, only of the outermost one."""
     if reach[path] or not reach[path.rpartition("/")[0]]:
         return
-    why = "its weight is 0" if above.weight_of(node) == 0 else "only the judge's own score counts"
+    why = (
+        "its weight is 0" if above.child_weight(node) == 0 else "only the judge's own score counts"
+    )
     message = f"“{path}” can never change a verdict: {why}, and it is neither required nor a gate"
     yield TreeWarning("never_decides", path, f"{message}. It is only recorded.")
 
@@ -579,28 +581,16 @@ def _reach(root: EvaluatorSpec, policy: PolicySpec, overall: str | None) -> dict
 def _counts(
     above: EvaluatorSpec, node: EvaluatorSpec, above_counts: bool, overall: str | None
 ) -> bool:
-    if _is_gate(above, node):
+    if above.aggregator is not None and above.aggregator.is_gate(node.name):
         return above_counts
-    return above_counts and overall is None and above.weight_of(node) > 0
+    return above_counts and overall is None and above.child_weight(node) > 0
 
 
-def _is_gate(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
-    aggregator = above.aggregator
-    return (
-        aggregator is not None
-        and aggregator.type == "safety_gate"
-        and node.name in aggregator.required
-    )
-
-
-def _is_gate_alone(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
-    aggregator = above.aggregator
-    return _is_gate(above, node) and aggregator is not None and aggregator.remainder == "remaining"
-
-
-def _counts_alone(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
+def _counts_alone(above: EvaluatorSpec, aggregator: Aggregator, node: EvaluatorSpec) -> bool:
     others = (child for child in above.children if child is not node)
-    return all(above.weight_of(other) == 0 or _is_gate_alone(above, other) for other in others)
+    return all(
+        above.child_weight(other) == 0 or aggregator.is_gate_alone(other.name) for other in others
+    )
 
 
 def _own_models(

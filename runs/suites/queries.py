@@ -271,31 +271,23 @@ def _weights(node: EvaluatorSpec, aggregator: Aggregator) -> Mapping[str, float]
     """Return the weight of each child; a child without an entry has no share."""
     if aggregator.type in NOTES:
         return {}
-    counted = [child for child in node.children if not _is_gate_alone(child, aggregator)]
-    weights = {child.name: node.weight_of(child) for child in counted}
+    counted = [child for child in node.children if not aggregator.is_gate_alone(child.name)]
+    weights = {child.name: node.child_weight(child) for child in counted}
     if aggregator.type == "threshold":
         return {name: 1.0 for name, weight in weights.items() if weight > 0}
     return weights
 
 
-def _is_gate_alone(child: EvaluatorSpec, aggregator: Aggregator) -> bool:
-    return (
-        aggregator.type == "safety_gate"
-        and aggregator.remainder == "remaining"
-        and child.name in aggregator.required
-    )
-
-
 def _weight(node: EvaluatorSpec, child: EvaluatorSpec, aggregator: Aggregator) -> float | None:
-    if aggregator.type in NOTES or _is_gate_alone(child, aggregator):
+    if aggregator.type in NOTES or aggregator.is_gate_alone(child.name):
         return None
-    return node.weight_of(child)
+    return node.child_weight(child)
 
 
 def _note(child: EvaluatorSpec, above: Aggregator | None) -> str:
     if above is None:
         return "final score"
-    if _is_gate_alone(child, above):
+    if above.is_gate_alone(child.name):
         return "gate alone"
     return NOTES.get(above.type, "")
 
@@ -306,7 +298,7 @@ def _marks(node: EvaluatorSpec, above: Aggregator | None, scale: int) -> tuple[s
         marks.append(f"required, {figures.bound(node.required_below, scale)} or more")
     elif node.required:
         marks.append("required, above 0")
-    if above is not None and above.type == "safety_gate" and node.name in above.required:
+    if above is not None and above.is_gate(node.name):
         marks.append(f"gate, {figures.bound(above.gate_threshold, scale)} or more")
     if above is not None and above.type == "all_or_nothing":
         marks.append(f"{figures.bound(above.threshold, scale)} or more")

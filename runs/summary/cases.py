@@ -104,7 +104,7 @@ def _decide_by_score(
     score = mean(scores)
     if score is None:
         return CaseDecision(Verdict.FAIL, BY_SCORE, "no repetition has a score")
-    verdict = policy.verdict_of(score)
+    verdict = policy.verdict_for(score)
     if not has_words:
         # Words take longer than the verdict, and pages ask for ten thousand verdicts at once.
         return CaseDecision(verdict, BY_SCORE)

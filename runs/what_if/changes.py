@@ -182,7 +182,7 @@ class Comparing:
             return change
         if kind.rescore is None:
             return replace(change, reach=Reach.OLD, why="its settings changed")
-        if why := _stands_on_other(stored, config):
+        if why := _judged_settings_problem(stored, config):
             return replace(change, reach=Reach.OLD, why=why)
         return replace(change, reach=Reach.RESCORED, config=config)
 
@@ -217,7 +217,7 @@ class Comparing:
         alone = node.replace(children=())
         kind = self.kinds.get(node.kind)
         if judge_models(alone, self.kinds, default="judge") or (
-            kind is not None and kind.targets_asked(node.config)
+            kind is not None and kind.judge_targets(node.config)
         ):
             return "judge"
         return "script" if script_paths(alone, self.kinds) else ""
@@ -237,9 +237,9 @@ def _other_thing(old: EvaluatorSpec, new: EvaluatorSpec) -> str:
     return f"{words[new.aggregator.type]} makes its score now, so nothing is stored of it"
 
 
-def _stands_on_other(stored: KindConfig, config: KindConfig) -> str:
-    before = stored.stands_on()
-    for name, value in config.stands_on().items():
+def _judged_settings_problem(stored: KindConfig, config: KindConfig) -> str:
+    before = stored.judged_settings()
+    for name, value in config.judged_settings().items():
         if name not in before:
             return f"{name} is new"
         if before.get(name, _ABSENT) != value:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from evaluators.kinds._base import Kind
 from evaluators.scoring.aggregate import HYBRID_KIND, HYBRID_SCALE, JUDGE_OVERALL, Values, is_held
 from evaluators.scoring.compile import CompiledNode
-from evaluators.scoring.decision import FORCING_RULES, CaseBasis, VerdictResult, case_gate
+from evaluators.scoring.decision import FORCING_RULES, CaseBasis, VerdictResult, case_basis
 from evaluators.scoring.explain import decided_by
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.score_tree import Rules
@@ -23,7 +23,7 @@ from runs.what_if.changes import CaseTrees, LeafChange, Reach, RuleSet
 SCORED, ERROR, OPEN_STATE = "scored", "error", "open"
 FINAL_FROM_JUDGE = "judge_overall"
 BY_OUTCOMES = "expected_outcomes"
-SCORE_GATE = CaseBasis()
+SCORE_BASIS = CaseBasis()
 # A rule of the root that may fail the result once a score that is open is known.
 FAILING_ROOTS = ("safety_gate", "all_or_nothing", "threshold")
 
@@ -144,7 +144,7 @@ class _Ruled:
 
     values: Values
     ruling: VerdictResult
-    gate: CaseBasis
+    basis: CaseBasis
     live: Sequence[CompiledNode] = ()
     needed: Sequence[CompiledNode] = ()
     waits_for_outcomes: bool = False
@@ -205,7 +205,7 @@ class Deciding:
             names = (path or tree.nodes[0].spec.name for path in found.unrun)
             text = f"needs {', '.join(names)} to be scored anew"
         else:
-            text = decided_by(tree, apply_rules.values, apply_rules.gate, apply_rules.ruling)
+            text = decided_by(tree, apply_rules.values, apply_rules.basis, apply_rules.ruling)
         return replace(found, decided_by=text)
 
     def _ruled(self, result: StoredResult, case: StoredCase) -> _Ruled:
@@ -228,14 +228,16 @@ class Deciding:
                 explain = explain[0]
             scores[frame.index] = 1.0 - explain if frame.negate else explain
         judged = self._judged(result.id, scores) if self.takes_overall else None
-        gate, lacks = self._gate(result, case, row) if self.by_outcomes else (SCORE_GATE, False)
-        values, ruling = self.rules.decide_scores(scores, parts, gate, judged)
-        if not self.tells_open or not (unrun or lacks):
-            return _Ruled(values, ruling, gate)
+        basis, is_missing = (
+            self._basis(result, case, row) if self.by_outcomes else (SCORE_BASIS, False)
+        )
+        values, ruling = self.rules.decide_scores(scores, parts, basis, judged)
+        if not self.tells_open or not (unrun or is_missing):
+            return _Ruled(values, ruling, basis)
         live = [leaf.frame for leaf in unrun if not is_held(self.rules.tree, leaf.frame, values)]
-        waits = lacks and (not self.sources or any(one.frame in live for one in self.sources))
+        waits = is_missing and (not self.sources or any(one.frame in live for one in self.sources))
         needed = [frame for frame in live if frame.needed or frame is judged]
-        return _Ruled(values, ruling, gate, live, needed, waits)
+        return _Ruled(values, ruling, basis, live, needed, waits)
 
     def _decided(self, apply_rules: _Ruled) -> Decided:
         outcomes_column = (
@@ -255,7 +257,7 @@ class Deciding:
         """Tell whether the verdict hangs on what was not run; under the outcomes gate only the score may."""
         if apply_rules.waits_for_outcomes:
             return True
-        if apply_rules.gate.rule != BY_OUTCOMES or self.rules.tree.nodes[0].rule in FAILING_ROOTS:
+        if apply_rules.basis.rule != BY_OUTCOMES or self.rules.tree.nodes[0].rule in FAILING_ROOTS:
             return bool(apply_rules.needed)
         return any(frame.strict for frame in apply_rules.needed)
 
@@ -276,19 +278,19 @@ class Deciding:
         made = leaf.rescored.get(result_id)
         return leaf.overalls.get(result_id) if made is None else made.overall
 
-    def _gate(
+    def _basis(
         self, result: StoredResult, case: StoredCase, row: Sequence[Any]
     ) -> tuple[CaseBasis, bool]:
         """Return what decides the case, and whether its outcomes are yet to be judged."""
         expected = _blank(case.expected)
         policy = self.rules.policy
         if not case.expected or result.marks:
-            return case_gate(policy, expected, _marked(result.marks)), False
+            return case_basis(policy, expected, _marked(result.marks)), False
         scores_of_judges = [row[at] for at in self._source_columns() if at < len(row)]
         if any(explain is False for explain in scores_of_judges):
-            return case_gate(policy, expected, Unscored("their judge gave no score")), False
+            return case_basis(policy, expected, Unscored("their judge gave no score")), False
         nobody = all(explain is None for explain in scores_of_judges) and not self.is_judged
-        return case_gate(policy, expected, None), nobody
+        return case_basis(policy, expected, None), nobody
 
     def _source_columns(self) -> Iterable[int]:
         outcomes_column = self.stored.columns.get(OUTCOMES_PATH)

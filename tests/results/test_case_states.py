@@ -107,7 +107,7 @@ def test_a_sum_of_floats_never_decides(  # 0.9, 0.8 and 0.7 average to 0.8 or to
             case=case,
             repetition=number,
             score=score,
-            verdict=str(PolicySpec().verdict_of(score)),
+            verdict=str(PolicySpec().verdict_for(score)),
         )
     assert run.cases.get().state == "pass"
 

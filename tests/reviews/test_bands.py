@@ -33,7 +33,7 @@ def agreement_with(
 ) -> tuple[float, float | None]:
     policy = PolicySpec(pass_threshold=pass_, borderline_threshold=borderline)
     pairs = [
-        Pair(policy.verdict_of(one.score).value, one.person, one.sampling_rate) for one in reviewed
+        Pair(policy.verdict_for(one.score).value, one.person, one.sampling_rate) for one in reviewed
     ]
     found = measure_agreement(pairs)
     return found.agreement.share or 0.0, found.kappa

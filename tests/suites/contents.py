@@ -74,7 +74,7 @@ def weights(content: dict[str, Any]) -> dict[str, float]:
     """Return the weights in force by path."""
     tree = tree_of(content)
     return {
-        f"{path}/{child.name}" if path else child.name: above.weight_of(child)
+        f"{path}/{child.name}" if path else child.name: above.child_weight(child)
         for path, above in walk(tree)
         for child in above.children
     }

@@ -72,7 +72,7 @@ def again(suite: Suite) -> Suite:
 
 def weights(suite: Suite) -> dict[str, float]:
     root = again(suite).spec.evaluators
-    return {child.name: root.weight_of(child) for child in root.children}
+    return {child.name: root.child_weight(child) for child in root.children}
 
 
 class TestOneDraft:

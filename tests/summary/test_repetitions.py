@@ -29,7 +29,7 @@ PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 
 
 def scored(score: float | None, *, case: str = "a", **more: Any) -> ExecutionRecord:
-    verdict = more.pop("verdict", POLICY.verdict_of(score) if score is not None else PASS)
+    verdict = more.pop("verdict", POLICY.verdict_for(score) if score is not None else PASS)
     return ExecutionRecord(case, "scored", verdict, score, **more)
 
 
@@ -101,7 +101,7 @@ def test_a_case_says_by_which_rule_it_came_to_its_verdict(
 def test_the_words_never_contradict_the_verdict(scores: list[float]) -> None:
     found = case_decision([scored(score) for score in scores], POLICY)
     told = float(found.text.split("mean ")[1].split()[0])
-    assert POLICY.verdict_of(told) is found.verdict
+    assert POLICY.verdict_for(told) is found.verdict
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class TestCase:
     def test_under_the_score_gate_the_mean_score_decides(
         self, scores: list[float], verdict: Verdict
     ) -> None:
-        rows = [done(verdict=POLICY.verdict_of(score), score=score) for score in scores]
+        rows = [done(verdict=POLICY.verdict_for(score), score=score) for score in scores]
         assert summarise_case("a", rows, POLICY).verdict is verdict
 
     def test_a_forced_fail_of_any_repetition_fails_the_case(self) -> None:

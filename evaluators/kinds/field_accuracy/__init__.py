@@ -139,7 +139,7 @@ def rescore(config: FieldAccuracyConfig, details: Mapping[str, Any]) -> Score:
     )
 
 
-def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
+def find_missing(config: Mapping[str, Any], case: CaseFacts) -> str:
     """Return what a case lacks if neither it nor a field has an expected value."""
     has_expected = any(field.get("expected") is not None for field in config.get("fields") or ())
     return "" if has_expected or case.expected_output.strip() else "expected output"
@@ -152,7 +152,7 @@ def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
     rescore=rescore,
     read=read,
     needs=("an expected output that is JSON",),
-    lacks=lacks,
+    find_missing=find_missing,
 )
 async def score(config: FieldAccuracyConfig, context: Context) -> Outcome:
     """Return the weighted share of fields in a JSON answer that have the expected value."""

@@ -198,7 +198,7 @@ class HybridJudgeConfig(KindConfig):
                 )
         return self
 
-    def stands_on(self) -> Mapping[str, object]:
+    def judged_settings(self) -> Mapping[str, object]:
         """Return the text of the dimensions, the expectations and the number of samples."""
         descriptions = {
             f"dimension {dimension.key}": dimension.description for dimension in self.dimensions

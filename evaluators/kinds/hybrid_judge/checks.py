@@ -306,7 +306,7 @@ CHECK_TYPES = {
     **dict.fromkeys(STDIN_SCRIPTS, SCRIPT),
 }
 SCRIPT_NAMES = {
-    name: meant for name, meant in CHECK_NAMES.items() if meant in ("name", "type", "dimensions")
+    name: own for name, own in CHECK_NAMES.items() if own in ("name", "type", "dimensions")
 }
 NESTED = ("declarative", "python", "with", "config")
 EXACT_COUNT = ("count", "exactly", "equals")

@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.score_tree import aggregate, decide, gate_failure, gate_order, score_tree
+from evaluators.scoring.score_tree import (
+    aggregate_children,
+    decide,
+    gate_failure,
+    gate_order,
+    score_tree,
+)
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, Score, Skipped, Unscored
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
@@ -203,17 +209,17 @@ def test_a_gate_is_judged_after_negation() -> None:
 
 def test_aggregate_gives_a_composite_its_outcome_before_negation() -> None:
     node = composite("q", leaf("a"), leaf("b", negate=True), negate=True)
-    outcome = aggregate(node, scores(a=0.2, b=0.6), POLICY)
+    outcome = aggregate_children(node, scores(a=0.2, b=0.6), POLICY)
     assert isinstance(outcome, Score)
     assert outcome.score == pytest.approx(0.3)
 
 
 def test_aggregate_knows_a_child_that_failed_by_its_own_rule() -> None:
     inner = composite("inner", leaf("x"), rule="all_or_nothing", negate=True)
-    failed = aggregate(inner, scores(x=0.1), POLICY)
+    failed = aggregate_children(inner, scores(x=0.1), POLICY)
     assert isinstance(failed, Score)
     assert (failed.score, failed.reasoning) == (0.0, "x 0.10 < 0.70")
-    outer = aggregate(root(inner, leaf("a")), {"inner": failed, "a": Score(1.0)}, POLICY)
+    outer = aggregate_children(root(inner, leaf("a")), {"inner": failed, "a": Score(1.0)}, POLICY)
     assert isinstance(outer, Score)
     assert outer.score == 0.5
     gates = root(inner, leaf("a"), rule="safety_gate", required=("inner",))
@@ -232,20 +238,23 @@ def test_aggregate_follows_the_policy_for_children_without_a_score(
     on_unscored: str, expected: Outcome
 ) -> None:
     tree = root(leaf("a"), leaf("b"))
-    assert aggregate(tree, scores(a=0.4, b=None), PolicySpec(on_unscored=on_unscored)) == expected
+    assert (
+        aggregate_children(tree, scores(a=0.4, b=None), PolicySpec(on_unscored=on_unscored))
+        == expected
+    )
 
 
 def test_aggregate_counts_a_child_that_missed_a_required_part_as_not_passing() -> None:
     tree = root(leaf("a"), leaf("b"), rule="threshold", share=0.5)
     outcomes: dict[str, Outcome] = {"a": Score(0.9, failed_required=("no-pii",)), "b": Score(0.9)}
-    outcome = aggregate(tree, outcomes, POLICY)
+    outcome = aggregate_children(tree, outcomes, POLICY)
     assert isinstance(outcome, Score)
     assert outcome.score == 0.5
     assert decide(tree, outcomes, POLICY).score == 0.5
 
 
 def test_aggregate_of_nothing_is_unscored() -> None:
-    outcome = aggregate(root(leaf("a", 0.0)), scores(a=0.4), POLICY)
+    outcome = aggregate_children(root(leaf("a", 0.0)), scores(a=0.4), POLICY)
     assert outcome == Unscored("nothing to aggregate")
     skipped: dict[str, Outcome] = {"safety": Score(0.9), "quality": Skipped(), "tone": Skipped()}
-    assert aggregate(gate(), skipped, POLICY) == Unscored("no score from quality, tone")
+    assert aggregate_children(gate(), skipped, POLICY) == Unscored("no score from quality, tone")

@@ -33,13 +33,13 @@ SHARES = (
     ],
 )
 def test_bands(score: float, verdict: str) -> None:
-    assert PolicySpec().verdict_of(score) == verdict
+    assert PolicySpec().verdict_for(score) == verdict
 
 
 def test_bands_of_zero_mean_what_they_say() -> None:
     policy = PolicySpec(pass_threshold=0.0, borderline_threshold=0.0)
-    assert policy.verdict_of(0.0) is Verdict.PASS
-    assert PolicySpec(borderline_threshold=0.0).verdict_of(0.0) is Verdict.BORDERLINE
+    assert policy.verdict_for(0.0) is Verdict.PASS
+    assert PolicySpec(borderline_threshold=0.0).verdict_for(0.0) is Verdict.BORDERLINE
 
 
 @pytest.mark.parametrize("name", SHARES)

@@ -53,7 +53,7 @@ def test_a_composite_without_an_aggregator_averages_and_a_leaf_has_none() -> Non
         type="weighted_average"
     )
     assert leaf("a").aggregator is None
-    assert leaf("a").weight_of(leaf("b", 3.0)) == 3.0
+    assert leaf("a").child_weight(leaf("b", 3.0)) == 3.0
     read = EvaluatorSpec.model_validate({"name": "a", "kind": "llm_judge"})
     assert (read.weight, read.required, read.required_below) == (1.0, False, None)
     assert EvaluatorSpec.model_validate({"name": "a", "kind": "llm_judge", "weight": 0}).weight == 0
@@ -61,7 +61,7 @@ def test_a_composite_without_an_aggregator_averages_and_a_leaf_has_none() -> Non
 
 def test_the_weights_of_the_aggregator_go_before_those_of_the_children() -> None:
     parent = root(leaf("a", 5.0), leaf("b", 2.0), weights={"a": 0.0})
-    assert [parent.weight_of(child) for child in parent.children] == [0.0, 2.0]
+    assert [parent.child_weight(child) for child in parent.children] == [0.0, 2.0]
 
 
 def test_a_sound_tree_is_accepted() -> None:

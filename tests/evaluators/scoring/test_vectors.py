@@ -103,7 +103,7 @@ def decided(values: Values) -> Decision:
 
 
 def score_to_verdict(values: Values) -> Values:
-    return {"verdict": PolicySpec().verdict_of(values["score"])}
+    return {"verdict": PolicySpec().verdict_for(values["score"])}
 
 
 def composite(values: Values) -> Values:
