@@ -32,7 +32,7 @@ from runs.models.runs import (
     RunWorker,
     WorkerProcess,
 )
-from runs.models.sharing import ApiToken, ShareDetail, ShareLink
+from runs.models.sharing import ApiToken, ShareLink
 from runs.models.suites import (
     Case,
     CaseGate,
@@ -86,7 +86,6 @@ __all__ = [
     "RunStatus",
     "RunWorker",
     "ScoreState",
-    "ShareDetail",
     "ShareLink",
     "Suite",
     "SuiteDraft",

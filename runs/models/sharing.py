@@ -9,14 +9,14 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from runs.documents import DetailLevel
 
-class ShareDetail(models.TextChoices):
-    """How much anonymous readers see."""
-
-    FIGURES = "figures", "Figures"
-    CASE_NAMES = "case_names", "Figures and case names"
-    OUTPUTS = "outputs", "Outputs too"
-    TRACES = "traces", "Outputs and traces"
+DETAIL_LEVEL_CHOICES = [
+    (DetailLevel.FIGURES.value, "Figures"),
+    (DetailLevel.CASE_NAMES.value, "Figures and case names"),
+    (DetailLevel.OUTPUTS.value, "Outputs too"),
+    (DetailLevel.TRACES.value, "Outputs and traces"),
+]
 
 
 class ShareLink(models.Model):
@@ -30,7 +30,7 @@ class ShareLink(models.Model):
     kind = models.CharField(max_length=20)
     title = models.CharField(max_length=200, blank=True, default="")
     detail_level = models.CharField(
-        max_length=12, choices=ShareDetail.choices, default=ShareDetail.FIGURES
+        max_length=12, choices=DETAIL_LEVEL_CHOICES, default=DetailLevel.FIGURES.value
     )
     sources = models.JSONField(default=dict)
     created_by = models.ForeignKey(

@@ -32,7 +32,7 @@ from runs.compare.rules import Tolerances
 from runs.compare.views import tolerances_form
 from runs.documents import DetailLevel
 from runs.models.runs import Run
-from runs.models.sharing import ShareDetail, ShareLink
+from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
 from runs.requests import REFUSED, MemberRequest, may_share
 from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_preview, shared_page
 from runs.sharing.services import (
@@ -60,7 +60,7 @@ class ShareForm(forms.Form):
         help_text="Everybody with the link reads it, and chats show it in their preview.",
     )
     detail_level = forms.ChoiceField(
-        label="What anonymous readers see", choices=ShareDetail.choices, widget=forms.RadioSelect
+        label="What anonymous readers see", choices=DETAIL_LEVEL_CHOICES, widget=forms.RadioSelect
     )
     expiry = forms.ChoiceField()
     until = forms.DateField(

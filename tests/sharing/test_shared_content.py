@@ -21,7 +21,7 @@ from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
-from runs.models.sharing import ShareDetail, ShareLink
+from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
 from tests.sharing.linked import HOSTILE, marks_within, share, subject, text_of
 from tests.support.factories import (
     make_case,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("kind", ["comparison", "run", "result"])
-@pytest.mark.parametrize("detail_level", list(ShareDetail.values))
+@pytest.mark.parametrize("detail_level", list(DetailLevel))
 def test_page_file_and_preview_hold_the_texts_of_their_detail_level_and_no_more(
     editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str, detail_level: str
 ) -> None:
@@ -57,7 +57,7 @@ def test_page_file_and_preview_hold_the_texts_of_their_detail_level_and_no_more(
         assert {mark for mark in hidden if mark in text} == set(), name
 
 
-@pytest.mark.parametrize("detail_level", list(ShareDetail.values))
+@pytest.mark.parametrize("detail_level", list(DetailLevel))
 def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_what_lacks(
     editor_client: Client, client: Client, runs: tuple[Run, Run], detail_level: str
 ) -> None:
@@ -97,7 +97,7 @@ def test_the_preview_says_word_for_word_what_the_page_does(
 
 
 def test_the_detail_levels_of_links_are_those_of_documents() -> None:
-    assert ShareDetail.values == [detail_level.value for detail_level in DetailLevel]
+    assert [value for value, _ in DETAIL_LEVEL_CHOICES] == list(DetailLevel)
 
 
 def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digit(
