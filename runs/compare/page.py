@@ -392,8 +392,8 @@ def build_changes(comparison: Comparison, query: ComparisonQuery) -> Changes:
     )
 
 
-# The mark at the heading: an inconclusive comparison has neither passed nor failed.
-SHAPES = {REGRESSION: "fail", NO_REGRESSION: "pass", INCONCLUSIVE: "borderline"}
+# The verdict whose mark the heading shows: an inconclusive comparison has neither passed nor failed.
+HEADING_VERDICTS = {REGRESSION: "fail", NO_REGRESSION: "pass", INCONCLUSIVE: "borderline"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,11 +411,11 @@ class ComparisonPage:
     configuration: ConfigurationComparison
 
     @property
-    def shape(self) -> str:
+    def verdict(self) -> str:
         """Return the verdict whose mark the heading shows; a missed gate is no pass."""
         if self.conclusion.state == NO_REGRESSION and self.conclusion.gates:
-            return SHAPES[INCONCLUSIVE]
-        return SHAPES[self.conclusion.state]
+            return HEADING_VERDICTS[INCONCLUSIVE]
+        return HEADING_VERDICTS[self.conclusion.state]
 
     @property
     def tone(self) -> str:

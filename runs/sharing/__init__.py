@@ -1,1 +1,1 @@
-"""Frozen documents behind share links: what each level of detail lets out, and what in them looks secret."""
+"""Share links to frozen documents: their detail levels, and the search for secrets in them."""

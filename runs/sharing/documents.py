@@ -1,7 +1,7 @@
-"""What a share link holds: a comparison, a run or a result, each value with the detail level from which it leaves.
+"""The documents behind share links, of a comparison, a run or a result, each field with its detail level.
 
-The level of a field whose value is a document or a list of documents is the least level of everything
-in it. A field without a level keeps its value at home.
+The detail level of a field is the lowest level that shows its value. If the value is a document or a
+list of documents, nothing in it is shown below that level. A value whose field has no level is never shared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import Field
 from runs.compare.documents import ComparisonDoc
 from runs.documents import CASE_NAMES, FIGURES, OUTPUTS, TRACES, Document
 from runs.results.documents import RunDetailDoc
-from runs.sharing.whitelist import shape
+from runs.sharing.whitelist import build_whitelist
 
 Figure = Annotated[str, FIGURES]
 Name = Annotated[str, CASE_NAMES]
@@ -39,8 +39,8 @@ class TurnDoc(Document):
     content: TextDoc
 
 
-class FoundDoc(Document):
-    """A hit or a miss of an evaluator."""
+class FindingDoc(Document):
+    """A hit or a miss that an evaluator found."""
 
     passed: Annotated[bool, OUTPUTS]
     text: Remark
@@ -48,7 +48,7 @@ class FoundDoc(Document):
 
 
 class JudgedOutcomeDoc(Document):
-    """An expected outcome; whether it was met is a figure, what it says is not."""
+    """An expected outcome. Whether it was met is a figure; its texts are not."""
 
     passed: YesNo
     text: Remark
@@ -70,7 +70,7 @@ class StepDoc(Document):
 
 
 class QuestionDoc(Document):
-    """The question of a case, and what a good answer is."""
+    """The question of a case and its expected output."""
 
     question: list[TurnDoc] = []
     question_count: Annotated[int, OUTPUTS] = 0
@@ -78,16 +78,16 @@ class QuestionDoc(Document):
 
 
 class ResponseDoc(Document):
-    """What evaluators found in an answer, and the steps to it."""
+    """The findings of evaluators in an answer, and the steps that led to it."""
 
-    remarks: list[FoundDoc] = []
+    remarks: list[FindingDoc] = []
     remark_count: Annotated[int, OUTPUTS] = 0
     steps: list[StepDoc] = []
     step_count: Annotated[int, TRACES] = 0
 
 
 class AnswerDoc(ResponseDoc):
-    """The answer of one run to a case, of the repetition that went worst."""
+    """The answer of a run to a case, from its worst repetition."""
 
     run: Annotated[int, OUTPUTS]
     repetition: Annotated[int, OUTPUTS]
@@ -99,7 +99,7 @@ class AnswerDoc(ResponseDoc):
 
 
 class SharedCaseDoc(QuestionDoc):
-    """A case by its place in the list, which says nothing of its name."""
+    """A case. Its place in the list is a figure; its key and title are names."""
 
     place: Count
     key: Name
@@ -108,7 +108,7 @@ class SharedCaseDoc(QuestionDoc):
 
 
 class VerdictDoc(Document):
-    """The verdict in a word and a sentence."""
+    """The verdict, as a word and as a sentence."""
 
     state: Figure
     word: Figure
@@ -118,14 +118,14 @@ class VerdictDoc(Document):
 
 
 class RuleDoc(Document):
-    """A rule or a limit by name."""
+    """A rule or a limit: its name and its value."""
 
     name: Figure
     value: Figure
 
 
 class StateCountsDoc(Document):
-    """How many there are in each state."""
+    """The number of cases in each state."""
 
     passed: Count = Field(alias="pass")
     borderline: Count
@@ -137,7 +137,7 @@ class StateCountsDoc(Document):
 
 
 class SharedGateDoc(Document):
-    """A gate with its name."""
+    """A gate with its figure and limit."""
 
     name: Figure
     share: Number
@@ -157,7 +157,7 @@ class SharedMetricDoc(Document):
 
 
 class HeadlineFigureDoc(Document):
-    """A figure of the headline with notes of n of N."""
+    """A figure of the headline, with notes such as n of N."""
 
     name: Figure
     value: Figure
@@ -165,7 +165,7 @@ class HeadlineFigureDoc(Document):
 
 
 class SharedDoc(Document):
-    """What every shared document begins with."""
+    """The fields that every shared document begins with."""
 
     version: Count
     kind: Figure
@@ -179,7 +179,7 @@ class SharedDoc(Document):
 
 
 class CaseListDoc(SharedDoc):
-    """How many cases there are, are listed, and are listed with texts."""
+    """The number of all cases, of those listed, and of those listed with texts."""
 
     case_count: Count
     shown_count: Count
@@ -198,7 +198,7 @@ class SharedSideDoc(Document):
 
 
 class ChangeFigureDoc(Document):
-    """How a figure of the headline changed, with its limit."""
+    """A change in a figure of the headline, with its limit."""
 
     name: Figure
     change: Figure
@@ -230,7 +230,7 @@ class BarDoc(Document):
 
 
 class MeasuredRowDoc(BarDoc):
-    """A figure that evaluators measured."""
+    """A measured figure of both runs."""
 
     name: Figure
     path: Name
@@ -242,7 +242,7 @@ class MeasuredRowDoc(BarDoc):
 
 
 class EvaluatorRowDoc(MeasuredRowDoc):
-    """The score of an evaluator, whose name a person gave."""
+    """The score of an evaluator; members choose its name."""
 
     name: Name
 
@@ -266,7 +266,7 @@ class EvaluatorGroupDoc(Document):
 
 
 class ChangeCountDoc(Document):
-    """How many cases changed in one way."""
+    """The number of cases with one kind of change."""
 
     label: Figure
     count: Count
@@ -275,7 +275,7 @@ class ChangeCountDoc(Document):
 
 
 class CellDoc(Document):
-    """How many cases went from one verdict to another."""
+    """The number of cases that went from one verdict to another."""
 
     count: Count
     tone: Figure
@@ -290,7 +290,7 @@ class MatrixRowDoc(Document):
 
 
 class ComparedCaseDoc(SharedCaseDoc, BarDoc):
-    """A case of both runs and what changed between them."""
+    """A case of both runs with the changes between them."""
 
     label: Figure
     icon: Figure
@@ -375,7 +375,7 @@ class SmallestChangeDoc(Document):
 
 
 class RuleStepDoc(Document):
-    """A step on the way to the verdict."""
+    """A step in the decision of the verdict."""
 
     text: Remark
     path: Annotated[str | None, OUTPUTS]
@@ -406,4 +406,4 @@ KINDS: dict[str, type[SharedDoc]] = {
     "run": SharedRun,
     "result": SharedResult,
 }
-SHAPES = {kind: shape(model) for kind, model in KINDS.items()}
+WHITELISTS = {kind: build_whitelist(model) for kind, model in KINDS.items()}

@@ -1,4 +1,4 @@
-"""Comparisons, runs and results as share links freeze them."""
+"""The documents that share links freeze: of a comparison, a run or a result."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ from runs.sharing.parts import (
     MAX_CASES,
     MAX_WITH_TEXTS,
     STATES,
+    TextBudget,
     add_texts,
     case_titles,
     evaluator_findings,
@@ -62,7 +63,6 @@ from runs.sharing.parts import (
     steps,
     tolerance_rows,
 )
-from runs.sharing.whitelist import Allowance
 from runs.summary.figures import CaseSummary
 
 
@@ -77,12 +77,12 @@ def changes(comparison: Comparison, query: ComparisonQuery) -> Iterator[ChangeRo
 
 
 def case_row(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
-    """Return one case: its place in the order, both sides and what changed between them."""
-    one = row.change
-    before, after = one.baseline, one.candidate
+    """Return a case: its place in the order, both sides and the change between them."""
+    change = row.change
+    before, after = change.baseline, change.candidate
     return {
         "place": number,
-        "key": one.case,
+        "key": change.case,
         "title": row.title,
         "label": row.label,
         "icon": row.icon,
@@ -90,13 +90,13 @@ def case_row(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
         "before": row.states[0],
         "after": row.states[1],
         **{
-            name: said.people if said else ""
-            for name, said in zip(("before_people", "after_people"), row.reviewed, strict=True)
+            name: review.people if review else ""
+            for name, review in zip(("before_people", "after_people"), row.reviewed, strict=True)
         },
         "only": "" if before and after else "candidate" if after else "baseline",
         "before_score": score(before.mean_score, scale) if before else "",
         "after_score": score(after.mean_score, scale) if after else "",
-        "change": delta(one.score_change, "pts"),
+        "change": delta(change.score_change, "pts"),
         **_bar(row.bar),
         "met": row.met,
         "cost": delta(row.cost, "pct"),
@@ -143,7 +143,7 @@ def shared_comparison(
     detail_level: DetailLevel,
     now: datetime,
 ) -> SharedComparison:
-    """Describe it for a share link; `let_through` selects what a detail level shows."""
+    """Describe a comparison for a share link, with all figures; `filter_document` hides those of higher levels."""
     page = comparison_page(comparison, query)
     tolerances = comparison.tolerances
     before, after = comparison.baseline.run, comparison.candidate.run
@@ -151,7 +151,7 @@ def shared_comparison(
     cases = [case_row(number, row, after.scale) for number, row in enumerate(rows, 1)]
     has_texts = detail_level.reaches(DetailLevel.OUTPUTS)
     texts = cases[: MAX_WITH_TEXTS if has_texts else 0]
-    add_texts(texts, (before, after), detail_level, Allowance())
+    add_texts(texts, (before, after), detail_level, TextBudget())
     limits = (
         tolerances.max_pass_rate_drop,
         tolerances.max_avg_score_drop,
@@ -170,30 +170,32 @@ def shared_comparison(
                 _side("baseline", comparison.baseline, page.counts[0]),
                 _side("candidate", comparison.candidate, page.counts[1]),
             ],
-            "measures": [_measure(one) for one in page.measures],
+            "measures": [_measure(measure) for measure in page.measures],
             "differences": [
-                {"what": one.what, "text": one.text, "spoils": one.spoils}
-                for one in comparison.differences
+                {"what": difference.what, "text": difference.text, "spoils": difference.spoils}
+                for difference in comparison.differences
             ],
             "is_comparable": comparison.is_comparable,
             "only_shared": page.is_shared,
             "unfinished": [
-                f"Run #{one.number} is not completed ({RunStatus(one.status).label.lower()})"
-                for one in (before, after)
-                if one.status != RunStatus.COMPLETED
+                f"Run #{run.number} is not completed ({RunStatus(run.status).label.lower()})"
+                for run in (before, after)
+                if run.status != RunStatus.COMPLETED
             ],
-            "metrics": [metric_group(one) for one in page.metrics if one.title != EVALUATORS],
-            "evaluators": [metric_group(one) for one in page.metrics if one.title == EVALUATORS],
+            "metrics": [metric_group(group) for group in page.metrics if group.title != EVALUATORS],
+            "evaluators": [
+                metric_group(group) for group in page.metrics if group.title == EVALUATORS
+            ],
             "changes": [
-                {"label": one.label, "count": one.count, "icon": one.icon, "tone": one.tone}
-                for one in page.table.chips
+                {"label": chip.label, "count": chip.count, "icon": chip.icon, "tone": chip.tone}
+                for chip in page.table.chips
             ],
             "matrix": [
                 {
                     "verdict": verdict,
                     "cells": [
-                        {"count": one.count, "tone": one.tone, "is_same": one.is_same}
-                        for one in cells
+                        {"count": cell.count, "tone": cell.tone, "is_same": cell.is_same}
+                        for cell in cells
                     ],
                 }
                 for verdict, cells in page.matrix
@@ -213,10 +215,10 @@ def shared_comparison(
 def _comparison_verdict(page: ComparisonPage) -> dict[str, str]:
     sentence = page.conclusion.sentence
     for side in (page.comparison.baseline, page.comparison.candidate):
-        # What a suite is called is no figure.
+        # The name of a suite is no figure, so this level must not show it.
         sentence = sentence.replace(f"{side.run.suite.slug}{side.run}", f"Run {side.run}")
     return {
-        "state": page.shape,
+        "state": page.verdict,
         "word": page.conclusion.word,
         "headline": page.conclusion.headline,
         "tone": page.tone,
@@ -249,41 +251,41 @@ def _side(role: str, side: ComparisonSide, counts: Mapping[str, int]) -> dict[st
         "target": run.target_name,
         "status": run.status,
         "counts": state_counts(counts),
-        "gates": [gate_part(one) for one in side.gates],
+        "gates": [gate_part(gate) for gate in side.gates],
     }
 
 
-def _measure(one: Measure) -> dict[str, Any]:
+def _measure(measure: Measure) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "change": delta(one.change, one.unit),
-        "before": one.before,
-        "after": one.after,
-        "note": one.note,
-        "limit": one.limit,
-        "state": one.state,
-        "tone": one.tone,
-        "said": list(one.notes),
+        "name": measure.name,
+        "change": delta(measure.change, measure.unit),
+        "before": measure.before,
+        "after": measure.after,
+        "note": measure.note,
+        "limit": measure.limit,
+        "state": measure.state,
+        "tone": measure.tone,
+        "said": list(measure.notes),
     }
 
 
-WORST_FIRST = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
+CASE_ORDER = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
 
 
 def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedRun:
-    """Describe it for a share link; `let_through` selects what a detail level shows."""
+    """Describe a run for a share link, with all figures; `filter_document` hides those of higher levels."""
     live = run_live(run, now=now)
-    summed = sorted(case_summaries(run), key=_badness)
+    summaries = sorted(case_summaries(run), key=_case_order)
     titles, people = case_titles(run), people_of(run)
     cases = [
         {
-            **_case(number, one, titles.get(one.case, ""), run.scale),
-            "people": people.get(one.case, ""),
+            **_case(number, case, titles.get(case.case, ""), run.scale),
+            "people": people.get(case.case, ""),
         }
-        for number, one in enumerate(summed[:MAX_CASES], 1)
+        for number, case in enumerate(summaries[:MAX_CASES], 1)
     ]
     texts = cases[: MAX_WITH_TEXTS if detail_level.reaches(DetailLevel.OUTPUTS) else 0]
-    add_texts(texts, (run,), detail_level, Allowance())
+    add_texts(texts, (run,), detail_level, TextBudget())
     gates = (live.metrics, live.cases)
     return SharedRun.model_validate(
         {
@@ -295,7 +297,7 @@ def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedR
             "counts": state_counts(live.counts),
             "measures": headline_figures(run, live),
             "figures": run_detail_document(listed(Run.objects.filter(pk=run.pk)).get()),
-            "case_count": len(summed),
+            "case_count": len(summaries),
             "shown_count": len(cases),
             "text_count": len(texts),
             "cases": cases,
@@ -303,30 +305,30 @@ def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedR
     )
 
 
-def _badness(case: CaseSummary) -> tuple[int, float]:
+def _case_order(case: CaseSummary) -> tuple[int, float]:
     state = STATES.get(case.state, case.state)
-    return WORST_FIRST.index(state), 1.0 if case.means.score is None else case.means.score
+    return CASE_ORDER.index(state), 1.0 if case.means.score is None else case.means.score
 
 
 def _run_verdict(run: Run, gates: Sequence[RunGate]) -> dict[str, str]:
-    states = {one.state for one in gates}
+    states = {gate.state for gate in gates}
     if run.status != RunStatus.COMPLETED:
         status = RunStatus(run.status).label.lower()
         sentence = f"The run is not completed ({status}), so its gates are not judged."
         return {"state": "cancelled", "word": "Not judged", "tone": "warn", "sentence": sentence}
     if "failed" in states:
-        told = _told(one for one in gates if one.state == "failed")
-        return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Too low: {told}."}
+        shares = _gate_shares(gate for gate in gates if gate.state == "failed")
+        return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Too low: {shares}."}
     if states == {"passed"}:
-        sentence = f"Both gates are passed: {_told(gates)}."
+        sentence = f"Both gates are passed: {_gate_shares(gates)}."
         return {"state": "pass", "word": "Passed", "tone": "good", "sentence": sentence}
     sentence = "Nothing has a score, so no gate can be judged."
     return {"state": "waiting", "word": "Not judged", "tone": "warn", "sentence": sentence}
 
 
-def _told(gates: Iterable[RunGate]) -> str:
+def _gate_shares(gates: Iterable[RunGate]) -> str:
     return "; ".join(
-        f"{one.name.lower()} {pct(one.share)}, needs {threshold(one.limit)}" for one in gates
+        f"{gate.name.lower()} {pct(gate.share)}, needs {threshold(gate.limit)}" for gate in gates
     )
 
 
@@ -342,17 +344,17 @@ def _run_facts(run: Run, live: RunLive) -> list[str]:
     ]
 
 
-def _case(number: int, one: CaseSummary, title: str, scale: int) -> dict[str, Any]:
+def _case(number: int, case: CaseSummary, title: str, scale: int) -> dict[str, Any]:
     return {
         "place": number,
-        "key": one.case,
+        "key": case.case,
         "title": title,
-        "state": STATES.get(one.state, one.state),
-        "score": score(one.means.score, scale),
-        "passed": one.passed,
-        "executions": one.executions,
-        "latency": duration(one.means.latency_ms),
-        "cost": execution_money(one.means.total_cost_usd),
+        "state": STATES.get(case.state, case.state),
+        "score": score(case.means.score, scale),
+        "passed": case.passed,
+        "executions": case.executions,
+        "latency": duration(case.means.latency_ms),
+        "cost": execution_money(case.means.total_cost_usd),
     }
 
 
@@ -362,12 +364,12 @@ TONES = {"pass": "good", "borderline": "warn", "fail": "bad", "error": "error"}
 def shared_result(
     run: Run, key: str, repetition: int, *, detail_level: DetailLevel, now: datetime
 ) -> SharedResult:
-    """Describe it for a share link; `let_through` selects what a detail level shows.
+    """Describe a result for a share link; `filter_document` hides what a detail level does not show.
 
     Raises Result.DoesNotExist for a result the run does not have.
     """
     page = result_page(run, key, repetition)
-    allowance = Allowance()
+    budget = TextBudget()
     findings = evaluator_findings([page.result.pk]).get(page.result.pk, [])
     return SharedResult.model_validate(
         {
@@ -380,48 +382,48 @@ def shared_result(
             "title": page.case.title,
             "decided_by": page.result.decided_by,
             "stage": page.stage,
-            "error": allowance.brief(page.result.error),
-            "warnings": [allowance.brief(one) for one in page.result.warnings],
+            "error": budget.brief(page.result.error),
+            "warnings": [budget.brief(warning) for warning in page.result.warnings],
             "measures": _measures(page),
             "metrics": [
                 {
-                    "name": one["name"],
-                    "tier": one.get("tier") or "",
-                    "mean": one["score"],
-                    "binary": bool(one.get("binary")),
+                    "name": metric["name"],
+                    "tier": metric.get("tier") or "",
+                    "mean": metric["score"],
+                    "binary": bool(metric.get("binary")),
                     "judged": 1,
                 }
                 for _, node in _walk(page.tree, 0)
                 if node.kind == METRICS_KIND
-                for one in node.details.get("metrics") or ()
+                for metric in node.details.get("metrics") or ()
             ],
             "evaluators": [
-                _evaluator(depth, node, run.scale, allowance) for depth, node in _walk(page.tree, 0)
+                _evaluator(depth, node, run.scale, budget) for depth, node in _walk(page.tree, 0)
             ],
-            **rules(page.decision, allowance),
+            **rules(page.decision, budget),
             "outcomes_met": page.outcomes_met,
-            "outcomes": outcomes(page.outcomes, allowance),
-            **question(page.turns.messages, allowance),
-            "expected": allowance.cut(page.case.expected_output),
-            **remarks(findings, allowance),
-            **steps(page.steps, allowance),
+            "outcomes": outcomes(page.outcomes, budget),
+            **question(page.turns.messages, budget),
+            "expected": budget.cut(page.case.expected_output),
+            **remarks(findings, budget),
+            **steps(page.steps, budget),
         }
     )
 
 
 def _result_verdict(page: ResultPage) -> dict[str, str]:
     state = known(page.state)
-    given = (
+    score_text = (
         "" if page.result.score is None else f", score {score(page.result.score, page.run.scale)}"
     )
     word = VERDICT_WORDS[state]
     sentence = f"{page.stage}. It counts as not passed, never as 0." if page.stage else ""
-    reviewed = page.override
+    review = page.override
     if not sentence:
-        sentence = f"The verdict is {word.lower()}{given}."
-    if reviewed:
+        sentence = f"The verdict is {word.lower()}{score_text}."
+    if review:
         # Reviews show verdicts, never names or notes.
-        sentence += f" People reviewed it as {reviewed.people}."
+        sentence += f" People reviewed it as {review.people}."
     return {"state": state, "word": word, "tone": TONES.get(state, ""), "sentence": sentence}
 
 
@@ -472,7 +474,7 @@ def _walk(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
         yield from _walk(child, depth + 1)
 
 
-def _evaluator(depth: int, node: TreeNode, scale: int, allowance: Allowance) -> dict[str, Any]:
+def _evaluator(depth: int, node: TreeNode, scale: int, budget: TextBudget) -> dict[str, Any]:
     return {
         "depth": min(depth, 3),
         "name": node.name,
@@ -483,6 +485,6 @@ def _evaluator(depth: int, node: TreeNode, scale: int, allowance: Allowance) -> 
         "score": score(node.score, scale),
         "verdict": node.verdict,
         "is_decisive": node.is_decisive,
-        "note": allowance.brief(node.note),
-        "reasoning": allowance.brief(node.row.reasoning if node.row else ""),
+        "note": budget.brief(node.note),
+        "reasoning": budget.brief(node.row.reasoning if node.row else ""),
     }

@@ -1,4 +1,4 @@
-"""The parts that shared documents have in common: policy, texts, headline figures and rows of cases."""
+"""The parts that shared documents have in common: texts with their limits, policy, headline and cases."""
 
 from __future__ import annotations
 
@@ -32,19 +32,51 @@ from runs.models.suites import Case
 from runs.results.result_state import mark_of
 from runs.results.run_page import RunLive
 from runs.results.runs import RunGate
-from runs.sharing.whitelist import MAX_TEXT_LENGTH, Allowance
 
 VERSION = 1
-# As many rows as a page draws at once, and as many of them with what was asked and answered.
+# How many cases a document lists, and how many of them with their question and answers.
 MAX_CASES, MAX_WITH_TEXTS = 500, 100
 MAX_STEPS, MAX_TURNS, MAX_REMARKS, MAX_RULES = 100, 50, 50, 50
 MAX_NAME_LENGTH, MAX_IN_TITLE_LENGTH = 200, 80
 STATES = {"not_run": "cancelled", "pending": "waiting"}
 GATES = {"score": "its score alone", "expected_outcomes": "every expected outcome met"}
 
+MAX_TEXT_LENGTH = 20_000
+# For a finding, a justification or a reason.
+MAX_REMARK_LENGTH = 2_000
+# For all texts of one document together.
+MAX_CHARACTERS = 2_000_000
+
+
+class TextBudget:
+    """The number of characters that the texts of one document may still take."""
+
+    def __init__(self, left: int = MAX_CHARACTERS) -> None:
+        """Start with this many characters."""
+        self.left = left
+
+    def brief(self, text: object) -> str:
+        """Return a remark; a long one is cut, with a note of its length."""
+        whole = str(text or "")
+        shown = whole[: min(MAX_REMARK_LENGTH, self.left)]
+        self.left -= len(shown)
+        if len(shown) == len(whole):
+            return shown
+        return f"{shown}… ({len(shown):,} of {len(whole):,} characters)"
+
+    def cut(self, text: str, size: int | None = None) -> dict[str, Any]:
+        """Return the beginning of a text as `text`, and its full length as `size`.
+
+        Pass `size` if `text` was already cut.
+        """
+        shown = text[: min(MAX_TEXT_LENGTH, self.left)]
+        self.left -= len(shown)
+        whole = len(text) if size is None else size
+        return {"text": shown, "size": whole, "shown": len(shown), "is_cut": len(shown) < whole}
+
 
 def head(kind: str, detail_level: str, now: datetime, heading: str) -> dict[str, Any]:
-    """Return what every document begins with."""
+    """Return the fields that every document begins with."""
     return {
         "version": VERSION,
         "kind": kind,
@@ -54,13 +86,13 @@ def head(kind: str, detail_level: str, now: datetime, heading: str) -> dict[str,
     }
 
 
-def state_counts(found: Mapping[str, int]) -> dict[str, int]:
+def state_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Return how many cases are in each state, 0 for none."""
-    return {state: found.get(state, 0) for state in VERDICT_WORDS}
+    return {state: counts.get(state, 0) for state in VERDICT_WORDS}
 
 
 def policy_rows(policy: PolicySpec) -> list[dict[str, str]]:
-    """Return the rules that made the verdicts, a name and a value each."""
+    """Return the rules that decided the verdicts, each with a name and a value."""
     scale = policy.scale
     rows = {
         "Pass from": bound(policy.pass_threshold, scale),
@@ -84,98 +116,98 @@ def tolerance_rows(rate: float, score: float, latency: float) -> list[dict[str, 
 
 
 def judge_text(run: Run) -> str:
-    """Return who judged a run; one whose replies were written for it is no model."""
+    """Return the judge of a run; a scripted judge is no language model, and its text says so."""
     if not run.judge_name:
         return "no judge"
-    is_told = not run.is_scripted or "scripted" in run.judge_name.lower()
-    return f"judge {run.judge_name}{'' if is_told else ', a scripted judge'}"
+    is_clear = not run.is_scripted or "scripted" in run.judge_name.lower()
+    return f"judge {run.judge_name}{'' if is_clear else ', a scripted judge'}"
 
 
-def question(messages: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[str, Any]:
-    """Return the messages of a conversation, their texts cut, and how many there were."""
+def question(messages: Sequence[Mapping[str, Any]], budget: TextBudget) -> dict[str, Any]:
+    """Return the first messages of a conversation, with cut texts, and the number of all messages."""
     return {
         "question": [
             {
-                "role": str(one.get("role", "user"))[:MAX_NAME_LENGTH],
-                "content": allowance.cut(as_text(one.get("content")), one.get("size")),
+                "role": str(message.get("role", "user"))[:MAX_NAME_LENGTH],
+                "content": budget.cut(as_text(message.get("content")), message.get("size")),
             }
-            for one in messages[:MAX_TURNS]
+            for message in messages[:MAX_TURNS]
         ],
         "question_count": len(messages),
     }
 
 
-def remarks(found: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[str, Any]:
-    """Return what evaluators found, the misses first, and how many findings there were."""
-    ordered = sorted(found, key=lambda one: bool(one.get("passed")))
+def remarks(findings: Sequence[Mapping[str, Any]], budget: TextBudget) -> dict[str, Any]:
+    """Return the first findings of evaluators, misses before hits, and the number of all findings."""
+    ordered = sorted(findings, key=lambda finding: bool(finding.get("passed")))
     return {
         "remarks": [
             {
-                "passed": bool(one.get("passed")),
-                "text": allowance.brief(one.get("text")),
-                "evidence": allowance.brief(one.get("evidence")),
+                "passed": bool(finding.get("passed")),
+                "text": budget.brief(finding.get("text")),
+                "evidence": budget.brief(finding.get("evidence")),
             }
-            for one in ordered[:MAX_REMARKS]
+            for finding in ordered[:MAX_REMARKS]
         ],
-        "remark_count": len(found),
+        "remark_count": len(findings),
     }
 
 
-def rules(decision: Decision | None, allowance: Allowance) -> dict[str, Any]:
-    """Return the steps by which a verdict was decided, and the smallest change to another (SCORING §4)."""
+def rules(decision: Decision | None, budget: TextBudget) -> dict[str, Any]:
+    """Return the steps that decided a verdict, and the smallest change that would alter it (SCORING §4)."""
     if decision is None or decision.verdict is None:
         return {}
     flip = decision.flip
-    text = allowance.brief(flip.text if flip else "")
+    text = budget.brief(flip.text if flip else "")
     return {
         "smallest_change": {
             "text": text[:1].upper() + text[1:],
             "is_small": flip is not None and (flip.path is not None or bool(flip.outcomes)),
         },
         "rules": [
-            {"text": allowance.brief(one.text), "path": one.path, "passed": one.passed}
-            for one in decision.trace[:MAX_RULES]
+            {"text": budget.brief(step.text), "path": step.path, "passed": step.passed}
+            for step in decision.trace[:MAX_RULES]
         ],
         "rule_count": len(decision.trace),
     }
 
 
-def steps(trace: Sequence[Mapping[str, Any]] | None, allowance: Allowance) -> dict[str, Any]:
-    """Return the steps a target took, their texts cut."""
-    found = trace or ()
+def steps(trace: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> dict[str, Any]:
+    """Return the first steps of a target, with cut texts, and the number of all steps."""
+    taken = trace or ()
     return {
-        "steps": [_step(one, allowance) for one in found[:MAX_STEPS]],
-        "step_count": len(found),
+        "steps": [_step(step, budget) for step in taken[:MAX_STEPS]],
+        "step_count": len(taken),
     }
 
 
-def _step(step: Mapping[str, Any], allowance: Allowance) -> dict[str, Any]:
+def _step(step: Mapping[str, Any], budget: TextBudget) -> dict[str, Any]:
     plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
     texts = {name: step[name] for name in ("input", "output", "error") if step.get(name)}
     return {
         "type": str(step.get("type") or "")[:MAX_NAME_LENGTH],
         "name": str(step.get("name") or "")[:MAX_NAME_LENGTH],
         **{name: step.get(name) for name in plain_values},
-        **{name: allowance.cut(as_text(value)) for name, value in texts.items()},
+        **{name: budget.cut(as_text(value)) for name, value in texts.items()},
     }
 
 
 def outcomes(
-    found: Iterable[Mapping[str, Any]] | None, allowance: Allowance
+    judged: Iterable[Mapping[str, Any]] | None, budget: TextBudget
 ) -> list[dict[str, Any]]:
-    """Return the expected outcomes with what was judged of each."""
+    """Return the expected outcomes, each with the judgement on it."""
     return [
         {
-            "passed": bool(one.get("passed")),
-            "text": allowance.brief(one.get("text")),
-            "justification": allowance.brief(one.get("justification")),
+            "passed": bool(outcome.get("passed")),
+            "text": budget.brief(outcome.get("text")),
+            "justification": budget.brief(outcome.get("justification")),
         }
-        for one in found or ()
+        for outcome in judged or ()
     ]
 
 
 def against(runs: Sequence[Run]) -> str:
-    """Return two runs by their targets, as `agent 1.4 against 1.5`; by their numbers where those are called alike."""
+    """Name two runs by their targets, as `agent 1.4 against 1.5`; with their numbers if the targets are the same."""
     before, after = (run.target_name[:MAX_IN_TITLE_LENGTH] for run in runs)
     numbers = " against ".join(f"#{run.number}" for run in runs)
     if before == after:
@@ -187,7 +219,7 @@ def against(runs: Sequence[Run]) -> str:
 
 
 def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
-    """Return the headline in words: pass rate, score, latency and cost, each with its n of N."""
+    """Return the headline figures as texts: pass rate, score, latency and cost, each with its n of N."""
     known, usage = live.costs.costs, live.usage
     costs = (
         f"Run {money(known.run.usd)} + evaluation {money(known.evaluation.usd)}",
@@ -228,54 +260,55 @@ def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
     ]
 
 
-def gate_part(one: RunGate) -> dict[str, Any]:
+def gate_part(gate: RunGate) -> dict[str, Any]:
     """Return a gate as plain values, its figure and limit as shares."""
     return {
-        "name": one.name,
-        "share": one.share,
-        "limit": one.limit,
-        "state": one.state,
-        "note": one.note,
+        "name": gate.name,
+        "share": gate.share,
+        "limit": gate.limit,
+        "state": gate.state,
+        "note": gate.note,
     }
 
 
-# The repetition shown is the one that went worst.
-WORST_FIRST = ("error", "fail", "borderline", "pass")
+# Of the repetitions of a case, a document shows the one whose verdict comes first here.
+REPETITION_ORDER = ("error", "fail", "borderline", "pass")
 
 
 def add_texts(
     rows: Sequence[dict[str, Any]],
     runs: Sequence[Run],
     detail_level: DetailLevel,
-    allowance: Allowance,
+    budget: TextBudget,
 ) -> None:
-    """Add to the rows of cases, by their keys, what was asked, expected and answered in each run.
+    """Add the question, the expected output and the answer of each run to the rows of cases.
 
-    Of each run it is the repetition that went worst. Five queries a run.
+    The answer of a run is its worst repetition. Five queries a run.
     """
     keys = [row["key"] for row in rows]
-    found = [_results(run, keys) for run in runs]
+    by_run = [_worst_results(run, keys) for run in runs]
     for row in rows:
-        results = [by_key[row["key"]] for by_key in found if row["key"] in by_key]
+        results = [by_key[row["key"]] for by_key in by_run if row["key"] in by_key]
         if results:
             case = results[-1].case
-            row |= question(case.input, allowance)
-            row["expected"] = allowance.cut(case.expected_output)
-    for run, by_key in zip(runs, found, strict=True):
-        _answers(run, rows, by_key, detail_level, allowance)
+            row |= question(case.input, budget)
+            row["expected"] = budget.cut(case.expected_output)
+    for run, by_key in zip(runs, by_run, strict=True):
+        _answers(run, rows, by_key, detail_level, budget)
 
 
-def _results(run: Run, keys: Sequence[str]) -> Mapping[str, Result]:
+def _worst_results(run: Run, keys: Sequence[str]) -> Mapping[str, Result]:
     rows = run.results.filter(case__key__in=keys).select_related("case").order_by("repetition")
     by_key: dict[str, list[Result]] = defaultdict(list)
     for row in rows:
         by_key[row.case.key].append(row)
-    return {key: min(group, key=_badness) for key, group in by_key.items()}
+    return {key: min(group, key=_repetition_order) for key, group in by_key.items()}
 
 
-def _badness(result: Result) -> int:
+def _repetition_order(result: Result) -> int:
     state = mark_of(result)
-    return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
+    in_order = state in REPETITION_ORDER
+    return REPETITION_ORDER.index(state) if in_order else len(REPETITION_ORDER)
 
 
 def _answers(
@@ -283,9 +316,9 @@ def _answers(
     rows: Iterable[dict[str, Any]],
     results: Mapping[str, Result],
     detail_level: DetailLevel,
-    allowance: Allowance,
+    budget: TextBudget,
 ) -> None:
-    ids = [one.pk for one in results.values()]
+    ids = [result.pk for result in results.values()]
     outputs = _outputs(ids, detail_level)
     findings = evaluator_findings(ids)
     for row in rows:
@@ -299,17 +332,17 @@ def _answers(
                 "repetition": result.repetition,
                 "repetitions": run.repetitions,
                 "state": mark_of(result),
-                "output": allowance.cut(output.get("start") or "", output.get("size") or 0),
-                "error": allowance.brief(result.error),
-                "outcomes": outcomes(output.get("outcomes"), allowance),
-                **remarks(findings.get(result.pk, []), allowance),
-                **steps(output.get("trace"), allowance),
+                "output": budget.cut(output.get("start") or "", output.get("size") or 0),
+                "error": budget.brief(result.error),
+                "outcomes": outcomes(output.get("outcomes"), budget),
+                **remarks(findings.get(result.pk, []), budget),
+                **steps(output.get("trace"), budget),
             }
         )
 
 
 def _outputs(ids: Sequence[int], detail_level: DetailLevel) -> Mapping[int, Mapping[str, Any]]:
-    """Return the beginnings of the outputs: five million characters stay where they are."""
+    """Return the beginnings of the outputs, cut in the database because an output can be very long."""
     columns = ["result_id", "start", "size", "outcomes"]
     columns += ["trace"] if detail_level.reaches(DetailLevel.TRACES) else []
     rows = ResultOutput.objects.filter(result_id__in=ids).annotate(
@@ -319,17 +352,17 @@ def _outputs(ids: Sequence[int], detail_level: DetailLevel) -> Mapping[int, Mapp
 
 
 def evaluator_findings(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any]]]:
-    """Return by result what its evaluators found, in tree order; one query."""
-    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    """Return the findings of the evaluators by result, in tree order; one query."""
+    by_result: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     scores = EvaluatorScore.objects.filter(result_id__in=ids).order_by(
         "result_id", "position", "id"
     )
     for pk, findings in scores.values_list("result_id", "findings"):
-        found[pk] += findings
-    return found
+        by_result[pk] += findings
+    return by_result
 
 
 def case_titles(run: Run) -> Mapping[str, str]:
-    """Return the titles of the cases of a run by their keys; one query."""
+    """Return the titles of a run's cases by key; one query."""
     cases = Case.objects.filter(results__run=run).order_by()
     return dict(cases.values_list("key", "title").distinct())

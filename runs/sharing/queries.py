@@ -1,4 +1,4 @@
-"""The page behind a share link, drawn only from its frozen document, and the list of links."""
+"""The page behind a share link, made only from its frozen document, and the list of links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs import lists
 from runs.documents import DetailLevel
 from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
-from runs.sharing.documents import SHAPES
+from runs.sharing.documents import WHITELISTS
 from runs.sharing.scan import Scan, document_texts, scan
 from runs.sharing.services import live_digest, seen_digest
 from runs.sharing.whitelist import fill_missing
@@ -60,10 +60,10 @@ class SharedPage:
 
     @property
     def has_reasons(self) -> bool:
-        """Tell whether a result shows what its evaluators wrote."""
+        """Tell whether a result shows texts of its evaluators."""
         rows = self.document.get("evaluators", ())
-        said = any(one.get("reasoning") or one.get("note") for one in rows)
-        return said or bool(self.document.get("remarks"))
+        has_texts = any(row.get("reasoning") or row.get("note") for row in rows)
+        return has_texts or bool(self.document.get("remarks"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class SharePreview:
 
 
 def shared_page(link: ShareLink) -> SharedPage:
-    """Return the page of a link; of live rows it shows only whether they have changed. Two queries."""
+    """Return the page of a link. Live rows are read only to tell whether they have changed. Two queries."""
     return SharedPage(
-        document=_drawn(link.frozen),
+        document=_complete(link.frozen),
         title=link.title,
         made_at=datetime.fromisoformat(link.frozen["made_at"]),
         expires_at=link.expires_at,
@@ -88,9 +88,9 @@ def shared_page(link: ShareLink) -> SharedPage:
     )
 
 
-def _drawn(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = fill_missing(document, SHAPES[document["kind"]])
-    return found
+def _complete(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    completed: Mapping[str, Any] = fill_missing(document, WHITELISTS[document["kind"]])
+    return completed
 
 
 def share_preview(
@@ -100,16 +100,16 @@ def share_preview(
     expires_at: datetime | None = None,
     has_looked: bool = False,
 ) -> SharePreview:
-    """Return the preview of a share; the title is searched for secrets too."""
+    """Return the preview of a share. The scan for secrets includes the title."""
     page = SharedPage(
-        document=_drawn(document),
+        document=_complete(document),
         title=title,
         made_at=datetime.fromisoformat(document["made_at"]),
         expires_at=expires_at,
         has_changed=False,
     )
-    found = scan(document_texts({"title": title, **document}))
-    return SharePreview(document, page, found, seen_digest(document), has_looked)
+    secrets = scan(document_texts({"title": title, **document}))
+    return SharePreview(document, page, secrets, seen_digest(document), has_looked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The names of rows; a row is named with its number.
+# The words for one item of a list; a number or a key follows the word.
 ROWS = {
     "answers": "answer",
     "cases": "case",
@@ -27,12 +27,12 @@ ROWS = {
     "suites": "suite",
     "warnings": "warning",
 }
-# Names that mean nothing to a reader.
+# Field names that a place leaves out, since they tell a reader nothing.
 SILENT = ("content", "text", "value")
 
 
 def document_texts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every text of a document after a description of its place: `case C-012, answer 2, output`."""
+    """Yield every text of a document, preceded by its place: `case C-012, answer 2, output`."""
     yield from _texts(document, ())
 
 
@@ -40,29 +40,29 @@ def _texts(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield ", ".join(place), value
     elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _named(str(name), one, place)
+        for name, inner in value.items():
+            yield from _named(str(name), inner, place)
 
 
 def _named(name: str, value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     if isinstance(value, list | tuple):
         word = ROWS.get(name, name.replace("_", " "))
-        for number, one in enumerate(value, 1):
-            yield from _texts(one, (*place, f"{word} {_called(one) or number}"))
+        for number, row in enumerate(value, 1):
+            yield from _texts(row, (*place, f"{word} {_row_key(row) or number}"))
         return
     yield from _texts(value, place if name in SILENT else (*place, name.replace("_", " ")))
 
 
-def _called(row: Any) -> str:
+def _row_key(row: Any) -> str:
     key = row.get("key") if isinstance(row, Mapping) else ""
     return str(key or "")
 
 
-MAX_FOUND = 50
-# The first keys of a text are enough to show that it is full of them.
+MAX_LISTED = 50
+# So many keys in one text show well enough that it is full of them.
 MAX_IN_TEXT = 100
 KEY, EMAIL = "key-like string", "e-mail address"
-# Prefixes that issuers give their keys so that leaks are found.
+# Prefixes that issuers give their keys, so that scanners can find leaked ones.
 PREFIXED = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"sk-[A-Za-z0-9_-]{16,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/]{16,}"
@@ -88,7 +88,7 @@ HEX = re.compile(r"[0-9a-fA-F]{32,}")
 MAIL = re.compile(
     r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])"
 )
-# Bits a character: English words joined by dashes have fewer, random letters and digits more.
+# Bits per character: English words joined by dashes have fewer, random letters and digits more.
 RANDOM_BITS, RANDOM_HEX_BITS, MIN_DIGITS = 3.7, 3.0, 2
 SHOWN = 4
 
@@ -97,38 +97,38 @@ SHOWN = 4
 class SecretMatch:
     """A string that looks secret: its kind, its place, and its beginning."""
 
-    what: str
+    kind: str
     place: str
     shown: str
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The strings that look secret, each once a text; of `count` the first are listed."""
+    """The strings that look secret, each once per text. Only the first of `count` are listed."""
 
-    found: tuple[SecretMatch, ...]
+    listed: tuple[SecretMatch, ...]
     count: int
 
     @property
     def unlisted(self) -> int:
-        """Return how many finds are not listed."""
-        return self.count - len(self.found)
+        """Return the number of strings that are not listed."""
+        return self.count - len(self.listed)
 
 
 def scan(texts: Iterable[tuple[str, str]]) -> Scan:
-    """Return the strings that look secret in texts, each given after its place."""
-    found: list[SecretMatch] = []
+    """Return the strings that look secret in texts. Each text is preceded by its place."""
+    listed: list[SecretMatch] = []
     count = 0
     for place, text in texts:
-        for one in sorted({*_keys(text, place), *_mails(text, place)}, key=_order):
+        for match in sorted({*_keys(text, place), *_mails(text, place)}, key=_order):
             count += 1
-            if len(found) < MAX_FOUND:
-                found.append(one)
-    return Scan(tuple(found), count)
+            if len(listed) < MAX_LISTED:
+                listed.append(match)
+    return Scan(tuple(listed), count)
 
 
-def _order(one: SecretMatch) -> tuple[str, str]:
-    return one.what, one.shown
+def _order(match: SecretMatch) -> tuple[str, str]:
+    return match.kind, match.shown
 
 
 def _mails(text: str, place: str) -> Iterator[SecretMatch]:
@@ -159,14 +159,14 @@ def _is_random(token: str) -> bool:
     if UUID.fullmatch(token):
         return False
     if HEX.fullmatch(token):
-        return bits(token) >= RANDOM_HEX_BITS and any(one.isdigit() for one in token)
-    digits = sum(one.isdigit() for one in token)
-    is_mixed = any(one.isupper() for one in token) and any(one.islower() for one in token)
+        return bits(token) >= RANDOM_HEX_BITS and any(char.isdigit() for char in token)
+    digits = sum(char.isdigit() for char in token)
+    is_mixed = any(map(str.isupper, token)) and any(map(str.islower, token))
     return is_mixed and digits >= MIN_DIGITS and bits(token) >= RANDOM_BITS
 
 
 def bits(token: str) -> float:
-    """Return how many bits of chance a character of a text holds, by how often each occurs in it."""
+    """Return the entropy of a text in bits per character."""
     total = len(token)
     return -sum(n / total * math.log2(n / total) for n in Counter(token).values())
 

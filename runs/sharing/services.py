@@ -1,4 +1,4 @@
-"""Make share links, which open a frozen snapshot without an account; revoke them, and count their views."""
+"""Make and revoke share links, which open a frozen snapshot without an account, and count their views."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
 from runs.results.runs import run_word
-from runs.sharing.documents import SHAPES, SharedDoc
+from runs.sharing.documents import WHITELISTS, SharedDoc
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
 from runs.sharing.parts import against
-from runs.sharing.whitelist import document_digest, let_through
+from runs.sharing.whitelist import document_digest, filter_document
 
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
 WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
@@ -38,14 +38,14 @@ VERDICTS = ("pass", "borderline", "fail")
 
 
 class NothingToShareError(DomainError):
-    """An address names nothing that can be shared."""
+    """The address does not name a comparison, run or result that can be shared."""
 
     code = "nothing_to_share"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a link shares: a comparison, a run, or the result of `key` and `repetition`."""
+    """The comparison or run that a link shares, or the result of `key` and `repetition`."""
 
     kind: str
     runs: tuple[Run, ...]
@@ -56,7 +56,7 @@ class Subject:
 
     @property
     def word(self) -> str:
-        """Return its kind in words."""
+        """Return the word for its kind."""
         return WORDS[self.kind]
 
     @property
@@ -80,7 +80,7 @@ class Subject:
 
     @property
     def fields(self) -> tuple[tuple[str, str], ...]:
-        """Return the fields by which an address or a form names it."""
+        """Return the fields that identify it in an address or a form."""
         if self.kind == COMPARISON:
             return (("kind", COMPARISON), *self.query.run_fields, *self.query.limits)
         named_run = (("kind", self.kind), ("run", run_word(self.runs[0])))
@@ -90,7 +90,7 @@ class Subject:
 
     @property
     def address(self) -> str:
-        """Return the query part of the address of the page where a link to it is made."""
+        """Return the query string of the page that makes a link to it."""
         return "?" + urlencode(self.fields, safe=":")
 
 
@@ -99,8 +99,11 @@ def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime
     run = subject.runs[-1]
     if subject.kind == COMPARISON:
         limits, query = subject.tolerances, subject.query
-        found = build_comparison(subject.runs[0], run, limits, only_shared=query.cases == SHARED)
-        document: SharedDoc = shared_comparison(found, query, detail_level=detail_level, now=now)
+        is_shared = query.cases == SHARED
+        comparison = build_comparison(subject.runs[0], run, limits, only_shared=is_shared)
+        document: SharedDoc = shared_comparison(
+            comparison, query, detail_level=detail_level, now=now
+        )
     elif subject.kind == RUN:
         document = shared_run(run, detail_level=detail_level, now=now)
     else:
@@ -109,11 +112,11 @@ def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime
         )
     # SQLite stores lone surrogates in JSON, but no page can be sent with one.
     values = document.model_dump(mode="json", exclude_unset=True)
-    return storable(let_through(values, SHAPES[subject.kind], detail_level))
+    return storable(filter_document(values, WHITELISTS[subject.kind], detail_level))
 
 
 def seen_digest(document: Mapping[str, Any]) -> str:
-    """Return the digest by which a document is known as the one of the preview."""
+    """Return the digest that tells whether a document is the one of the preview."""
     return document_digest({name: value for name, value in document.items() if name != "made_at"})
 
 
@@ -121,15 +124,17 @@ def share_sources(subject: Subject) -> dict[str, Any]:
     """Return the live rows of a subject and their digest, as a link stores them."""
     places = {"runs": [run.pk for run in subject.runs]}
     if subject.kind == RESULT:
-        found = subject.runs[0].results.filter(case__key=subject.key, repetition=subject.repetition)
-        places["results"] = list(found.values_list("pk", flat=True))
+        results = subject.runs[0].results.filter(
+            case__key=subject.key, repetition=subject.repetition
+        )
+        places["results"] = list(results.values_list("pk", flat=True))
     return {**places, "address": subject.address, "digest": live_digest(places)}
 
 
 def live_digest(places: Mapping[str, Any]) -> str:
-    """Return a digest of the present state of runs or results; two queries, which read no texts.
+    """Return a digest of the current state of runs or results. Two queries, which read no texts.
 
-    It uses no sums of floats, for a database may add them in another order.
+    It sums no floats, since a database may add them in any order.
     """
     columns = (
         *("pk", "status", "snapshot_hash", "execution_count", "done_count", "pass_count"),
@@ -139,28 +144,28 @@ def live_digest(places: Mapping[str, Any]) -> str:
     runs, ids = Run.objects.filter(pk__in=places["runs"]).order_by("pk"), places.get("results")
     if ids is not None:
         own = ("pk", "status", "verdict", "reviewed_verdict", "score", "generation", "finished_at")
-        found = Result.objects.filter(pk__in=ids).order_by("pk").values_list(*own)
-        return document_digest([[str(value) for value in row] for row in found])
-    told = {
+        values = Result.objects.filter(pk__in=ids).order_by("pk").values_list(*own)
+        return document_digest([[str(value) for value in row] for row in values])
+    sums = {
         "ended": Max("finished_at"),
         "generations": Sum("generation"),
         "attempts": Sum("attempt"),
         "latency": Sum("latency_ms"),
         **{f"is_{word}": Count("pk", filter=Q(verdict=word)) for word in ("pass", "fail")},
-        **{f"said_{word}": Count("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
-        # Two reviews that change places do not change the counts.
-        **{f"whose_{word}": Sum("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
+        **{f"reviewed_{word}": Count("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
+        # The counts alone miss two results that swap their reviews.
+        **{f"reviewed_ids_{word}": Sum("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
     }
     results = Result.objects.filter(run__in=places["runs"]).order_by("run").values("run")
-    rows = [*runs.values_list(*columns), *results.annotate(**told).values_list("run", *told)]
+    rows = [*runs.values_list(*columns), *results.annotate(**sums).values_list("run", *sums)]
     return document_digest([[str(value) for value in row] for row in rows])
 
 
-def read_subject(values: Mapping[str, str], tolerances_of: Any) -> Subject:
-    """Return what an address names. `tolerances_of` reads its tolerances for a candidate.
+def read_subject(values: Mapping[str, str], read_tolerances: Any) -> Subject:
+    """Return the subject of an address. `read_tolerances` reads the tolerances for a candidate from it.
 
-    Raises NothingToShareError for what does not exist or has not ended, for its snapshot would soon be
-    outdated.
+    Raises NothingToShareError if the subject does not exist or has not ended; its snapshot would soon
+    be outdated.
     """
     kind = values.get("kind", "")
     if kind not in WORDS:
@@ -181,7 +186,7 @@ def read_subject(values: Mapping[str, str], tolerances_of: Any) -> Subject:
     key, repetition = values.get("case", ""), read_integer(values.get("repetition", "1")) or 0
     if kind == RESULT:
         _check_result(runs[0], key, repetition)
-    return Subject(kind, runs, query, tolerances_of(runs[-1], query), key, repetition)
+    return Subject(kind, runs, query, read_tolerances(runs[-1], query), key, repetition)
 
 
 def _run(word: str) -> Run:
@@ -194,8 +199,8 @@ def _run(word: str) -> Run:
 
 
 def _check_result(run: Run, key: str, repetition: int) -> None:
-    found = run.results.filter(case__key=key, repetition=repetition)
-    if not found.exclude(status__in=OPEN_RESULT_STATUSES).exists():
+    results = run.results.filter(case__key=key, repetition=repetition)
+    if not results.exclude(status__in=OPEN_RESULT_STATUSES).exists():
         raise NothingToShareError("That result does not exist or has not ended.")
 
 
@@ -204,7 +209,7 @@ TOKEN_BYTES = 32
 
 
 class ChangedSincePreviewError(DomainError):
-    """The document to share is not the one of the preview."""
+    """The document to share differs from the one that the preview showed."""
 
     code = "seen_otherwise"
 
@@ -218,7 +223,7 @@ def make_share(
     sources: Mapping[str, Any],
     expires_at: datetime | None,
 ) -> tuple[ShareLink, str]:
-    """Freeze a document behind a new token, which is returned but not stored."""
+    """Freeze a document behind a new token. The token is returned, and only its hash is stored."""
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with transaction.atomic():
         link = ShareLink.objects.create(
@@ -237,7 +242,7 @@ def make_share(
 
 
 def revoke_share(link: ShareLink, *, by: User, now: datetime) -> bool:
-    """Close a link from this moment on; False when it was closed before."""
+    """Close a link at once; False if it was closed already."""
     with transaction.atomic():
         open_ = ShareLink.objects.filter(pk=link.pk, revoked_at=None)
         if not open_.update(revoked_at=now):
@@ -247,18 +252,18 @@ def revoke_share(link: ShareLink, *, by: User, now: datetime) -> bool:
 
 
 def find_share(token: str, *, now: datetime) -> ShareLink | None:
-    """Return the link that a token opens; None for a wrong, an expired and a revoked one alike."""
+    """Return the link that a token opens; None if the token is wrong, expired or revoked."""
     return _open(now).filter(token_hash=hash_token(token)).first()
 
 
 def count_view(link: ShareLink, *, now: datetime) -> bool:
-    """Count one view of a link; False when it was closed meanwhile."""
-    seen = _open(now).filter(pk=link.pk)
-    return bool(seen.update(view_count=F("view_count") + 1, last_viewed_at=now))
+    """Count a view of a link; False if it was closed meanwhile."""
+    open_links = _open(now).filter(pk=link.pk)
+    return bool(open_links.update(view_count=F("view_count") + 1, last_viewed_at=now))
 
 
 def hash_token(token: str) -> str:
-    """Return the hash by which a token is stored and found."""
+    """Return the hash that is stored for a token."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 

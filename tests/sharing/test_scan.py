@@ -41,14 +41,14 @@ HARMLESS = (
 @pytest.mark.parametrize("key", KEYS)
 def test_what_looks_like_a_key_is_found_once_and_not_repeated(key: str) -> None:
     found = scan([("output", f"It says {key} here.")])
-    assert [(one.what, one.place) for one in found.found] == [("key-like string", "output")]
+    assert [(match.kind, match.place) for match in found.listed] == [("key-like string", "output")]
     assert found.count == 1
-    assert key not in found.found[0].shown
+    assert key not in found.listed[0].shown
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_ordinary_texts_warn_of_nothing(text: str) -> None:
-    assert scan([("output", text)]).found == ()
+    assert scan([("output", text)]).listed == ()
 
 
 def test_an_address_is_found_in_each_place_it_stands_in() -> None:
@@ -56,7 +56,7 @@ def test_an_address_is_found_in_each_place_it_stands_in() -> None:
         ("case C-1, output", "Write to jo.doe+x@mail.example.com!"),
         ("title", "a@b.io a@b.io"),
     ]
-    assert [(one.what, one.place, one.shown) for one in scan(texts).found] == [
+    assert [(match.kind, match.place, match.shown) for match in scan(texts).listed] == [
         ("e-mail address", "case C-1, output", "j…@mail.example.com"),
         ("e-mail address", "title", "a…@b.io"),
     ]
@@ -64,13 +64,13 @@ def test_an_address_is_found_in_each_place_it_stands_in() -> None:
 
 def test_of_many_finds_all_are_counted_and_the_first_are_named() -> None:
     found = scan((f"case {n}", f"someone{n}@example.com") for n in range(80))
-    assert (len(found.found), found.count, found.unlisted) == (50, 80, 30)
+    assert (len(found.listed), found.count, found.unlisted) == (50, 80, 30)
 
 
 @given(st.text(alphabet="abzXY019@.-_/+= :\neyJ", max_size=400))
 def test_no_text_breaks_the_search(text: str) -> None:
     found = scan([("here", text)])
-    assert found.count == len(found.found) + found.unlisted
+    assert found.count == len(found.listed) + found.unlisted
 
 
 @pytest.mark.parametrize("piece", ["eyJ", "a@", "sk-", "a1B", "x:", "password=", "://a:"])

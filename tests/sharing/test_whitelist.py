@@ -17,37 +17,40 @@ from runs.documents import (
     Document,
     Dollars,
 )
-from runs.sharing.documents import SHAPES
+from runs.sharing.documents import WHITELISTS
+from runs.sharing.parts import TextBudget
 from runs.sharing.scan import document_texts
-from runs.sharing.whitelist import Allowance, Shape, document_digest, let_through, shape
+from runs.sharing.whitelist import Whitelist, build_whitelist, document_digest, filter_document
 
 LEVELS = list(DetailLevel)
 
 
-def filled(shape: Shape, place: str = "") -> Any:
-    """Return a value of a shape, in which each text names the detail_level it may leave at."""
-    if isinstance(shape, DetailLevel):
-        return f"<{shape.value}> {place}"
-    if isinstance(shape, Mapping):
-        return {name: filled(one, f"{place}/{name}") for name, one in shape.items()}
-    return [filled(shape[0], place), filled(shape[0], place)]
+def filled(whitelist: Whitelist, place: str = "") -> Any:
+    """Return a document with every value of a whitelist; each text names the lowest level that shows it."""
+    if isinstance(whitelist, DetailLevel):
+        return f"<{whitelist.value}> {place}"
+    if isinstance(whitelist, Mapping):
+        return {name: filled(one, f"{place}/{name}") for name, one in whitelist.items()}
+    return [filled(whitelist[0], place), filled(whitelist[0], place)]
 
 
 def add_unknown_fields(value: Any) -> Any:
-    """Add to every object of a document what nobody has named yet."""
+    """Add unknown fields to every object of a document."""
     if isinstance(value, Mapping):
         grown = {name: add_unknown_fields(one) for name, one in value.items()}
         return grown | {"brand_new": "LEAK", "nested": {"text": "LEAK"}, "new_rows": ["LEAK"]}
     return [add_unknown_fields(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", WHITELISTS)
 @pytest.mark.parametrize("detail_level", LEVELS)
 def test_a_detail_level_lets_through_all_that_is_named_for_it_and_nothing_deeper(
     kind: str, detail_level: DetailLevel
 ) -> None:
-    whole = filled(SHAPES[kind])
-    texts = [text for _, text in document_texts(let_through(whole, SHAPES[kind], detail_level))]
+    whole = filled(WHITELISTS[kind])
+    texts = [
+        text for _, text in document_texts(filter_document(whole, WHITELISTS[kind], detail_level))
+    ]
     told = {text.split(">")[0].strip("<") for text in texts}
     assert told == {one.value for one in LEVELS if detail_level.reaches(one)}
     wanted = [text for _, text in document_texts(whole)]
@@ -56,11 +59,13 @@ def test_a_detail_level_lets_through_all_that_is_named_for_it_and_nothing_deeper
     ]
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", WHITELISTS)
 def test_what_is_new_in_a_document_is_not_shared_until_it_is_named(kind: str) -> None:
-    let = let_through(add_unknown_fields(filled(SHAPES[kind])), SHAPES[kind], DetailLevel.TRACES)
+    let = filter_document(
+        add_unknown_fields(filled(WHITELISTS[kind])), WHITELISTS[kind], DetailLevel.TRACES
+    )
     assert "LEAK" not in repr(let)
-    assert let == let_through(filled(SHAPES[kind]), SHAPES[kind], DetailLevel.TRACES)
+    assert let == filter_document(filled(WHITELISTS[kind]), WHITELISTS[kind], DetailLevel.TRACES)
 
 
 JSON = st.recursive(
@@ -80,26 +85,26 @@ SHAPED = st.recursive(
 
 @given(
     document=st.dictionaries(NAMED | st.text(max_size=3), JSON),
-    shape=st.dictionaries(NAMED, SHAPED),
+    whitelist=st.dictionaries(NAMED, SHAPED),
     detail_level=st.sampled_from(LEVELS),
 )
 def test_every_value_that_leaves_stands_where_a_value_is_named(
-    document: dict[str, Any], shape: dict[str, Shape], detail_level: DetailLevel
+    document: dict[str, Any], whitelist: dict[str, Whitelist], detail_level: DetailLevel
 ) -> None:
-    def check(value: Any, shape: Shape) -> None:
-        if isinstance(shape, DetailLevel):
-            assert detail_level.reaches(shape)
+    def check(value: Any, whitelist: Whitelist) -> None:
+        if isinstance(whitelist, DetailLevel):
+            assert detail_level.reaches(whitelist)
             assert not isinstance(value, list | dict)
-        elif isinstance(shape, Mapping):
-            assert set(value) <= set(shape)
+        elif isinstance(whitelist, Mapping):
+            assert set(value) <= set(whitelist)
             for name in value:
-                check(value[name], shape[name])
+                check(value[name], whitelist[name])
         else:
-            assert isinstance(shape, Sequence)
+            assert isinstance(whitelist, Sequence)
             for one in value:
-                check(one, shape[0])
+                check(one, whitelist[0])
 
-    check(let_through(document, shape, detail_level), shape)
+    check(filter_document(document, whitelist, detail_level), whitelist)
 
 
 class Part(Document):
@@ -120,7 +125,7 @@ class Whole(Document):
 
 
 def test_what_leaves_is_read_from_the_fields_and_a_document_raises_what_it_holds() -> None:
-    assert shape(Whole) == {
+    assert build_whitelist(Whole) == {
         "count": FIGURES,
         "pass": FIGURES,
         "cost": CASE_NAMES,
@@ -133,34 +138,36 @@ def test_what_leaves_is_read_from_the_fields_and_a_document_raises_what_it_holds
 
 
 @pytest.mark.parametrize("value", [{"secret": 1}, ["secret"], b"secret", object()])
-def test_where_a_text_is_named_nothing_else_is_let_through(value: object) -> None:
-    assert let_through({"title": value}, {"title": DetailLevel.FIGURES}, DetailLevel.TRACES) == {}
+def test_where_a_text_is_named_nothing_else_is_filter_document(value: object) -> None:
+    assert (
+        filter_document({"title": value}, {"title": DetailLevel.FIGURES}, DetailLevel.TRACES) == {}
+    )
 
 
 def test_how_much_is_kept_back_is_not_told_either() -> None:
-    shape: Mapping[str, Shape] = {
+    whitelist: Mapping[str, Whitelist] = {
         "cases": [{"key": DetailLevel.CASE_NAMES}],
         "note": DetailLevel.FIGURES,
     }
     document = {"cases": [{"key": "C-1"}, {"key": "C-2"}], "note": "two"}
-    assert let_through(document, shape, DetailLevel.FIGURES) == {"note": "two"}
+    assert filter_document(document, whitelist, DetailLevel.FIGURES) == {"note": "two"}
 
 
 def test_a_long_text_is_cut_and_says_how_much_of_it_there_is() -> None:
-    allowance = Allowance(30_000)
+    budget = TextBudget(30_000)
     whole, cut, last = (
-        allowance.cut("short"),
-        allowance.cut("x" * 50_000),
-        allowance.cut("y" * 15_000),
+        budget.cut("short"),
+        budget.cut("x" * 50_000),
+        budget.cut("y" * 15_000),
     )
     assert whole == {"text": "short", "size": 5, "shown": 5, "is_cut": False}
     assert (cut["shown"], cut["size"], cut["is_cut"]) == (20_000, 50_000, True)
     assert (last["shown"], len(last["text"]), last["size"]) == (9_995, 9_995, 15_000)
-    assert allowance.cut("z") == {"text": "", "size": 1, "shown": 0, "is_cut": True}
+    assert budget.cut("z") == {"text": "", "size": 1, "shown": 0, "is_cut": True}
 
 
 def test_a_text_of_which_the_beginning_was_read_keeps_its_size() -> None:
-    assert Allowance().cut("begin", 5_000_000) == {
+    assert TextBudget().cut("begin", 5_000_000) == {
         "text": "begin",
         "size": 5_000_000,
         "shown": 5,
@@ -188,8 +195,8 @@ def test_each_text_is_found_with_the_words_for_its_place() -> None:
 
 
 def test_remarks_are_brief_and_say_how_much_of_them_there_is() -> None:
-    allowance = Allowance(2_500)
-    assert allowance.brief("Kind enough.") == "Kind enough."
-    assert allowance.brief(None) == ""
-    assert allowance.brief("x" * 5_000) == "x" * 2_000 + "… (2,000 of 5,000 characters)"
-    assert allowance.brief("y" * 1_000) == "y" * 488 + "… (488 of 1,000 characters)"
+    budget = TextBudget(2_500)
+    assert budget.brief("Kind enough.") == "Kind enough."
+    assert budget.brief(None) == ""
+    assert budget.brief("x" * 5_000) == "x" * 2_000 + "… (2,000 of 5,000 characters)"
+    assert budget.brief("y" * 1_000) == "y" * 488 + "… (488 of 1,000 characters)"
