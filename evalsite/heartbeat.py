@@ -72,7 +72,7 @@ class Heartbeat:
         try:
             close_old_connections()
             end_idle_transactions()
-            register_worker(now=database_now(), version=version(), sandbox=sandbox_in_force())
+            register_worker(now=database_now(), version=version(), sandbox=describe_sandbox())
             if not was_missed:
                 reap_and_queue()
             self._missed = False
@@ -88,10 +88,10 @@ class Heartbeat:
             logger.exception("The error could not be stored")
 
 
-def sandbox_in_force() -> str:
+def describe_sandbox() -> str:
     """Describe the sandbox of this process in at most 100 characters, starting with "scripts off" if they are."""
-    words = sandbox_offered().in_words
-    return words if settings.SCRIPTS else f"{SCRIPTS_OFF}{words}"[:MAX_WORD_LENGTH]
+    text = sandbox_offered().in_words
+    return text if settings.SCRIPTS else f"{SCRIPTS_OFF}{text}"[:MAX_WORD_LENGTH]
 
 
 def touch_heartbeat_file() -> None:

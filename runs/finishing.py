@@ -1,4 +1,8 @@
-"""End a run: set its status once, compute its figures and gates, and fill the review queue."""
+"""End a run: set its status once, compute its figures and fill the review queue.
+
+The first half ends runs and stores their figures. The second half applies the run's review rules:
+`review_entries` picks the results that people should review, `enter_queue` adds them to the queue.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,11 @@ from runs.models.suites import Case
 from runs.queue import SUMMARISE_RUN, queue
 from runs.summary.figures import dimension_means, finals_by_key, means_by_key, metric_means
 from runs.summary.run import summarise
+
+RUBRIC_KIND = "rubric"
+# Rubric criteria are graded in tenths.
+RUBRIC_STEP = 0.1
+ITEM_COLUMNS = ("result_id", "reasons", "rank", "distance", "sampling_rate", "wanted", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,29 +200,6 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
 
 
-RUBRIC_KIND = "rubric"
-# Rubric criteria are graded in tenths.
-RUBRIC_STEP = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class _Required:
-    """The minimum of an evaluator; a lower score forces a fail."""
-
-    minimum: float
-    is_negated: bool
-
-
-@dataclass(slots=True)
-class _Evidence:
-    """What the evaluators of one result reported, as far as review rules use it."""
-
-    samples: list[tuple[float, ...]] = field(default_factory=list)
-    votes: list[tuple[str, ...]] = field(default_factory=list)
-    missed: list[Missed] = field(default_factory=list)
-    text: str = ""
-
-
 def review_entries(run: Run) -> list[Entry]:
     """Return the entries of a run for the review queue by its frozen rules; none if they are unreadable.
 
@@ -269,6 +255,24 @@ def finished_executions(run: Run, policy: PolicySpec, root: EvaluatorSpec) -> It
             missed=tuple(seen.missed),
             says=seen.text,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Required:
+    """The minimum of an evaluator; a lower score forces a fail."""
+
+    minimum: float
+    is_negated: bool
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What the evaluators of one result reported, as far as review rules use it."""
+
+    samples: list[tuple[float, ...]] = field(default_factory=list)
+    votes: list[tuple[str, ...]] = field(default_factory=list)
+    missed: list[Missed] = field(default_factory=list)
+    text: str = ""
 
 
 def _read_judges(run: Run, evidence: Mapping[int, _Evidence]) -> None:
@@ -343,9 +347,6 @@ def _read_texts(run: Run, evidence: Mapping[int, _Evidence]) -> None:
     for result, text in outputs.values_list("pk", "text").iterator(CHUNK):
         if phrase := verdict_like(text):
             evidence[result].text = phrase
-
-
-ITEM_COLUMNS = ("result_id", "reasons", "rank", "distance", "sampling_rate", "wanted", "created_at")
 
 
 def enter_queue(run: Run, entries: Sequence[Entry], *, wanted: int) -> None:

@@ -21,50 +21,6 @@ if TYPE_CHECKING:
     import redis
 
 
-ANSWER_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerState:
-    """Whether the broker answers, and how many tasks wait for a worker; None if unknown."""
-
-    answers: bool
-    waiting: int | None = None
-
-
-def ask_broker() -> BrokerState:
-    """Return the broker's state after at most half a second; raises nothing.
-
-    The embedded broker is in the memory of this process and always answers.
-    """
-    if settings.IS_EMBEDDED:
-        return BrokerState(answers=True)
-    away: tuple[type[Exception], ...] = (*broker_errors(), ValueError)
-    queue = current_app.conf.task_default_queue
-    try:
-        waiting = _client(settings.CELERY_BROKER_URL).llen(queue)
-    except away:
-        return BrokerState(answers=False)
-    return BrokerState(answers=True, waiting=waiting)
-
-
-def broker_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a broker that does not answer raises.
-
-    The embedded worker needs no Redis client, so it is imported only here.
-    """
-    from redis import RedisError
-
-    return OperationalError, RedisError, OSError
-
-
-@cache
-def _client(url: str) -> redis.Redis:
-    import redis
-
-    return redis.Redis.from_url(url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S)
-
-
 logger = logging.getLogger(__name__)
 
 WORK_ON_RUN = "runs.work_on_run"
@@ -75,16 +31,23 @@ TRY_EVALUATOR = "runs.try_evaluator"
 # No retries: the pool notices broken connections, and the reaper queues the work anyway.
 RETRY_POLICY = {"max_retries": 0}
 ASK_AGAIN_AFTER_S = 5.0
+ANSWER_S = 0.5
 
 
 @dataclass(slots=True)
 class Broker:
-    """Until when the broker counts as away, since each try may cost a user seconds of waiting."""
+    """Until when the broker counts as away. Each attempt to reach it may cost a user seconds."""
 
     away_until: float = 0.0
 
 
 BROKER = Broker()
+
+
+class NotQueuedError(DomainError):
+    """No worker can be reached because the broker does not answer."""
+
+    code = "not_queued"
 
 
 def queue_workers(run: Run) -> None:
@@ -112,12 +75,6 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
         logger.warning("%s for run %s waits for the reaper: %s", task, run_id, error)
 
 
-class NotQueuedError(DomainError):
-    """No worker can be reached because the broker does not answer."""
-
-    code = "not_queued"
-
-
 def queue_trial(task: str, trial: Trial) -> None:
     """Queue a trial; without a broker, delete it and raise NotQueuedError."""
     try:
@@ -125,5 +82,46 @@ def queue_trial(task: str, trial: Trial) -> None:
     except broker_errors() as error:
         trial.delete()
         raise NotQueuedError(
-            "The try was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
+            "The trial was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """Whether the broker answers, and how many tasks wait for a worker; None if unknown."""
+
+    answers: bool
+    waiting: int | None = None
+
+
+def ask_broker() -> BrokerState:
+    """Return the broker's state after at most half a second; raises nothing.
+
+    The embedded broker is in the memory of this process and always answers.
+    """
+    if settings.IS_EMBEDDED:
+        return BrokerState(answers=True)
+    unavailable: tuple[type[Exception], ...] = (*broker_errors(), ValueError)
+    queue_name = current_app.conf.task_default_queue
+    try:
+        waiting = _client(settings.CELERY_BROKER_URL).llen(queue_name)
+    except unavailable:
+        return BrokerState(answers=False)
+    return BrokerState(answers=True, waiting=waiting)
+
+
+def broker_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that a broker that does not answer raises.
+
+    The embedded worker needs no Redis client, so it is imported only here.
+    """
+    from redis import RedisError
+
+    return OperationalError, RedisError, OSError
+
+
+@cache
+def _client(url: str) -> redis.Redis:
+    import redis
+
+    return redis.Redis.from_url(url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S)

@@ -10,7 +10,7 @@ from runs import finishing
 from runs.execution import run_worker, trials
 from runs.execution.reaper import runs_needing_workers
 from runs.models.database import database_now
-from runs.what_if.rescoring import carry_out
+from runs.what_if import rescoring
 
 # How often a task is passed on to another process; the reaper queues work again anyway.
 MAX_HOPS = 8
@@ -38,7 +38,7 @@ def summarise_run(run_id: int, **later: Any) -> None:
 @shared_task(name="runs.rescore_run")
 def rescore_run(run_id: int, **later: Any) -> None:
     """Create the results of a run from another run's stored scores."""
-    carry_out(run_id, in_background=False)
+    rescoring.complete_rescoring(run_id, in_background=False)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)

@@ -20,165 +20,15 @@ from subprocess import Popen
 from typing import NamedTuple
 
 # Fields of /proc/PID/stat, counted after the name.
-PARENT, SESSION, START_TIME = 1, 3, 19
+STATE, PARENT, SESSION, START_TIME = 0, 1, 3, 19
 HELD = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 OWN_SHARE = re.compile(r"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB$", re.MULTILINE)
-
-
-class ProcessFacts(NamedTuple):
-    """The session of a process, and its start in ticks since boot."""
-
-    session: int
-    started: int
-
-
-def process_facts(pid: int) -> ProcessFacts | None:
-    """Return the facts of a process, None if it is gone."""
-    fields = _stat(pid)
-    return ProcessFacts(int(fields[SESSION]), int(fields[START_TIME])) if fields else None
-
-
-def ticks_now() -> int:
-    """Return the time since boot in ticks, the unit of a process's start time."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
-
-
-def child_processes(pid: int) -> list[int]:
-    """Return the children of all threads of a process."""
-    if not _kernel_lists_children():
-        return [other for other in all_processes() if _parent_of(other) == pid]
-    children: list[int] = []
-    for task in _names_in(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError):
-            children += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    return children
-
-
-def process_user(pid: int) -> int | None:
-    """Return the user a process runs as."""
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        return None
-
-
-def process_environment(pid: int) -> bytes:
-    """Return the environment a process was started with, b"" if we may not read it."""
-    return _read(pid, "environ")
-
-
-def memory_held(pid: int) -> int:
-    """Return the kilobytes of memory a process holds without files; shared memory counts in full."""
-    return sum(map(int, HELD.findall(_read(pid, "status").decode(errors="replace"))))
-
-
-def memory_share(pid: int) -> int:
-    """Return the kilobytes of memory a process holds, with its part of shared memory."""
-    sizes = OWN_SHARE.findall(_read(pid, "smaps_rollup").decode(errors="replace"))
-    return sum(map(int, sizes)) if sizes else memory_held(pid)
-
-
-def tasks_of_user(user: int) -> int:
-    """Return how many processes and threads a user runs on this machine."""
-    pids = [pid for pid in all_processes() if process_user(pid) == user]
-    return sum(len(_names_in(f"/proc/{pid}/task")) for pid in pids)
-
-
-@cache
-def _kernel_lists_children() -> bool:
-    return Path("/proc/thread-self/children").exists()
-
-
-def all_processes() -> list[int]:
-    """Return the numbers of all visible processes."""
-    return [int(name) for name in _names_in("/proc") if name.isdigit()]
-
-
-def _parent_of(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[PARENT]) if fields else 0
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields after the name, which may contain anything; [] if the process is gone."""
-    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.name for entry in entries]
-    except OSError:
-        return []
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
-
-
-PROC = Path("/proc")
-START_TIME_FIELD = 19
-
-
-@cache
-def place_of_processes() -> str:
-    """Return an id shared by all processes whose numbers can be compared with ours; "" if unknown.
-
-    Those are the processes of the same boot and the same pid namespace.
-    """
-    try:
-        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        namespace = (PROC / "self/ns/pid").readlink()
-    except OSError:
-        return ""
-    return sha256(f"{boot} {namespace}".encode()).hexdigest()[:12]
-
-
-def started(pid: int) -> str:
-    """Return the kernel's start time of a process; "" if it is gone or a zombie."""
-    try:
-        stat = (PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return ""
-    # The command's name is in brackets and may contain anything, even brackets.
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in ("Z", "X") else fields[START_TIME_FIELD]
-
-
-def own_life() -> tuple[str, int, str]:
-    """Return place, number and start of this process; not cached, as a fork changes them."""
-    pid = os.getpid()
-    return place_of_processes(), pid, started(pid)
-
-
-def is_over(place: str, pid: int, start: str) -> bool:
-    """Tell whether this process has ended; False if that cannot be known here."""
-    return bool(place) and place == place_of_processes() and started(pid) != start
-
-
-def process_name() -> str:
-    """Return host, place, pid and start of this process, joined by "/"; not cached, as a fork changes them."""
-    place, pid, start = own_life()
-    return "/".join((platform.node() or "host", place, str(pid), start))
-
-
-def is_dead(name: str) -> bool:
-    """Tell whether the process of this name is gone; False if that cannot be known here.
-
-    It can be known only for processes of the same boot and the same pid namespace. The host's name is
-    no help, as containers share it.
-    """
-    parts = name.rsplit("/", 3)
-    return len(parts) == 4 and is_over(parts[1], int(parts[2]), parts[3])
-
-
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 # A killed process that does not end is stuck in the kernel; we stop waiting for it.
 PATIENCE_MS = 10_000
 MAX_ROUNDS = 10_000
+_lock = threading.Lock()
+_families: dict[int, ProcessFamily] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,22 +45,6 @@ class ProcessFamily:
     user: int | None
     began: int
     is_boxed: bool
-
-
-_lock = threading.Lock()
-_families: dict[int, ProcessFamily] = {}
-
-
-@cache
-def inherit_orphans() -> None:
-    """Make this process the parent of orphaned descendants; once is enough."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-@cache
-def close_to_others() -> None:
-    """Prevent programs of our own user from tracing this process or reading its memory and environment."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def start_family(
@@ -256,6 +90,18 @@ def members(family: ProcessFamily) -> set[int]:
             numbers.add(pid)
             pending.extend(child_processes(pid))
     return numbers
+
+
+@cache
+def inherit_orphans() -> None:
+    """Make this process the parent of orphaned descendants; once is enough."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@cache
+def close_to_others() -> None:
+    """Prevent programs of our own user from tracing this process or reading its memory and environment."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _stop_all(family: ProcessFamily) -> None:
@@ -308,3 +154,147 @@ def _remove_dead(pid: int) -> None:
                 os.waitid(os.P_PIDFD, handle, os.WEXITED)
     finally:
         os.close(handle)
+
+
+def process_name() -> str:
+    """Return host, place, pid and start of this process, joined by "/"; not cached, as a fork changes them."""
+    place, pid, start = own_life()
+    return "/".join((platform.node() or "host", place, str(pid), start))
+
+
+def own_life() -> tuple[str, int, str]:
+    """Return place, number and start of this process; not cached, as a fork changes them."""
+    pid = os.getpid()
+    return place_of_processes(), pid, started(pid)
+
+
+def is_dead(name: str) -> bool:
+    """Tell whether the process of this name is gone; False if that cannot be known here.
+
+    It can be known only for processes of the same boot and the same pid namespace. The host's name is
+    no help, as containers share it.
+    """
+    parts = name.rsplit("/", 3)
+    return len(parts) == 4 and is_over(parts[1], int(parts[2]), parts[3])
+
+
+def is_over(place: str, pid: int, start: str) -> bool:
+    """Tell whether this process has ended; False if that cannot be known here."""
+    return bool(place) and place == place_of_processes() and started(pid) != start
+
+
+@cache
+def place_of_processes() -> str:
+    """Return an id shared by all processes whose numbers can be compared with ours; "" if unknown.
+
+    Those are the processes of the same boot and the same pid namespace.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return ""
+    return sha256(f"{boot} {namespace}".encode()).hexdigest()[:12]
+
+
+def started(pid: int) -> str:
+    """Return the kernel's start time of a process; "" if it is gone or a zombie."""
+    fields = _stat(pid)
+    return fields[START_TIME] if fields and fields[STATE] not in ("Z", "X") else ""
+
+
+class ProcessFacts(NamedTuple):
+    """The session of a process, and its start in ticks since boot."""
+
+    session: int
+    started: int
+
+
+def process_facts(pid: int) -> ProcessFacts | None:
+    """Return the facts of a process, None if it is gone."""
+    fields = _stat(pid)
+    return ProcessFacts(int(fields[SESSION]), int(fields[START_TIME])) if fields else None
+
+
+def ticks_now() -> int:
+    """Return the time since boot in ticks, the unit of a process's start time."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def child_processes(pid: int) -> list[int]:
+    """Return the children of all threads of a process."""
+    if not _kernel_lists_children():
+        return [other for other in all_processes() if _parent_of(other) == pid]
+    children: list[int] = []
+    for task in _names_in(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):
+            children += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return children
+
+
+def all_processes() -> list[int]:
+    """Return the numbers of all visible processes."""
+    return [int(name) for name in _names_in("/proc") if name.isdigit()]
+
+
+def process_user(pid: int) -> int | None:
+    """Return the user a process runs as."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return None
+
+
+def process_environment(pid: int) -> bytes:
+    """Return the environment a process was started with, b"" if we may not read it."""
+    return _read(pid, "environ")
+
+
+def memory_held(pid: int) -> int:
+    """Return the kilobytes of memory a process holds without files; shared memory counts in full."""
+    return sum(map(int, HELD.findall(_read(pid, "status").decode(errors="replace"))))
+
+
+def memory_share(pid: int) -> int:
+    """Return the kilobytes of memory a process holds, with its part of shared memory."""
+    sizes = OWN_SHARE.findall(_read(pid, "smaps_rollup").decode(errors="replace"))
+    return sum(map(int, sizes)) if sizes else memory_held(pid)
+
+
+def tasks_of_user(user: int) -> int:
+    """Return how many processes and threads a user runs on this machine."""
+    pids = [pid for pid in all_processes() if process_user(pid) == user]
+    return sum(len(_names_in(f"/proc/{pid}/task")) for pid in pids)
+
+
+@cache
+def _kernel_lists_children() -> bool:
+    return Path("/proc/thread-self/children").exists()
+
+
+def _parent_of(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[PARENT]) if fields else 0
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields after the name; [] if the process is gone.
+
+    The name is in brackets and may contain anything, even brackets.
+    """
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries]
+    except OSError:
+        return []
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""

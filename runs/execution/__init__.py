@@ -1,1 +1,1 @@
-"""The shell around the engine: claim, carry out, record, finish, and set right what died."""
+"""The shell around the engine: claim, execute, record, finish, and clean up after dead workers."""

@@ -156,8 +156,8 @@ def forget_starts(*, now: datetime) -> None:
         StartGrant.objects.filter(id__in=old_ids).delete()
 
 
-def forget_leases(*, now: datetime) -> None:
-    """Remove expired leases, except those that another worker is removing."""
+def forget_slot_leases(*, now: datetime) -> None:
+    """Remove expired leases of slots, except those that another worker is removing."""
     expired = SlotLease.objects.select_for_update(skip_locked=True).filter(expires_at__lte=now)
     with transaction.atomic():
         SlotLease.objects.filter(id__in=expired.values("id")).delete()

@@ -14,7 +14,7 @@ from evaluators.models import SlotLease
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution.claims import RELEASED
 from runs.execution.database import is_away, note_error
-from runs.execution.rate_limits import forget_leases, forget_starts
+from runs.execution.rate_limits import forget_slot_leases, forget_starts
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import LEASE, database_answers_since
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
@@ -30,26 +30,13 @@ from runs.models.runs import (
 from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
 from runs.queue import RESCORE_RUN, queue
 
-SILENCE = 2 * LEASE
-
-
-def abandoned_rescorings(*, now: datetime) -> list[int]:
-    """Return the unfinished rescored runs without a heartbeat for two leases."""
-    silent = Run.objects.filter(heartbeat_at__lt=now - SILENCE)
-
-    return [run_id for run_id in incomplete_rescorings() if silent.filter(id=run_id).exists()]
-
-
-def incomplete_rescorings() -> list[int]:
-    """Return the active rescored runs that do not have all their results yet."""
-    runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, source_run__isnull=False)
-    return [
-        run.pk for run in runs.only("execution_count") if run.results.count() < run.execution_count
-    ]
-
-
 logger = logging.getLogger(__name__)
 
+# A command line or a rescoring without a heartbeat for this long is abandoned.
+SILENCE = 2 * LEASE
+FORGET_WORKERS_AFTER = timedelta(hours=1)
+MAX_ATTEMPTS = 3
+WORKER_LOST = "worker lost"
 END_SESSIONS = """
     SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = current_user
@@ -57,27 +44,6 @@ END_SESSIONS = """
       AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL
       AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => %s)
 """
-
-
-def end_idle_transactions() -> int:
-    """End sessions that wrote and then waited a whole lease for their process; return how many.
-
-    If the process wakes up, it finds its connection lost and repeats the transaction.
-    """
-    if connection.vendor != "postgresql":
-        return 0
-    with connection.cursor() as cursor:
-        cursor.execute(END_SESSIONS, [LEASE.total_seconds()])
-        ended = [pid for pid, _ in cursor.fetchall()]
-    if ended:
-        logger.warning("Database sessions %s were idle in a transaction and were ended", ended)
-    return len(ended)
-
-
-COMMAND_LINE_SILENCE = 2 * LEASE
-FORGET_WORKERS_AFTER = timedelta(hours=1)
-MAX_ATTEMPTS = 3
-WORKER_LOST = "worker lost"
 
 
 def reap(*, now: datetime) -> list[int]:
@@ -88,7 +54,7 @@ def reap(*, now: datetime) -> list[int]:
     """
     is_silence_death = database_answers_since() < now - LEASE
     _remove_dead_workers(now=now)
-    forget_leases(now=now)
+    forget_slot_leases(now=now)
     forget_starts(now=now)
     for trials in (TargetTrial.objects, EvaluatorTrial.objects):
         trials.give_up(now=now)
@@ -98,14 +64,29 @@ def reap(*, now: datetime) -> list[int]:
     if is_silence_death:
         expired = Q(lease_until__lte=now)
         _for_each(
-            _runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now)
+            _runs_with_expired_leases(now=now),
+            lambda run_id: _release_results(run_id, expired, now=now),
         )
     _stop_abandoned_command_lines(now=now, is_silence_death=is_silence_death)
-    for run_id in abandoned_rescorings(now=now):
+    for run_id in _abandoned_rescorings(now=now):
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
     _for_each(_runs_without_open_results(), complete_run)
     _for_each(_ended_without_summary(), summarise_run)
     return runs_needing_workers(now=now)
+
+
+def _remove_dead_workers(*, now: datetime) -> None:
+    """Remove workers without a heartbeat, and free at once the results of dead processes."""
+    for run_worker in RunWorker.objects.all():
+        if is_dead(run_worker.worker):
+            _release_results(run_worker.run_id, Q(lease_token=run_worker.token), now=now)
+            SlotLease.objects.filter(holder=run_worker.token).delete()
+            run_worker.delete()
+    RunWorker.objects.filter(heartbeat_at__lt=now - LEASE).delete()
+    silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
+    dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
+    silent.delete()
+    WorkerProcess.objects.filter(pk__in=dead).delete()
 
 
 def _for_each(run_ids: Iterable[int], clean_up: Callable[[int], object]) -> None:
@@ -120,27 +101,13 @@ def _for_each(run_ids: Iterable[int], clean_up: Callable[[int], object]) -> None
             note_error(error)
 
 
-def _remove_dead_workers(*, now: datetime) -> None:
-    """Remove workers without a heartbeat, and free at once the results of dead processes."""
-    for run_worker in RunWorker.objects.all():
-        if is_dead(run_worker.worker):
-            _free(run_worker.run_id, Q(lease_token=run_worker.token), now=now)
-            SlotLease.objects.filter(holder=run_worker.token).delete()
-            run_worker.delete()
-    RunWorker.objects.filter(heartbeat_at__lt=now - LEASE).delete()
-    silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
-    dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
-    silent.delete()
-    WorkerProcess.objects.filter(pk__in=dead).delete()
-
-
 def _runs_with_expired_leases(*, now: datetime) -> list[int]:
     # Distinct in Python: SQLite would scan every result to avoid a sort.
     expired = Result.objects.filter(status=ResultStatus.RUNNING, lease_until__lte=now)
     return sorted(set(expired.order_by().values_list("run_id", flat=True)))
 
 
-def _free(run_id: int, lost_results: Q, *, now: datetime) -> None:
+def _release_results(run_id: int, lost_results: Q, *, now: datetime) -> None:
     """Set the results of lost workers to waiting, or to an error when they were lost too often."""
     with transaction.atomic():
         run = Run.objects.hold(run_id)
@@ -184,7 +151,7 @@ def _fail_lost(run: Run, result_ids: set[int], *, now: datetime) -> None:
         return
     Result.objects.filter(pk__in=result_ids).update(
         status=ResultStatus.ERROR,
-        error=f"{WORKER_LOST}: {MAX_ATTEMPTS} workers ended while they carried this out",
+        error=f"{WORKER_LOST}: {MAX_ATTEMPTS} workers ended while they executed this",
         error_stage="worker",
         lease_token="",
         lease_until=None,
@@ -200,17 +167,31 @@ def _fail_lost(run: Run, result_ids: set[int], *, now: datetime) -> None:
 def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> None:
     owned = Run.objects.filter(owner=RunOwner.COMMAND_LINE, status__in=ACTIVE_RUN_STATUSES)
     for run_id, owner_id, heartbeat_at in owned.values_list("id", "owner_id", "heartbeat_at"):
-        is_silent = heartbeat_at is not None and heartbeat_at < now - COMMAND_LINE_SILENCE
+        is_silent = heartbeat_at is not None and heartbeat_at < now - SILENCE
         if (is_silent and is_silence_death) or is_dead(owner_id):
-            reason = "The command line that carried out this run is gone."
+            reason = "The command line that executed this run is gone."
             finish_run(run_id, RunStatus.STOPPED, reason=reason, in_background=False)
+
+
+def _abandoned_rescorings(*, now: datetime) -> list[int]:
+    """Return the unfinished rescored runs without a heartbeat for two leases."""
+    silent = Run.objects.filter(heartbeat_at__lt=now - SILENCE)
+    return [run_id for run_id in _incomplete_rescorings() if silent.filter(id=run_id).exists()]
+
+
+def _incomplete_rescorings() -> list[int]:
+    """Return the active rescored runs that do not have all their results yet."""
+    runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, source_run__isnull=False)
+    return [
+        run.pk for run in runs.only("execution_count") if run.results.count() < run.execution_count
+    ]
 
 
 def _runs_without_open_results() -> list[int]:
     # Not the counters: results that were cancelled before a retry are neither open nor done.
     still_open = Result.objects.filter(run_id=OuterRef("pk"), status__in=OPEN_RESULT_STATUSES)
     done = Run.objects.filter(~Exists(still_open), status__in=ACTIVE_RUN_STATUSES)
-    done = done.exclude(id__in=incomplete_rescorings())
+    done = done.exclude(id__in=_incomplete_rescorings())
     return list(done.order_by("id").values_list("id", flat=True))
 
 
@@ -252,3 +233,18 @@ def register_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
 def unregister_worker() -> None:
     """Remove this process from the list because it is about to end."""
     WorkerProcess.objects.filter(name=process_name()).delete()
+
+
+def end_idle_transactions() -> int:
+    """End sessions that wrote and then waited a whole lease for their process; return how many.
+
+    If the process wakes up, it finds its connection lost and repeats the transaction.
+    """
+    if connection.vendor != "postgresql":
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(END_SESSIONS, [LEASE.total_seconds()])
+        ended = [pid for pid, _ in cursor.fetchall()]
+    if ended:
+        logger.warning("Database sessions %s were idle in a transaction and were ended", ended)
+    return len(ended)

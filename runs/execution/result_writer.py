@@ -43,6 +43,25 @@ from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import FileContent
 from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as_json
 
+logger = logging.getLogger(__name__)
+
+WRITE_EVERY_S = 0.1
+BATCH = 50
+MAX_UNWRITTEN = 200
+LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
+RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
+BREAKER = 8
+MAX_REASON_LENGTH = 300
+MAX_CELL_LENGTH = 300
+MAX_MARKS = 200
+TARGET_STAGE = "target"
+RECORDING_STAGE = "recording"
+NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
+STATE_FIELDS = (
+    *("status", "started_at", "execution_count", "done_count", "error_count"),
+    *("run_cost_usd", "evaluation_cost_usd"),
+)
+COUNTERS = ("pass", "borderline", "fail", "error")
 RESULT_COLUMNS = (
     *("status", "verdict", "score", "metrics_score", "decided_by", "is_forced", "error"),
     *("error_stage", "outcome_marks", "warnings", "keeps_output", "retry_paths", "lease_token"),
@@ -50,10 +69,6 @@ RESULT_COLUMNS = (
 )
 OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
 ARTIFACT_COLUMNS = ("result_id", "path", "content_id")
-TARGET_STAGE = "target"
-RECORDING_STAGE = "recording"
-MAX_CELL_LENGTH = 300
-MAX_MARKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,124 +78,6 @@ class EndedExecution:
     claim: Claim
     root: EvaluatorSpec
     outcome: ExecutionOutcome
-
-
-def write_results(ended: Sequence[EndedExecution], *, now: datetime) -> None:
-    """Write the outcomes into the rows of the results."""
-    update_rows(
-        Result,
-        RESULT_COLUMNS,
-        ((*_result_row(one, now), one.claim.result_id) for one in ended),
-        key=("id",),
-    )
-
-
-def _result_row(one: EndedExecution, now: datetime) -> tuple[object, ...]:
-    outcome, decision = one.outcome, one.outcome.decision
-    usage = outcome.output.usage if outcome.output else Usage()
-    if decision is None or decision.status != "scored":
-        error, stage = _error_of(outcome)
-        head: tuple[object, ...] = (ResultStatus.ERROR.value, "", None, None, "", False)
-        head = (*head, error, stage)
-    else:
-        verdict = decision.verdict.value if decision.verdict else ""
-        cell = decision.decided_by[:MAX_CELL_LENGTH]
-        metrics = _metrics_score(outcome)
-        head = (ResultStatus.SCORED.value, verdict, decision.score, metrics, cell)
-        head = (*head, _is_forced(decision), "", "")
-    return (
-        *(*head, _marks(decision), list(decision.warnings) if decision else []),
-        *(False, None, "", None, now),
-        *(usage.latency_ms, usage.input_tokens, usage.output_tokens),
-    )
-
-
-def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
-    """Return the error and its stage for a result without a verdict."""
-    if outcome.failure is not None:
-        is_ours = outcome.failure.cause is Cause.UNSTORABLE
-        return str(outcome.failure), RECORDING_STAGE if is_ours else TARGET_STAGE
-    decision = outcome.decision
-    reason = (decision.error if decision else "") or "not scored"
-    place = (decision.evaluator if decision else None) or OUTCOMES_PATH
-    unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
-    # When an evaluator of the tree judges the outcomes, only the reason tells which one.
-    found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
-    return reason, found.stage if found else "evaluator"
-
-
-def _metrics_score(outcome: ExecutionOutcome) -> float | None:
-    """Return the score of the evaluator that judged the metrics, None without one."""
-    found = (one for one in outcome.outcomes.values() if isinstance(one, Score))
-    return next((one.score for one in found if "metrics" in one.details), None)
-
-
-def _is_forced(decision: Decision) -> bool:
-    return decision.verdict == "fail" and decision.is_forced
-
-
-def _marks(decision: Decision | None) -> str:
-    outcomes = decision.outcomes if decision else ()
-    return "".join("1" if found.passed else "0" for found in outcomes)[:MAX_MARKS]
-
-
-def write_outputs(ended: Sequence[EndedExecution]) -> None:
-    """Write outputs, scores and files, replacing those of an earlier generation."""
-    again = [one.claim.result_id for one in ended if one.claim.generation > 1]
-    if again:
-        ScoreRow.objects.filter(result_id__in=again).delete()
-        Artifact.objects.filter(result_id__in=again).delete()
-        ResultOutput.objects.filter(result_id__in=again).delete()
-    answered = [one for one in ended if one.outcome.output is not None]
-    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(one) for one in answered))
-    rows = (row for one in answered for row in _score_rows(one))
-    insert_rows(ScoreRow, SCORE_COLUMNS, rows)
-    _write_files(answered)
-
-
-def _output_row(one: EndedExecution) -> tuple[object, ...]:
-    output, decision = one.outcome.output, one.outcome.decision
-    if output is None or decision is None:
-        raise AssertionError("an answered execution has an output and a decision")
-    outcomes = [
-        {"text": found.text, "passed": found.passed, "justification": found.justification}
-        for found in decision.outcomes
-    ]
-    return (
-        *(one.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
-        *(usage_as_json(output.usage), outcomes or None, decision.as_json()),
-    )
-
-
-def _score_rows(one: EndedExecution) -> list[tuple[object, ...]]:
-    decision = one.outcome.decision
-    if decision is None:
-        return []
-    return list(score_rows(one.claim.result_id, one.root, one.outcome.outcomes, decision))
-
-
-def _write_files(ended: Sequence[EndedExecution]) -> None:
-    """Write the files that targets left; equal contents are stored once."""
-    left = [
-        (one.claim.result_id, path, content)
-        for one in ended
-        for path, content in (one.outcome.output.files if one.outcome.output else {}).items()
-    ]
-    if left:
-        hashes = FileContent.objects.store(content for _, _, content in left)
-        rows = (
-            (result_id, path, sha) for (result_id, path, _), sha in zip(left, hashes, strict=True)
-        )
-        insert_rows(Artifact, ARTIFACT_COLUMNS, rows)
-
-
-STATE_FIELDS = (
-    *("status", "started_at", "execution_count", "done_count", "error_count"),
-    *("run_cost_usd", "evaluation_cost_usd"),
-)
-COUNTERS = ("pass", "borderline", "fail", "error")
-NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
-BREAKER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,239 +97,6 @@ class RunState:
     evaluation_cost_usd: Decimal
     stale: tuple[int, ...] = ()
     broken_target: str = ""
-
-
-def write_batch(
-    work: RunWork,
-    token: str,
-    *,
-    entries: Sequence[LedgerEntry],
-    ended: Sequence[EndedExecution],
-    is_repeated: bool = False,
-) -> RunState:
-    """Write calls and results in one transaction, and move the run's counters with them.
-
-    The calls are written in any case because they are paid. A result is refused when its lease
-    belongs to another token or attempt. `is_repeated` means that an earlier try may have written the
-    same.
-    """
-    with transaction.atomic():
-        run = Run.objects.hold(work.run_id)
-        write_calls(work, missing_entries(entries) if is_repeated else entries)
-        if entries and not run.is_active:
-            # Calls were under way when the run ended: its figures must include their cost.
-            Run.objects.filter(id=run.pk).update(summary=None)
-        accepted = _still_held(work, token, ended)
-        write_results(accepted, now=database_now())
-        write_outputs(accepted)
-        _count(work, accepted)
-        _refresh_cases(work, entries, accepted)
-        run.refresh_from_db(fields=STATE_FIELDS)
-        broken = "" if work.target.replays else broken_target(run)
-    held = {one.claim.result_id for one in accepted}
-    stale = [one.claim.result_id for one in ended if one.claim.result_id not in held]
-    return replace(_state_of(run), stale=tuple(stale), broken_target=broken)
-
-
-def _refresh_cases(
-    work: RunWork, entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
-) -> None:
-    """Refresh the cases of results that ended or became more expensive."""
-    changed = {one.claim.case_id for one in ended}
-    changed |= {entry.claim.case_id for entry in entries if entry.record.cost_usd is not None}
-    RunCase.objects.refresh(work.run_id, changed, policy=work.plan.policy)
-
-
-def broken_target(run: Run) -> str:
-    """Return the error in which the first executions of a run all ended; "" when they did not.
-
-    Numbers in the error, such as ports and times, make no difference, but an HTTP status does.
-    """
-    if run.done_count < BREAKER or run.error_count < run.done_count:
-        return ""
-    done = Result.objects.filter(run=run, status=ResultStatus.ERROR).order_by("finished_at", "id")
-    first = list(done.values_list("error_stage", "error")[:BREAKER])
-    alike = {_without_numbers(error) for stage, error in first if stage == TARGET_STAGE}
-    is_broken = len(alike) == 1 and all(stage == TARGET_STAGE for stage, _ in first)
-    return first[0][1] if is_broken else ""
-
-
-def _without_numbers(error: str) -> str:
-    return NUMBER.sub(lambda found: found["status"] or "0", error)
-
-
-def read_state(run_id: int) -> RunState:
-    """Return how far the run is."""
-    return _state_of(Run.objects.only(*STATE_FIELDS).get(id=run_id))
-
-
-def _state_of(run: Run) -> RunState:
-    return RunState(
-        status=run.status,
-        started_at=run.started_at,
-        execution_count=run.execution_count,
-        done_count=run.done_count,
-        error_count=run.error_count,
-        run_cost_usd=run.run_cost_usd,
-        evaluation_cost_usd=run.evaluation_cost_usd,
-    )
-
-
-def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> list[EndedExecution]:
-    if not ended:
-        return []
-    held = held_results(work.run_id, token).filter(id__in=[one.claim.result_id for one in ended])
-    facts = set(held.select_for_update(no_key=True).values_list("id", "attempt", "generation"))
-    return [
-        one
-        for one in ended
-        if (one.claim.result_id, one.claim.attempt, one.claim.generation) in facts
-    ]
-
-
-def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
-    """Add the results just written to the run's counters."""
-    verdicts: Counter[str] = Counter()
-    score_sum, score_count = 0.0, 0
-    for one in ended:
-        decision = one.outcome.decision
-        if decision is None or decision.status != "scored":
-            verdicts["error"] += 1
-            continue
-        if decision.verdict is not None:
-            verdicts[decision.verdict.value] += 1
-        if decision.score is not None:
-            score_sum, score_count = score_sum + decision.score, score_count + 1
-    if ended:
-        moved: dict[str, Any] = {
-            f"{name}_count": F(f"{name}_count") + verdicts[name] for name in COUNTERS
-        }
-        Run.objects.filter(id=work.run_id).update(
-            done_count=F("done_count") + len(ended),
-            score_sum=F("score_sum") + score_sum,
-            score_count=F("score_count") + score_count,
-            **moved,
-        )
-    _count_reported_costs(work, ended)
-
-
-def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
-    """Add costs that targets report without calls in our ledger; a replayed output costs once."""
-    reported = {
-        one.claim.result_id: one.outcome.output.usage.cost_usd
-        for one in ended
-        if one.outcome.output is not None
-        and one.outcome.output.usage.cost_usd is not None
-        and not one.claim.keeps_output
-    }
-    if work.target.uses_model or work.target.uses_agent or not reported:
-        return
-    if work.target.replays:
-        paid = Result.objects.filter(id__in=reported, run_cost_usd__isnull=False)
-        for result_id in paid.values_list("id", flat=True):
-            del reported[result_id]
-    add_costs(work.run_id, "run_cost_usd", reported)
-
-
-logger = logging.getLogger(__name__)
-
-MAX_REASON_LENGTH = 300
-
-
-class WriteBatch(Protocol):
-    """Writes calls and results in one transaction (`write_batch`)."""
-
-    def __call__(
-        self,
-        work: RunWork,
-        token: str,
-        *,
-        entries: Sequence[LedgerEntry],
-        ended: Sequence[EndedExecution],
-        is_repeated: bool,
-    ) -> RunState:
-        """Return how far the run is; nothing is written when it raises."""
-        ...
-
-
-def write_singly(
-    write_batch: WriteBatch,
-    work: RunWork,
-    token: str,
-    *,
-    entries: Sequence[LedgerEntry],
-    ended: Sequence[EndedExecution],
-    is_repeated: bool,
-) -> RunState:
-    """Write all at once, or else result by result; a result that cannot be written ends as an error.
-
-    Its calls are paid, so they are written without their content. When the database is away, no
-    result is to blame, and the error is raised.
-    """
-    try:
-        return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
-    except Exception as error:
-        if is_away(error):
-            raise
-        logger.exception(
-            "Run %s: a batch cannot be written; writing its results one by one", work.run_id
-        )
-    states = [
-        _write_one(write_batch, work, token, *part, is_repeated=is_repeated)
-        for part in _by_result(entries, ended)
-    ]
-    stale = tuple(result_id for state in states for result_id in state.stale)
-    return replace(states[-1], stale=stale)
-
-
-def _by_result(
-    entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
-) -> list[tuple[list[LedgerEntry], list[EndedExecution]]]:
-    """Return calls and ended executions by result."""
-    parts: dict[int, tuple[list[LedgerEntry], list[EndedExecution]]] = {}
-    for entry in entries:
-        parts.setdefault(entry.claim.result_id, ([], []))[0].append(entry)
-    for one in ended:
-        parts.setdefault(one.claim.result_id, ([], []))[1].append(one)
-    return list(parts.values())
-
-
-def _write_one(
-    write_batch: WriteBatch,
-    work: RunWork,
-    token: str,
-    entries: list[LedgerEntry],
-    ended: list[EndedExecution],
-    *,
-    is_repeated: bool,
-) -> RunState:
-    try:
-        return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
-    except Exception as error:
-        if is_away(error):
-            raise
-        logger.exception("Run %s: a result cannot be written", work.run_id)
-        bare = [replace(entry, record=_without_content(entry.record)) for entry in entries]
-        errors = [_as_error(one, error) for one in ended]
-    return write_batch(work, token, entries=bare, ended=errors, is_repeated=is_repeated)
-
-
-def _without_content(record: CallRecord) -> CallRecord:
-    return replace(record, request={}, reply=None, error="Its content could not be stored")
-
-
-def _as_error(ended: EndedExecution, error: Exception) -> EndedExecution:
-    """Return the execution with the error of the database as its outcome."""
-    message = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
-    reason = message.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return replace(ended, outcome=ExecutionOutcome(failure=TargetFailure(reason, Cause.UNSTORABLE)))
-
-
-WRITE_EVERY_S = 0.1
-BATCH = 50
-MAX_UNWRITTEN = 200
-LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
-RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
 
 
 class ResultWriter:
@@ -567,3 +231,333 @@ class ResultWriter:
             self._abort()
         elif self.state.broken_target:
             self._drain()
+
+
+class WriteBatch(Protocol):
+    """Writes calls and results in one transaction (`write_batch`)."""
+
+    def __call__(
+        self,
+        work: RunWork,
+        token: str,
+        *,
+        entries: Sequence[LedgerEntry],
+        ended: Sequence[EndedExecution],
+        is_repeated: bool,
+    ) -> RunState:
+        """Return how far the run is; nothing is written when it raises."""
+        ...
+
+
+def write_singly(
+    write_batch: WriteBatch,
+    work: RunWork,
+    token: str,
+    *,
+    entries: Sequence[LedgerEntry],
+    ended: Sequence[EndedExecution],
+    is_repeated: bool,
+) -> RunState:
+    """Write all at once, or else result by result; a result that cannot be written ends as an error.
+
+    Its calls are paid, so they are written without their content. When the database is away, no
+    result is to blame, and the error is raised.
+    """
+    try:
+        return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
+    except Exception as error:
+        if is_away(error):
+            raise
+        logger.exception(
+            "Run %s: a batch cannot be written; writing its results one by one", work.run_id
+        )
+    states = [
+        _write_one(write_batch, work, token, *part, is_repeated=is_repeated)
+        for part in _by_result(entries, ended)
+    ]
+    stale = tuple(result_id for state in states for result_id in state.stale)
+    return replace(states[-1], stale=stale)
+
+
+def _by_result(
+    entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
+) -> list[tuple[list[LedgerEntry], list[EndedExecution]]]:
+    """Return calls and ended executions by result."""
+    parts: dict[int, tuple[list[LedgerEntry], list[EndedExecution]]] = {}
+    for entry in entries:
+        parts.setdefault(entry.claim.result_id, ([], []))[0].append(entry)
+    for one in ended:
+        parts.setdefault(one.claim.result_id, ([], []))[1].append(one)
+    return list(parts.values())
+
+
+def _write_one(
+    write_batch: WriteBatch,
+    work: RunWork,
+    token: str,
+    entries: list[LedgerEntry],
+    ended: list[EndedExecution],
+    *,
+    is_repeated: bool,
+) -> RunState:
+    try:
+        return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
+    except Exception as error:
+        if is_away(error):
+            raise
+        logger.exception("Run %s: a result cannot be written", work.run_id)
+        bare = [replace(entry, record=_without_content(entry.record)) for entry in entries]
+        errors = [_as_error(one, error) for one in ended]
+    return write_batch(work, token, entries=bare, ended=errors, is_repeated=is_repeated)
+
+
+def _without_content(record: CallRecord) -> CallRecord:
+    return replace(record, request={}, reply=None, error="Its content could not be stored")
+
+
+def _as_error(ended: EndedExecution, error: Exception) -> EndedExecution:
+    """Return the execution with the error of the database as its outcome."""
+    message = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
+    reason = message.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return replace(ended, outcome=ExecutionOutcome(failure=TargetFailure(reason, Cause.UNSTORABLE)))
+
+
+def write_batch(
+    work: RunWork,
+    token: str,
+    *,
+    entries: Sequence[LedgerEntry],
+    ended: Sequence[EndedExecution],
+    is_repeated: bool = False,
+) -> RunState:
+    """Write calls and results in one transaction, and move the run's counters with them.
+
+    The calls are written in any case because they are paid. A result is refused when its lease
+    belongs to another token or attempt. `is_repeated` means that an earlier try may have written the
+    same.
+    """
+    with transaction.atomic():
+        run = Run.objects.hold(work.run_id)
+        write_calls(work, missing_entries(entries) if is_repeated else entries)
+        if entries and not run.is_active:
+            # Calls were under way when the run ended: its figures must include their cost.
+            Run.objects.filter(id=run.pk).update(summary=None)
+        accepted = _still_held(work, token, ended)
+        write_results(accepted, now=database_now())
+        write_outputs(accepted)
+        _count(work, accepted)
+        _refresh_cases(work, entries, accepted)
+        run.refresh_from_db(fields=STATE_FIELDS)
+        broken = "" if work.target.replays else broken_target(run)
+    held = {one.claim.result_id for one in accepted}
+    stale = [one.claim.result_id for one in ended if one.claim.result_id not in held]
+    return replace(_state_of(run), stale=tuple(stale), broken_target=broken)
+
+
+def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> list[EndedExecution]:
+    if not ended:
+        return []
+    held = held_results(work.run_id, token).filter(id__in=[one.claim.result_id for one in ended])
+    facts = set(held.select_for_update(no_key=True).values_list("id", "attempt", "generation"))
+    return [
+        one
+        for one in ended
+        if (one.claim.result_id, one.claim.attempt, one.claim.generation) in facts
+    ]
+
+
+def write_results(ended: Sequence[EndedExecution], *, now: datetime) -> None:
+    """Write the outcomes into the rows of the results."""
+    update_rows(
+        Result,
+        RESULT_COLUMNS,
+        ((*_result_row(one, now), one.claim.result_id) for one in ended),
+        key=("id",),
+    )
+
+
+def _result_row(one: EndedExecution, now: datetime) -> tuple[object, ...]:
+    outcome, decision = one.outcome, one.outcome.decision
+    usage = outcome.output.usage if outcome.output else Usage()
+    if decision is None or decision.status != "scored":
+        error, stage = _error_of(outcome)
+        head: tuple[object, ...] = (ResultStatus.ERROR.value, "", None, None, "", False)
+        head = (*head, error, stage)
+    else:
+        verdict = decision.verdict.value if decision.verdict else ""
+        cell = decision.decided_by[:MAX_CELL_LENGTH]
+        metrics = _metrics_score(outcome)
+        head = (ResultStatus.SCORED.value, verdict, decision.score, metrics, cell)
+        head = (*head, _is_forced(decision), "", "")
+    return (
+        *(*head, _marks(decision), list(decision.warnings) if decision else []),
+        *(False, None, "", None, now),
+        *(usage.latency_ms, usage.input_tokens, usage.output_tokens),
+    )
+
+
+def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
+    """Return the error and its stage for a result without a verdict."""
+    if outcome.failure is not None:
+        is_ours = outcome.failure.cause is Cause.UNSTORABLE
+        return str(outcome.failure), RECORDING_STAGE if is_ours else TARGET_STAGE
+    decision = outcome.decision
+    reason = (decision.error if decision else "") or "not scored"
+    place = (decision.evaluator if decision else None) or OUTCOMES_PATH
+    unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
+    # When an evaluator of the tree judges the outcomes, only the reason tells which one.
+    found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
+    return reason, found.stage if found else "evaluator"
+
+
+def _metrics_score(outcome: ExecutionOutcome) -> float | None:
+    """Return the score of the evaluator that judged the metrics, None without one."""
+    found = (one for one in outcome.outcomes.values() if isinstance(one, Score))
+    return next((one.score for one in found if "metrics" in one.details), None)
+
+
+def _is_forced(decision: Decision) -> bool:
+    return decision.verdict == "fail" and decision.is_forced
+
+
+def _marks(decision: Decision | None) -> str:
+    outcomes = decision.outcomes if decision else ()
+    return "".join("1" if found.passed else "0" for found in outcomes)[:MAX_MARKS]
+
+
+def write_outputs(ended: Sequence[EndedExecution]) -> None:
+    """Write outputs, scores and files, replacing those of an earlier generation."""
+    again = [one.claim.result_id for one in ended if one.claim.generation > 1]
+    if again:
+        ScoreRow.objects.filter(result_id__in=again).delete()
+        Artifact.objects.filter(result_id__in=again).delete()
+        ResultOutput.objects.filter(result_id__in=again).delete()
+    answered = [one for one in ended if one.outcome.output is not None]
+    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(one) for one in answered))
+    rows = (row for one in answered for row in _score_rows(one))
+    insert_rows(ScoreRow, SCORE_COLUMNS, rows)
+    _write_files(answered)
+
+
+def _output_row(one: EndedExecution) -> tuple[object, ...]:
+    output, decision = one.outcome.output, one.outcome.decision
+    if output is None or decision is None:
+        raise AssertionError("an answered execution has an output and a decision")
+    outcomes = [
+        {"text": found.text, "passed": found.passed, "justification": found.justification}
+        for found in decision.outcomes
+    ]
+    return (
+        *(one.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
+        *(usage_as_json(output.usage), outcomes or None, decision.as_json()),
+    )
+
+
+def _score_rows(one: EndedExecution) -> list[tuple[object, ...]]:
+    decision = one.outcome.decision
+    if decision is None:
+        return []
+    return list(score_rows(one.claim.result_id, one.root, one.outcome.outcomes, decision))
+
+
+def _write_files(ended: Sequence[EndedExecution]) -> None:
+    """Write the files that targets left; equal contents are stored once."""
+    left = [
+        (one.claim.result_id, path, content)
+        for one in ended
+        for path, content in (one.outcome.output.files if one.outcome.output else {}).items()
+    ]
+    if left:
+        hashes = FileContent.objects.store(content for _, _, content in left)
+        rows = (
+            (result_id, path, sha) for (result_id, path, _), sha in zip(left, hashes, strict=True)
+        )
+        insert_rows(Artifact, ARTIFACT_COLUMNS, rows)
+
+
+def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
+    """Add the results just written to the run's counters."""
+    verdicts: Counter[str] = Counter()
+    score_sum, score_count = 0.0, 0
+    for one in ended:
+        decision = one.outcome.decision
+        if decision is None or decision.status != "scored":
+            verdicts["error"] += 1
+            continue
+        if decision.verdict is not None:
+            verdicts[decision.verdict.value] += 1
+        if decision.score is not None:
+            score_sum, score_count = score_sum + decision.score, score_count + 1
+    if ended:
+        moved: dict[str, Any] = {
+            f"{name}_count": F(f"{name}_count") + verdicts[name] for name in COUNTERS
+        }
+        Run.objects.filter(id=work.run_id).update(
+            done_count=F("done_count") + len(ended),
+            score_sum=F("score_sum") + score_sum,
+            score_count=F("score_count") + score_count,
+            **moved,
+        )
+    _count_reported_costs(work, ended)
+
+
+def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
+    """Add costs that targets report without calls in our ledger; a replayed output costs once."""
+    reported = {
+        one.claim.result_id: one.outcome.output.usage.cost_usd
+        for one in ended
+        if one.outcome.output is not None
+        and one.outcome.output.usage.cost_usd is not None
+        and not one.claim.keeps_output
+    }
+    if work.target.uses_model or work.target.uses_agent or not reported:
+        return
+    if work.target.replays:
+        paid = Result.objects.filter(id__in=reported, run_cost_usd__isnull=False)
+        for result_id in paid.values_list("id", flat=True):
+            del reported[result_id]
+    add_costs(work.run_id, "run_cost_usd", reported)
+
+
+def _refresh_cases(
+    work: RunWork, entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
+) -> None:
+    """Refresh the cases of results that ended or became more expensive."""
+    changed = {one.claim.case_id for one in ended}
+    changed |= {entry.claim.case_id for entry in entries if entry.record.cost_usd is not None}
+    RunCase.objects.refresh(work.run_id, changed, policy=work.plan.policy)
+
+
+def broken_target(run: Run) -> str:
+    """Return the error in which the first executions of a run all ended; "" when they did not.
+
+    Numbers in the error, such as ports and times, make no difference, but an HTTP status does.
+    """
+    if run.done_count < BREAKER or run.error_count < run.done_count:
+        return ""
+    done = Result.objects.filter(run=run, status=ResultStatus.ERROR).order_by("finished_at", "id")
+    first = list(done.values_list("error_stage", "error")[:BREAKER])
+    alike = {_without_numbers(error) for stage, error in first if stage == TARGET_STAGE}
+    is_broken = len(alike) == 1 and all(stage == TARGET_STAGE for stage, _ in first)
+    return first[0][1] if is_broken else ""
+
+
+def _without_numbers(error: str) -> str:
+    return NUMBER.sub(lambda found: found["status"] or "0", error)
+
+
+def read_state(run_id: int) -> RunState:
+    """Return how far the run is."""
+    return _state_of(Run.objects.only(*STATE_FIELDS).get(id=run_id))
+
+
+def _state_of(run: Run) -> RunState:
+    return RunState(
+        status=run.status,
+        started_at=run.started_at,
+        execution_count=run.execution_count,
+        done_count=run.done_count,
+        error_count=run.error_count,
+        run_cost_usd=run.run_cost_usd,
+        evaluation_cost_usd=run.evaluation_cost_usd,
+    )

@@ -1,4 +1,10 @@
-"""A worker of a run: one event loop that keeps many executions of the run in flight."""
+"""Execute the waiting results of a run until none is left.
+
+`work_on_run` is the entry. It loads the run, works on it in an event loop, and ends it. `ActiveRuns`
+gives each run one slot in this process and shuts the loops down. `RunLoop` claims results and keeps
+many executions in flight. `RequestPriority` lets page requests of the same process go first.
+`freeze_loaded_objects` takes load off the garbage collector.
+"""
 
 from __future__ import annotations
 
@@ -51,50 +57,244 @@ from runs.models.database import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus, RunWorker
 from runs.target_kinds._base import TargetContext
 
+logger = logging.getLogger(__name__)
+
 YIELD_S = 0.002
+MAX_BATCH = 200
+QUICK_REFILL_S = 0.5
+# Calls in flight are paid, so wait for them: so long after a stop, and so long when the process ends.
+LATE_REPLIES_S = 60.0
+LAST_REPLIES_S = 8.0
+# Giving up before or after the work loses nothing: the reaper finds the remaining work.
+WAIT_S = 30.0
+# Once when a worker starts, and again with its first runs, which load pages, prices and kinds.
+MAX_FREEZES = 3
 
 IsAnybodyWaiting = Callable[[], bool]
 Sleep = Callable[[float], Awaitable[object]]
+Value = TypeVar("Value")
 
 
-def _nobody() -> bool:
-    return False
+def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
+    """Claim and execute results of a run until none is left to claim; safe to call repeatedly.
 
-
-_is_anybody_waiting: IsAnybodyWaiting = _nobody
-
-
-def yield_while(is_anybody_waiting: IsAnybodyWaiting) -> None:
-    """Make every run loop of this process check before each execution whether a page request waits."""
-    global _is_anybody_waiting
-    _is_anybody_waiting = is_anybody_waiting
-
-
-class RequestPriority:
-    """Starts only one execution of a worker at a time while a page request waits.
-
-    The threads of a process take turns at the interpreter. A worker that scores without waiting for
-    models would take two of three turns. A worker that waits for models hardly notices.
+    Workers (`owner_id` "") do not touch runs of a command line, and a command line does not touch
+    theirs. False when this process works on the run already.
     """
+    slot = _active_runs.take(run_id)
+    if slot is None:
+        return False
+    freeze_loaded_objects()
+    try:
+        _work(slot, owner_id)
+        while not _active_runs.give_back(slot):
+            _work(slot, owner_id)
+    except BaseException:
+        _active_runs.drop(slot)
+        raise
+    return True
 
-    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
-        """Be ready to yield."""
-        self._sleep = sleep
-        self._turn = asyncio.Lock()
 
-    async def yield_to_requests(self) -> None:
-        """Wait for a turn and a moment if a page request waits."""
-        if _is_anybody_waiting():
-            async with self._turn:
-                await self._sleep(YIELD_S)
+def release() -> None:
+    """Release everything this process works on because it is about to end."""
+    _active_runs.shut_down()
 
 
-MAX_BATCH = 200
-QUICK_REFILL_S = 0.5
-# How long to wait for calls in flight, because they are paid: after a stop, and when the process
-# has to end.
-LATE_REPLIES_S = 60.0
-LAST_REPLIES_S = 8.0
+def release_run(run_id: int) -> None:
+    """Release everything that this process holds of one run, and take nothing new of it."""
+    _active_runs.shut_down_run(run_id)
+
+
+def _work(slot: RunSlot, owner_id: str = "") -> None:
+    try:
+        _execute_run(slot, owner_id)
+    except Exception as error:
+        _after_crash(slot.run_id, error)
+        raise
+
+
+def _execute_run(slot: RunSlot, owner_id: str) -> None:
+    run_id = slot.run_id
+    run = patiently(Run.objects.filter(id=run_id, owner_id=owner_id).first)
+    if run is None or not run.is_active:
+        return
+    patiently(lambda: begin_run(run_id, now=database_now()))
+    patiently(lambda: run.refresh_from_db(fields=["started_at"]))
+    try:
+        work = patiently(lambda: load_work(run))
+    except (DomainError, ValueError, KeyError, TypeError) as error:
+        logger.exception("Run %s cannot be executed", run_id)
+        _fail(run_id, f"The run cannot be executed: {error}")
+        return
+    with _registered(run_id) as token:
+        ended = _run_loop(work, token, slot)
+    patiently(lambda: _conclude(work, *ended))
+
+
+def patiently(function: Callable[[], Value]) -> Value:
+    """Return the function's value, even if this thread's idle connection has died.
+
+    Raises the database's own error when it stays away for half a minute.
+    """
+    return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
+
+
+@contextmanager
+def _registered(run_id: int) -> Iterator[str]:
+    """List the worker under its own token while it works."""
+    token = secrets.token_hex(16)
+    patiently(lambda: register_run_worker(run_id, token, under_way=0, now=database_now()))
+    try:
+        yield token
+    finally:
+        patiently(RunWorker.objects.filter(token=token).delete)
+
+
+def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunState | None]:
+    database = DatabaseThread()
+
+    async def run_to_end() -> tuple[RunLoop, RunState | None]:
+        run_loop = RunLoop(work, token, database, sandbox=sandbox_in_force())
+        _active_runs.show(slot, run_loop)
+        return run_loop, await run_loop.run_to_end()
+
+    try:
+        return asyncio.run(run_to_end())
+    finally:
+        database.close()
+
+
+def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
+    """End the run if its budget is spent, its target is broken, or its last result is written."""
+    if run_loop.is_aborted:
+        # The run ended without this worker and may be active again, so what it saw is out of date.
+        summarise_run(work.run_id)
+        complete_run(work.run_id)
+    elif state is not None and state.broken_target:
+        _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
+    elif run_loop.budget.was_reached and _is_budget_spent(work):
+        reason = run_loop.budget.describe()
+        finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
+    else:
+        complete_run(work.run_id)
+
+
+def _is_budget_spent(work: RunWork) -> bool:
+    """Tell whether the run's present budget is spent; replayed outputs cost nothing."""
+    run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
+    target_usd = ZERO_USD if work.target.replays else run.run_cost_usd
+    return run.budget_usd is not None and run.evaluation_cost_usd + target_usd >= run.budget_usd
+
+
+def _fail(run_id: int, reason: str) -> None:
+    finish_run(run_id, RunStatus.FAILED, reason=reason, in_background=False)
+
+
+def _after_crash(run_id: int, error: Exception) -> None:
+    """Record why a worker crashed; a run that crashes workers repeatedly fails."""
+    reason = note_error(error)
+    if not is_away(first_error(error)) and note_crash(run_id, reason):
+        _fail(run_id, f"The run cannot be executed: {reason}")
+
+
+@dataclass(eq=False, slots=True)
+class RunSlot:
+    """One thread that works on one run; with `is_queued_again` it looks at the run once more."""
+
+    run_id: int
+    is_queued_again: bool = False
+    run_loop: RunLoop | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def only_awaits_late_replies(self) -> bool:
+        """Tell whether the loop takes nothing new, so that another one may start."""
+        return self.run_loop is not None and self.run_loop.is_aborted
+
+
+class ActiveRuns:
+    """The runs that one process works on, for all its threads."""
+
+    def __init__(self) -> None:
+        """Work on nothing yet."""
+        self._is_closed = False
+        self._closed_runs: set[int] = set()
+        self._lock = threading.Lock()
+        self._slot_of_run: dict[int, RunSlot] = {}
+        self._slots: set[RunSlot] = set()
+
+    def take(self, run_id: int) -> RunSlot | None:
+        """Return a slot for the run; None when it has one, which then looks at the run once more.
+
+        It is also None once the process shuts down or has released this run.
+        """
+        with self._lock:
+            if self._is_closed_for(run_id):
+                return None
+            current = self._slot_of_run.get(run_id)
+            if current is not None and not current.only_awaits_late_replies:
+                current.is_queued_again = True
+                return None
+            slot = RunSlot(run_id)
+            self._slot_of_run[run_id] = slot
+            self._slots.add(slot)
+            return slot
+
+    def give_back(self, slot: RunSlot) -> bool:
+        """Give a slot back unless the run was queued again; return whether it was given back."""
+        with self._lock:
+            is_wanted = slot.is_queued_again and not self._is_closed_for(slot.run_id)
+            if is_wanted and self._slot_of_run.get(slot.run_id) is slot:
+                slot.is_queued_again, slot.run_loop = False, None
+                return False
+            self._free_slot(slot)
+            return True
+
+    def drop(self, slot: RunSlot) -> None:
+        """Give a slot back after a crash."""
+        with self._lock:
+            self._free_slot(slot)
+
+    def show(self, slot: RunSlot, run_loop: RunLoop) -> None:
+        """Let `shut_down` find the loop at work in a slot."""
+        with self._lock:
+            slot.run_loop, slot.loop = run_loop, asyncio.get_running_loop()
+            if self._is_closed_for(slot.run_id):
+                run_loop.shut_down()
+
+    def shut_down(self) -> None:
+        """Make every loop of this process release everything and take nothing new."""
+        with self._lock:
+            self._is_closed = True
+            for slot in self._slots:
+                _shut_down(slot)
+
+    def shut_down_run(self, run_id: int) -> None:
+        """Make the loop of this run release everything and take nothing new; other runs continue."""
+        with self._lock:
+            self._closed_runs.add(run_id)
+            for slot in self._slots:
+                if slot.run_id == run_id:
+                    _shut_down(slot)
+
+    def _is_closed_for(self, run_id: int) -> bool:
+        return self._is_closed or run_id in self._closed_runs
+
+    def _free_slot(self, slot: RunSlot) -> None:
+        slot.run_loop = slot.loop = None
+        self._slots.discard(slot)
+        if self._slot_of_run.get(slot.run_id) is slot:
+            del self._slot_of_run[slot.run_id]
+
+
+def _shut_down(slot: RunSlot) -> None:
+    if slot.run_loop is not None and slot.loop is not None:
+        # A loop that has just ended holds nothing.
+        with contextlib.suppress(RuntimeError):
+            slot.loop.call_soon_threadsafe(slot.run_loop.shut_down)
+
+
+_active_runs = ActiveRuns()
 
 
 class RunLoop:
@@ -237,11 +437,11 @@ class RunLoop:
             if await self._leases.holds(job.claim.result_id):
                 self.under_way += 1
                 try:
-                    await self._carry_out(job)
+                    await self._execute_job(job)
                 finally:
                     self.under_way -= 1
 
-    async def _carry_out(self, job: Job) -> None:
+    async def _execute_job(self, job: Job) -> None:
         name = self.work.plan.target.name
         ports = ExecutionPorts(
             work=self.work,
@@ -284,108 +484,40 @@ class RunLoop:
         await self._limiter.renew()
 
 
-@dataclass(eq=False, slots=True)
-class RunSlot:
-    """One thread that works on one run; with `is_queued_again` it looks at the run once more."""
-
-    run_id: int
-    is_queued_again: bool = False
-    run_loop: RunLoop | None = None
-    loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def only_awaits_late_replies(self) -> bool:
-        """Tell whether the loop takes nothing new, so that another one may start."""
-        return self.run_loop is not None and self.run_loop.is_aborted
+def _nobody() -> bool:
+    return False
 
 
-class ActiveRuns:
-    """The runs that one process works on, for all its threads."""
-
-    def __init__(self) -> None:
-        """Work on nothing yet."""
-        self._is_closed = False
-        self._closed_runs: set[int] = set()
-        self._lock = threading.Lock()
-        self._slot_of_run: dict[int, RunSlot] = {}
-        self._slots: set[RunSlot] = set()
-
-    def take(self, run_id: int) -> RunSlot | None:
-        """Return a slot for the run; None when it has one, which then looks at the run once more.
-
-        It is also None once the process shuts down or has released this run.
-        """
-        with self._lock:
-            if self._is_closed_for(run_id):
-                return None
-            current = self._slot_of_run.get(run_id)
-            if current is not None and not current.only_awaits_late_replies:
-                current.is_queued_again = True
-                return None
-            slot = RunSlot(run_id)
-            self._slot_of_run[run_id] = slot
-            self._slots.add(slot)
-            return slot
-
-    def give_back(self, slot: RunSlot) -> bool:
-        """Give a slot back unless the run was queued again; return whether it was given back."""
-        with self._lock:
-            is_wanted = slot.is_queued_again and not self._is_closed_for(slot.run_id)
-            if is_wanted and self._slot_of_run.get(slot.run_id) is slot:
-                slot.is_queued_again, slot.run_loop = False, None
-                return False
-            self._free(slot)
-            return True
-
-    def drop(self, slot: RunSlot) -> None:
-        """Give a slot back after a crash."""
-        with self._lock:
-            self._free(slot)
-
-    def show(self, slot: RunSlot, run_loop: RunLoop) -> None:
-        """Let `shut_down` find the loop at work in a slot."""
-        with self._lock:
-            slot.run_loop, slot.loop = run_loop, asyncio.get_running_loop()
-            if self._is_closed_for(slot.run_id):
-                run_loop.shut_down()
-
-    def shut_down(self) -> None:
-        """Make every loop of this process release everything and take nothing new."""
-        with self._lock:
-            self._is_closed = True
-            for slot in self._slots:
-                _shut_down(slot)
-
-    def shut_down_run(self, run_id: int) -> None:
-        """Make the loop of this run release everything and take nothing new; other runs continue."""
-        with self._lock:
-            self._closed_runs.add(run_id)
-            for slot in self._slots:
-                if slot.run_id == run_id:
-                    _shut_down(slot)
-
-    def _is_closed_for(self, run_id: int) -> bool:
-        return self._is_closed or run_id in self._closed_runs
-
-    def _free(self, slot: RunSlot) -> None:
-        slot.run_loop = slot.loop = None
-        self._slots.discard(slot)
-        if self._slot_of_run.get(slot.run_id) is slot:
-            del self._slot_of_run[slot.run_id]
+_is_anybody_waiting: IsAnybodyWaiting = _nobody
 
 
-def _shut_down(slot: RunSlot) -> None:
-    if slot.run_loop is not None and slot.loop is not None:
-        # A loop that has just ended holds nothing.
-        with contextlib.suppress(RuntimeError):
-            slot.loop.call_soon_threadsafe(slot.run_loop.shut_down)
+def yield_while(is_anybody_waiting: IsAnybodyWaiting) -> None:
+    """Make every run loop of this process check before each execution whether a page request waits."""
+    global _is_anybody_waiting
+    _is_anybody_waiting = is_anybody_waiting
 
 
-# Once at the start of a worker and with its first runs, which load pages, prices and kinds.
-MAX_TIMES = 3
+class RequestPriority:
+    """Starts only one execution of a worker at a time while a page request waits.
 
-_lock = threading.Lock()
-_times = 0
+    The threads of a process take turns at the interpreter. A worker that scores without waiting for
+    models would take two of three turns. A worker that waits for models hardly notices.
+    """
+
+    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
+        """Be ready to yield."""
+        self._sleep = sleep
+        self._turn = asyncio.Lock()
+
+    async def yield_to_requests(self) -> None:
+        """Wait for a turn and a moment if a page request waits."""
+        if _is_anybody_waiting():
+            async with self._turn:
+                await self._sleep(YIELD_S)
+
+
+_freeze_lock = threading.Lock()
+_freezes = 0
 
 
 def freeze_loaded_objects() -> None:
@@ -395,143 +527,11 @@ def freeze_loaded_objects() -> None:
     a sixth of the time of a long run, and stops all threads, including those that serve pages, for a
     tenth of a second each time.
     """
-    global _times
-    with _lock:
-        if _times == MAX_TIMES:
+    global _freezes
+    with _freeze_lock:
+        if _freezes == MAX_FREEZES:
             return
-        _times += 1
+        _freezes += 1
         # Otherwise present garbage would stay forever.
         gc.collect()
         gc.freeze()
-
-
-logger = logging.getLogger(__name__)
-
-# Giving up before or after the work loses nothing: the reaper finds the remaining work.
-WAIT_S = 30.0
-
-Value = TypeVar("Value")
-
-_active_runs = ActiveRuns()
-
-
-def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
-    """Claim and execute results of a run until none is left to claim; safe to call repeatedly.
-
-    Workers (`owner_id` "") do not touch runs of a command line, and a command line does not touch
-    theirs. False when this process works on the run already.
-    """
-    slot = _active_runs.take(run_id)
-    if slot is None:
-        return False
-    freeze_loaded_objects()
-    try:
-        _work(slot, owner_id)
-        while not _active_runs.give_back(slot):
-            _work(slot, owner_id)
-    except BaseException:
-        _active_runs.drop(slot)
-        raise
-    return True
-
-
-def release() -> None:
-    """Release everything this process works on because it is about to end."""
-    _active_runs.shut_down()
-
-
-def release_run(run_id: int) -> None:
-    """Release everything that this process holds of one run, and take nothing new of it."""
-    _active_runs.shut_down_run(run_id)
-
-
-def _work(slot: RunSlot, owner_id: str = "") -> None:
-    try:
-        _carry_out(slot, owner_id)
-    except Exception as error:
-        _after_crash(slot.run_id, error)
-        raise
-
-
-def _carry_out(slot: RunSlot, owner_id: str) -> None:
-    run_id = slot.run_id
-    run = patiently(Run.objects.filter(id=run_id, owner_id=owner_id).first)
-    if run is None or not run.is_active:
-        return
-    patiently(lambda: begin_run(run_id, now=database_now()))
-    patiently(lambda: run.refresh_from_db(fields=["started_at"]))
-    try:
-        work = patiently(lambda: load_work(run))
-    except (DomainError, ValueError, KeyError, TypeError) as error:
-        logger.exception("Run %s cannot be carried out", run_id)
-        _fail(run_id, f"The run cannot be carried out: {error}")
-        return
-    with _registered(run_id) as token:
-        ended = _run_loop(work, token, slot)
-    patiently(lambda: _conclude(work, *ended))
-
-
-def patiently(function: Callable[[], Value]) -> Value:
-    """Return the function's value, even if this thread's idle connection has died.
-
-    Raises the database's own error when it stays away for half a minute.
-    """
-    return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
-
-
-def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunState | None]:
-    database = DatabaseThread()
-
-    async def run_to_end() -> tuple[RunLoop, RunState | None]:
-        run_loop = RunLoop(work, token, database, sandbox=sandbox_in_force())
-        _active_runs.show(slot, run_loop)
-        return run_loop, await run_loop.run_to_end()
-
-    try:
-        return asyncio.run(run_to_end())
-    finally:
-        database.close()
-
-
-def _after_crash(run_id: int, error: Exception) -> None:
-    """Record why a worker crashed; a run that crashes workers repeatedly fails."""
-    reason = note_error(error)
-    if not is_away(first_error(error)) and note_crash(run_id, reason):
-        _fail(run_id, f"The run cannot be carried out: {reason}")
-
-
-def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
-    """End the run if its budget is spent, its target is broken, or its last result is written."""
-    if run_loop.is_aborted:
-        # The run ended without this worker and may be active again, so what it saw is out of date.
-        summarise_run(work.run_id)
-        complete_run(work.run_id)
-    elif state is not None and state.broken_target:
-        _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
-    elif run_loop.budget.was_reached and _is_budget_spent(work):
-        reason = run_loop.budget.describe()
-        finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
-    else:
-        complete_run(work.run_id)
-
-
-def _fail(run_id: int, reason: str) -> None:
-    finish_run(run_id, RunStatus.FAILED, reason=reason, in_background=False)
-
-
-def _is_budget_spent(work: RunWork) -> bool:
-    """Tell whether the run's present budget is spent; replayed outputs cost nothing."""
-    run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
-    target_usd = ZERO_USD if work.target.replays else run.run_cost_usd
-    return run.budget_usd is not None and run.evaluation_cost_usd + target_usd >= run.budget_usd
-
-
-@contextmanager
-def _registered(run_id: int) -> Iterator[str]:
-    """List the worker under its own token while it works."""
-    token = secrets.token_hex(16)
-    patiently(lambda: register_run_worker(run_id, token, under_way=0, now=database_now()))
-    try:
-        yield token
-    finally:
-        patiently(RunWorker.objects.filter(token=token).delete)

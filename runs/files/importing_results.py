@@ -534,7 +534,7 @@ def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
         ),
     )
     _count(run, results)
-    RunCase.objects.open(run, order.items())
+    RunCase.objects.add_open(run, order.items())
     RunCase.objects.refresh(run.pk, order, policy=policy)
 
 

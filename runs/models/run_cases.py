@@ -1,6 +1,7 @@
-"""Where each case of a run stands over its repetitions: stored, so that lists read one row a case.
+"""The state of each case of a run over its repetitions, stored so that lists read one row a case.
 
-`RunCase.objects.refresh` keeps the rows in step with the results. Lists of a run filter and sort them.
+`RunCase.objects.refresh` keeps the rows in step with the results. The second half is the filters,
+sorting and counts of the results list, which retries and the form of a new run use too.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class CaseStateChoice(models.TextChoices):
 class RunCaseQuerySet(models.QuerySet["RunCase"]):
     """The cases of runs."""
 
-    def open(self, run: Run, cases: Iterable[tuple[int, int]]) -> None:
+    def add_open(self, run: Run, cases: Iterable[tuple[int, int]]) -> None:
         """Add cases by id and position, with all their repetitions open."""
         columns = ("run_id", "case_id", "position", "executions")
         insert_rows(RunCase, columns, ((run.pk, *case, run.repetitions) for case in cases))

@@ -292,7 +292,7 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
         left, broken = cancelled_results(held), broken_results(held)
         count = len(left) + len(broken)
         if not count:
-            raise CannotResumeError(f"Run {run} has no results left to carry out.")
+            raise CannotResumeError(f"Run {run} has no results left to execute.")
         check_run_scripts(run, resumed_by)
         check_budget(run, held, budget_usd)
         set_waiting(held, left)
@@ -442,7 +442,7 @@ def retry_results(
         held = Run.objects.hold(run.pk)
         if held.is_active and held.owner == RunOwner.COMMAND_LINE:
             raise RunElsewhereError(
-                f"Run {run} is being carried out by a command line, which ends with what it began. "
+                f"Run {run} is being executed by a command line, which ends with what it began. "
                 "Wait for its end or cancel it, then retry."
             )
         check_paths(run, request.paths or ())

@@ -277,7 +277,7 @@ def _create_results(run: Run, cases: Sequence[Case]) -> None:
                 yield row
 
     insert_rows(Result, columns, rows())
-    RunCase.objects.open(run, ((case.pk, place) for place, case in enumerate(cases)))
+    RunCase.objects.add_open(run, ((case.pk, place) for place, case in enumerate(cases)))
 
 
 # A form that is sent again after this many starts by the same user counts as a new one.

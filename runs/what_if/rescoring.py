@@ -182,7 +182,7 @@ class SourceGoneError(DomainError):
     code = "source_gone"
 
 
-def carry_out(run_id: int, *, in_background: bool = True) -> bool:
+def complete_rescoring(run_id: int, *, in_background: bool = True) -> bool:
     """Write what is left of a run that scores another's results again, and complete it.
 
     False when it is over already. A run whose source is gone or cannot be read ends as failed. Its
@@ -256,7 +256,7 @@ def _write_cases(run: Run, sources: Sequence[Result]) -> None:
     """Write the cases of the batch; one whose repetitions began in an earlier batch is there already."""
     positions = {source.case_id: source.position for source in sources}
     there = set(run.cases.filter(case__in=positions).values_list("case_id", flat=True))
-    RunCase.objects.open(run, (pair for pair in positions.items() if pair[0] not in there))
+    RunCase.objects.add_open(run, (pair for pair in positions.items() if pair[0] not in there))
     RunCase.objects.refresh(run.pk, positions)
 
 

@@ -25,7 +25,7 @@ from runs.specs.suites import SuiteSpec
 from runs.what_if.changes import RuleSet
 from runs.what_if.deciding import Stale
 from runs.what_if.page import changes_rules, rules_for
-from runs.what_if.rescoring import carry_out
+from runs.what_if.rescoring import complete_rescoring
 from runs.what_if.stored import WhatIfQuestion, question
 
 AT_ONCE = 200
@@ -89,7 +89,7 @@ def rescore_run(
         made = _create(run, rules, origins, by=by, text=text)
         _tell(run, made, by, form_key)
         if made.execution_count <= AT_ONCE:
-            carry_out(made.pk)
+            complete_rescoring(made.pk)
         else:
             transaction.on_commit(partial(queue, RESCORE_RUN, made.pk))
     made.refresh_from_db()

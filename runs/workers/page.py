@@ -148,7 +148,7 @@ def _useful(run: Run, left: int, context: _Context) -> int:
 def _own(run: Run, context: _Context) -> tuple[str, bool]:
     readings = context.readings
     if run.heartbeat_at is None or readings.is_alive(run.heartbeat_at):
-        return "carried out by a command line", False
+        return "executed by a command line", False
     silence = rough(readings.since_ms(run.heartbeat_at))
     ends = rough(2 * LEASE.total_seconds() * 1000)
     return (
@@ -295,11 +295,11 @@ def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
     if taken and at_work:
         workers = counted(len(alive), "worker")
         who = workers if at_work == len(alive) else f"{at_work} of {workers}"
-        doing = f"{who} {_verb(at_work, 'carries', 'carry')} out {counted(len(taken), 'run')}"
+        doing = f"{who} {_verb(at_work, 'executes', 'execute')} {counted(len(taken), 'run')}"
     elif left:
         doing = f"{_are(alive)} alive, none is at work yet; {counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
     elif own:
-        doing = f"{counted(len(own), 'command line')} {_verb(len(own), 'carries', 'carry')} out {_verb(len(own), 'its own run', 'their own runs')}; {_are(alive)} idle"
+        doing = f"{counted(len(own), 'command line')} {_verb(len(own), 'executes', 'execute')} {_verb(len(own), 'its own run', 'their own runs')}; {_are(alive)} idle"
     else:
         doing = f"{_are(alive)} ready; one that is ending releases {counted(len(taken), 'run')}"
     waits = f"{counted(waiting, 'result')} {_verb(waiting, 'waits', 'wait')}"

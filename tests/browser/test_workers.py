@@ -50,7 +50,7 @@ def test_the_page_updates_and_keeps_the_focus(
     link.focus()
     worker = WorkerProcess.objects.get()
     make_run_worker(run=run, worker=worker, token="a", holds=4, heartbeat_at=ahead(600))
-    expect(live).to_contain_text("1 worker carries out 1 run; 5 results wait.")
+    expect(live).to_contain_text("1 worker executes 1 run; 5 results wait.")
     expect(link).to_be_focused()
     link.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Run #1")

@@ -150,7 +150,7 @@ def test_the_next_command_ends_the_run_of_a_killed_one(site: Site, database: Dat
     first = "SELECT status, status_reason FROM runs_run WHERE number = 1"
     assert database.row(first) == (
         "stopped",
-        "The command line that carried out this run is gone.",
+        "The command line that executed this run is gone.",
     )
     second.signal(signal.SIGTERM)
     assert second.wait() == 3

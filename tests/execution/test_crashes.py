@@ -33,7 +33,7 @@ def test_a_run_that_crashes_workers_again_and_again_fails(start_recorded, monkey
             work_on_run(run.pk)
         assert counts(run)[0] == expected
 
-    assert run.status_reason == "The run cannot be carried out: TypeError: a bug of ours"
+    assert run.status_reason == "The run cannot be executed: TypeError: a bug of ours"
     assert list(run.results.values_list("status", flat=True)) == ["cancelled"]
     assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
     events = run.events.filter(kind=database.CRASHED)
@@ -49,7 +49,7 @@ def test_a_run_that_breaks_while_it_is_read_is_failed_by_it(start_recorded, monk
         with pytest.raises(AttributeError):
             work_on_run(run.pk)
         assert counts(run)[0] == expected
-    assert run.status_reason == "The run cannot be carried out: AttributeError: no tree"
+    assert run.status_reason == "The run cannot be executed: AttributeError: no tree"
 
 
 @pytest.mark.writes_results

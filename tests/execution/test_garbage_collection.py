@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from runs.execution.run_worker import MAX_TIMES, freeze_loaded_objects
+from runs.execution.run_worker import MAX_FREEZES, freeze_loaded_objects
 
 
 class Knot:
@@ -25,7 +25,7 @@ def test_what_is_loaded_is_spared_and_garbage_of_later_is_not() -> None:
 
 
 def test_only_the_first_few_times_count() -> None:
-    for _ in range(MAX_TIMES):
+    for _ in range(MAX_FREEZES):
         freeze_loaded_objects()
     spared = gc.get_freeze_count()
 

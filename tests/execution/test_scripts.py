@@ -117,7 +117,9 @@ def test_a_worker_whose_switch_is_off_gives_no_score_and_says_so(settings: Any) 
     found = results_of(run)
     assert {result.status for result in found.values()} == {"error"}
     assert {result.score for result in found.values()} == {None}
-    assert all("switched off where this run is carried out" in r.error for r in found.values())
+    assert all(
+        "switched off on the machine that executes this run" in r.error for r in found.values()
+    )
 
 
 BESIDE = {

@@ -54,7 +54,7 @@ def every_mix(policy: dict[str, Any], repetitions: int) -> Run:
         for number, kind in enumerate(mix, start=1):
             results.append(Result(**common | {"repetition": number} | KINDS[kind]))
     Result.objects.bulk_create(results)
-    RunCase.objects.open(run, positions.items())
+    RunCase.objects.add_open(run, positions.items())
     RunCase.objects.refresh(run.pk, positions)
     return run
 

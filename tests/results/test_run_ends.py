@@ -209,10 +209,10 @@ def test_a_run_that_failed_otherwise_says_why_and_blames_nobody(editor_client: C
     run = make_scored_run(
         verdicts=["error", "cancelled"],
         status="failed",
-        status_reason="The run cannot be carried out: x",
+        status_reason="The run cannot be executed: x",
     )
     said = end_of(editor_client, run)
-    assert "The run cannot be carried out: x." in said
+    assert "The run cannot be executed: x." in said
     assert "Open the" not in said
     assert said.endswith("Run the 1 left and retry 1")
 

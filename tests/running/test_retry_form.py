@@ -257,7 +257,7 @@ def test_a_spent_budget_is_asked_for_in_the_form_and_kept_when_it_is_too_low(
 def test_a_run_of_a_command_line_is_not_retried_while_it_works(editor_client: Client) -> None:
     run = make_scored_run(verdicts=["fail", "running"], status="running", owner="command_line")
     page = posted(editor_client, at(run), {"which": "failed"}, status=422)
-    assert "being carried out by a command line" in page
+    assert "being executed by a command line" in page
 
 
 def test_htmx_gets_a_dialog_and_others_a_page(editor_client: Client) -> None:

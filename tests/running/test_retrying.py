@@ -210,7 +210,7 @@ def test_two_people_share_out_what_both_chose() -> None:
 
 def test_a_run_of_a_command_line_is_left_to_it() -> None:
     run = make_scored_run(verdicts=["error", "pending"], status="running", owner="command_line")
-    with pytest.raises(DomainError, match="carried out by a command line"):
+    with pytest.raises(DomainError, match="executed by a command line"):
         retry_results(run, asked_by=None)
     stop_run(run, stopped_by=None)
     retry_results(run, asked_by=None)

@@ -67,7 +67,7 @@ def test_workers_runs_queue_models_and_errors_are_all_there(viewer_client: Clien
     model.slot_leases.create(holder="a", slots=1, wanted=3, expires_at=ahead(9))
     RunEvent.objects.create(run=run, kind="worker_lost", text="A worker was lost")
     page = read(viewer_client)
-    assert "1 worker carries out 1 run; 7 results wait." in page
+    assert "1 worker executes 1 run; 7 results wait." in page
     assert "eval-1 <code>4121</code>" in page
     assert "At work" in page
     assert "limits only: bubblewrap is not allowed here (no)" in page

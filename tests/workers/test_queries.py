@@ -79,11 +79,9 @@ class TestState:
         first, second = make_worker(), make_worker(pid=2)
         run = make_open_run(cases=9)
         make_run_worker(run=run, worker=first, token="a", holds=3)
-        assert workers_page().state.sentence == (
-            "1 of 2 workers carries out 1 run; 6 results wait."
-        )
+        assert workers_page().state.sentence == ("1 of 2 workers executes 1 run; 6 results wait.")
         make_run_worker(run=run, worker=second, token="b", holds=6)
-        assert workers_page().state.sentence == "2 workers carry out 1 run; nothing else waits."
+        assert workers_page().state.sentence == "2 workers execute 1 run; nothing else waits."
 
     def test_a_run_just_started(self):
         make_worker()
@@ -97,7 +95,7 @@ class TestState:
         run = make_open_run(cases=2, owner="command_line", heartbeat_at=ago(1))
         make_run_worker(run=run, worker="laptop/x/9/1", token="a", holds=2)
         assert workers_page().state.sentence == (
-            "1 command line carries out its own run; 1 worker is idle; nothing else waits."
+            "1 command line executes its own run; 1 worker is idle; nothing else waits."
         )
 
     def test_a_worker_that_ends_while_another_is_ready(self):
@@ -249,7 +247,7 @@ class TestQueue:
 
     def test_a_command_line_is_named_and_its_silence_too(self):
         run = make_open_run(cases=2, owner="command_line", heartbeat_at=ago(1))
-        assert (the_run().why, the_run().is_own) == ("carried out by a command line", True)
+        assert (the_run().why, the_run().is_own) == ("executed by a command line", True)
         run.heartbeat_at = ago(SILENT)
         run.save()
         assert the_run().why.startswith("its command line has been silent for ")
