@@ -28,7 +28,7 @@ from runs.campaigns.board import (
     outcomes_by_case,
     sort_rows,
 )
-from runs.charts.queries import COSTS, ChartsQuery, CostChart, chart_runs, cost_chart
+from runs.charts.queries import COSTS, ChartsQuery, ScoreCostChart, chart_runs, score_cost_chart
 from runs.compare.evidence import Evidence
 from runs.costs import with_origins
 from runs.lists import NEWEST_FIRST, Control, HeadCell, ListQuery, head_cell
@@ -192,11 +192,11 @@ class CampaignPage:
         return self.query.hidden("cost")
 
     @cached_property
-    def chart(self) -> CostChart:
+    def chart(self) -> ScoreCostChart:
         """Return score against cost of the completed runs."""
         completed = [run for run in self.runs if run.status == RunStatus.COMPLETED]
         query = ChartsQuery(cost=self.query.cost, points="every")
-        return cost_chart(chart_runs(completed, self.campaign.suite.slug), query)
+        return score_cost_chart(chart_runs(completed, self.campaign.suite.slug), query)
 
     @property
     def controls(self) -> Sequence[Control]:

@@ -18,7 +18,7 @@ from runs.campaigns import page as listing
 from runs.campaigns.board import CampaignQuery
 from runs.campaigns.documents import campaign_detail_document, leaderboard_csv
 from runs.campaigns.page import CampaignPage
-from runs.charts.queries import cost_file
+from runs.charts.queries import score_cost_csv
 from runs.charts.views import EMPTY_STYLE
 from runs.models.runs import Campaign
 from runs.requests import REFUSED, STOP_POLLING, MemberRequest, csv_answer, may_start, may_view
@@ -138,7 +138,7 @@ def campaign_json(request: HttpRequest, pk: int) -> HttpResponse:
 def campaign_cost_file(request: HttpRequest, pk: int) -> HttpResponse:
     """Return the table of score and cost as a CSV file."""
     page = _page(request, pk)
-    return csv_answer(cost_file(page.chart, page.query.cost), f"campaign-{pk}-score-cost.csv")
+    return csv_answer(score_cost_csv(page.chart, page.query.cost), f"campaign-{pk}-score-cost.csv")
 
 
 def _campaign(pk: int) -> Campaign:

@@ -11,7 +11,8 @@ from typing import Any
 
 from evaluators.scoring.numbers import rounded
 
-Drawing = Mapping[str, Any]
+# A trace, an axis or a whole figure, as Plotly reads it.
+PlotlyJson = Mapping[str, Any]
 INK, INK_2, INK_3 = "var(--ink)", "var(--ink-2)", "var(--ink-3)"
 PAPER, LINE = "var(--paper)", "var(--line)"
 ACCENT, ACCENT_WASH, TEAL = "var(--accent)", "var(--accent-wash)", "var(--teal)"
@@ -24,18 +25,23 @@ TICKS = 6
 class Figure:
     """A chart in two widths, with a sentence for readers who cannot see it."""
 
-    wide: Drawing
-    narrow: Drawing
+    wide: PlotlyJson
+    narrow: PlotlyJson
     label: str
 
-    def as_json(self) -> Mapping[str, Drawing]:
-        """Return both drawings in the form that the script of the page reads."""
+    def as_json(self) -> Mapping[str, PlotlyJson]:
+        """Return both widths in the form that the script of the page reads."""
         return {"wide": self.wide, "narrow": self.narrow}
 
 
-def drawing(
-    traces: Sequence[Drawing], *, x: Drawing, y: Drawing, is_narrow: bool, **more: Any
-) -> Drawing:
+def plotly_figure(
+    traces: Sequence[PlotlyJson],
+    *,
+    x: PlotlyJson,
+    y: PlotlyJson,
+    is_narrow: bool,
+    **more: Any,
+) -> PlotlyJson:
     """Return Plotly data and layout, with the settings that all charts share."""
     layout = {
         "autosize": True,
@@ -59,18 +65,18 @@ def drawing(
     return {"data": list(traces), "layout": layout | more}
 
 
-def share_axis(values: Sequence[float]) -> Drawing:
+def share_axis(values: Sequence[float]) -> PlotlyJson:
     """Return a percent axis that shows every value with a margin, within 0 to 100%."""
     low, high = min(values), max(values)
     room = max((high - low) * 0.12, 0.02)
     low, high = max(0.0, low - room), min(1.0, high + room)
     step = next((size for size in SHARE_STEPS if (high - low) / size <= TICKS), SHARE_STEPS[-1])
-    # A mark at 0 or 100% keeps its whole shape inside the drawing.
+    # A mark at 0 or 100% is not cut off at the edge of the chart.
     span = [low - 0.02 if low == 0 else low, high + 0.02 if high == 1 else high]
     return {"range": span, "tickformat": ".0%", "tick0": 0, "dtick": step}
 
 
-def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
+def money_axis(values: Sequence[float], *, is_narrow: bool) -> PlotlyJson:
     """Return an axis of US dollars: logarithmic where the costs lie far apart and none is zero."""
     low, high = min(values), max(values)
     if low > 0 and high / low >= 4:
@@ -86,7 +92,7 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
     return {"range": span, **plain, "nticks": 4 if is_narrow else 8}
 
 
-def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> Drawing:
+def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> PlotlyJson:
     """Return a dashed line at the threshold of a gate, below or above the traces."""
     line = {"color": color, "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share} | {
@@ -179,7 +185,7 @@ MAX_NAMED = 20
 def labels(
     drawn: Sequence[Offer],
     on_front: Sequence[bool],
-    axes: tuple[Drawing, Drawing],
+    axes: tuple[PlotlyJson, PlotlyJson],
     *,
     is_narrow: bool,
 ) -> list[str]:
@@ -203,7 +209,7 @@ def labels(
     return [chosen[offer.number] for offer in drawn]
 
 
-def _place(value: float, axis: Drawing) -> float:
+def _place(value: float, axis: PlotlyJson) -> float:
     """Return the position of a value on an axis, 0 to 1."""
     low, high = axis["range"]
     shown: float = math.log10(value) if axis.get("type") == "log" else value
@@ -234,7 +240,7 @@ def score_cost_figure(
     labels = ", ".join(offer.name for offer in best)
     label = f"Score against cost of {len(offers)} runs. On the Pareto front: {labels}."
     wide, narrow = (
-        _score_cost_drawing(offers, best, (axis, limit), hover, is_narrow=is_narrow)
+        _score_cost_plot(offers, best, (axis, limit), hover, is_narrow=is_narrow)
         for is_narrow in (False, True)
     )
     return Figure(wide, narrow, label)
@@ -249,14 +255,14 @@ def bubble_sizes(latencies: Sequence[float | None]) -> list[float]:
     return [SMALLEST + span * math.sqrt((known or 0.0) / slowest) for known in latencies]
 
 
-def _score_cost_drawing(
+def _score_cost_plot(
     offers: Sequence[Offer],
     best: Sequence[Offer],
     scale: tuple[str, float | None],
     hover: Callable[[Offer], str],
     *,
     is_narrow: bool,
-) -> Drawing:
+) -> PlotlyJson:
     axis, limit = scale
     x = money_axis([float(offer.cost_usd) for offer in offers], is_narrow=is_narrow)
     y = share_axis([*(offer.score for offer in offers), *([limit] if limit is not None else [])])
@@ -266,10 +272,10 @@ def _score_cost_drawing(
     bubbles = _bubbles(offers, (x, y), hover, is_narrow=is_narrow)
     traces = [_front_line(best, y["range"][0], right), bubbles]
     shapes = [limit_line(limit, layer="above")] if limit is not None else []
-    return drawing(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
+    return plotly_figure(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
 
 
-def _front_line(best: Sequence[Offer], bottom: float, right: float) -> Drawing:
+def _front_line(best: Sequence[Offer], bottom: float, right: float) -> PlotlyJson:
     """Return the step line of the front, from below its cheapest run to the right edge."""
     costs, scores = [float(offer.cost_usd) for offer in best], [offer.score for offer in best]
     return {
@@ -286,11 +292,11 @@ def _front_line(best: Sequence[Offer], bottom: float, right: float) -> Drawing:
 
 def _bubbles(
     offers: Sequence[Offer],
-    axes: tuple[Drawing, Drawing],
+    axes: tuple[PlotlyJson, PlotlyJson],
     hover: Callable[[Offer], str],
     *,
     is_narrow: bool,
-) -> Drawing:
+) -> PlotlyJson:
     """Return the runs as bubbles, large ones first so that they do not hide small ones."""
     factor = CROWD_FACTOR if len(offers) > CROWD else 0.7 if is_narrow else 1.0
     sizes = [factor * size for size in bubble_sizes([offer.latency_ms for offer in offers])]
@@ -378,19 +384,19 @@ def trend_figure(
     span = f"run #{first}" if first == last else f"runs #{first} to #{last}"
     label = f"Mean score and pass rate of {span}, each with its 95% interval."
     wide, narrow = (
-        _trend_drawing(points, y, limits, hover, is_narrow=is_narrow) for is_narrow in (False, True)
+        _trend_plot(points, y, limits, hover, is_narrow=is_narrow) for is_narrow in (False, True)
     )
     return Figure(wide, narrow, label)
 
 
-def _trend_drawing(
+def _trend_plot(
     points: Sequence[TrendPoint],
-    y: Drawing,
+    y: PlotlyJson,
     limits: Sequence[float],
     hover: Callable[[TrendPoint], str],
     *,
     is_narrow: bool,
-) -> Drawing:
+) -> PlotlyJson:
     has_band = len(points) > (WHISKERS_NARROW if is_narrow else WHISKERS)
     texts = [plain_text(hover(point)).replace("\n", "<br>") for point in points]
     rates = [point.rate for point in points]
@@ -415,10 +421,10 @@ def _trend_drawing(
     shapes = [*_gates(limits), *(mark[0] for mark in marks)]
     notes = [] if is_narrow else [mark[1] for mark in marks]
     x = _runs_axis(points, is_narrow=is_narrow)
-    return drawing(traces, x=x, y=y, is_narrow=is_narrow, shapes=shapes, annotations=notes)
+    return plotly_figure(traces, x=x, y=y, is_narrow=is_narrow, shapes=shapes, annotations=notes)
 
 
-def _gates(limits: Sequence[float]) -> list[Drawing]:
+def _gates(limits: Sequence[float]) -> list[PlotlyJson]:
     """Return a line for each gate in the colour of its figure, or one plain line where both are equal."""
     if len(set(limits)) < len(limits):
         return [limit_line(limits[0])]
@@ -453,7 +459,7 @@ def _line(
 
 def _shifted(
     by: float, shares: Sequence[float | None], intervals: Sequence[Interval], color: str
-) -> Drawing:
+) -> PlotlyJson:
     """Return the whiskers of a line, and its points shifted sideways."""
     known = [
         (ends or (share, share), share) if share is not None else ((0.0, 0.0), 0.0)
@@ -484,7 +490,7 @@ def _band(intervals: Sequence[Interval], color: str) -> Sequence[dict[str, Any]]
     return [low, high | {"fill": "tonexty", "fillcolor": color}]
 
 
-def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> Drawing:
+def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> PlotlyJson:
     """Return an axis that labels some of the runs evenly, without overlaps."""
     room = 5 if is_narrow else 14
     every = -(-len(points) // room)
@@ -498,7 +504,7 @@ def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> Drawing:
     }
 
 
-def _versions(points: Sequence[TrendPoint]) -> Sequence[tuple[Drawing, Drawing]]:
+def _versions(points: Sequence[TrendPoint]) -> Sequence[tuple[PlotlyJson, PlotlyJson]]:
     """Return a line with a label for each change of the suite version, none where there are too many."""
     pairs = pairwise(points)
     changes = [
@@ -511,12 +517,12 @@ def _versions(points: Sequence[TrendPoint]) -> Sequence[tuple[Drawing, Drawing]]
     return [(_change(place), _change_name(place, version)) for place, version in changes]
 
 
-def _change(place: int) -> Drawing:
+def _change(place: int) -> PlotlyJson:
     at = place - 0.5
     line = {"color": LINE, "width": 1}
     return {"type": "line", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
 
 
-def _change_name(place: int, version: int) -> Drawing:
+def _change_name(place: int, version: int) -> PlotlyJson:
     where = {"x": place - 0.5, "y": 0, "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
     return where | {"text": f"suite v{version}", "showarrow": False, "font": {"color": INK_3}}

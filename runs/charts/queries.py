@@ -40,7 +40,7 @@ LAST = ("12", "30", "100", "200")
 
 @dataclass(frozen=True, slots=True)
 class ChartsQuery(ListQuery):
-    """Which completed runs the charts show: of which target, how many, by which cost, and which as points."""
+    """Which completed runs the charts show: of which target, how many, by which cost, and which of them are points."""
 
     target: str = lists.text()
     last: str = lists.option(LAST, "30")
@@ -64,7 +64,7 @@ ENDINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ChartedRun:
-    """One completed run with the figures of its charts.
+    """A completed run with the figures that charts show.
 
     `interval` is the 95% interval of its pass rate, `score_interval` that of its mean score,
     `latency_ms` its mean latency, `passed_cases` how many cases passed; None where there is none.
@@ -76,8 +76,8 @@ class ChartedRun:
     suite_version: int
     created_at: datetime
     executions: int
-    metrics: RunGate
-    cases: RunGate
+    metrics_gate: RunGate
+    cases_gate: RunGate
     interval: tuple[float, float] | None
     latency_ms: float | None
     passed_cases: int | None
@@ -106,20 +106,20 @@ def chart_runs(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
 def missing_runs(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
     """Say which runs from number `since` on are in no chart, and why."""
     is_again = ExpressionWrapper(Q(source_run__isnull=False), BooleanField())
-    found = (
+    runs = (
         _against_target(suite, query).filter(number__gte=since).order_by().annotate(again=is_again)
     )
-    rows: Any = found.values_list("again", "status").annotate(total=Count("id"))
+    rows: Any = runs.values_list("again", "status").annotate(total=Count("id"))
     totals = {status: total for again, status, total in rows if not again}
     notes = []
     for status, words in ENDINGS.items():
         if total := totals.get(status, 0):
-            one, many = words.split(",")
-            notes.append(f"{counted(total, 'run')} {one if total == 1 else many}")
+            singular, plural = words.split(",")
+            notes.append(f"{counted(total, 'run')} {singular if total == 1 else plural}")
     if active := sum(totals.get(status, 0) for status in ACTIVE_RUN_STATUSES):
         notes.append(f"{counted(active, 'run')} {'is' if active == 1 else 'are'} still running")
-    if made := sum(total for again, _, total in rows if again):
-        notes.append(f"{counted(made, 'run')} only scored stored answers again")
+    if rescored := sum(total for again, _, total in rows if again):
+        notes.append(f"{counted(rescored, 'run')} only scored stored answers again")
     return notes
 
 
@@ -153,8 +153,8 @@ def _charted_run(
         suite_version=run.suite_version,
         created_at=run.created_at,
         executions=run.done_count,
-        metrics=metrics_gate(run, policy),
-        cases=cases_gate(run, policy),
+        metrics_gate=metrics_gate(run, policy),
+        cases_gate=cases_gate(run, policy),
         interval=(interval[0], interval[1]) if interval else None,
         latency_ms=summary.get("means", {}).get("latency_ms"),
         passed_cases=distribution.get("pass", 0) if distribution else None,
@@ -165,7 +165,7 @@ def _charted_run(
 
 
 @dataclass(frozen=True, slots=True)
-class CostRow:
+class ScoreCostRow:
     """A run with its cost in US dollars: in total, per execution and per passed case.
 
     All three are None where the cost is not known in full; `known_usd` is the known part, `unpriced`
@@ -182,7 +182,7 @@ class CostRow:
     @property
     def is_drawn(self) -> bool:
         """Tell whether it has both a score and a cost."""
-        return self.execution_usd is not None and self.run.metrics.share is not None
+        return self.execution_usd is not None and self.run.metrics_gate.share is not None
 
     @property
     def execution_usd(self) -> Decimal | None:
@@ -196,12 +196,12 @@ class CostRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CostChart:
-    """The figure, the rows of its runs (the cheapest first), and the rows of runs it cannot draw."""
+class ScoreCostChart:
+    """Score against cost: the figure, the rows of its runs (the cheapest first), and the runs it cannot draw."""
 
     figure: Figure | None
-    drawn: Sequence[CostRow]
-    undrawn: Sequence[CostRow]
+    drawn: Sequence[ScoreCostRow]
+    undrawn: Sequence[ScoreCostRow]
 
     @property
     def on_front(self) -> int:
@@ -219,20 +219,20 @@ class CostChart:
         return len(self.drawn) + len(self.undrawn)
 
 
-def cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> CostChart:
-    """Return the chart of a query for runs that are sorted oldest first."""
+def score_cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> ScoreCostChart:
+    """Return score against cost for runs that are sorted oldest first."""
     shown = list({run.target: run for run in runs}.values()) if query.points == "latest" else runs
     rows = [_row(run, query.cost) for run in shown]
     drawn = {row.run.number: row for row in rows if row.is_drawn}
     offers = [_offer(row) for row in drawn.values()]
     beaten_by = dominators(offers)
-    limit = runs[-1].metrics.limit if runs else None
-    return CostChart(
+    limit = runs[-1].metrics_gate.limit if runs else None
+    return ScoreCostChart(
         figure=score_cost_figure(
             offers,
             axis=f"{query.cost_label} of one execution",
             limit=limit,
-            hover=lambda offer: _cost_hover(drawn[offer.number], beaten_by[offer.number]),
+            hover=lambda offer: _score_cost_hover(drawn[offer.number], beaten_by[offer.number]),
         ),
         drawn=[
             _row(drawn[offer.number].run, query.cost, beaten_by[offer.number])
@@ -242,7 +242,7 @@ def cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> CostChart:
     )
 
 
-def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> CostRow:
+def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> ScoreCostRow:
     costs = {"target": run.costs.run, "evaluation": run.costs.evaluation}
     chosen = costs if cost == "total" else {cost: costs[cost]}
     unpriced = [(name, part) for name, part in chosen.items() if part.is_partial]
@@ -250,22 +250,22 @@ def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> CostRow:
     total = sum(known, Decimal(0))
     is_whole = len(known) == len(chosen) and not unpriced
     known_usd = None if unpriced and not total else total
-    return CostRow(run, total if is_whole else None, known_usd, unpriced, beaten_by)
+    return ScoreCostRow(run, total if is_whole else None, known_usd, unpriced, beaten_by)
 
 
-def _offer(row: CostRow) -> Offer:
-    score, cost = row.run.metrics.share, row.execution_usd
+def _offer(row: ScoreCostRow) -> Offer:
+    score, cost = row.run.metrics_gate.share, row.execution_usd
     if score is None or cost is None:
         raise ValueError(f"run #{row.run.number} has no score or no cost, so it is no offer")
     return Offer(row.run.number, row.run.target, score, cost, row.run.latency_ms)
 
 
-def _cost_hover(row: CostRow, beaten_by: Offer | None) -> str:
+def _score_cost_hover(row: ScoreCostRow, beaten_by: Offer | None) -> str:
     """Describe a run in the lines of its tooltip."""
     place = f"dominated by {beaten_by.name}" if beaten_by else "on the Pareto front"
     lines = (
         f"{row.run.target}, run #{row.run.number}",
-        f"score {pct(row.run.metrics.share)}",
+        f"score {pct(row.run.metrics_gate.share)}",
         f"{execution_money(row.execution_usd)} an execution",
         f"mean latency {duration(row.run.latency_ms)}",
         place,
@@ -290,7 +290,7 @@ class ChartsPage:
     query: ChartsQuery
     targets: Sequence[str]
     runs: Sequence[ChartedRun]
-    cost: CostChart
+    score_cost: ScoreCostChart
     trend: Figure | None
     missing_runs: Sequence[str]
     baseline: int | None
@@ -316,7 +316,7 @@ def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
         query=query,
         targets=charted_targets(suite),
         runs=runs[::-1],
-        cost=cost_chart(runs, query),
+        score_cost=score_cost_chart(runs, query),
         trend=_trend(runs, baseline),
         missing_runs=missing_runs(suite, query, runs[0].number if runs else NO_RUN),
         baseline=baseline,
@@ -329,16 +329,16 @@ def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
         TrendPoint(
             number=run.number,
             suite_version=run.suite_version,
-            score=run.metrics.share,
-            rate=run.cases.share,
+            score=run.metrics_gate.share,
+            rate=run.cases_gate.share,
             interval=run.interval,
-            is_score_below=run.metrics.state == "failed",
-            is_rate_below=run.cases.state == "failed",
+            is_score_below=run.metrics_gate.state == "failed",
+            is_rate_below=run.cases_gate.state == "failed",
             score_interval=run.score_interval,
         )
         for run in runs
     ]
-    limits = (runs[-1].metrics.limit, runs[-1].cases.limit) if runs else ()
+    limits = (runs[-1].metrics_gate.limit, runs[-1].cases_gate.limit) if runs else ()
     return trend_figure(
         points, limits=limits, hover=lambda point: _trend_hover(by_number[point.number], baseline)
     )
@@ -348,8 +348,8 @@ def _trend_hover(run: ChartedRun, baseline: int | None) -> str:
     """Describe a run in the lines of its tooltip."""
     head = f"#{run.number} {run.target}, suite v{run.suite_version}"
     head += ", the baseline" if run.number == baseline else ""
-    rate = f"passed {pct(run.cases.share)}{_within(run.interval)}"
-    score = f"mean score {pct(run.metrics.share)}{_within(run.score_interval)}"
+    rate = f"passed {pct(run.cases_gate.share)}{_within(run.interval)}"
+    score = f"mean score {pct(run.metrics_gate.share)}{_within(run.score_interval)}"
     return "\n".join((head, score, rate))
 
 
@@ -357,7 +357,7 @@ def _within(intervals: tuple[float, float] | None) -> str:
     return f"; 95% CI: {interval(intervals)}" if intervals else ""
 
 
-COST_COLUMNS = (
+SCORE_COST_COLUMNS = (
     "run",
     "target",
     "suite_version",
@@ -390,17 +390,19 @@ TREND_COLUMNS = (
 )
 
 
-def cost_file(chart: CostChart, cost: str) -> str:
+def score_cost_csv(chart: ScoreCostChart, cost: str) -> str:
     """Return the runs of the chart of score and cost as CSV, also those without a point."""
-    return csv_text(COST_COLUMNS, (_cost_line(row, cost) for row in (*chart.drawn, *chart.undrawn)))
+    return csv_text(
+        SCORE_COST_COLUMNS, (_score_cost_line(row, cost) for row in (*chart.drawn, *chart.undrawn))
+    )
 
 
-def trend_file(runs: Sequence[ChartedRun]) -> str:
+def trend_csv(runs: Sequence[ChartedRun]) -> str:
     """Return the runs of the trend as CSV, the oldest first."""
     return csv_text(TREND_COLUMNS, (_trend_line(run) for run in runs))
 
 
-def _cost_line(row: CostRow, cost: str) -> Sequence[Any]:
+def _score_cost_line(row: ScoreCostRow, cost: str) -> Sequence[Any]:
     place = ("dominated" if row.beaten_by else "front") if row.is_drawn else ""
     run = row.run
     unpriced = [
@@ -408,11 +410,11 @@ def _cost_line(row: CostRow, cost: str) -> Sequence[Any]:
         for name, part in row.unpriced
     ]
     return (
-        *(run.number, run.target, run.suite_version, run.metrics.share, cost),
+        *(run.number, run.target, run.suite_version, run.metrics_gate.share, cost),
         *(row.cost_usd, row.known_usd, "; ".join(unpriced)),
         *(row.execution_usd, row.passed_case_usd, run.latency_ms, place),
         row.beaten_by.number if row.beaten_by else None,
-        run.cases.reviews,
+        run.cases_gate.reviews,
     )
 
 
@@ -421,6 +423,6 @@ def _trend_line(run: ChartedRun) -> Sequence[Any]:
     score_low, score_high = run.score_interval or (None, None)
     return (
         *(run.number, run.target, run.suite_version, run.created_at.isoformat()),
-        *(run.metrics.share, score_low, score_high, run.metrics.state),
-        *(run.cases.share, low, high, run.cases.state, run.cases.reviews),
+        *(run.metrics_gate.share, score_low, score_high, run.metrics_gate.state),
+        *(run.cases_gate.share, low, high, run.cases_gate.state, run.cases_gate.reviews),
     )

@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from runs.charts.queries import ChartsQuery, charts_page, cost_file, trend_file
+from runs.charts.queries import ChartsQuery, charts_page, score_cost_csv, trend_csv
 from runs.requests import csv_answer, may_view, suite_of
 from runs.suites.queries import suite_head
 
@@ -21,9 +21,9 @@ EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 @csp_update({"style-src": [EMPTY_STYLE]})  # type: ignore[arg-type]  # its types know no address with parts
 def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
     """Show score against cost and the trend of a suite's runs."""
-    found = suite_of(slug=slug)
-    page = charts_page(found, ChartsQuery.read(request.GET))
-    context = {"suite": found, "head": suite_head(found), "page": page}
+    suite = suite_of(slug=slug)
+    page = charts_page(suite, ChartsQuery.read(request.GET))
+    context = {"suite": suite, "head": suite_head(suite), "page": page}
     return render(request, "charts/charts.html", context)
 
 
@@ -31,9 +31,9 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
 @may_view
 def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
     """Return only the panels, and replace the address by that of the page."""
-    found = suite_of(slug=slug)
+    suite = suite_of(slug=slug)
     query = ChartsQuery.read(request.GET)
-    context = {"suite": found, "page": charts_page(found, query)}
+    context = {"suite": suite, "page": charts_page(suite, query)}
     response = render(request, "charts/_panels.html", context)
     response["HX-Replace-Url"] = query.at(reverse("runs:suite-charts", args=[slug]))
     return response
@@ -45,7 +45,7 @@ def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the table of score and cost as a CSV file."""
     query = ChartsQuery.read(request.GET)
     page = charts_page(suite_of(slug=slug), query)
-    return csv_answer(cost_file(page.cost, query.cost), f"{slug}-score-cost.csv")
+    return csv_answer(score_cost_csv(page.score_cost, query.cost), f"{slug}-score-cost.csv")
 
 
 @require_safe
@@ -53,4 +53,4 @@ def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
 def suite_trend_file(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the table of the trend as a CSV file."""
     page = charts_page(suite_of(slug=slug), ChartsQuery.read(request.GET))
-    return csv_answer(trend_file(page.runs[::-1]), f"{slug}-trend.csv")
+    return csv_answer(trend_csv(page.runs[::-1]), f"{slug}-trend.csv")

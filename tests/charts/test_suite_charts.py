@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pytest_django.asserts import assertNumQueries
 
-from runs.charts.queries import ChartsPage, ChartsQuery, charts_page, cost_file, trend_file
+from runs.charts.queries import ChartsPage, ChartsQuery, charts_page, score_cost_csv, trend_csv
 from runs.costs import read_costs, run_costs, with_origins
 from runs.models.runs import Run
 from runs.summary.run import summarise
@@ -35,7 +35,8 @@ def page(suite: Any, **asked: str) -> ChartsPage:
 def drawn(found: ChartsPage) -> dict[int, int | None]:
     """Return the runs of the first chart, each with the number of the run that dominates it."""
     return {
-        row.run.number: row.beaten_by.number if row.beaten_by else None for row in found.cost.drawn
+        row.run.number: row.beaten_by.number if row.beaten_by else None
+        for row in found.score_cost.drawn
     }
 
 
@@ -78,21 +79,21 @@ class TestScoreAndCost:
     ) -> None:
         suite = make_suite()
         make_charted_run(suite=suite, name="mini", cost="4", passed=20)
-        (row,) = page(suite, cost=cost).cost.drawn
+        (row,) = page(suite, cost=cost).score_cost.drawn
         expected = (Decimal(of_run), Decimal(of_execution), Decimal(of_passed_case))
         assert (row.cost_usd, row.execution_usd, row.passed_case_usd) == expected
 
     def test_nothing_passed_has_no_cost_for_each_passed_case(self) -> None:
         suite = make_suite()
         make_charted_run(suite=suite, name="mini", passed=0)
-        assert page(suite).cost.drawn[0].passed_case_usd is None
+        assert page(suite).score_cost.drawn[0].passed_case_usd is None
 
     def test_a_cost_that_is_not_known_in_full_is_listed_and_not_drawn(self) -> None:
         suite = make_suite()
         make_charted_run(suite=suite, name="mini", cost="4", unpriced=2)
         found = page(suite)
-        assert found.cost.figure is None
-        (row,) = found.cost.undrawn
+        assert found.score_cost.figure is None
+        (row,) = found.score_cost.undrawn
         assert (row.cost_usd, row.known_usd) == (None, Decimal(6))
         assert [(name, one.priced, one.answers) for name, one in row.unpriced] == [("target", 1, 3)]
         assert drawn(page(suite, cost="evaluation")) == {1: None}
@@ -101,12 +102,12 @@ class TestScoreAndCost:
         suite = make_suite()
         make_run(suite=suite, execution_count=1, done_count=1, error_count=1)
         found = page(suite)
-        assert (len(found.cost.drawn), len(found.cost.undrawn)) == (0, 1)
+        assert (len(found.score_cost.drawn), len(found.score_cost.undrawn)) == (0, 1)
 
     def test_what_cost_nothing_is_drawn_at_zero(self) -> None:
         suite = make_suite()
         make_charted_run(suite=suite, name="recorded", cost="0")
-        assert page(suite).cost.drawn[0].execution_usd == 0
+        assert page(suite).score_cost.drawn[0].execution_usd == 0
 
 
 class TestTrend:
@@ -145,7 +146,7 @@ class TestTrend:
 
     def test_a_suite_without_completed_runs_draws_nothing(self) -> None:
         found = page(make_suite())
-        assert (found.trend, found.cost.figure, found.targets) == (None, None, [])
+        assert (found.trend, found.score_cost.figure, found.targets) == (None, None, [])
 
 
 def test_the_queries_are_as_many_for_one_run_as_for_many() -> None:
@@ -189,7 +190,7 @@ class TestFiles:
         make_charted_run(suite=suite, name="=HYPERLINK(1)", score=0.9, cost="1", passed=20)
         make_charted_run(suite=suite, name="waste", score=0.8, cost="2")
         make_charted_run(suite=suite, name="kestrel", unpriced=1)
-        rows = list(csv.DictReader(io.StringIO(cost_file(page(suite).cost, "total"))))
+        rows = list(csv.DictReader(io.StringIO(score_cost_csv(page(suite).score_cost, "total"))))
         assert [row["target"] for row in rows] == ["'=HYPERLINK(1)", "waste", "kestrel"]
         assert [row["pareto"] for row in rows] == ["front", "dominated", ""]
         assert rows[0]["cost_per_passed_case_usd"] == "0.075000000"
@@ -201,7 +202,7 @@ class TestFiles:
         suite = make_suite()
         make_charted_run(suite=suite, name="mini", passed=30)
         make_charted_run(suite=suite, name="mini", passed=40)
-        rows = list(csv.DictReader(io.StringIO(trend_file(page(suite).runs[::-1]))))
+        rows = list(csv.DictReader(io.StringIO(trend_csv(page(suite).runs[::-1]))))
         assert [row["run"] for row in rows] == ["1", "2"]
         assert [row["pass_rate"] for row in rows] == ["0.75", "1.0"]
         assert rows[0]["mean_score"] == "0.8"
