@@ -1,4 +1,4 @@
-"""What-if in figures as a page lists them: each before and after with its difference, and the histogram of scores."""
+"""The panel of a what-if: figures before and after with their differences, the histogram of scores, and flips."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TOP, BASE = 26.0, 110.0
 GAP = 0.08
 TICK = 0.2
 LABEL_ROOM = 104
-# Where the words of a band stand, the lower band's under the upper one's, so that they never meet.
-WORDS_AT = {"pass": 9, "borderline": 20, "fallback": 9}
+# Heights of the band labels: the borderline label is below the pass label, so that they never overlap.
+BAND_LABEL_Y = {"pass": 9, "borderline": 20, "fallback": 9}
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreBar:
-    """One upright rectangle in units of its drawing; `verdict` is the band it lies in, "" without bands."""
+    """An upright rectangle in units of its drawing. `verdict` is that of its band, "" without bands."""
 
     verdict: str
     x: str
@@ -43,31 +43,31 @@ class ScoreBar:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A place on the axis with its words; `anchor` is where the words begin: start, middle or end."""
+class AxisMark:
+    """A position on the axis with a text; `anchor` is the part of the text at `text_x`: start, middle or end."""
 
     x: str
-    words: str = ""
-    words_x: str = ""
+    text: str = ""
+    text_x: str = ""
     y: int = 0
     anchor: str = "middle"
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """One size of the drawing. `outlines` are the bars before, where they differ; `old` the bands before."""
+class HistogramDrawing:
+    """The histogram in one width. `outlines` are the bars before that differ, `old_bands` the bands before that differ."""
 
     width: int
     bars: Sequence[ScoreBar]
     outlines: Sequence[ScoreBar]
-    ticks: Sequence[Mark]
-    bands: Sequence[Mark]
-    old: Sequence[Mark]
+    ticks: Sequence[AxisMark]
+    bands: Sequence[AxisMark]
+    old_bands: Sequence[AxisMark]
 
 
 @dataclass(frozen=True, slots=True)
 class BinRow:
-    """One line of the table under the drawing."""
+    """A row of the table under the histogram."""
 
     scores: str
     before: int
@@ -76,10 +76,10 @@ class BinRow:
 
 @dataclass(frozen=True, slots=True)
 class ScoreHistogram:
-    """Both sizes of the drawing, what it shows in words, and its table."""
+    """The histogram in both widths, a text that describes it, and its table."""
 
-    wide: Drawing
-    narrow: Drawing
+    wide: HistogramDrawing
+    narrow: HistogramDrawing
     label: str
     rows: Sequence[BinRow]
 
@@ -90,69 +90,69 @@ class ScoreHistogram:
 
     @property
     def has_old_bands(self) -> bool:
-        """Tell whether a band was elsewhere before."""
-        return bool(self.wide.old)
+        """Tell whether a band had another limit before."""
+        return bool(self.wide.old_bands)
 
 
-def score_histogram(found: Histogram, scale: int) -> ScoreHistogram:
-    """Return the drawing of executions by score; bands and ticks are on the scale of the suite."""
+def score_histogram(histogram: Histogram, scale: int) -> ScoreHistogram:
+    """Return the histogram of executions by score; bands and ticks are on the scale of the suite."""
     rows = [
         BinRow(
-            f"{figures.score(one.low, scale)} to {figures.score(one.high, scale)}",
-            one.before,
-            one.after,
+            f"{figures.score(bin_.low, scale)} to {figures.score(bin_.high, scale)}",
+            bin_.before,
+            bin_.after,
         )
-        for one in found.bins
-        if one.before or one.after
+        for bin_ in histogram.bins
+        if bin_.before or bin_.after
     ]
     bands = ", ".join(
-        f"{one.name} from {figures.bound(one.limit, scale)}" for one in found.bands_after
+        f"{band.name} from {figures.bound(band.limit, scale)}" for band in histogram.bands_after
     )
-    count = sum(one.after for one in found.bins)
+    count = sum(bin_.after for bin_ in histogram.bins)
     return ScoreHistogram(
-        wide=_drawn(found, WIDE, scale),
-        narrow=_drawn(found, NARROW, scale),
+        wide=_draw(histogram, WIDE, scale),
+        narrow=_draw(histogram, NARROW, scale),
         label=f"Histogram of the scores of {figures.counted(count, 'execution')}; {bands}",
         rows=rows,
     )
 
 
-def _drawn(found: Histogram, width: int, scale: int) -> Drawing:
-    low = _lowest(found)
-    most = max((max(one.before, one.after) for one in found.bins), default=0) or 1
+def _draw(histogram: Histogram, width: int, scale: int) -> HistogramDrawing:
+    low = _axis_start(histogram)
+    highest = max((max(bin_.before, bin_.after) for bin_ in histogram.bins), default=0) or 1
 
     def at(score: float) -> float:
         return (score - low) / (1 - low) * width
 
     def bar(verdict: str, left: float, right: float, count: int) -> ScoreBar:
-        height = (BASE - TOP) * count / most
-        texts = (at(left), BASE - height, at(right) - at(left), height)
-        return ScoreBar(verdict, *(f"{one:.1f}" for one in texts))
+        height = (BASE - TOP) * count / highest
+        lengths = (at(left), BASE - height, at(right) - at(left), height)
+        return ScoreBar(verdict, *(f"{length:.1f}" for length in lengths))
 
     bars, outlines = [], []
-    for one in found.bins:
-        if one.after:
-            parts = _parts(one, found.bands_after)
-            bars += [bar(verdict, left, right, one.after) for verdict, left, right in parts]
-        if one.before and one.before != one.after:
-            left, right = _inside(one)
-            outlines.append(bar("", left, right, one.before))
-    after = {one.name: one.limit for one in found.bands_after}
-    old = [one for one in found.bands_before if after.get(one.name) != one.limit]
-    return Drawing(
+    for bin_ in histogram.bins:
+        if bin_.after:
+            parts = _bar_parts(bin_, histogram.bands_after)
+            bars += [bar(verdict, left, right, bin_.after) for verdict, left, right in parts]
+        if bin_.before and bin_.before != bin_.after:
+            left, right = _bar_ends(bin_)
+            outlines.append(bar("", left, right, bin_.before))
+    limits = {band.name: band.limit for band in histogram.bands_after}
+    old_bands = [band for band in histogram.bands_before if limits.get(band.name) != band.limit]
+    return HistogramDrawing(
         width=width,
         bars=bars,
         outlines=outlines,
         ticks=[_tick(score, at(score), width, scale) for score in _ticks(low)],
-        bands=[_band(one, at(one.limit), scale) for one in found.bands_after],
-        old=[Mark(f"{at(one.limit):.1f}") for one in old],
+        bands=[_band(band, at(band.limit), scale) for band in histogram.bands_after],
+        old_bands=[AxisMark(f"{at(band.limit):.1f}") for band in old_bands],
     )
 
 
-def _lowest(found: Histogram) -> float:
-    """Return where the axis begins: a tick at or below everything that is drawn."""
-    drawn = [one.low for one in found.bins if one.before or one.after]
-    drawn += [one.limit for one in (*found.bands_before, *found.bands_after)]
+def _axis_start(histogram: Histogram) -> float:
+    """Return where the axis begins: at a tick at or below every bar and band."""
+    drawn = [bin_.low for bin_ in histogram.bins if bin_.before or bin_.after]
+    drawn += [band.limit for band in (*histogram.bands_before, *histogram.bands_after)]
     ticks = int(rounded(min(drawn, default=0.0) / TICK))
     return rounded(min(ticks, 4) * TICK)
 
@@ -162,22 +162,22 @@ def _ticks(low: float) -> Iterator[float]:
     yield from (rounded(number * TICK) for number in range(first, round(1 / TICK) + 1))
 
 
-def _inside(one: Bin) -> tuple[float, float]:
-    gap = (one.high - one.low) * GAP / 2
-    return one.low + gap, one.high - gap
+def _bar_ends(bin_: Bin) -> tuple[float, float]:
+    gap = (bin_.high - bin_.low) * GAP / 2
+    return bin_.low + gap, bin_.high - gap
 
 
-def _parts(one: Bin, bands: Sequence[Band]) -> list[tuple[str, float, float]]:
-    """Return a bar in parts, cut where a band begins inside it."""
-    left, right = _inside(one)
+def _bar_parts(bin_: Bin, bands: Sequence[Band]) -> list[tuple[str, float, float]]:
+    """Return the parts of a bar; it is cut where a band begins inside it."""
+    left, right = _bar_ends(bin_)
     cuts = sorted({band.limit for band in bands if left < band.limit < right})
     ends = [left, *cuts, right]
     return [(_verdict((start + end) / 2, bands), start, end) for start, end in pairwise(ends)]
 
 
 def _verdict(score: float, bands: Sequence[Band]) -> str:
-    """Return the band a score lies in, "" where scores alone do not decide."""
-    limits = {one.name: one.limit for one in bands}
+    """Return the verdict of a score by its band, "" if scores alone do not decide."""
+    limits = {band.name: band.limit for band in bands}
     if "pass" not in limits:
         return ""
     if score >= limits["pass"]:
@@ -185,16 +185,16 @@ def _verdict(score: float, bands: Sequence[Band]) -> str:
     return "borderline" if score >= limits["borderline"] else "fail"
 
 
-def _tick(score: float, x: float, width: int, scale: int) -> Mark:
+def _tick(score: float, x: float, width: int, scale: int) -> AxisMark:
     anchor = "start" if x <= 1 else "end" if x >= width - 1 else "middle"
-    return Mark(f"{x:.1f}", figures.score(score, scale), anchor=anchor)
+    return AxisMark(f"{x:.1f}", figures.score(score, scale), anchor=anchor)
 
 
-def _band(one: Band, x: float, scale: int) -> Mark:
-    words, y = f"{one.name} {figures.bound(one.limit, scale)}", WORDS_AT[one.name]
+def _band(band: Band, x: float, scale: int) -> AxisMark:
+    text, y = f"{band.name} {figures.bound(band.limit, scale)}", BAND_LABEL_Y[band.name]
     if x > LABEL_ROOM:
-        return Mark(f"{x:.1f}", words, f"{x - 5:.1f}", y, "end")
-    return Mark(f"{x:.1f}", words, f"{x + 5:.1f}", y, "start")
+        return AxisMark(f"{x:.1f}", text, f"{x - 5:.1f}", y, "end")
+    return AxisMark(f"{x:.1f}", text, f"{x + 5:.1f}", y, "start")
 
 
 ALWAYS = ("pass", "fail")
@@ -205,7 +205,7 @@ ASKS = {"judge": "new model calls", "script": "its script to run again", "": "to
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """One figure on both sides. `state` is the verdict it counts, `note` what it was measured over."""
+    """A figure before and after. `state` is the verdict it counts; `note` says what it was measured over."""
 
     name: str
     before: str
@@ -217,13 +217,13 @@ class FigureRow:
 
     @property
     def is_changed(self) -> bool:
-        """Tell whether the two sides differ at all."""
+        """Tell whether the figure changes."""
         return bool(self.delta)
 
 
 @dataclass(frozen=True, slots=True)
 class GateChange:
-    """One gate on both sides: passed, failed or open, and its figure against its threshold in words."""
+    """A gate before and after: passed, failed or open. `note` is a text of its figure and threshold."""
 
     name: str
     before: str
@@ -232,13 +232,13 @@ class GateChange:
 
     @property
     def is_changed(self) -> bool:
-        """Tell whether the gate is decided otherwise."""
+        """Tell whether the state of the gate changes."""
         return self.before != self.after
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """An evaluator whose change the stored scores cannot follow, what it needs, and what stands in."""
+    """An evaluator that stored scores cannot answer for: why, what it needs, and what is used instead."""
 
     name: str
     why: str
@@ -247,26 +247,26 @@ class Unanswered:
 
 
 def state_shown(state: str) -> str:
-    """Return the mark a state of an execution or case is drawn with."""
+    """Return the state whose mark an execution or case shows."""
     return SHOWN_AS.get(state, state)
 
 
 def distribution(side: WhatIfSide) -> dict[str, int]:
-    """Return the cases of one side by the mark they are drawn with."""
-    found: dict[str, int] = {}
+    """Return the number of cases of one side by the state that is shown."""
+    counts: dict[str, int] = {}
     for state, count in side.distribution.items():
-        found[state_shown(state)] = found.get(state_shown(state), 0) + count
-    return found
+        counts[state_shown(state)] = counts.get(state_shown(state), 0) + count
+    return counts
 
 
-def figure_rows(found: WhatIf, scale: int) -> list[FigureRow]:
-    """Return cases by verdict, the mean score, the executions that pass, and agreement with reviews."""
-    return [*_verdicts(found), _mean(found, scale), _passed(found), *_agreement(found)]
+def figure_rows(what_if: WhatIf, scale: int) -> list[FigureRow]:
+    """Return the cases by verdict, the mean score, the executions passed, and the agreement with reviews."""
+    return [*_verdicts(what_if), _mean(what_if, scale), _passed(what_if), *_agreement(what_if)]
 
 
-def gate_changes(found: WhatIf) -> list[GateChange]:
+def gate_changes(what_if: WhatIf) -> list[GateChange]:
     """Return both gates of the run before and after (SCORING §8)."""
-    before, after = found.before, found.after
+    before, after = what_if.before, what_if.after
     return [
         _gate("Metrics gate", before.metrics_gate, after.metrics_gate),
         _gate("Cases gate", before.cases_gate, after.cases_gate),
@@ -274,21 +274,22 @@ def gate_changes(found: WhatIf) -> list[GateChange]:
 
 
 def unanswered(stale: Sequence[Stale]) -> list[Unanswered]:
-    """Return what the stored scores leave open, by evaluator."""
+    """Return the evaluators that stored scores cannot answer for."""
     return [
-        Unanswered(one.path or one.name, one.why, ASKS[one.asks], _instead(one)) for one in stale
+        Unanswered(entry.path or entry.name, entry.why, ASKS[entry.asks], _instead(entry))
+        for entry in stale
     ]
 
 
-def _instead(one: Stale) -> str:
-    count = f"{figures.thousands(one.results)} of {figures.counted(one.total, 'execution')}"
-    if one.instead == "kept":
+def _instead(stale: Stale) -> str:
+    count = f"{figures.thousands(stale.results)} of {figures.counted(stale.total, 'execution')}"
+    if stale.instead == "kept":
         return f"the score it had stands in for {count}"
-    return f"{count} {'waits' if one.results == 1 else 'wait'} for it"
+    return f"{count} {'waits' if stale.results == 1 else 'wait'} for it"
 
 
-def _verdicts(found: WhatIf) -> Iterator[FigureRow]:
-    before, after = distribution(found.before), distribution(found.after)
+def _verdicts(what_if: WhatIf) -> Iterator[FigureRow]:
+    before, after = distribution(what_if.before), distribution(what_if.after)
     for state in (*STATES, "cancelled"):
         old, new = before.get(state, 0), after.get(state, 0)
         if old or new or state in ALWAYS:
@@ -299,11 +300,11 @@ def _verdicts(found: WhatIf) -> Iterator[FigureRow]:
             yield FigureRow(state, *texts, delta, tone, state=state)
 
 
-def _mean(found: WhatIf, scale: int) -> FigureRow:
-    old, new = found.before, found.after
-    # One digit more than a score has, as the mean of many moves by less.
+def _mean(what_if: WhatIf, scale: int) -> FigureRow:
+    old, new = what_if.before, what_if.after
+    # One digit more than a score has, because the mean of many scores changes by less.
     digits = SCALE_DIGITS[scale] + 1
-    texts = [_score(one.mean_score, scale, digits) for one in (old, new)]
+    texts = [_score(side.mean_score, scale, digits) for side in (old, new)]
     note = _over(old.with_score, new.with_score, old.executions)
     if old.mean_score is None or new.mean_score is None:
         delta, tone = ("", "") if texts[0] == texts[1] else (figures.MISSING, "")
@@ -326,8 +327,8 @@ def _over(before: int, after: int, total: int) -> str:
     return f"{counts} of {figures.thousands(total)}"
 
 
-def _passed(found: WhatIf) -> FigureRow:
-    old, new = found.before, found.after
+def _passed(what_if: WhatIf) -> FigureRow:
+    old, new = what_if.before, what_if.after
     moved = new.passed - old.passed
     return FigureRow(
         "Executions passed",
@@ -339,11 +340,11 @@ def _passed(found: WhatIf) -> FigureRow:
     )
 
 
-def _agreement(found: WhatIf) -> Iterator[FigureRow]:
-    old, new = found.before.agreement, found.after.agreement
+def _agreement(what_if: WhatIf) -> Iterator[FigureRow]:
+    old, new = what_if.before.agreement, what_if.after.agreement
     if not (old.reviewed or new.reviewed):
         return
-    shares = [one.agreed / one.reviewed if one.reviewed else None for one in (old, new)]
+    shares = [side.agreed / side.reviewed if side.reviewed else None for side in (old, new)]
     before, after = shares
     moved = rounded(after - before) if before is not None and after is not None else 0
     yield FigureRow(
@@ -361,7 +362,7 @@ def _agreement(found: WhatIf) -> Iterator[FigureRow]:
 def _gate(name: str, before: GateResult, after: GateResult) -> GateChange:
     shares = figures.pct(before.so_far), figures.pct(after.so_far)
     limits = figures.threshold(before.threshold), figures.threshold(after.threshold)
-    share, limit = (one if one == other else f"{one} → {other}" for one, other in (shares, limits))
+    share, limit = (old if old == new else f"{old} → {new}" for old, new in (shares, limits))
     counts = f"{figures.thousands(after.counted)} of {figures.thousands(after.total)}"
     note = f"{share}, needs {limit}; {counts}"
     return GateChange(name, _gate_state(before), _gate_state(after), note)
@@ -383,7 +384,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class FlipQuery(ListQuery):
-    """Which flips are listed: a change as `pass-fail`, or only those that contradict a review."""
+    """Which flips are listed: those of a change such as `pass-fail`, or those that contradict a review."""
 
     run: str = lists.setting(max_length=9)
     change: str = lists.text(max_length=40)
@@ -393,7 +394,7 @@ class FlipQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class FlipRow:
-    """One case that flips. `count` says how many of its executions do, where it has several."""
+    """A case that flips. `count` tells how many of its executions flip, if it has several."""
 
     flip: CaseFlip
     title: str
@@ -410,7 +411,7 @@ class FlipRow:
 
 @dataclass(frozen=True, slots=True)
 class FlipTable:
-    """A page of flips, the filters, and how many there are with and without them."""
+    """A page of flips with its filters and their counts."""
 
     query: FlipQuery
     rows: Sequence[FlipRow]
@@ -419,13 +420,13 @@ class FlipTable:
 
 
 def by_harm(flips: Sequence[CaseFlip]) -> list[CaseFlip]:
-    """Return flips with the most harmful first: contradicted reviews, then the deepest falls, rises last.
+    """Sort flips, the most harmful first: contradicted reviews, then the deepest falls; rises come last.
 
-    A case whose own verdict stays, only that of an execution moving, comes after those that flip.
+    Cases that keep their verdict while an execution flips come after cases that flip.
     """
 
     def harm(flip: CaseFlip) -> tuple[bool, bool, int]:
-        ranks = [RANKS.get(stand.state) for stand in (flip.before, flip.after)]
+        ranks = [RANKS.get(side.state) for side in (flip.before, flip.after)]
         moved = 0 if None in ranks else (ranks[1] or 0) - (ranks[0] or 0)
         return flip.review != CONTRADICTED, not flip.is_flip, moved
 
@@ -433,11 +434,11 @@ def by_harm(flips: Sequence[CaseFlip]) -> list[CaseFlip]:
 
 
 def flip_rows(flips: Sequence[CaseFlip], run: Run, reader: User) -> list[FlipRow]:
-    """Return rows with titles and whose review it is; two queries."""
+    """Return the rows of flips, with titles and the reader's own reviews. Two queries."""
     titles = dict(
         Case.objects.filter(pk__in=[flip.case for flip in flips]).values_list("pk", "title")
     )
-    reviewed = [one.result for flip in flips for one in flip.executions if one.reviewed]
+    reviewed = [row.result for flip in flips for row in flip.executions if row.reviewed]
     own = set(
         Review.objects.filter(
             result_id__in=reviewed, reviewer=reader, withdrawn_at=None
@@ -446,28 +447,28 @@ def flip_rows(flips: Sequence[CaseFlip], run: Run, reader: User) -> list[FlipRow
     return [_row(flip, titles.get(flip.case, ""), run, own) for flip in flips]
 
 
-def flip_table(found: WhatIf, run: Run, query: FlipQuery, reader: User, path: str) -> FlipTable:
-    """Return the page of flips that an address asks for; `path` is the address without its query."""
-    pages = numbered_page(filtered(found, query), query, ON_A_PAGE, path)
+def flip_table(what_if: WhatIf, run: Run, query: FlipQuery, reader: User, path: str) -> FlipTable:
+    """Return the page of flips of a query; `path` is the address without its query."""
+    pages = numbered_page(filter_flips(what_if, query), query, ON_A_PAGE, path)
     return FlipTable(
         query=query,
         rows=flip_rows(pages.rows, run, reader),
-        chips=_chips(found, query, path),
+        chips=_chips(what_if, query, path),
         pages=pages,
     )
 
 
-def filtered(found: WhatIf, query: FlipQuery) -> list[CaseFlip]:
-    """Return the flips a query leaves, the most harmful first."""
+def filter_flips(what_if: WhatIf, query: FlipQuery) -> list[CaseFlip]:
+    """Return the flips that match a query, the most harmful first."""
     return [
         flip
-        for flip in by_harm(found.flips)
+        for flip in by_harm(what_if.flips)
         if query.change in ("", _change(flip)) and query.review in ("", flip.review)
     ]
 
 
 def flips_file(flips: Sequence[CaseFlip]) -> str:
-    """Return flips as CSV, one line an execution that flips, exact scores."""
+    """Return flips as CSV with exact scores, a line for each execution that flips."""
     titles = dict(
         Case.objects.filter(pk__in=[flip.case for flip in flips]).values_list("pk", "title")
     )
@@ -475,29 +476,29 @@ def flips_file(flips: Sequence[CaseFlip]) -> str:
         COLUMNS,
         (
             (
-                *(flip.key, titles.get(flip.case, ""), one.repetition),
-                *(one.before.state, one.after.state, one.before.score, one.after.score),
-                *(one.before.decided_by, one.after.decided_by, one.reviewed, one.review),
+                *(flip.key, titles.get(flip.case, ""), row.repetition),
+                *(row.before.state, row.after.state, row.before.score, row.after.score),
+                *(row.before.decided_by, row.after.decided_by, row.reviewed, row.review),
             )
             for flip in flips
-            for one in flip.executions
+            for row in flip.executions
         ),
     )
 
 
 def _row(flip: CaseFlip, title: str, run: Run, own: set[int]) -> FlipRow:
-    review = next((one for one in flip.executions if one.review == flip.review), None)
-    words, tone = "", ""
+    review = next((row for row in flip.executions if row.review == flip.review), None)
+    text, tone = "", ""
     if review is not None and flip.review:
         whose = "your review" if review.result in own else "a review"
         if flip.review == CONTRADICTED:
-            words, tone = f"contradicts {whose}: {review.reviewed}", "bad"
+            text, tone = f"contradicts {whose}: {review.reviewed}", "bad"
         else:
-            words = f"{whose}: {review.reviewed}"
+            text = f"{whose}: {review.reviewed}"
     repetition = flip.executions[0].repetition if flip.executions else 1
     several = run.repetitions > 1 and flip.executions
     count = f"{len(flip.executions)} of {run.repetitions} repetitions flip" if several else ""
-    return FlipRow(flip, title, (flip.key, repetition), count, words, tone)
+    return FlipRow(flip, title, (flip.key, repetition), count, text, tone)
 
 
 def _change(flip: CaseFlip) -> str:
@@ -506,11 +507,11 @@ def _change(flip: CaseFlip) -> str:
     return f"{flip.before.state}-{flip.after.state}"
 
 
-def _chips(found: WhatIf, query: FlipQuery, path: str) -> list[Chip]:
-    counts = Counter(_change(flip) for flip in by_harm(found.flips))
-    contradicted = sum(flip.review == CONTRADICTED for flip in found.flips)
+def _chips(what_if: WhatIf, query: FlipQuery, path: str) -> list[Chip]:
+    counts = Counter(_change(flip) for flip in by_harm(what_if.flips))
+    contradicted = sum(flip.review == CONTRADICTED for flip in what_if.flips)
     labels = {change: _change_words(change) for change in counts}
-    chips = [query.chip("All", len(found.flips), path=path, change="", review="")]
+    chips = [query.chip("All", len(what_if.flips), path=path, change="", review="")]
     chips += [
         query.chip(label, counts[change], path=path, change=change, review="")
         for change, label in labels.items()
@@ -533,5 +534,5 @@ def _word(state: str) -> str:
 
 
 def all_shown(count: int) -> str:
-    """Say how many flips there are, for the button that leads to all of them."""
+    """Return the text of the button that leads to all flips."""
     return f"Show all {figures.thousands(count)}"

@@ -32,7 +32,7 @@ from runs.suites.edits import Content
 from runs.suites.queries import base_of, suite_head, tree_editor
 from runs.suites.tree_forms import EvaluatorTreeForm
 from runs.what_if.page import WhatIfPage, what_if_page
-from runs.what_if.panel import FlipQuery, filtered, flip_table, flips_file
+from runs.what_if.panel import FlipQuery, filter_flips, flip_table, flips_file
 from runs.what_if.services import score_again
 
 STALE_DRAFT = (
@@ -125,7 +125,7 @@ def what_if_file(request: MemberRequest, slug: str) -> HttpResponse:
     """Give the flips under the draft as it is kept as a CSV file."""
     question = WhatIfRequest(request, slug)
     page = question.answer()
-    found = filtered(page.answer.found, question.query) if page.answer else []
+    found = filter_flips(page.answer.found, question.query) if page.answer else []
     number = page.run.number if page.run else 0
     return csv_answer(flips_file(found), f"{slug}-{number}-what-if.csv")
 

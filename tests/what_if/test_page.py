@@ -30,8 +30,8 @@ def test_bars_have_the_colour_of_the_band_they_lie_in_and_are_cut_where_one_begi
     assert [bar.height for bar in wide.bars] == ["42.0", "21.0", "84.0"]
     moved = drawn({12: (1, 1)}, after=(Band("borderline", 0.62), Band("pass", 0.63))).wide
     assert [bar.verdict for bar in moved.bars] == ["fail", "borderline", "pass"]
-    assert [mark.words for mark in moved.bands] == ["borderline 0.62", "pass 0.63"]
-    assert len(moved.old) == 2
+    assert [mark.text for mark in moved.bands] == ["borderline 0.62", "pass 0.63"]
+    assert len(moved.old_bands) == 2
 
 
 def test_bars_before_are_outlined_only_where_they_differ():
@@ -56,7 +56,7 @@ def test_nothing_is_drawn_outside_of_the_drawing(counts, bands):
         for bar in (*one.bars, *one.outlines):
             assert 0 <= float(bar.x) <= float(bar.x) + float(bar.width) <= width + 0.1
             assert 0 <= float(bar.y) <= 110
-        for mark in (*one.ticks, *one.bands, *one.old):
+        for mark in (*one.ticks, *one.bands, *one.old_bands):
             assert 0 <= float(mark.x) <= width
         assert (one.ticks[0].anchor, one.ticks[-1].anchor) == ("start", "end")
 
