@@ -55,8 +55,8 @@ def test_zero_is_a_score() -> None:
         ('{"score": 1, "misses": [1]}', "misses is not a list of texts"),
         ('{"score": 1, "checks": [1]}', "checks: 1 is not an object"),
         ('{"score": 1, "checks": [{}]}', "checks: {} is not an object"),
-        ('{"score": 1, "checks": [{"text": "a"}]}', "is not an object of text and passed"),
-        ('{"score": 1, "checks": [{"passed": true}]}', "is not an object of text and passed"),
+        ('{"score": 1, "checks": [{"text": "a"}]}', "is not an object with text and passed"),
+        ('{"score": 1, "checks": [{"passed": true}]}', "is not an object with text and passed"),
     ],
 )
 def test_anything_else_is_no_score(stdout: str, reason: str) -> None:
