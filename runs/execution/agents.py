@@ -299,7 +299,7 @@ class AgentTry:
     def note_unreachable(self, error: Exception) -> None:
         """Record that no connection was made, or that it broke; only the former may be repeated."""
         refused = next(
-            (one for one in _causes(error) if isinstance(one, RefusedAddressError)), None
+            (cause for cause in _causes(error) if isinstance(cause, RefusedAddressError)), None
         )
         if refused is not None:
             self.status, self.reason = CallOutcome.REFUSED, str(refused)

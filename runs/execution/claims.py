@@ -301,8 +301,8 @@ def _files(claims: Sequence[Claim]) -> dict[int, dict[str, bytes]]:
     keeping = [claim.result_id for claim in claims if claim.keeps_output]
     left = Artifact.objects.filter(result_id__in=keeping).select_related("content")
     files: dict[int, dict[str, bytes]] = {}
-    for one in left if keeping else ():
-        files.setdefault(one.result_id, {})[one.path] = bytes(one.content.content)
+    for artifact in left if keeping else ():
+        files.setdefault(artifact.result_id, {})[artifact.path] = bytes(artifact.content.content)
     return files
 
 

@@ -67,7 +67,7 @@ class RunWork:
     trees: dict[int | None, tuple[EvaluatorSpec, Rules]] = field(default_factory=dict)
 
     @property
-    def asked(self) -> FrozenTarget:
+    def frozen_target(self) -> FrozenTarget:
         """Return the system under test."""
         return FrozenTarget(self.plan.target, self.target, self.target_config, self.secrets)
 

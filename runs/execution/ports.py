@@ -112,7 +112,7 @@ class TargetCalls:
     "" for nothing; the ledger stores it with the call.
     """
 
-    asked: FrozenTarget
+    target: FrozenTarget
     key: CallKey
     trace: TraceHeaders
     models: Mapping[str, ModelSpec]
@@ -124,12 +124,12 @@ class TargetCalls:
 
     async def answer(self, context: TargetContext) -> Output | TargetFailure:
         """Return the target's answer; errors of the ledger's `admit` pass through."""
-        kind = self.asked.kind
+        kind = self.target.kind
         if kind.uses_model:
             context = replace(context, chat=self._chat)
         if kind.uses_agent:
             context = replace(context, agent=self._ask_agent)
-        return await kind.answer(self.asked.config, context)
+        return await kind.answer(self.target.config, context)
 
     async def _chat(
         self,
@@ -138,7 +138,7 @@ class TargetCalls:
         *,
         timeout_s: float | None = None,
     ) -> ChatAnswer:
-        slug = self.asked.plan.model
+        slug = self.target.plan.model
         spec = self.models.get(slug)
         if spec is None:
             raise ChatFailure(f"there is no language model {slug!r} any more", Cause.FAILED)
@@ -163,9 +163,9 @@ class TargetCalls:
             request = replace(request, read=partial(_read, request, self.problem_of))
         return await self.agents.ask(
             request,
-            self.asked.secrets,
+            self.target.secrets,
             self.ledger,
-            target=self.asked.plan.name,
+            target=self.target.plan.name,
             key=self.key,
             digest=self.digest,
         )
@@ -252,7 +252,7 @@ class AgentJudge:
     is ever reused as an answer of the system under test or of another judge.
     """
 
-    asked: FrozenTarget
+    target: FrozenTarget
     path: str
     case: CaseFacts
     trace: TraceHeaders
@@ -270,26 +270,34 @@ class AgentJudge:
                 still cannot be read. Errors of the ledger's `admit` pass through.
 
         """
-        asked, spent = _AgentQuestion(question), _CostTracker(self.ledger)
-        text, digest = asked.as_one_text()
-        answer = await self._answer(asked, spent, text, digest)
-        if problem := asked.problem_of(answer.text):
-            again = asked.repair_as_one_text(answer.text, problem)
+        agent_question, spent = _AgentQuestion(question), _CostTracker(self.ledger)
+        text, digest = agent_question.as_one_text()
+        answer = await self._answer(agent_question, spent, text, digest)
+        if problem := agent_question.problem_of(answer.text):
+            again = agent_question.repair_as_one_text(answer.text, problem)
             repaired = sha256_hex([digest, answer.text, problem])
-            asked.takes_least = True
-            answer = await self._answer(asked, spent, again, repaired, repair=1)
-            if problem := asked.problem_of(answer.text):
+            agent_question.takes_least = True
+            answer = await self._answer(agent_question, spent, again, repaired, repair=1)
+            if problem := agent_question.problem_of(answer.text):
                 raise JudgeFailure(UNREADABLE.format(problem), stage="parse", usage=spent.usage)
-        return JudgeReply(asked.content, spent.usage, _model_of(answer) or self.asked.plan.name)
+        return JudgeReply(
+            agent_question.content, spent.usage, _model_of(answer) or self.target.plan.name
+        )
 
     async def _answer(
-        self, asked: _AgentQuestion, spent: _CostTracker, text: str, digest: str, *, repair: int = 0
+        self,
+        agent_question: _AgentQuestion,
+        spent: _CostTracker,
+        text: str,
+        digest: str,
+        *,
+        repair: int = 0,
     ) -> Output:
         """Return the target's output for a text; raises JudgeFailure without one."""
-        question, path = asked.question, self.path
+        question, path = agent_question.question, self.path
         key = CallKey(CallPurpose.EVALUATION.value, path, question.sample, question.round, repair)
         calls = TargetCalls(
-            asked=replace(self.asked, config=_within(self.asked.config, question.timeout_s)),
+            target=replace(self.target, config=_within(self.target.config, question.timeout_s)),
             key=key,
             trace=self.trace,
             models=self.models,
@@ -297,19 +305,21 @@ class AgentJudge:
             agents=self.agents,
             ledger=spent.ledger,
             digest=digest,
-            problem_of=asked.problem_of,
+            problem_of=agent_question.problem_of,
         )
         context = TargetContext(
-            self.asked.plan.name, self._case(text, question), sandbox=self.sandbox
+            self.target.plan.name, self._case(text, question), sandbox=self.sandbox
         )
-        if self.asked.kind.uses_model or self.asked.kind.uses_agent:
+        if self.target.kind.uses_model or self.target.kind.uses_agent:
             answer = await calls.answer(context)
         else:
-            request = {**_shown(self.asked.config), "input": storable(text)}
-            call = ProgramCall(self.asked.plan.name, key, digest, request, asked.problem_of)
+            request = {**_shown(self.target.config), "input": storable(text)}
+            call = ProgramCall(
+                self.target.plan.name, key, digest, request, agent_question.problem_of
+            )
             answer = await call.run(spent.ledger, lambda: calls.answer(context))
         if isinstance(answer, TargetFailure):
-            reason = storable(f"{self.asked.plan.name}: {answer.reason}")
+            reason = storable(f"{self.target.plan.name}: {answer.reason}")
             raise JudgeFailure(reason, stage="judge", usage=spent.usage)
         return answer
 
@@ -364,10 +374,10 @@ class _CostTracker:
         return total_usage(record.usage for record in self.records)
 
     def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
-        found = self.inner.recall(key, request_hash)
-        if found is not None:
-            self.records.append(found)
-        return found
+        record = self.inner.recall(key, request_hash)
+        if record is not None:
+            self.records.append(record)
+        return record
 
     def _record(self, record: CallRecord) -> None:
         self.records.append(record)
@@ -419,7 +429,7 @@ class ExecutionPorts:
     async def answer(self) -> Output | TargetFailure:
         """Return the target's answer to the case."""
         calls = TargetCalls(
-            asked=self.work.asked,
+            target=self.work.frozen_target,
             key=OWN_CALL,
             trace=TraceHeaders(self.work.plan.target.name, self.context.case.key),
             models=self.work.models,
@@ -448,11 +458,11 @@ class ExecutionPorts:
 
     def target_as_judge(self, path: str, name: str) -> Judge | None:
         """Return the target of that name as judge of the evaluator at that path, None if it is unknown."""
-        asked = self.work.agents.get(name)
-        if asked is None:
+        target = self.work.agents.get(name)
+        if target is None:
             return None
         judge = AgentJudge(
-            asked=asked,
+            target=target,
             path=path,
             case=self.context.case,
             trace=TraceHeaders(self.work.plan.target.name, self.context.case.key, path),

@@ -156,7 +156,7 @@ class ResultWriter:
             is_first
             and not self._work.target.replays
             and len(self._ended) >= BREAKER
-            and all(one.outcome.failure is not None for one in self._ended)
+            and all(execution.outcome.failure is not None for execution in self._ended)
         )
 
     def end(self) -> None:
@@ -192,7 +192,7 @@ class ResultWriter:
             )
 
         state = await self._database.do_repeatable(write)
-        self._leases.release(one.claim.result_id for one in ended)
+        self._leases.release(execution.claim.result_id for execution in ended)
         self.room.set()
         if state.stale:
             # After the end of the run this is normal.
@@ -286,8 +286,8 @@ def _by_result(
     parts: dict[int, tuple[list[LedgerEntry], list[EndedExecution]]] = {}
     for entry in entries:
         parts.setdefault(entry.claim.result_id, ([], []))[0].append(entry)
-    for one in ended:
-        parts.setdefault(one.claim.result_id, ([], []))[1].append(one)
+    for execution in ended:
+        parts.setdefault(execution.claim.result_id, ([], []))[1].append(execution)
     return list(parts.values())
 
 
@@ -307,7 +307,7 @@ def _write_one(
             raise
         logger.exception("Run %s: a result cannot be written", work.run_id)
         bare = [replace(entry, record=_without_content(entry.record)) for entry in entries]
-        errors = [_as_error(one, error) for one in ended]
+        errors = [_as_error(execution, error) for execution in ended]
     return write_batch(work, token, entries=bare, ended=errors, is_repeated=is_repeated)
 
 
@@ -349,20 +349,24 @@ def write_batch(
         _refresh_cases(work, entries, accepted)
         run.refresh_from_db(fields=STATE_FIELDS)
         broken = "" if work.target.replays else broken_target(run)
-    held = {one.claim.result_id for one in accepted}
-    stale = [one.claim.result_id for one in ended if one.claim.result_id not in held]
+    held = {execution.claim.result_id for execution in accepted}
+    stale = [
+        execution.claim.result_id for execution in ended if execution.claim.result_id not in held
+    ]
     return replace(_state_of(run), stale=tuple(stale), broken_target=broken)
 
 
 def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> list[EndedExecution]:
     if not ended:
         return []
-    held = held_results(work.run_id, token).filter(id__in=[one.claim.result_id for one in ended])
+    held = held_results(work.run_id, token).filter(
+        id__in=[execution.claim.result_id for execution in ended]
+    )
     facts = set(held.select_for_update(no_key=True).values_list("id", "attempt", "generation"))
     return [
-        one
-        for one in ended
-        if (one.claim.result_id, one.claim.attempt, one.claim.generation) in facts
+        execution
+        for execution in ended
+        if (execution.claim.result_id, execution.claim.attempt, execution.claim.generation) in facts
     ]
 
 
@@ -371,13 +375,13 @@ def write_results(ended: Sequence[EndedExecution], *, now: datetime) -> None:
     update_rows(
         Result,
         RESULT_COLUMNS,
-        ((*_result_row(one, now), one.claim.result_id) for one in ended),
+        ((*_result_row(execution, now), execution.claim.result_id) for execution in ended),
         key=("id",),
     )
 
 
-def _result_row(one: EndedExecution, now: datetime) -> tuple[object, ...]:
-    outcome, decision = one.outcome, one.outcome.decision
+def _result_row(execution: EndedExecution, now: datetime) -> tuple[object, ...]:
+    outcome, decision = execution.outcome, execution.outcome.decision
     usage = outcome.output.usage if outcome.output else Usage()
     if decision is None or decision.status != "scored":
         error, stage = _error_of(outcome)
@@ -404,16 +408,18 @@ def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
     decision = outcome.decision
     reason = (decision.error if decision else "") or "not scored"
     place = (decision.evaluator if decision else None) or OUTCOMES_PATH
-    unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
+    unscored = {path: leaf for path, leaf in outcome.outcomes.items() if isinstance(leaf, Unscored)}
     # When an evaluator of the tree judges the outcomes, only the reason tells which one.
-    found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
-    return reason, found.stage if found else "evaluator"
+    cause = unscored.get(place) or next(
+        (leaf for leaf in unscored.values() if leaf.reason in reason), None
+    )
+    return reason, cause.stage if cause else "evaluator"
 
 
 def _metrics_score(outcome: ExecutionOutcome) -> float | None:
     """Return the score of the evaluator that judged the metrics, None without one."""
-    found = (one for one in outcome.outcomes.values() if isinstance(one, Score))
-    return next((one.score for one in found if "metrics" in one.details), None)
+    scores = (score for score in outcome.outcomes.values() if isinstance(score, Score))
+    return next((score.score for score in scores if "metrics" in score.details), None)
 
 
 def _is_forced(decision: Decision) -> bool:
@@ -422,50 +428,54 @@ def _is_forced(decision: Decision) -> bool:
 
 def _marks(decision: Decision | None) -> str:
     outcomes = decision.outcomes if decision else ()
-    return "".join("1" if found.passed else "0" for found in outcomes)[:MAX_MARKS]
+    return "".join("1" if outcome.passed else "0" for outcome in outcomes)[:MAX_MARKS]
 
 
 def write_outputs(ended: Sequence[EndedExecution]) -> None:
     """Write outputs, scores and files, replacing those of an earlier generation."""
-    again = [one.claim.result_id for one in ended if one.claim.generation > 1]
+    again = [execution.claim.result_id for execution in ended if execution.claim.generation > 1]
     if again:
         ScoreRow.objects.filter(result_id__in=again).delete()
         Artifact.objects.filter(result_id__in=again).delete()
         ResultOutput.objects.filter(result_id__in=again).delete()
-    answered = [one for one in ended if one.outcome.output is not None]
-    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(one) for one in answered))
-    rows = (row for one in answered for row in _score_rows(one))
+    answered = [execution for execution in ended if execution.outcome.output is not None]
+    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(execution) for execution in answered))
+    rows = (row for execution in answered for row in _score_rows(execution))
     insert_rows(ScoreRow, SCORE_COLUMNS, rows)
     _write_files(answered)
 
 
-def _output_row(one: EndedExecution) -> tuple[object, ...]:
-    output, decision = one.outcome.output, one.outcome.decision
+def _output_row(execution: EndedExecution) -> tuple[object, ...]:
+    output, decision = execution.outcome.output, execution.outcome.decision
     if output is None or decision is None:
         raise AssertionError("an answered execution has an output and a decision")
     outcomes = [
-        {"text": found.text, "passed": found.passed, "justification": found.justification}
-        for found in decision.outcomes
+        {"text": outcome.text, "passed": outcome.passed, "justification": outcome.justification}
+        for outcome in decision.outcomes
     ]
     return (
-        *(one.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
+        *(execution.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
         *(usage_as_json(output.usage), outcomes or None, decision.as_json()),
     )
 
 
-def _score_rows(one: EndedExecution) -> list[tuple[object, ...]]:
-    decision = one.outcome.decision
+def _score_rows(execution: EndedExecution) -> list[tuple[object, ...]]:
+    decision = execution.outcome.decision
     if decision is None:
         return []
-    return list(score_rows(one.claim.result_id, one.root, one.outcome.outcomes, decision))
+    return list(
+        score_rows(execution.claim.result_id, execution.root, execution.outcome.outcomes, decision)
+    )
 
 
 def _write_files(ended: Sequence[EndedExecution]) -> None:
     """Write the files that targets left; equal contents are stored once."""
     left = [
-        (one.claim.result_id, path, content)
-        for one in ended
-        for path, content in (one.outcome.output.files if one.outcome.output else {}).items()
+        (execution.claim.result_id, path, content)
+        for execution in ended
+        for path, content in (
+            execution.outcome.output.files if execution.outcome.output else {}
+        ).items()
     ]
     if left:
         hashes = FileContent.objects.store(content for _, _, content in left)
@@ -479,8 +489,8 @@ def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Add the results just written to the run's counters."""
     verdicts: Counter[str] = Counter()
     score_sum, score_count = 0.0, 0
-    for one in ended:
-        decision = one.outcome.decision
+    for execution in ended:
+        decision = execution.outcome.decision
         if decision is None or decision.status != "scored":
             verdicts["error"] += 1
             continue
@@ -504,11 +514,11 @@ def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
 def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Add costs that targets report without calls in our ledger; a replayed output costs once."""
     reported = {
-        one.claim.result_id: one.outcome.output.usage.cost_usd
-        for one in ended
-        if one.outcome.output is not None
-        and one.outcome.output.usage.cost_usd is not None
-        and not one.claim.keeps_output
+        execution.claim.result_id: execution.outcome.output.usage.cost_usd
+        for execution in ended
+        if execution.outcome.output is not None
+        and execution.outcome.output.usage.cost_usd is not None
+        and not execution.claim.keeps_output
     }
     if work.target.uses_model or work.target.uses_agent or not reported:
         return
@@ -523,7 +533,7 @@ def _refresh_cases(
     work: RunWork, entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
 ) -> None:
     """Refresh the cases of results that ended or became more expensive."""
-    changed = {one.claim.case_id for one in ended}
+    changed = {execution.claim.case_id for execution in ended}
     changed |= {entry.claim.case_id for entry in entries if entry.record.cost_usd is not None}
     RunCase.objects.refresh(work.run_id, changed, policy=work.plan.policy)
 
@@ -543,7 +553,7 @@ def broken_target(run: Run) -> str:
 
 
 def _without_numbers(error: str) -> str:
-    return NUMBER.sub(lambda found: found["status"] or "0", error)
+    return NUMBER.sub(lambda number: number["status"] or "0", error)
 
 
 def read_state(run_id: int) -> RunState:

@@ -96,7 +96,7 @@ class TargetSecrets:
     def _value(self, header: Header) -> str:
         if header.secret:
             return self.values.get(header.name.lower(), "")
-        return VARIABLE.sub(lambda found: self.variables.get(found[1], ""), header.value)
+        return VARIABLE.sub(lambda match: self.variables.get(match[1], ""), header.value)
 
     def _secrets(self) -> tuple[str, ...]:
         whole = {secret for secret in (*self.values.values(), *self.variables.values()) if secret}

@@ -644,9 +644,9 @@ async def _score(
     )
     outcomes = dict((await execute(execution, ports)).outcomes)
     if trial.is_dry:
-        asked = {record.key.evaluator_path for record in clients.records}
+        calling = {record.key.evaluator_path for record in clients.records}
         outcomes = {
-            path: Skipped(NOT_SENT) if path in asked or _was_not_started(outcome) else outcome
+            path: Skipped(NOT_SENT) if path in calling or _was_not_started(outcome) else outcome
             for path, outcome in outcomes.items()
         }
     return TrialScore(root, rules.policy, outcomes, rules.decide(outcomes))

@@ -74,8 +74,8 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         nothing about the token.
         """
         alive = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
-        found = self.filter(alive, token_hash=token_hash(secret), owner__is_active=True)
-        return found.select_related("owner").first()
+        links = self.filter(alive, token_hash=token_hash(secret), owner__is_active=True)
+        return links.select_related("owner").first()
 
     def note_use(self, token: ApiToken, *, now: datetime) -> None:
         """Record the use of a token, at most once a minute."""

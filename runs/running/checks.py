@@ -95,8 +95,8 @@ def scripts_problem(
     trees = list(trees)
     named = {name for tree in trees for name in agent_paths(tree, all_kinds()).values()}
     agents = Target.objects.filter(name__in=named).values_list("name", "kind") if named else ()
-    who = _who_runs_programs(_named(trees, dict(agents)), target)
-    return f"{who}, and {obstacle}" if who else ""
+    programs = _who_runs_programs(_named(trees, dict(agents)), target)
+    return f"{programs}, and {obstacle}" if programs else ""
 
 
 def suite_scripts_problem(
@@ -134,8 +134,8 @@ def run_scripts_problem(
     kind = plan.target.kind
     target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
     agents = {name: agent.kind for name, agent in plan.agents.items()}
-    who = _who_runs_programs(_named(trees, agents), target)
-    return f"{who}, and {obstacle}" if who else ""
+    programs = _who_runs_programs(_named(trees, agents), target)
+    return f"{programs}, and {obstacle}" if programs else ""
 
 
 def _trees_of(root: EvaluatorSpec, cases: QuerySet[Case]) -> Iterator[EvaluatorSpec]:
@@ -147,12 +147,12 @@ def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[st
     """Return the paths of evaluators that run programs; `agents` are kinds of judging targets by name."""
     kinds = target_kinds()
     programs = {name for name, kind in agents.items() if kind in kinds and kinds[kind].uses_sandbox}
-    found: list[str] = []
+    paths: list[str] = []
     for tree in trees:
-        found += script_paths(tree, all_kinds())
+        paths += script_paths(tree, all_kinds())
         asking = agent_paths(tree, all_kinds()).items()
-        found += (f"{path} by the target {name}" for path, name in asking if name in programs)
-    return list(dict.fromkeys(found))
+        paths += (f"{path} by the target {name}" for path, name in asking if name in programs)
+    return list(dict.fromkeys(paths))
 
 
 def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
@@ -265,25 +265,25 @@ def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
         row.name: row for row in Target.objects.filter(name__in=asking).select_related("model")
     }
     for name, path in sorted(asking.items()):
-        who = f"Evaluator {path} asks the target {name!r} to judge"
+        request = f"Evaluator {path} asks the target {name!r} to judge"
         if name not in known:
             raise AgentNotReadyError(
-                f"{who}, and there is no target of that name. Add it under Targets, or name another."
+                f"{request}, and there is no target of that name. Add it under Targets, or name another."
             )
-        _check_agent(known[name], who)
+        _check_agent(known[name], request)
     return [known[name] for name in sorted(asking)]
 
 
-def _check_agent(agent: Target, who: str) -> None:
+def _check_agent(agent: Target, request: str) -> None:
     if target_kind(agent).replays:
-        raise AgentNotReadyError(f"{who}, {CANNOT_JUDGE}")
+        raise AgentNotReadyError(f"{request}, {CANNOT_JUDGE}")
     try:
         _check_settings(agent)
     except TargetNotReadyError as error:
-        raise AgentNotReadyError(f"{who}. {error} Or name another target.") from error
+        raise AgentNotReadyError(f"{request}. {error} Or name another target.") from error
     model = agent.model if target_kind(agent).uses_model else None
     if model is not None and (problem := model_spec(model).key_problem):
-        raise AgentNotReadyError(f"{who}. {model.name}: {problem}")
+        raise AgentNotReadyError(f"{request}. {model.name}: {problem}")
 
 
 def _check_settings(target: Target) -> None:
@@ -365,8 +365,8 @@ def check_models(
         raise NoJudgeChosenError("The suite's evaluators ask a judge and none is chosen.")
     if needs_outcomes and judge is not None:
         slugs.add(judge.slug)
-    asked = (one for one in (target, *agents) if target_kind(one).uses_model)
-    slugs |= {one.model.slug for one in asked if one.model is not None}
+    callers = (caller for caller in (target, *agents) if target_kind(caller).uses_model)
+    slugs |= {caller.model.slug for caller in callers if caller.model is not None}
     models = list(LanguageModel.objects.filter(slug__in=slugs).order_by("slug"))
     for slug in sorted(slugs - {model.slug for model in models}):
         raise JudgeMissingError(

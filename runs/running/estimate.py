@@ -72,19 +72,19 @@ def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
     own = written.filter(named, is_current=True, evaluators__isnull=False)
     for evaluators, append in own.values_list("evaluators", "evaluators_append"):
         trees.append(tree_of_case(root, evaluators, append=append))
-    found: dict[str, list[str]] = {}
+    paths_by_name: dict[str, list[str]] = {}
     for tree in trees:
         for path, name in agent_paths(tree, all_kinds()).items():
-            if path not in found.setdefault(name, []):
-                found[name].append(path)
-    return found
+            if path not in paths_by_name.setdefault(name, []):
+                paths_by_name[name].append(path)
+    return paths_by_name
 
 
 def model_family(model_id: str) -> str:
     """Return the family that a model's id begins with: `gpt` for `openai/gpt-4o-mini`."""
     name = model_id.rpartition("/")[2].lower()
-    found = re.match(r"[a-z]+", name)
-    return found.group() if found else name
+    match = re.match(r"[a-z]+", name)
+    return match.group() if match else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ class PastRuns:
     def calls_an_execution(self, run: Run, *, outcomes: Decimal) -> Decimal:
         """Return the planned judge calls of one execution of a run, for that share of cases with outcomes."""
         if not self._trees:
-            kept = Run.objects.filter(pk__in=[one.pk for one in self.judged.runs])
+            kept = Run.objects.filter(pk__in=[judged.pk for judged in self.judged.runs])
             rows = kept.values_list("pk", "snapshot__evaluators")
             self._trees = {pk: EvaluatorSpec.model_validate(tree) for pk, tree in rows}
         return judge_calls_per_execution(self._trees[run.pk], outcomes)
@@ -347,14 +347,14 @@ class PastRuns:
 def judge_calls_per_execution(root: EvaluatorSpec, outcomes: Decimal) -> Decimal:
     """Return the mean judge calls of one execution when that share (0 to 1) has expected outcomes."""
     kinds = all_kinds()
-    with_them, without = (judge_calls(root, kinds, has_outcomes=one) for one in (True, False))
+    with_them, without = (judge_calls(root, kinds, has_outcomes=has) for has in (True, False))
     return outcomes * with_them + (1 - outcomes) * without
 
 
 def _first(steps: Sequence[tuple[Sequence[Run], Callable[[Run], bool], str]]) -> PastUse:
     for runs, fits, whose in steps:
-        if found := tuple(run for run in runs if fits(run))[:RUNS_LOOKED_AT]:
-            return PastUse(found, whose)
+        if fitting := tuple(run for run in runs if fits(run))[:RUNS_LOOKED_AT]:
+            return PastUse(fitting, whose)
     return PastUse()
 
 
@@ -400,9 +400,9 @@ def planned_judge_calls(request: EstimateRequest) -> Judges:
     return +calls
 
 
-def _add(found: Judges, planned_calls: Judges, count: int) -> None:
+def _add(total: Judges, planned_calls: Judges, count: int) -> None:
     for judge, calls in planned_calls.items():
-        found[judge] += calls * count
+        total[judge] += calls * count
 
 
 NO_RUN = "no finished run of this target or its model yet"
@@ -531,9 +531,9 @@ def estimate(request: EstimateRequest) -> Estimate:
             warning
             for warning in (
                 *(
-                    recorded_warning(one.name, recorded[one.pk], request.cases)
-                    for one in request.targets
-                    if one.pk in recorded
+                    recorded_warning(target.name, recorded[target.pk], request.cases)
+                    for target in request.targets
+                    if target.pk in recorded
                 ),
                 *unscorable_warnings(request.suite, request.root, request.choice),
                 family_warning(request.judge, request.targets),
@@ -558,12 +558,12 @@ def _named_judges(
     """Return the names of the judges with their calls, most calls first."""
     named = [slug for kind, slug in planned_calls if kind == "model" and slug]
     names = dict(LanguageModel.objects.filter(slug__in=named).values_list("slug", "name"))
-    found: dict[str, int] = {}
+    calls_by_name: dict[str, int] = {}
     for (kind, judge), calls in planned_calls.items():
         default = request.judge.name if request.judge else "no judge chosen yet"
         name = judge if kind == "agent" else names.get(judge, judge or default)
-        found[name] = found.get(name, 0) + calls * times
-    return tuple(sorted(found.items(), key=lambda pair: -pair[1])) if times else ()
+        calls_by_name[name] = calls_by_name.get(name, 0) + calls * times
+    return tuple(sorted(calls_by_name.items(), key=lambda pair: -pair[1])) if times else ()
 
 
 def _asks_target(target: Target) -> bool:

@@ -63,13 +63,13 @@ class CaseOption:
 class CasePick:
     """The cases to pick from, chosen ones first; `others` are chosen keys that are not shown.
 
-    `found` of `total` cases have the text of the query in key or title.
+    `matching` of `total` cases have the text of the query in key or title.
     """
 
     options: Sequence[CaseOption]
     others: Sequence[str]
     text: str
-    found: int
+    matching: int
     total: int
 
 
@@ -88,7 +88,7 @@ def case_pick(suite: Suite, text: str, chosen: Collection[str]) -> CasePick:
         options=[CaseOption(key, title, key in listed) for key, title in shown],
         others=[key for key in chosen if key not in listed],
         text=text,
-        found=len(fitting),
+        matching=len(fitting),
         total=len(rows),
     )
 
@@ -110,14 +110,14 @@ def last_ended(suite: Suite) -> Run | None:
 def case_keys_not_passed(run: Run) -> list[str]:
     """Return the keys of the cases with a repetition that failed, was borderline or errored."""
     scored = Q(status=ResultStatus.SCORED) & ~Q(verdict=PASSED)
-    found = run.results.filter(scored | Q(status=ResultStatus.ERROR)).order_by("position")
-    return list(dict.fromkeys(found.values_list("case__key", flat=True)))
+    results = run.results.filter(scored | Q(status=ResultStatus.ERROR)).order_by("position")
+    return list(dict.fromkeys(results.values_list("case__key", flat=True)))
 
 
 def run_case_keys(run: Run) -> list[str]:
     """Return the keys of the cases of a run."""
-    found = run.results.filter(repetition=1).order_by("position")
-    return list(dict.fromkeys(found.values_list("case__key", flat=True)))
+    results = run.results.filter(repetition=1).order_by("position")
+    return list(dict.fromkeys(results.values_list("case__key", flat=True)))
 
 
 def _current(suite: Suite) -> QuerySet[Case]:
@@ -266,12 +266,12 @@ def _option(
     )
 
 
-def unavailable_targets(asked: Collection[str]) -> tuple[UnavailableTarget, ...]:
+def unavailable_targets(ids: Collection[str]) -> tuple[UnavailableTarget, ...]:
     """Return the targets that cannot run, of those whose ids an address names."""
-    numbers = {number for number in map(read_integer, asked) if number is not None}
+    numbers = {number for number in map(read_integer, ids) if number is not None}
     known = Target.objects.filter(pk__in=numbers).in_bulk()
     archived = [target for target in known.values() if target.archived_at is not None]
-    gone = len(asked) - len(known)
+    gone = len(ids) - len(known)
     return (
         *(UnavailableTarget(target.pk, target.name) for target in archived),
         *[UnavailableTarget(None, "")] * min(gone, 1),
@@ -284,18 +284,18 @@ CHOSEN = "chosen"
 FILTERED = "filtered"
 
 
-def read_address(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRules]:
+def read_address(suite: Suite, parameters: QueryDict) -> tuple[dict[str, Any], RunRules]:
     """Return the initial values of the form, and the rules that the run changes.
 
     `again` is the number of a run whose choices are all taken over. What the address names itself
     takes precedence.
     """
-    several = {name: asked.getlist(name) for name in SEVERAL if name in asked}
-    named: dict[str, Any] = {**asked.dict(), **several}
+    several = {name: parameters.getlist(name) for name in SEVERAL if name in parameters}
+    named: dict[str, Any] = {**parameters.dict(), **several}
     run = _run(suite, named.get("again", ""))
     before = {} if run is None else form_values(run)
     if run is not None and FILTERED in named:
-        query = ResultsQuery.read({name: str(asked[name]) for name in asked})
+        query = ResultsQuery.read({name: str(parameters[name]) for name in parameters})
         cases = in_state(matching_cases(run, query), query)
         keys = cases.order_by("case__position").values_list("case__key", flat=True)
         several["case"] = named["case"] = list(keys)
@@ -355,12 +355,12 @@ def changed_rules(run: Run) -> RunRules:
     return RunRules(policy, by_name["weight"], by_name["required"])
 
 
-def rules_not_taken_over(suite: Suite, asked: QueryDict) -> str:
+def rules_not_taken_over(suite: Suite, parameters: QueryDict) -> str:
     """Return a sentence about rules of the repeated run that are not taken over, "" without any.
 
     A rescored run may have the rules of somebody's draft.
     """
-    run = _run(suite, asked.get("again", ""))
+    run = _run(suite, parameters.get("again", ""))
     source = None if run is None else run.snapshot.get(RESCORED)
     if run is None or source is None or _goes_by(suite, run.snapshot):
         return ""
@@ -447,8 +447,8 @@ class CaseChoiceForm(forms.Form):
     def chosen_keys(self) -> tuple[str, ...]:
         """Return the ticked and written keys, each once."""
         written = str(self["keys"].value() or "").splitlines()
-        found = [*self._list("case"), *(line.strip() for line in written)]
-        return tuple(dict.fromkeys(key for key in found if key))
+        keys = [*self._list("case"), *(line.strip() for line in written)]
+        return tuple(dict.fromkeys(key for key in keys if key))
 
     @cached_property
     def pick(self) -> CasePick:
@@ -468,14 +468,14 @@ class CaseChoiceForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         """Refuse an empty choice and unknown keys."""
-        found: dict[str, Any] = super().clean() or self.cleaned_data
-        if self.choice == BY_TAG and not found.get("tag") and "tag" not in self.errors:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.choice == BY_TAG and not cleaned.get("tag") and "tag" not in self.errors:
             self.add_error("tag", "Tick at least one tag, or choose all cases.")
         if self.choice == CHOSEN and "keys" not in self.errors:
             self._check_keys()
         if not self.has_cases:
             self.add_error(None, f"{self.suite.title} has no cases yet. Import some first.")
-        return found
+        return cleaned
 
     def wanted_tags(self) -> list[str] | None:
         """Return the tags that choose the cases, None unless tags choose them."""
@@ -514,15 +514,15 @@ class CaseChoiceForm(forms.Form):
         """Return the values of a name that the form may contain several times."""
         if self.is_bound:
             return [str(value) for value in self.data.getlist(name)]
-        found = self.initial.get(name) or []
-        return [str(found)] if isinstance(found, str) else [str(value) for value in found]
+        initial = self.initial.get(name) or []
+        return [str(initial)] if isinstance(initial, str) else [str(value) for value in initial]
 
     @cached_property
     def _not_passed(self) -> dict[str, tuple[Run, list[str]]]:
         """Return the cases not passed in the last run and in the requested one, by run number."""
         runs = [last_ended(self.suite)]
-        asked = str(self.data.get("cases", "") if self.is_bound else self.initial.get("cases", ""))
-        if asked.startswith(FAILED) and (number := read_integer(asked.removeprefix(FAILED))):
+        cases = str(self.data.get("cases", "") if self.is_bound else self.initial.get("cases", ""))
+        if cases.startswith(FAILED) and (number := read_integer(cases.removeprefix(FAILED))):
             named = self.suite.runs.filter(number=number, status__in=ENDED)
             runs.append(named.defer("snapshot", "summary", "leaf_scores").first())
         return {
@@ -659,7 +659,7 @@ class StartRunForm(CaseChoiceForm):
 
     def clean(self) -> dict[str, Any]:
         """Refuse rules that cannot score a run, and name the field or evaluator."""
-        found = super().clean()
+        cleaned = super().clean()
         wanted = self.wanted_rules
         if self.rules.errors:
             self.add_error(None, "Weights and thresholds: correct what is marked there.")
@@ -668,7 +668,7 @@ class StartRunForm(CaseChoiceForm):
                 apply_rules(self.rules.spec, wanted)
             except DomainError as refusal:
                 self.add_error(None, f"For this run only: {refusal}")
-        return found
+        return cleaned
 
     def start(self, *, started_by: User) -> list[Run]:
         """Start the runs, all or none; raises DomainError with the reason.
@@ -724,12 +724,12 @@ class StartRunForm(CaseChoiceForm):
         """Return the valid values of the fields, also before the form was sent."""
         if self.is_bound:
             return self.cleaned_data if hasattr(self, "cleaned_data") else {}
-        found = {}
+        values = {}
         for name in ("repetitions", "concurrency", "samples", "budget", "judge"):
             field = self.fields[name]
             with suppress(forms.ValidationError):
-                found[name] = field.clean(self.initial.get(name, field.initial))
-        return found
+                values[name] = field.clean(self.initial.get(name, field.initial))
+        return values
 
     def _root(self) -> EvaluatorSpec:
         """Return the tree that scores the runs, or the suite's while the rules are wrong."""

@@ -106,10 +106,10 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
         evaluation_each = _mean_evaluator_cost(run, path)
     evaluation = _times(evaluation_each, count) if calls else Decimal(0)
 
-    def way(asked: int) -> RetryOption:
+    def way(target_calls: int) -> RetryOption:
         if replays:
             return RetryOption(0, calls, evaluation)
-        return RetryOption(asked, calls, _sum(_times(run_each, asked), evaluation))
+        return RetryOption(target_calls, calls, _sum(_times(run_each, target_calls), evaluation))
 
     return RetryPlan(
         path=path,
@@ -173,21 +173,21 @@ def _trees(
 def _mean_costs(run: Run) -> tuple[Decimal | None, Decimal | None]:
     """Return the mean target and judge cost of one execution so far; None where it is unknown."""
     scored = run.results.filter(status=ResultStatus.SCORED).order_by()
-    found = scored.aggregate(
+    sums = scored.aggregate(
         run=Sum("run_cost_usd"), evaluation=Sum("evaluation_cost_usd"), times=Sum("generation")
     )
-    times = found["times"]
-    return _share(found["run"], times), _share(found["evaluation"], times)
+    times = sums["times"]
+    return _share(sums["run"], times), _share(sums["evaluation"], times)
 
 
 def _mean_evaluator_cost(run: Run, path: str) -> Decimal | None:
     """Return the mean cost of a score of the evaluator, including everything below it."""
     lines = EvaluatorScore.objects.filter(result__run=run).order_by()
     at = Q(path=path)
-    found = lines.filter(at | Q(path__startswith=f"{path}/")).aggregate(
+    sums = lines.filter(at | Q(path__startswith=f"{path}/")).aggregate(
         usd=Sum("cost_usd"), times=Count("pk", filter=at & Q(state=ScoreState.SCORED))
     )
-    return _share(found["usd"], found["times"])
+    return _share(sums["usd"], sums["times"])
 
 
 def _share(usd: Decimal | None, times: int | None) -> Decimal | None:
@@ -334,15 +334,15 @@ class AgainForm(forms.Form):
         """Return the named results that can be retried; none while the form is wrong."""
         if not self.names_results:
             return self.run.results.none()
-        found = self.named_results().filter(pk__in=retryable_results(self.run).values("pk"))
+        results = self.named_results().filter(pk__in=retryable_results(self.run).values("pk"))
         path = self.cleaned_data["path"]
-        return found.filter(has_score(path), output__isnull=False) if path else found
+        return results.filter(has_score(path), output__isnull=False) if path else results
 
     def chosen(self) -> QuerySet[Result]:
         """Return the results that would be retried."""
-        found = self.all_chosen
+        results = self.all_chosen
         is_part = self.is_only_unscored and self.cleaned_data["path"]
-        return found.filter(self.unscored()) if is_part else found
+        return results.filter(self.unscored()) if is_part else results
 
     def unscored(self) -> Exists:
         """Return the condition for results that the evaluator could not score."""
@@ -350,17 +350,16 @@ class AgainForm(forms.Form):
 
     def plan(self) -> RetryPlan:
         """Return the plan to retry all of the named results."""
-        found = self.all_chosen
-        return retry_plan(self.run, found, self.cleaned_data.get("path", ""))
+        return retry_plan(self.run, self.all_chosen, self.cleaned_data.get("path", ""))
 
     def plan_of_unscored(self) -> RetryPlan | None:
         """Return the plan for results that the evaluator could not score; None where that is no choice."""
         if not self.names_results or not self.cleaned_data["path"]:
             return None
-        found = self.all_chosen.filter(self.unscored())
-        count = found.count()
+        results = self.all_chosen.filter(self.unscored())
+        count = results.count()
         is_choice = 0 < count < self.all_chosen.count()
-        return retry_plan(self.run, found, self.cleaned_data["path"]) if is_choice else None
+        return retry_plan(self.run, results, self.cleaned_data["path"]) if is_choice else None
 
     def scripts_problem(self, user: User) -> str:
         """Return why the user may not run the programs of this retry, "" when they may."""
@@ -455,21 +454,21 @@ class RunRetryForm(AgainForm):
 
     def named_results(self) -> QuerySet[Result]:
         """Return the results that the form names, in any state."""
-        asked, results = self.cleaned_data, self.run.results.all()
-        if asked["everything"]:
+        chosen, results = self.cleaned_data, self.run.results.all()
+        if chosen["everything"]:
             return matching_results(self.run, self.query)
-        if asked["case"]:
-            return results.filter(case__in=asked["case"])
-        if asked["like"]:
-            return results.filter(pk__in=ids_with_same_error(self.run, asked["like"]))
-        return results.filter(results_filter(asked["which"])) if asked["which"] else results
+        if chosen["case"]:
+            return results.filter(case__in=chosen["case"])
+        if chosen["like"]:
+            return results.filter(pk__in=ids_with_same_error(self.run, chosen["like"]))
+        return results.filter(results_filter(chosen["which"])) if chosen["which"] else results
 
     def named(self) -> dict[str, Any]:
         """Return the results as arguments for the service: their kind, where nothing narrows it."""
-        asked = self.cleaned_data
+        chosen = self.cleaned_data
         narrower = ("everything", "case", "like", "path")
-        if asked["which"] and not any(asked[name] for name in narrower):
-            return {"which": asked["which"]}
+        if chosen["which"] and not any(chosen[name] for name in narrower):
+            return {"which": chosen["which"]}
         return super().named()
 
 
@@ -493,8 +492,7 @@ class ResultRetryForm(AgainForm):
 
     @property
     def _place(self) -> tuple[str, int, str, int]:
-        found = self.result
-        return self.run.suite.slug, self.run.number, found.case.key, found.repetition
+        return self.run.suite.slug, self.run.number, self.result.case.key, self.result.repetition
 
     def named_results(self) -> QuerySet[Result]:
         """Return the result."""

@@ -317,14 +317,14 @@ def broken_results(run: Run) -> list[int]:
     return _ids(run.results.filter(Q(status=ResultStatus.ERROR, error_stage="target")))
 
 
-def _ids(found: QuerySet[Result]) -> list[int]:
-    return list(found.order_by("id").values_list("id", flat=True))
+def _ids(results: QuerySet[Result]) -> list[int]:
+    return list(results.order_by("id").values_list("id", flat=True))
 
 
 def _resume_message(user: User | None, count: int, *, taken_over: bool) -> str:
     by = f" by {user_name(user)}" if user is not None else ""
-    who = "; the workers go on with what a command line began" if taken_over else ""
-    return f"Resumed{by} with {counted(count, 'result')} to go{who}"
+    takeover = "; the workers continue what a command line began" if taken_over else ""
+    return f"Resumed{by} with {counted(count, 'result')} to go{takeover}"
 
 
 MISSING = (ResultStatus.ERROR, ResultStatus.CANCELLED, ResultStatus.SKIPPED)
@@ -522,5 +522,5 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
 
 def _retry_message(retry: Retry, *, taken_over: bool) -> str:
     by = f" by {retry.asked_by_name}" if retry.asked_by_name else ""
-    who = "; the workers go on with what a command line began" if taken_over else ""
-    return f"{counted(retry.count, 'result')} tried again{by}: {retry}{who}"
+    takeover = "; the workers continue what a command line began" if taken_over else ""
+    return f"{counted(retry.count, 'result')} tried again{by}: {retry}{takeover}"

@@ -162,25 +162,25 @@ class RunRulesFields:
             + ((row.required, row.below.text) != (row.required_saved, row.below.saved))
             for row in self._rows()
         )
-        return sum(one.is_changed for one in policy) + of_rows
+        return sum(rule.is_changed for rule in policy) + of_rows
 
-    def _read(self, found: dict[str, Any], key: str, one: RuleField, most: int = 0) -> None:
+    def _read(self, values: dict[str, Any], key: str, rule: RuleField, most: int = 0) -> None:
         """Read a share of `most`, or a weight without `most`; keep the error of a wrong value."""
-        if not one.is_changed:
+        if not rule.is_changed:
             return
         try:
-            found[key] = read_share(one.text, most) if most else read_weight(one.text)
+            values[key] = read_share(rule.text, most) if most else read_weight(rule.text)
         except WrongNumberError as refusal:
-            self.errors[one.name] = str(refusal)
+            self.errors[rule.name] = str(refusal)
 
     def _policy_field(self, name: str) -> RuleField:
-        saved, then = (self._format(name, dict(one.policy)) for one in (self.spec, self.made_for))
-        asked = (
+        saved, then = (self._format(name, dict(spec.policy)) for spec in (self.spec, self.made_for))
+        wanted = (
             self._format(name, {name: self.before.policy[name]})
             if name in self.before.policy
             else saved
         )
-        return self._field(name, asked, saved, then)
+        return self._field(name, wanted, saved, then)
 
     def _format(self, name: str, policy: Mapping[str, Any]) -> str:
         return str(policy[name]) if name == GATE else share_text(policy[name], self._most(name))
@@ -188,10 +188,10 @@ class RunRulesFields:
     def _most(self, name: str) -> int:
         return self.scale if name in SCORES else PERCENT
 
-    def _field(self, name: str, asked: str, saved: str, then: str) -> RuleField:
+    def _field(self, name: str, wanted: str, saved: str, then: str) -> RuleField:
         sent = None if self.data is None else self.data.get(name)
         # A field that the user did not change follows the suite.
-        text = asked if sent is None else saved if sent.strip() == then else sent.strip()
+        text = wanted if sent is None else saved if sent.strip() == then else sent.strip()
         return RuleField(name, text, saved, self.errors.get(name, ""))
 
     def _rows(self) -> Iterator[RuleRow]:
@@ -208,9 +208,9 @@ class RunRulesFields:
         if path in self.before.weights:
             weight = number_text(self.before.weights[path])
         if path in self.before.required:
-            asked = self.before.required[path]
-            required = bool(asked) or not isinstance(asked, bool)
-            below = "" if isinstance(asked, bool) else share_text(asked, self.scale)
+            minimum = self.before.required[path]
+            required = bool(minimum) or not isinstance(minimum, bool)
+            below = "" if isinstance(minimum, bool) else share_text(minimum, self.scale)
         names = {part: f"{part}:{path}" for part in ("weight", "required", "below")}
         if self.data is not None and names["below"] in self.data:
             sent = names["required"] in self.data

@@ -154,9 +154,9 @@ def start_run(
         rule = apply_rules(suite.spec, rules or RunRules())
         plan = make_plan(suite, target, judge, cases, rule, started_by)
         _check_budget(plan, budget_usd)
-        asked = _asked(case_keys, tags, rules)
+        choices = _choices(case_keys, tags, rules)
         snapshot = plan.as_json() | ({CHANGED: list(rule.changed)} if rule.changed else {})
-        snapshot |= {ASKED: asked} if asked else {}
+        snapshot |= {ASKED: choices} if choices else {}
         run = _create_run(suite, target, plan, limits, count=len(cases), snapshot=snapshot)
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
         run.save(update_fields=("note", "campaign", "created_by"))
@@ -177,16 +177,16 @@ def _check_version(suite: Suite, version: int | None) -> None:
         )
 
 
-def _asked(
+def _choices(
     keys: Sequence[str] | None, tags: Sequence[str] | None, rules: RunRules | None
 ) -> dict[str, Any]:
     """Return the choices needed to repeat the run; the keys of cases are in the results."""
-    asked: dict[str, Any] = {} if tags is None else {"tags": list(tags)}
+    choices: dict[str, Any] = {} if tags is None else {"tags": list(tags)}
     if keys is not None:
-        asked["cases"] = "chosen"
+        choices["cases"] = "chosen"
     if rules is not None and rules.samples is not None:
-        asked["samples"] = rules.samples
-    return asked
+        choices["samples"] = rules.samples
+    return choices
 
 
 def _assign_to(run: Run, owner_id: str) -> None:

@@ -117,9 +117,9 @@ shows_and_takes = require_http_methods(["GET", "HEAD", "POST"])
 @may_start
 def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Stop a run; what is finished is kept."""
-    found = run_of(slug, number)
+    run = run_of(slug, number)
     try:
-        stop_run(found, stopped_by=request.user)
+        stop_run(run, stopped_by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect("runs:run", slug, number)
@@ -129,10 +129,10 @@ def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
 @may_start
 def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Show what a retry would do, or do it."""
-    found = run_of(slug, number)
+    run = run_of(slug, number)
     if request.method != "POST":
-        return _ask(request, RunRetryForm(found, request.GET))
-    form = RunRetryForm(found, request.POST)
+        return _ask(request, RunRetryForm(run, request.GET))
+    form = RunRetryForm(run, request.POST)
     if not (message := form.retry(request.user)):
         return _ask(request, form, status=REFUSED)
     messages.info(request, message)
@@ -153,9 +153,9 @@ def result_retry(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
     """Show what a retry of one result would do, or do it: wholly, its scoring, or one evaluator."""
-    asked = request.POST if request.method == "POST" else request.GET
+    data = request.POST if request.method == "POST" else request.GET
     try:
-        form = ResultRetryForm(run_of(slug, number), asked, key=key, repetition=repetition)
+        form = ResultRetryForm(run_of(slug, number), data, key=key, repetition=repetition)
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
     if request.method != "POST":

@@ -294,8 +294,8 @@ def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
         return f"{_are(alive)} ready; nothing waits."
     if taken and at_work:
         workers = counted(len(alive), "worker")
-        who = workers if at_work == len(alive) else f"{at_work} of {workers}"
-        doing = f"{who} {_verb(at_work, 'executes', 'execute')} {counted(len(taken), 'run')}"
+        busy = workers if at_work == len(alive) else f"{at_work} of {workers}"
+        doing = f"{busy} {_verb(at_work, 'executes', 'execute')} {counted(len(taken), 'run')}"
     elif left:
         doing = f"{_are(alive)} alive, none is at work yet; {counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
     elif own:
@@ -318,18 +318,18 @@ def _no_worker(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -
     seen = f" {_are(silent)} silent." if silent else ""
     title = "No worker is alive."
     if settings.IS_EMBEDDED:
-        how = "The site's worker lives in its web process and shows itself within seconds; if it stays away, the log says why. Restart the site:"
+        how = "The site's worker lives in its web process and shows itself within seconds; if it does not, see the log. Restart the site:"
         return Notice("bad", title, f"{waits}{seen} {how}", SITE_COMMAND)
     return Notice("bad", title, f"{waits}{seen} Start one, on any machine:", WORKER_COMMAND)
 
 
 def _no_broker(*, has_workers: bool) -> Notice:
-    goes_on = "Workers continue with their runs. " if has_workers else ""
+    continuing = "Workers continue with their runs. " if has_workers else ""
     return Notice(
         "bad",
         "The broker does not answer.",
-        f"{goes_on}What is started, resumed or retried meanwhile waits, and is taken on within seconds "
-        "once Redis is back. Its address stands in CELERY_BROKER_URL.",
+        f"{continuing}What is started, resumed or retried meanwhile waits, and starts within seconds "
+        "once Redis is back. Its address is in CELERY_BROKER_URL.",
     )
 
 

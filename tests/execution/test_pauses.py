@@ -101,10 +101,10 @@ def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
     poisoned = run.results.all()[1].pk
     marks = result_writer._result_row
 
-    def result_row(one, now):
-        if one.claim.result_id == poisoned and one.outcome.failure is None:
+    def result_row(execution, now):
+        if execution.claim.result_id == poisoned and execution.outcome.failure is None:
             raise ValueError("a lone surrogate \x00")
-        return marks(one, now)
+        return marks(execution, now)
 
     monkeypatch.setattr(result_writer, "_result_row", result_row)
     work_on_run(run.pk)

@@ -94,7 +94,7 @@ def test_the_workers_go_on_with_what_a_command_line_began(start_recorded: StartR
 
     run = again(run)
     assert (run.owner, run.owner_id, run.heartbeat_at) == ("workers", "", None)
-    assert run.events.filter(text__endswith="workers go on with what a command line began").exists()
+    assert run.events.filter(text__endswith="workers continue what a command line began").exists()
     work_on_run(run.pk)
     assert again(run).status == "completed"
 
