@@ -200,7 +200,7 @@ class SuiteImportForm(forms.Form):
             return FoundSuites(())
         folder, files = found["folder"], found["suite_files"]
         if sum(upload.size or 0 for upload in (*folder, *files)) > MAX_SUITE_BYTES:
-            message = f"The files hold more than {MAX_SUITE_BYTES // 1024**2} MB, the most an import takes."
+            message = f"The files hold more than {MAX_SUITE_BYTES // 1024**2} MB, which is the limit of an import."
             self.add_error("suite_files" if files else "folder", message)
             return FoundSuites(())
         parts = [*named_parts(folder, found.get("folder_paths", "")), *named_parts(files)]

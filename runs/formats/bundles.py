@@ -491,7 +491,7 @@ def _size(files: Mapping[str, bytes]) -> int:
 def _refuse_large(size: int) -> None:
     if size > MAX_ZIP_BYTES:
         most = MAX_ZIP_BYTES // 1024**2
-        message = f"the files hold more than {most} MB, the most an import takes"
+        message = f"the files hold more than {most} MB, which is the limit of an import"
         raise UnreadableFileError([Problem(message)])
 
 

@@ -43,7 +43,7 @@ def _text(most: int) -> Callable[[Any], str]:
         if UNSTORABLE.search(text):
             raise ValueError("holds a character that cannot be stored")
         if len(text) > most:
-            raise ValueError(f"has {len(text)} characters, and {most} is the most")
+            raise ValueError(f"has {len(text)} characters, and {most} is the limit")
         return text
 
     return read
@@ -103,7 +103,7 @@ def _tags(value: Any) -> tuple[str, ...]:
 def _outcomes(value: Any) -> tuple[str, ...]:
     found = tuple(map(_one_of(OUTCOMES), _parts(value)))
     if len(found) > MAX_OUTCOMES:
-        raise ValueError(f"has {len(found)} marks, and {MAX_OUTCOMES} is the most")
+        raise ValueError(f"has {len(found)} marks, and {MAX_OUTCOMES} is the limit")
     return found
 
 

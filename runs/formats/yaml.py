@@ -143,7 +143,7 @@ def _refuse_excess(text: str, file: str) -> None:
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         message = ""
         if depth > SAFE_DEPTH:
-            message = f"the file is nested too deeply; {SAFE_DEPTH} levels are the most"
+            message = f"the file is nested too deeply; {SAFE_DEPTH} levels is the limit"
         elif values > MAX_VALUES:
             message = f"the file holds more than {MAX_VALUES:,} values; split it, or write its cases as JSON Lines"
         if message:

@@ -323,11 +323,11 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
     """Return causes of failure as they are stored; raises ReviewRefusedError for too many or too long ones."""
     causes = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
     if len(causes) > MAX_TAGS:
-        raise ReviewRefusedError(f"{len(causes)} causes are named, and {MAX_TAGS} is the most.")
+        raise ReviewRefusedError(f"{len(causes)} causes are named, and {MAX_TAGS} is the limit.")
     for tag in causes:
         if len(tag) > MAX_TAG_LENGTH:
             raise ReviewRefusedError(
-                f"“{tag[:20]}…” has {len(tag)} characters, and {MAX_TAG_LENGTH} is the most for a cause."
+                f"“{tag[:20]}…” has {len(tag)} characters, and {MAX_TAG_LENGTH} is the limit for a cause."
             )
     return causes
 

@@ -1,4 +1,4 @@
-"""The kinds of target: one module each, found by scanning."""
+"""The kinds of target: one module each, found by scanning this folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class UnknownTargetKindError(DomainError):
 
 @lru_cache(maxsize=1)
 def target_kinds() -> dict[str, TargetKind]:
-    """Return every kind of target by name; underscore modules are not kinds."""
+    """Return every kind of target by name; modules that begin with an underscore are not kinds."""
     names = sorted(
         module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
     )
@@ -26,7 +26,7 @@ def target_kinds() -> dict[str, TargetKind]:
 
 
 def target_kind_named(name: str) -> TargetKind:
-    """Return the kind of that name; raises UnknownTargetKindError listing those there are."""
+    """Return the kind with this name; raises UnknownTargetKindError listing the kinds."""
     kinds = target_kinds()
     if name not in kinds:
         known = ", ".join(sorted(kinds))

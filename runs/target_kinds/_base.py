@@ -1,4 +1,4 @@
-"""What every kind of target is made of: its config, what it is given and how it is registered."""
+"""What every kind of target consists of: its config, its context and its registration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs.engine.ports import Cause, TargetFailure
 class TargetConfig(BaseModel):
     """The settings of one target; unknown keys are refused by name.
 
-    A field may say in `json_schema_extra` in which of the `sections` of the form it stands.
+    A field may name one of the `sections` of the form in its `json_schema_extra`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -24,11 +24,11 @@ class TargetConfig(BaseModel):
     sections: ClassVar[tuple[str, ...]] = ()
 
 
-class ChatFailure(Exception):  # noqa: N818 - it says what happened
+class ChatFailure(Exception):  # noqa: N818 - the name says what happened
     """The model behind a chat port gave no answer."""
 
     def __init__(self, reason: str, cause: Cause) -> None:
-        """Keep the reason in words a user can act on."""
+        """Keep the reason, in words that a user can act on."""
         super().__init__(reason)
         self.reason = reason
         self.cause = cause
@@ -36,7 +36,7 @@ class ChatFailure(Exception):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What a model answered in one turn."""
+    """The answer of a model in one turn."""
 
     text: str
     usage: Usage
@@ -44,7 +44,7 @@ class ChatAnswer:
 
 
 class Chat(Protocol):
-    """A model to talk to. Handed in, so that a target imports no transport."""
+    """A model to talk to. The context passes it in, so that a target imports no transport."""
 
     async def __call__(
         self,
@@ -53,12 +53,12 @@ class Chat(Protocol):
         *,
         timeout_s: float | None = None,
     ) -> ChatAnswer:
-        """Return the answer; raise ChatFailure when there is none in time, by default the model's."""
+        """Return the answer; raise ChatFailure if there is none in time. The default time-out is the model's."""
         ...
 
 
 class Header(BaseModel):
-    """One header of a request. A secret one has no value here: that is kept apart, encrypted."""
+    """One header of a request. The value of a secret header is stored apart, encrypted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,11 +67,11 @@ class Header(BaseModel):
     secret: bool = False
 
 
-class AgentFailure(Exception):  # noqa: N818 - it says what happened
-    """The agent behind an address gave no answer that could be read."""
+class AgentFailure(Exception):  # noqa: N818 - the name says what happened
+    """The agent behind an address gave no readable answer."""
 
     def __init__(self, reason: str, cause: Cause) -> None:
-        """Keep the reason in words a user can act on."""
+        """Keep the reason, in words that a user can act on."""
         super().__init__(reason)
         self.reason = reason
         self.cause = cause
@@ -79,7 +79,7 @@ class AgentFailure(Exception):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True)
 class AgentReply:
-    """What an agent sent with a status of 2xx; `is_json` tells that `json` is its content read as JSON."""
+    """The content of a reply with a 2xx status; if `is_json`, `json` is the content parsed as JSON."""
 
     text: str
     json: Any = None
@@ -89,7 +89,7 @@ class AgentReply:
 
 @dataclass(frozen=True, slots=True)
 class AgentReading:
-    """What could be made of a reply: an output, or what is wrong with it; what it cost either way."""
+    """The reading of a reply: an output or a problem, and the usage in both cases."""
 
     output: Output | None = None
     problem: str = ""
@@ -98,9 +98,9 @@ class AgentReading:
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """One request to an agent's endpoint; the values of its secret headers are the port's to add.
+    """One request to an agent's endpoint; the port adds the values of the secret headers.
 
-    `timeout_s` is for all `tries` together, with the waits between them. `body` is JSON, None for none.
+    `timeout_s` covers all `tries` and the waits between them. `body` is JSON, None for none.
     """
 
     method: str
@@ -114,19 +114,19 @@ class AgentRequest:
 
 
 class Agent(Protocol):
-    """An agent's endpoint. Handed in, so that a target imports no transport."""
+    """An agent's endpoint. The context passes it in, so that a target imports no transport."""
 
     async def __call__(self, request: AgentRequest) -> Output:
-        """Return the output, with how long it took; raise AgentFailure when there is none in time."""
+        """Return the output with its latency; raise AgentFailure if there is none in time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TargetContext:
-    """Everything a target is given to answer one case.
+    """Everything a target needs to answer one case.
 
     `recorded` is the stored output of the case in the form of a recorded line, None without one.
-    `files` are those of the suite, by path.
+    `files` are the files of the suite by path.
     """
 
     target: str
@@ -145,10 +145,10 @@ AnswerFunction = Callable[[Any, TargetContext], Awaitable[Output | TargetFailure
 class TargetKind:
     """A registered kind of target.
 
-    `uses_model` targets need a language model. `uses_agent` targets call an address; like calls of
-    models theirs are in the ledger, with their cost. `replays` tells that answers are read from storage:
-    asking again costs nothing, and one missing output says nothing about the others.
-    `uses_sandbox` targets run a program of whoever set them up.
+    A kind that `uses_model` needs a language model. A kind that `uses_agent` calls an address; the ledger
+    records these calls with their cost, like calls of models. A kind that `replays` reads its answers from
+    storage: asking again costs nothing, and one missing output says nothing about the others. A kind that
+    `uses_sandbox` runs a program of the member who configured the target.
     """
 
     name: str
@@ -164,7 +164,7 @@ class TargetKind:
 
 
 class TargetOptions(TypedDict, total=False):
-    """What a kind of target may add to its label, icon and config; TargetKind says what each means."""
+    """The options of a kind besides label, icon and config; see TargetKind."""
 
     uses_model: bool
     uses_agent: bool
@@ -175,7 +175,7 @@ class TargetOptions(TypedDict, total=False):
 def target_kind(
     *, label: str, icon: str, config: type[TargetConfig], **options: Unpack[TargetOptions]
 ) -> Callable[[AnswerFunction], AnswerFunction]:
-    """Mark a module's answer function; the scan makes the kind, named after the module."""
+    """Mark a module's answer function; the scan makes a TargetKind with the module's name."""
 
     def mark(function: AnswerFunction) -> AnswerFunction:
         facts = {"label": label, "icon": icon, "config": config, **options}

@@ -1,4 +1,4 @@
-"""Outputs as plain JSON: conversations, traces, files and usage, in the form of a recorded line and of a stored output."""
+"""Outputs as plain JSON, as recorded lines and stored outputs hold them: conversations, traces, files and usage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALL_OUTPUTS = ("output", "result")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What was said, the tools that were called (None when no turn tells), and the last answer."""
+    """The turns, the tool calls (None if no turn reports any), and the last answer."""
 
     messages: tuple[Message, ...] = ()
     steps: tuple[Step, ...] | None = None
@@ -34,7 +34,7 @@ class Conversation:
 
 
 def read_conversation(turns: Any) -> Conversation:
-    """Return the conversation a list of turns holds.
+    """Return the conversation in a list of turns.
 
     A turn has a role and a content: a text, blocks of text, or JSON, which becomes text. Its
     `tool_calls` become steps, in the form {tool, input, output} or that of the OpenAI API, where a
@@ -46,14 +46,14 @@ def read_conversation(turns: Any) -> Conversation:
     for turn in turns:
         reading.read(turn)
     steps = tuple(reading.steps) if reading.tells_calls else None
-    message = [
+    answers = [
         turn.content for turn in reading.messages if turn.role == "assistant" and turn.content
     ]
-    return Conversation(tuple(reading.messages), steps, message[-1] if message else "")
+    return Conversation(tuple(reading.messages), steps, answers[-1] if answers else "")
 
 
 class _Turns:
-    """The turns of one conversation being read."""
+    """Reads the turns of one conversation."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -116,7 +116,7 @@ def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def read_arguments(value: Any) -> Any:
-    """Return the arguments of a call: the JSON a text is, else the value as it is."""
+    """Return the arguments of a call: parsed if they are a JSON text, else unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -149,10 +149,10 @@ def _is_block(part: Any) -> bool:
 
 def _blocks(content: list[Any]) -> Iterator[str]:
     for block in content:
-        found = block if isinstance(block, Mapping) else {}
-        text = _first(found, ("text", "value"))
-        if "text" not in str(found.get("type")) or not isinstance(text, str):
-            shown = f"a block of type {found['type']}" if found.get("type") else _shown(block)
+        fields = block if isinstance(block, Mapping) else {}
+        text = _first(fields, ("text", "value"))
+        if "text" not in str(fields.get("type")) or not isinstance(text, str):
+            shown = f"a block of type {fields['type']}" if fields.get("type") else _shown(block)
             raise ValueError(f"messages holds {shown}, and only text can be judged")
         yield text
 
@@ -167,28 +167,28 @@ FORMS = 'write a text, {"text": …}, {"base64": …} or {"path": …}'
 
 
 def files_from_json(stored: Any, beside: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
-    """Return the files an output holds, by path.
+    """Return the files of an output by path.
 
     A value is the text of the file, or an object with `text`, `base64`, or the `path` of one of the
-    files `beside` the suite. Raises ValueError, naming the file, for another form, a path that leads
-    out of the output, and too much of it.
+    suite's files in `beside`. Raises ValueError, naming the file, for another form, a path that leads
+    out of the output, and too many or too large files.
     """
     if stored is None:
         return {}
     if not isinstance(stored, Mapping):
-        raise ValueError("files is not a mapping of paths to what they hold")
-    found: dict[str, bytes] = {}
+        raise ValueError("files is not a mapping of paths to contents")
+    files: dict[str, bytes] = {}
     for name, value in stored.items():
         path = clean_path(str(name))
-        if path in found:
+        if path in files:
             raise ValueError(f"files: {name!r} is repeated")
-        found[path] = _content(str(name), value, beside)
-    check_files(found)
-    return found
+        files[path] = _content(str(name), value, beside)
+    check_files(files)
+    return files
 
 
 def clean_path(name: str) -> str:
-    """Return the path of a file a target left; raises ValueError for one that leads elsewhere."""
+    """Return the path of a target's file; raises ValueError for a path that leads out of the output."""
     if len(name) > MAX_PATH_LENGTH:
         raise ValueError(f"files: {name[:60]!r}… is longer than {MAX_PATH_LENGTH} characters")
     path = normpath(name) if name.strip() else ""
@@ -198,59 +198,59 @@ def clean_path(name: str) -> str:
         or path.startswith("/")
         or path.split("/")[0] == ".."
     ):
-        message = "is no path inside the output; write one like report/summary.md"
+        message = "is not a path inside the output; write one like report/summary.md"
         raise ValueError(f"files: {name!r} {message}")
     return path
 
 
 def select_files(
-    given: Iterable[tuple[str, FileContent]], read: Callable[[str, FileContent], bytes]
+    named: Iterable[tuple[str, FileContent]], read: Callable[[str, FileContent], bytes]
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Return the files of an answer, and why others are left out: one odd file costs no answer.
+    """Return the files of an answer, and why others are left out: one odd file does not fail the answer.
 
-    Of two at one place the later counts. Raises ValueError for too many files and too large ones.
+    Of two files with one path, the later counts. Raises ValueError for too many files and too large ones.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     left_out: list[str] = []
-    for name, written in given:
+    for name, written in named:
         try:
             path = clean_path(name)
             content = read(name, written)
-            _check_place(path, found)
+            _check_place(path, files)
         except ValueError as error:
             left_out.append(f"A file was left out of the answer: {error}")
         else:
-            found[path] = content
-            if len(found) > MAX_FILES:
+            files[path] = content
+            if len(files) > MAX_FILES:
                 break
-    check_files(found)
+    check_files(files)
     if len(left_out) > MAX_LEFT_OUT:
         more = len(left_out) - MAX_LEFT_OUT
         left_out[MAX_LEFT_OUT:] = [f"{more} more files were left out of the answer"]
-    return found, tuple(left_out)
+    return files, tuple(left_out)
 
 
 def _check_place(path: str, taken: Mapping[str, bytes]) -> None:
     _check_folders(path, taken)
     if any(other.startswith(f"{path}/") for other in taken):
-        raise ValueError(f"files: {path!r} is a folder in which other files lie")
+        raise ValueError(f"files: {path!r} is a folder with other files in it")
 
 
 def _check_folders(path: str, taken: Mapping[str, bytes]) -> None:
     parts = path.split("/")
     inside = ("/".join(parts[:n]) for n in range(1, len(parts)))
     if folder := next((folder for folder in inside if folder in taken), ""):
-        raise ValueError(f"files: {folder!r} is a file, so {path!r} cannot lie in it")
+        raise ValueError(f"files: {folder!r} is a file, so {path!r} cannot be in it")
 
 
 def check_files(files: Mapping[str, bytes]) -> None:
-    """Raise ValueError for too many files, too large ones, and a file where a folder stands."""
+    """Raise ValueError for too many files, too large ones, and a file in place of a folder."""
     if len(files) > MAX_FILES:
-        raise ValueError(f"files: there are {len(files)}, and {MAX_FILES} is the most")
+        raise ValueError(f"files: there are {len(files)}, and {MAX_FILES} is the limit")
     size = sum(map(len, files.values()))
     if size > MAX_BYTES:
-        most = f"{MAX_BYTES // 1_000_000} MB"
-        raise ValueError(f"files: they hold {size / 1_000_000:.1f} MB, and {most} is the most")
+        limit = f"{MAX_BYTES // 1_000_000} MB"
+        raise ValueError(f"files: they hold {size / 1_000_000:.1f} MB, and {limit} is the limit")
     for path in files:
         _check_folders(path, files)
 
@@ -283,7 +283,7 @@ def _decoded(name: str, text: str) -> bytes:
 
 def _beside(name: str, reference: str, beside: Mapping[str, bytes] | None) -> bytes:
     if beside is None:
-        message = "names a file of a suite, which only a case of a suite file can"
+        message = "names a file of the suite, which is only possible in a suite file"
         raise ValueError(f"files: {name!r} {message}; write its text or base64 here")
     path = reference_path(reference)
     if path not in beside:
@@ -294,30 +294,32 @@ def _beside(name: str, reference: str, beside: Mapping[str, bytes] | None) -> by
 STEP_FIELDS = tuple(field.name for field in fields(Step))
 STEP_FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
 MAX_COUNT = 2**31 - 1
-# What a run can add up thousands of without leaving its column.
+# Thousands of these still fit into the column of a run's total.
 MAX_USD = 100_000
 
 
 def output_from_json(
     stored: Mapping[str, Any], *, beside: Mapping[str, bytes] | None = None
 ) -> Output:
-    """Return the output a recorded line holds: output, messages, trace, files, usage, latency, cost.
+    """Return the output of a recorded line: output, messages, trace, files, usage, latency, cost.
 
-    `output` may be a conversation itself. Its last answer is the text where none is given, and the
-    tools called in it are the trace where none is given. `beside` are the files of the suite that
-    `files` may name. Raises ValueError or TypeError, naming the field, for another form.
+    `output` may be a conversation itself. Without a text, its last answer is the text; without a
+    trace, its tool calls are the trace. `beside` are the files of the suite that `files` may name.
+    Raises ValueError or TypeError, naming the field, for another form.
     """
     text, turns = stored.get("output"), stored.get("messages")
     if isinstance(text, list):
         text, turns = None, turns or text
     if text is not None and not isinstance(text, str):
         raise TypeError(f"output is {type(text).__name__}, not text")
-    spoken = read_conversation(turns or ())
+    conversation = read_conversation(turns or ())
     trace = stored.get("trace")
     return Output(
-        text=spoken.answer if text is None else text,
-        messages=spoken.messages,
-        trace=spoken.steps if trace is None else tuple(_step(step) for step in _listed(trace)),
+        text=conversation.answer if text is None else text,
+        messages=conversation.messages,
+        trace=conversation.steps
+        if trace is None
+        else tuple(_step(step) for step in _listed(trace)),
         files=files_from_json(stored.get("files"), beside),
         usage=_usage(stored),
     )
@@ -384,7 +386,7 @@ def messages_as_json(output: Output) -> list[dict[str, str]]:
 
 
 def trace_as_json(output: Output) -> list[dict[str, Any]] | None:
-    """Return the steps without the fields that say nothing; None when none are reported."""
+    """Return the steps without their empty fields; None if no steps were reported."""
     if output.trace is None:
         return None
     return [
@@ -398,7 +400,7 @@ def trace_as_json(output: Output) -> list[dict[str, Any]] | None:
 
 
 def usage_as_json(usage: Usage) -> dict[str, Any]:
-    """Return the figures that were reported; money as text."""
+    """Return the reported figures; money as text."""
     figures = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -415,7 +417,7 @@ def output_from_columns(
     usage: Mapping[str, Any],
     files: Mapping[str, bytes] | None = None,
 ) -> Output:
-    """Return the output that a result keeps, from the columns the functions above filled."""
+    """Return the output of a result from the columns that the functions above filled."""
     output = output_from_json(
         {
             "output": text,

@@ -1,4 +1,4 @@
-"""What an agent sends, read without trusting its form: where it holds what, and what is read there."""
+"""Read what an agent sends, without trusting its form: the paths into a reply, and readers for its parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILE_BYTES = ("base64", "content_base64", "data")
 
 
 class UnreadablePartError(ValueError):
-    """A part of the reply has a form that cannot be read; says what stood there."""
+    """A part of the reply cannot be read; the message shows it."""
 
 
 def read_text(value: Any) -> str:
@@ -56,7 +56,7 @@ def _is_block(part: Any) -> bool:
 
 
 def read_turns(value: Any) -> Conversation:
-    """Return the turns of a conversation with the tools that were called in them."""
+    """Return the turns of a conversation and its tool calls."""
     try:
         return read_conversation(_list(value))
     except ValueError as error:
@@ -64,15 +64,15 @@ def read_turns(value: Any) -> Conversation:
 
 
 def read_steps(value: Any) -> tuple[Step, ...]:
-    """Return the steps the agent took: Evalsite's own form, or tool calls as model servers spell them."""
+    """Return the steps of the agent, from Evalsite's form or from tool calls in the form of model servers."""
     steps = _list(value)
     if len(steps) > MAX_STEPS:
-        raise UnreadablePartError(f"there are {len(steps)} steps; {MAX_STEPS} are the most")
+        raise UnreadablePartError(f"there are {len(steps)} steps; {MAX_STEPS} is the limit")
     return tuple(_step(number, step) for number, step in enumerate(_flat(steps)))
 
 
 def _flat(steps: Iterable[Any]) -> Iterable[Any]:
-    """Yield the steps of lists in the list too: that is what `[*].tool_calls` gives."""
+    """Yield the steps, also those of lists in the list, which `[*].tool_calls` gives."""
     for step in steps:
         if isinstance(step, list):
             yield from step
@@ -109,7 +109,7 @@ def _figure(value: Any) -> int | None:
 def read_files(value: Any) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """Return the files by path, and why others are left out.
 
-    They are told as {path: text}, or as a list of {path, content or base64}.
+    The value is {path: text}, or a list of {path, content or base64}.
     """
     named = value.items() if isinstance(value, dict) else map(_named, enumerate(_list(value)))
     try:
@@ -153,7 +153,7 @@ def read_count(value: Any) -> int:
 
 
 def read_usd(value: Any) -> Decimal:
-    """Return an amount of dollars, to a billionth."""
+    """Return an amount of dollars, rounded to a billionth."""
     try:
         usd = Decimal(str(value))
     except InvalidOperation:
@@ -186,7 +186,7 @@ Value = TypeVar("Value")
 
 
 class ReplyPaths(TargetConfig):
-    """The paths to the parts of a reply; "" for what the agent does not report."""
+    """The paths to the parts of a reply; "" for a part that the agent does not report."""
 
     output_path: str = Field(
         "",
@@ -239,18 +239,20 @@ class ReplyPaths(TargetConfig):
             try:
                 parse_path(path)
             except PathError as error:
-                raise ValueError(f"“{path}” is no path: {error}") from None
+                raise ValueError(f"“{path}” is not a path: {error}") from None
         return path
 
     @model_validator(mode="after")
-    def _says_where_the_output_is(self) -> ReplyPaths:
+    def _has_output_path(self) -> ReplyPaths:
         if not self.output_path and any(getattr(self, name) for name in PATHS):
-            raise ValueError("Say where the output is, too: other parts of the reply have a path.")
+            raise ValueError(
+                "Give the path of the output too: other parts of the reply have a path."
+            )
         return self
 
 
 def read(paths: ReplyPaths, case: CaseFacts, reply: AgentReply) -> AgentReading:
-    """Return the output a reply holds, or which path leads nowhere and what stood there instead."""
+    """Return the output of a reply, or the path that cannot be read and what stands there."""
     if not paths.output_path:
         return _read_plain(case, reply)
     if not reply.is_json:
@@ -275,13 +277,13 @@ def _output(paths: ReplyPaths, case: CaseFacts, json: Any, usage: Usage) -> Outp
     files, warnings = _at(paths, "files_path", json, read_files) or ({}, ())
     if not text.strip() and not files:
         raise UnreadablePartError(f"output, path {paths.output_path}: there is no text")
-    spoken = _at(paths, "messages_path", json, read_turns)
+    conversation = _at(paths, "messages_path", json, read_turns)
     steps = _at(paths, "tool_calls_path", json, read_steps)
-    if steps is None and spoken is not None:
-        steps = spoken.steps
+    if steps is None and conversation is not None:
+        steps = conversation.steps
     return Output(
         text=text,
-        messages=_turns(case, text) if spoken is None else spoken.messages,
+        messages=_turns(case, text) if conversation is None else conversation.messages,
         trace=steps,
         files=files,
         usage=usage,
@@ -298,7 +300,7 @@ def _usage(paths: ReplyPaths, json: Any) -> Usage:
 
 
 def _at(paths: ReplyPaths, setting: str, json: Any, reader: Any) -> Any:
-    """Return what stands at the path of a setting; None where the agent does not report it."""
+    """Return the value at the path of a setting; None if the agent does not report it."""
     path = getattr(paths, setting)
     is_output = setting == OUTPUT
     if not path or (not is_output and leads_nowhere(path, json)):

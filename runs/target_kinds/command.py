@@ -48,69 +48,69 @@ Value = TypeVar("Value")
 
 
 class AgentError(Exception):
-    """The agent says itself that it failed."""
+    """The agent reports that it failed."""
 
 
 def read_printed(printed: str, reply: Reply, case: CaseFacts) -> Output:
-    """Return the output that was printed; latency and files left behind are the caller's to add.
+    """Return the printed output; the caller adds the latency and the files left behind.
 
-    Raises UnreadableReplyError, naming the part that cannot be read, and AgentError.
+    Raises UnreadablePartError naming the part that cannot be read, and AgentError.
     """
-    told = None if reply == "text" else _object(printed)
-    if reply == "json" and told is None:
+    report = None if reply == "text" else _object(printed)
+    if reply == "json" and report is None:
         raise UnreadablePartError(f"it printed {describe(printed)}, which is not one JSON object")
-    if told is None or (reply == "auto" and not _is_meant(told)):
+    if report is None or (reply == "auto" and not _is_report(report)):
         return Output(text=printed, messages=_turns(case, printed))
-    return _output(told, case)
+    return _output(report, case)
 
 
 def _object(printed: str) -> Mapping[str, Any] | None:
     if not printed.lstrip().startswith("{"):
         return None
     try:
-        told = storable(json.loads(printed))
+        report = storable(json.loads(printed))
     except (ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return report if isinstance(report, dict) else None
 
 
-def _is_meant(told: Mapping[str, Any]) -> bool:
-    """Tell a report from an answer that happens to be JSON: nothing in it but what reports hold."""
-    return set(told) <= KNOWN and any(name in told for name in ANSWERS)
+def _is_report(report: Mapping[str, Any]) -> bool:
+    """Tell a report from an answer that happens to be JSON: a report has no other keys."""
+    return set(report) <= KNOWN and any(name in report for name in ANSWERS)
 
 
-def _output(told: Mapping[str, Any], case: CaseFacts) -> Output:
-    if told.get("error") and "output" not in told:
-        raise AgentError(read_text(told["error"]))
-    spoken = _part(told, "messages", read_turns)
-    text = _part(told, "output", read_text)
-    if text is None and spoken is None:
+def _output(report: Mapping[str, Any], case: CaseFacts) -> Output:
+    if report.get("error") and "output" not in report:
+        raise AgentError(read_text(report["error"]))
+    conversation = _part(report, "messages", read_turns)
+    text = _part(report, "output", read_text)
+    if text is None and conversation is None:
         raise UnreadablePartError("it printed a JSON object with neither output nor messages")
-    answer = text if text is not None else spoken.answer if spoken else ""
+    answer = text if text is not None else conversation.answer if conversation else ""
     steps: tuple[Step, ...] | None = next(
-        (_part(told, name, read_steps) for name in STEPS if told.get(name) is not None), None
+        (_part(report, name, read_steps) for name in STEPS if report.get(name) is not None), None
     )
-    if steps is None and spoken is not None:
-        steps = spoken.steps
-    files, warnings = _part(told, "files", read_files) or ({}, ())
+    if steps is None and conversation is not None:
+        steps = conversation.steps
+    files, warnings = _part(report, "files", read_files) or ({}, ())
     return Output(
         text=answer,
-        messages=spoken.messages if spoken else _turns(case, answer),
+        messages=conversation.messages if conversation else _turns(case, answer),
         trace=steps,
         files=files,
-        usage=_usage(told),
+        usage=_usage(report),
         warnings=warnings,
     )
 
 
-def _usage(told: Mapping[str, Any]) -> Usage:
-    usage = told.get("usage") or {}
+def _usage(report: Mapping[str, Any]) -> Usage:
+    usage = report.get("usage") or {}
     if not isinstance(usage, dict):
         raise UnreadablePartError(f"usage: there is {describe(usage)}, not an object")
     return Usage(
         input_tokens=_first(usage, INPUT_TOKENS),
         output_tokens=_first(usage, OUTPUT_TOKENS),
-        cost_usd=_part(told, "cost_usd", read_usd),
+        cost_usd=_part(report, "cost_usd", read_usd),
     )
 
 
@@ -119,12 +119,12 @@ def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return _part(usage, name, read_count) if name else None
 
 
-def _part(told: Mapping[str, Any], name: str, reader: Callable[[Any], Value]) -> Value | None:
-    """Return what the reader makes of a part; None where the agent does not report it."""
-    if told.get(name) is None:
+def _part(report: Mapping[str, Any], name: str, reader: Callable[[Any], Value]) -> Value | None:
+    """Return a part as the reader reads it; None if the agent does not report it."""
+    if report.get(name) is None:
         return None
     try:
-        return reader(told[name])
+        return reader(report[name])
     except UnreadablePartError as error:
         raise UnreadablePartError(f"{name}: {error}") from None
 
@@ -135,14 +135,14 @@ def _turns(case: CaseFacts, text: str) -> tuple[Message, ...]:
 
 MAX_END_LENGTH = 1500
 NO_PROGRAM = 127
-# What starts a program in its sandbox says this when there is none of that name.
+# The message of the sandbox if no program has this name.
 NOT_FOUND = re.compile(
     r"(?:failed to execute|execvp) (?P<program>.+): No such file or directory\s*\Z"
 )
 
 
 def read_ending(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
-    """Return what the program printed and left, or the class and reason of its failure."""
+    """Return the output of the program, or the cause and reason of its failure."""
     return _failure(result) or _answered(result, reply, case)
 
 
@@ -154,9 +154,9 @@ def _failure(result: ScriptResult) -> TargetFailure | None:
             result.ended_by if result.ended_by.startswith("it ") else f"it passed {result.ended_by}"
         )
         return TargetFailure(f"{passed}{_end(result)}", Cause.FAILED)
-    if result.exit_code == NO_PROGRAM and (found := NOT_FOUND.search(result.stderr)):
+    if result.exit_code == NO_PROGRAM and (match := NOT_FOUND.search(result.stderr)):
         return TargetFailure(
-            f"there is no program {found['program']!r} in the sandbox; name one that workers have, or "
+            f"there is no program {match['program']!r} in the sandbox; name one that workers have, or "
             "a file of the agent's folder as ./NAME",
             Cause.FAILED,
         )
@@ -168,7 +168,7 @@ def _failure(result: ScriptResult) -> TargetFailure | None:
 
 
 def _end(result: ScriptResult) -> str:
-    """Return the end of what it said on standard error, where whatever went wrong mostly stands."""
+    """Return the end of its standard error, which mostly holds the error."""
     message = result.stderr.strip()
     if len(message) > MAX_END_LENGTH:
         message = f"…{message[-MAX_END_LENGTH:]}"
@@ -188,7 +188,7 @@ def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | T
 
 
 def _with_left(output: Output, left: Mapping[str, bytes]) -> Output:
-    """Return the output with the files left beside those printed; raises ValueError for too much."""
+    """Return the output with the files left behind added to those printed; raises ValueError for too many."""
     files, warnings = select_files(
         (*output.files.items(), *left.items()), lambda _, content: content
     )
@@ -197,18 +197,18 @@ def _with_left(output: Output, left: Mapping[str, bytes]) -> Output:
 
 PROGRAM, LIMITS = "Program", "Limits and reply"
 MAX_TIMEOUT_S = 3600
-# A line without any of these means the same to a shell and word by word.
+# A line without these characters needs no shell: its words are the arguments.
 SHELL = re.compile(r"[^\w\s@%+=:,./-]|\n|^\s*\w+=")
-# Where the text of a program lies when it is the command itself.
+# The name of the file that holds the program if the command is its text.
 OWN_TEXT = "agent"
 CASE = {"id": "{{case_id}}", "input": "{{input}}", "messages": "{{messages}}"}
 SWITCHED_OFF = (
-    "scripts and commands are switched off on this site; whoever runs it can set EVALSITE_SCRIPTS=1"
+    "scripts and commands are switched off on this site; its operator can set EVALSITE_SCRIPTS=1"
 )
 
 
 class CommandConfig(TargetConfig):
-    """The command, where it starts, and how its reply is read."""
+    """The command, its folder and files, and the form of its reply."""
 
     sections: ClassVar[tuple[str, ...]] = (PROGRAM, LIMITS)
 
@@ -227,14 +227,14 @@ class CommandConfig(TargetConfig):
     )
     files: dict[str, str] = Field(
         default_factory=dict,
-        description='Texts by path, such as {"rules.txt": "…"}, that lie where it starts.',
+        description='Texts by path, such as {"rules.txt": "…"}, in the directory where it starts.',
         json_schema_extra={"section": PROGRAM},
     )
     reply: Reply = Field(
         "auto",
         title="What it prints",
         description="text: the answer. json: an object with output, messages and more. auto: such an "
-        "object if it is one, else the answer.",
+        "object if it prints one, else the answer.",
         json_schema_extra={"section": LIMITS},
     )
     timeout_s: int = Field(
@@ -268,7 +268,7 @@ class CommandConfig(TargetConfig):
 
     @field_validator("folder")
     @classmethod
-    def _lies_among_the_agents(cls, value: str) -> str:
+    def _is_agents_folder(cls, value: str) -> str:
         folder = value.strip().strip("/")
         if value.strip().startswith("/") or ".." in folder.split("/") or "\0" in folder:
             raise ValueError("Name a folder inside EVALSITE_AGENTS_DIR, such as returns-desk")
@@ -297,7 +297,7 @@ class CommandConfig(TargetConfig):
 
 @target_kind(label="Command", icon="i-terminal", config=CommandConfig, uses_sandbox=True)
 async def answer(config: CommandConfig, context: TargetContext) -> Output | TargetFailure:
-    """Return what the program prints, with the files it left; a program that fails gives no output."""
+    """Return what the program prints, with the files it left; a program that fails has no output."""
     if context.sandbox is None:
         return TargetFailure(SWITCHED_OFF, Cause.REFUSED)
     call = ScriptCall(
@@ -326,5 +326,5 @@ def _files(config: CommandConfig) -> dict[str, bytes]:
 
 
 def _case_as_json(case: CaseFacts) -> bytes:
-    told = {**fill_template(CASE, case), "metadata": dict(case.metadata)}
-    return json.dumps(told, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"
+    facts = {**fill_template(CASE, case), "metadata": dict(case.metadata)}
+    return json.dumps(facts, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"

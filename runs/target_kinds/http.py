@@ -55,7 +55,7 @@ EXPECTED = ("expected", "criteria", "outcome", "rubric")
 
 
 def template_problem(template: Any, place: str = "") -> str:
-    """Return what is wrong with the variables of a JSON document, naming where; "" when nothing is."""
+    """Return what is wrong with the variables of a JSON document and where; "" for nothing."""
     if isinstance(template, str):
         problem = _text_problem(template)
         return f"{place}: {problem}" if problem and place else problem
@@ -84,7 +84,7 @@ def _text_problem(text: str) -> str:
 def fill_template(template: Any, case: CaseFacts) -> Any:
     """Return a JSON document with every variable replaced; raises VariableError.
 
-    A variable that is the whole text gives its value as it is: a list, a number.
+    A text that is only a variable becomes its value, such as a list or a number.
     """
     if isinstance(template, str):
         whole = VARIABLE.fullmatch(template.strip())
@@ -108,7 +108,7 @@ def _fill_text(text: str, case: CaseFacts, write: Callable[[Any], str]) -> str:
 def _value(name: str, case: CaseFacts) -> Any:
     match name:
         case "input":
-            # Where no user speaks, the last turn is what the agent is asked.
+            # Without a turn of the user, the last turn is the input.
             of_user = [turn.content for turn in case.input if turn.role == "user"]
             return (of_user or [turn.content for turn in case.input] or [""])[-1]
         case "conversation":
@@ -132,30 +132,30 @@ VARIABLE_PREFIX = "EVALSITE_TARGET_SECRET_"
 NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 MAX_VALUE_LENGTH = 8000
 MIN_SECRET = 6
-# What the connection itself is made of: it is set by Evalsite.
-OWN = (
+# The headers of the connection, which Evalsite sets.
+RESERVED = (
     *("host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"),
     *("accept-encoding", "expect", "proxy-authorization", "proxy-connection", "keep-alive"),
 )
 
 
 def header_problem(header: Header) -> str:
-    """Return in one sentence why a header cannot be sent, "" when it can."""
+    """Return in one sentence why a header cannot be sent, "" if it can."""
     if not NAME.fullmatch(header.name):
-        return f"“{header.name[:60]}” is no name of a header: letters, digits and - only"
-    if header.name.lower() in OWN:
+        return f"“{header.name[:60]}” is not a header name: use letters, digits and -"
+    if header.name.lower() in RESERVED:
         return f"{header.name} is set by Evalsite; leave it out"
     if header.secret:
-        return f"{header.name} is secret, so its value is kept apart" if header.value else ""
+        return f"{header.name} is secret, so its value is stored apart" if header.value else ""
     return value_problem(header.name, header.value)
 
 
 def value_problem(name: str, value: str) -> str:
-    """Return why a value cannot travel in a header, "" when it can."""
+    """Return why a value cannot be sent in a header, "" if it can."""
     if len(value) > MAX_VALUE_LENGTH:
         return f"the value of {name} is longer than {MAX_VALUE_LENGTH} characters"
     if not (value.isascii() and value.isprintable()):
-        return f"the value of {name} holds characters that no header has: visible ASCII only"
+        return f"the value of {name} has characters that a header cannot hold: use visible ASCII"
     for variable in variables_in(value):
         if not is_allowed_variable(variable):
             return (
@@ -166,12 +166,12 @@ def value_problem(name: str, value: str) -> str:
 
 
 def is_allowed_variable(name: str) -> bool:
-    """Return whether a header may be filled from this variable: any other is a secret of the server."""
+    """Tell whether a header may use this variable of the server; all others are secrets of the server."""
     return name.startswith(VARIABLE_PREFIX) and name != VARIABLE_PREFIX
 
 
 def url_origin(url: Any) -> str:
-    """Return scheme, host and port of an address: where secrets entered for it may go."""
+    """Return scheme, host and port of an address: the server that may receive its secrets."""
     parts = urlsplit(str(url))
     return f"{parts.scheme}://{parts.netloc}".lower()
 
@@ -181,13 +181,13 @@ REQUEST, LIMITS = "Request", "Time and retries"
 
 
 class HTTPConfig(ReplyPaths):
-    """Where the agent is, what it is sent, and where its reply holds what."""
+    """The address of the agent, its request, and the paths into its reply."""
 
     sections: ClassVar[tuple[str, ...]] = (REQUEST, REPLY, LIMITS)
 
     url: str = Field(
         title="Address",
-        description="Such as https://agent.example.com/ask. Path and query may hold variables.",
+        description="Such as https://agent.example.com/ask. Path and query may contain variables.",
         json_schema_extra={"section": REQUEST, "widget": "code"},
     )
     method: Literal["POST", "PUT", "PATCH", "GET"] = Field(
@@ -209,15 +209,15 @@ class HTTPConfig(ReplyPaths):
         ge=1,
         le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
-        description=f"For one case, retries and waits between them included. 1 to {MAX_TIMEOUT_S}.",
+        description=f"For one case, with all retries and waits. 1 to {MAX_TIMEOUT_S}.",
         json_schema_extra={"section": LIMITS},
     )
     tries: int = Field(
         3,
         ge=1,
         le=5,
-        description="How often a request is sent at most, when the agent answers 429 or 5xx or "
-        "cannot be reached. 1: never again.",
+        description="How often a request is sent at most, if the agent answers 429 or 5xx or "
+        "cannot be reached. 1: no retry.",
         json_schema_extra={"section": LIMITS},
     )
     concurrency: int = Field(
@@ -225,7 +225,7 @@ class HTTPConfig(ReplyPaths):
         ge=1,
         le=200,
         title="Requests in flight",
-        description="The most at the same time, for each worker that is at a run.",
+        description="The limit for each worker that takes part in a run.",
         json_schema_extra={"section": LIMITS},
     )
 
@@ -263,7 +263,7 @@ class HTTPConfig(ReplyPaths):
 
 @target_kind(label="Agent over HTTP", icon="i-share", config=HTTPConfig, uses_agent=True)
 async def answer(config: HTTPConfig, context: TargetContext) -> Output | TargetFailure:
-    """Return what the agent answers, read from its reply by the paths."""
+    """Return the agent's answer, read from its reply by the paths."""
     if context.agent is None:
         return TargetFailure(f"target {context.target} cannot be reached from here", Cause.FAILED)
     try:

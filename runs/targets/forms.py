@@ -1,4 +1,4 @@
-"""Forms to add and change targets: one per kind, its fields made from the kind's config; secret headers are write-only."""
+"""Forms to add and change targets. The config of a kind gives its fields; values of secret headers are write-only."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SPARE_ROWS = 6
 
 
 class HeaderRows(forms.Widget):
-    """One row a header; a secret value goes in and never comes out."""
+    """Rows of headers, one each; a secret value can be entered and is never shown again."""
 
     use_fieldset = True
 
     def __init__(self) -> None:
-        """Know no stored values yet."""
+        """Begin without stored values."""
         super().__init__()
         self.stored: frozenset[str] = frozenset()
 
@@ -67,7 +67,7 @@ class HeaderRows(forms.Widget):
     def render(
         self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None
     ) -> Any:
-        """Draw the rows there are, some empty ones, and more behind a fold."""
+        """Render the rows with a value, some empty ones, and more behind a fold."""
         rows = [self._shown(row) for row in value or () if row.get("name") or row.get("value")]
         empty = min(OPEN_ROWS + SPARE_ROWS, MAX_ROWS - len(rows))
         numbered = [
@@ -88,12 +88,12 @@ class HeaderRows(forms.Widget):
 
 
 class HeadersField(forms.Field):
-    """Rows of headers; a row without a name and value is none."""
+    """Rows of headers; a row without name and value is ignored."""
 
     widget = HeaderRows
 
     def clean(self, value: Any) -> list[dict[str, Any]]:
-        """Return the rows that say something; raises ValidationError naming the header."""
+        """Return the rows that are filled in; raises ValidationError naming the header."""
         rows = [row for row in value or () if row["name"] or row["value"]]
         for row in rows:
             if problem := _row_problem(row):
@@ -110,11 +110,11 @@ def _row_problem(row: Mapping[str, Any]) -> str:
     if not (row["secret"] and value):
         return ""
     if variables_in(value):
-        return f"{name} names a variable of the server; leave its tick for secret out."
+        return f"{name} names a variable of the server; do not mark it as secret."
     if len(value) < MIN_SECRET:
         return f"The secret value of {name} has fewer than {MIN_SECRET} characters."
     problem = value_problem(name, value)
-    # Not the value itself: what is wrong with it is said without showing it.
+    # The message never shows the secret value itself.
     return f"{problem[:1].upper()}{problem[1:]}." if problem else ""
 
 
@@ -124,21 +124,21 @@ LONG_TEXTS = ("prompt", "instructions", "text", "template")
 
 
 class JsonText(forms.CharField):
-    """A JSON document as its author writes it; what is no JSON is refused by its line."""
+    """A JSON document; invalid JSON is refused with its line."""
 
     def __init__(self, *, rows: int, **options: Any) -> None:
-        """Show so many rows."""
+        """Show this number of rows."""
         widget = forms.Textarea(attrs={"rows": rows, "spellcheck": "false", "data-code": ""})
         super().__init__(widget=widget, strip=False, **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return stored values as JSON, and what was typed as it was typed."""
+        """Return a stored value as JSON, and typed text unchanged."""
         if isinstance(value, str):
             return value
         return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
 
     def to_python(self, value: Any) -> Any:
-        """Return the values; None for an empty field."""
+        """Return the parsed value; None for an empty field."""
         text = str(value or "")
         if not text.strip():
             return None
@@ -152,11 +152,11 @@ class JsonText(forms.CharField):
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def with_line(message: str, typed: str, field: forms.Field | None) -> str:
-    """Return what is wrong with a JSON document with the line of the variable it speaks of."""
+    """Return a message about a JSON document with the line of the variable that it names."""
     named = PLACEHOLDER.search(message)
     if named is None or not isinstance(field, JsonText):
         return message
@@ -179,7 +179,7 @@ def in_sections(
 
 
 def _side_by_side(fields: Sequence[BoundField]) -> list[list[BoundField]]:
-    """Return the fields in groups: short ones that follow one another together, long ones alone."""
+    """Return the fields in groups: adjacent short fields together, each long field alone."""
     groups: list[list[BoundField]] = []
     was_short = False
     for field in fields:
@@ -253,27 +253,27 @@ class TargetChangedError(DomainError):
     code = "target_changed"
 
 
-def taken(name: str) -> str:
-    """Say that a name is taken."""
-    return f"There is a target “{name}” already. Choose another name."
+def name_taken_message(name: str) -> str:
+    """Return the message for a name that another target has."""
+    return f"There is already a target “{name}”. Choose another name."
 
 
-def seen_now(target: Target) -> str:
-    """Return the state of a target as a form remembers it; holds its row until the transaction ends."""
+def lock_state(target: Target) -> str:
+    """Return the state of a target that a form compares, and lock its row until the transaction ends."""
     stored = Target.objects.select_for_update(no_key=True).values_list("updated_at", flat=True)
     return stored.get(pk=target.pk).isoformat()
 
 
 def last_changer(target: Target) -> str:
-    """Return who changed a target last."""
+    """Return the name of the member who changed a target last."""
     entries = AuditEntry.objects.filter(object_type="target", object_id=str(target.pk))
     return entries.values_list("actor_name", flat=True).first() or "Somebody"
 
 
-def write_down(
+def record_change(
     target: Target, before: dict[str, Any] | None, entered: list[str], changed_by: User
 ) -> None:
-    """Write a change into the audit, with the names of secret headers whose values were entered."""
+    """Record a change in the audit log, with the names of secret headers whose values were entered."""
     AuditEntry.objects.create(
         actor=changed_by,
         actor_name=changed_by.get_username(),
@@ -287,7 +287,7 @@ def write_down(
 
 
 def facts_of(target: Target) -> dict[str, Any]:
-    """Return the settings without the values of secret headers: those stand beside them."""
+    """Return the settings without the values of secret headers, which are stored apart."""
     return {
         "name": target.name,
         "description": target.description,
@@ -300,25 +300,25 @@ Secrets = Mapping[str, str]
 
 
 def kept_secrets(target: Target | None, trial: TargetTrial | None) -> dict[str, tuple[str, str]]:
-    """Return encrypted values by name, each with the server it was entered for.
+    """Return the encrypted values by name, each with the server it was entered for.
 
-    What was typed for the last try stands before what the target stores.
+    A value entered for the last try replaces the one that the target stores.
     """
-    found: dict[str, tuple[str, str]] = {}
+    secrets: dict[str, tuple[str, str]] = {}
     for holder in (target, trial):
         if holder is not None:
             origin = url_origin(holder.config.get("url", ""))
-            found |= {name: (value, origin) for name, value in holder.encrypted_secrets.items()}
-    return found
+            secrets |= {name: (value, origin) for name, value in holder.encrypted_secrets.items()}
+    return secrets
 
 
 def merge_secrets(
     rows: Sequence[Mapping[str, Any]], kept: Mapping[str, tuple[str, str]], url: Any
 ) -> dict[str, str]:
-    """Return the encrypted values that the secret headers have now.
+    """Return the encrypted values of the secret headers.
 
     Raises ValidationError for a header without a value, and for one whose value was entered for
-    another server: it is not sent where nobody meant it to go.
+    another server, so that no server receives the secret of another.
     """
     merged: dict[str, str] = {}
     for row in rows:
@@ -341,7 +341,7 @@ def merge_secrets(
 
 
 def header_settings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows as a config holds them: secret ones by name alone."""
+    """Return the rows as a config stores them: secret headers without their values."""
     return [
         {"name": row["name"], "secret": True}
         if row["secret"]
@@ -353,7 +353,7 @@ def header_settings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 class TargetForm(forms.Form):
     """Name and description of a target, with the settings of its kind.
 
-    `trial` is the last try of the same member with this form: secrets typed for it are still known.
+    `trial` is the same member's last try of this form; secrets entered for it need not be entered again.
     """
 
     name = forms.CharField(max_length=120, help_text="As runs and comparisons will call it")
@@ -393,7 +393,7 @@ class TargetForm(forms.Form):
     def sections(self) -> list[tuple[str, list[list[BoundField]]]]:
         """Return the fields under the titles of their sections, in the order the kind gives.
 
-        Short fields that follow one another stand together, long ones alone.
+        Adjacent short fields share a group; a long field has its own.
         """
         return in_sections(self.kind, self.visible_fields())
 
@@ -404,17 +404,17 @@ class TargetForm(forms.Form):
         if self.target is not None:
             others = others.exclude(pk=self.target.pk)
         if others.exists():
-            raise forms.ValidationError(taken(name))
+            raise forms.ValidationError(name_taken_message(name))
         return name
 
     def clean(self) -> dict[str, Any]:
         """Refuse settings that the kind refuses, at their field."""
-        found: dict[str, Any] = super().clean() or self.cleaned_data
+        values: dict[str, Any] = super().clean() or self.cleaned_data
         for name, field in self.fields.items():
-            if isinstance(field, HeadersField) and name in found:
-                self._settle(name, found)
+            if isinstance(field, HeadersField) and name in values:
+                self._merge_secrets(name, values)
         try:
-            self.kind.config.model_validate(self._given(found))
+            self.kind.config.model_validate(self._settings(values))
         except ValidationError as refusal:
             for error in refusal.errors():
                 name = str(error["loc"][0]) if error["loc"] else ""
@@ -425,22 +425,22 @@ class TargetForm(forms.Form):
                         name if name in self.fields else None,
                         with_line(message, typed, self.fields.get(name)),
                     )
-        return found
+        return values
 
     def is_tryable(self) -> bool:
-        """Tell whether the settings can be tried: a name is not needed for that."""
+        """Tell whether the settings can be tried, for which they need no name."""
         self.full_clean()
         self.errors.pop("name", None)
         return self.is_bound and not self.errors
 
     def remember_secrets(self) -> None:
-        """Show the secrets that were typed as stored: the try that was just queued keeps them."""
+        """Mark the entered secrets as stored, since the queued try keeps them."""
         for field in self.fields.values():
             if isinstance(field.widget, HeaderRows):
                 field.widget.stored |= frozenset(self.secrets)
 
-    def tried(self) -> TriedSettings:
-        """Return the settings as they stand in the form."""
+    def settings_to_try(self) -> TriedSettings:
+        """Return the settings in the form."""
         return TriedSettings(
             self.kind.name,
             self._config(self.cleaned_data),
@@ -450,7 +450,7 @@ class TargetForm(forms.Form):
         )
 
     def save(self, *, saved_by: User) -> Target:
-        """Store the target and who stored it; raises NameTakenError and TargetChangedError."""
+        """Store the target and audit the change; raises TargetNameTakenError and TargetChangedError."""
         with transaction.atomic():
             self._refuse_if_changed()
             target = self.target or Target(kind=self.kind.name)
@@ -460,8 +460,8 @@ class TargetForm(forms.Form):
                 with transaction.atomic():
                     target.save()
             except IntegrityError as error:
-                raise TargetNameTakenError(taken(target.name)) from error
-            write_down(target, before, self._typed_secrets(), saved_by)
+                raise TargetNameTakenError(name_taken_message(target.name)) from error
+            record_change(target, before, self._typed_secrets(), saved_by)
         return target
 
     def _fill(self, target: Target) -> None:
@@ -471,29 +471,29 @@ class TargetForm(forms.Form):
         target.encrypted_secrets = self.secrets
 
     def _refuse_if_changed(self) -> None:
-        """Raise TargetChangedError, once: the form that is shown again may be saved."""
+        """Raise TargetChangedError once: the form that is then shown again may be saved."""
         if self.target is None or not self.cleaned_data.get("seen"):
             return
-        now = seen_now(self.target)
+        now = lock_state(self.target)
         if now == self.cleaned_data["seen"]:
             return
         data = self.data.copy()  # type: ignore[attr-defined]  # what was sent
         data["seen"] = now
         self.data = data
         raise TargetChangedError(
-            f"This target was changed by {last_changer(self.target)} while you were at it, and what "
-            "you entered would replace that. Look at the target in another window; save again to "
-            "replace it all the same."
+            f"This target was changed by {last_changer(self.target)} after you opened the form, and your "
+            "entries would replace that change. Look at the target in another window, or save again to "
+            "replace it."
         )
 
-    def _settle(self, name: str, found: dict[str, Any]) -> None:
+    def _merge_secrets(self, name: str, values: dict[str, Any]) -> None:
         try:
-            self.secrets = merge_secrets(found[name], self._kept, found.get("url", ""))
+            self.secrets = merge_secrets(values[name], self._kept, values.get("url", ""))
         except forms.ValidationError as refusal:
             self.add_error(name, refusal)
 
     def _typed_secrets(self) -> list[str]:
-        """Return the names of the secret headers whose values were typed anew."""
+        """Return the names of the secret headers whose values were entered now."""
         rows = [
             row
             for name, field in self.fields.items()
@@ -502,19 +502,19 @@ class TargetForm(forms.Form):
         ]
         return [row["name"] for row in rows if row["secret"] and row["value"]]
 
-    def _given(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        given = {
-            name: found[name]
+    def _settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        settings = {
+            name: values[name]
             for name in self.kind.config.model_fields
-            if found.get(name) is not None
+            if values.get(name) is not None
         }
-        for name, value in given.items():
+        for name, value in settings.items():
             if isinstance(self.fields[name], HeadersField):
-                given[name] = header_settings(value)
-        return given
+                settings[name] = header_settings(value)
+        return settings
 
-    def _config(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        config = self.kind.config.model_validate(self._given(found))
+    def _config(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        config = self.kind.config.model_validate(self._settings(values))
         return config.model_dump(mode="json", exclude_unset=True)
 
 
@@ -530,13 +530,13 @@ class ChatTargetForm(TargetForm):
 
 
 class RecordedTargetForm(TargetForm):
-    """Outputs that were recorded before, one line of JSON a case."""
+    """Recorded outputs, one line of JSON for each case."""
 
     file_name = "outputs.jsonl"
 
     file = forms.FileField(
         label="Recorded outputs",
-        help_text='JSONL, one line a case: {"id": "CS-001", "output": "…"}',
+        help_text='JSONL, one line for each case: {"id": "CS-001", "output": "…"}',
         widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
     )
 
@@ -583,5 +583,5 @@ def target_form(
 
 
 def target_choices() -> list[TargetKind]:
-    """Return the kinds a target can be of."""
+    """Return the kinds of target, in the order of the tabs."""
     return list(target_kinds().values())

@@ -1,4 +1,4 @@
-"""One target: what it is set to, and how its runs went."""
+"""The list of targets and the page of one target: its settings and its runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as it is shown; long ones in full below their name."""
+    """One setting as its page shows it; a long value stands below its name."""
 
     name: str
     value: str
@@ -28,7 +28,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """One target as the list shows it."""
+    """One row of the list of targets."""
 
     pk: int
     name: str
@@ -53,7 +53,7 @@ class TargetPage:
 
 
 def target_list() -> tuple[TargetRow, ...]:
-    """Return all targets by name with the number of their runs; one query."""
+    """Return all targets by name with the number of their runs, in one query."""
     targets = Target.objects.filter(archived_at=None).select_related("model")
     return tuple(
         TargetRow(
@@ -94,7 +94,7 @@ def _kind(target: Target) -> tuple[str, str]:
 
 
 def _in_order(target: Target) -> list[str]:
-    """Return the names of the settings in the order of the form: by section, then as the kind has them."""
+    """Return the names of the settings in the order of the form: by section, then as the kind lists them."""
     kind = target_kinds().get(target.kind)
     if kind is None:
         return list(target.config)
@@ -128,7 +128,7 @@ def _header(header: Mapping[str, Any]) -> str:
 
 
 def _label(target: Target, name: str) -> str:
-    """Return how the form of the target's kind calls a setting."""
+    """Return the label of a setting in the form of the target's kind."""
     kind = target_kinds().get(target.kind)
     setting = kind.config.model_fields.get(name) if kind else None
     return (setting.title if setting else None) or name.replace("_", " ").capitalize()

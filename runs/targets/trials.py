@@ -1,4 +1,4 @@
-"""Try a target on one case: the form, the work that is queued, and how far it is."""
+"""Try a target on one case: the form, the queued work, and its state."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ OWN_TEXT = "a text of your own"
 
 @dataclass(frozen=True, slots=True)
 class TrialInput:
-    """What the target is asked: a case of a suite, or a text."""
+    """The input of a try: a case of a suite, or a text."""
 
     case: Case | None = None
     text: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Return what a target may know of it, as plain JSON."""
+        """Return the input as the target receives it, as plain JSON."""
         if self.case is None:
             turns = [{"role": "user", "content": self.text}]
             return {"key": OWN_TEXT, "input": turns, "metadata": {}}
@@ -42,7 +42,7 @@ class TrialInput:
 
 @dataclass(frozen=True, slots=True)
 class TriedSettings:
-    """A target as it stands in a form or in the database; `secrets` are encrypted values by name."""
+    """The settings of a target, from a form or from the database; `secrets` are encrypted values by name."""
 
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -52,11 +52,11 @@ class TriedSettings:
 
 
 def saved_settings(target: Target) -> TriedSettings:
-    """Return the settings of a target as they are stored."""
+    """Return the stored settings of a target."""
     return TriedSettings(target.kind, target.config, target.encrypted_secrets, target.model, target)
 
 
-def try_target(settings: TriedSettings, question: TrialInput, *, asked_by: User) -> TargetTrial:
+def try_target(settings: TriedSettings, trial_input: TrialInput, *, asked_by: User) -> TargetTrial:
     """Queue a try; raises DomainError when the target cannot be asked or no worker can be reached."""
     kind = target_kind_named(settings.kind)
     check_scripts((), kind, asked_by)
@@ -68,28 +68,27 @@ def try_target(settings: TriedSettings, question: TrialInput, *, asked_by: User)
         config=dict(settings.config),
         encrypted_secrets=dict(settings.secrets),
         model=settings.model,
-        suite=question.case.suite if question.case else None,
-        case=question.facts(),
-        recorded=_recorded(settings.target, question) if kind.replays else None,
+        suite=trial_input.case.suite if trial_input.case else None,
+        case=trial_input.facts(),
+        recorded=_recorded(settings.target, trial_input.case) if kind.replays else None,
         asked_by=asked_by,
     )
     queue_trial(TRY_TARGET, trial)
     return trial
 
 
-def _recorded(target: Target | None, question: TrialInput) -> Any:
-    """Return the output stored for the case: the target's uploads, without any the case's own."""
-    if question.case is None or target is None:
+def _recorded(target: Target | None, case: Case | None) -> Any:
+    """Return the output stored for the case: from the target's uploads, or the case's own if it has none."""
+    if case is None or target is None:
         return None
     uploads = RecordedOutput.objects.filter(target=target)
     if not uploads.exists():
-        return question.case.recorded_output
-    found = uploads.filter(case_key=question.case.key)
-    return found.values_list("output", flat=True).first()
+        return case.recorded_output
+    return uploads.filter(case_key=case.key).values_list("output", flat=True).first()
 
 
-def case_of(suite: Suite, key: str) -> Case | None:
-    """Return the current case of that key, or the first of the suite without one; None when there is none."""
+def find_case(suite: Suite, key: str) -> Case | None:
+    """Return the current case with this key, the first case for an empty key; None if there is none."""
     cases = Case.objects.filter(suite=suite, is_current=True).select_related("suite")
     return cases.filter(key=key).first() if key else cases.first()
 
@@ -127,31 +126,31 @@ class TrialForm(forms.Form):
         required=False,
         label="Text of your own",
         max_length=MAX_TEXT_LENGTH,
-        help_text="Asked in place of a case.",
+        help_text="Sent instead of a case.",
         widget=forms.Textarea(attrs={"rows": 3}),
     )
 
     def __init__(self, data: Any = None, **options: Any) -> None:
-        """Keep its names apart from those of the settings beside it."""
+        """Prefix the names, so that they differ from those of the settings on the same page."""
         super().__init__(data, prefix="try", **options)
-        self.question = TrialInput()
+        self.trial_input = TrialInput()
 
     def clean(self) -> dict[str, Any]:
-        """Find what is asked; refuse a case that is not there and a question about nothing."""
-        found: dict[str, Any] = super().clean() or self.cleaned_data
-        suite, key, text = found.get("suite"), found.get("case", ""), found.get("text", "")
+        """Find the input; refuse a case that does not exist, and an empty form."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        suite, key, text = values.get("suite"), values.get("case", ""), values.get("text", "")
         if text:
-            self.question = TrialInput(text=text)
+            self.trial_input = TrialInput(text=text)
         elif suite is None:
             if "suite" not in self.errors:
                 self.add_error("suite", "Choose a suite, or write a text of your own.")
         else:
-            case = case_of(suite, key.strip())
+            case = find_case(suite, key.strip())
             if case is None:
                 message = f"has no case “{key}”" if key else "has no cases"
                 self.add_error("case", f"{suite.title} {message}.")
-            self.question = TrialInput(case=case)
-        return found
+            self.trial_input = TrialInput(case=case)
+        return values
 
 
 MAX_OFFERED = 30
@@ -159,7 +158,7 @@ MAX_OFFERED = 30
 
 @dataclass(frozen=True, slots=True)
 class TargetTrialReport:
-    """How far a try is: waiting, untaken, running, lost, failed or done; and what it found."""
+    """The state of a try (waiting, untaken, running, lost, failed or done) and its answer."""
 
     pk: int
     state: str
@@ -177,18 +176,18 @@ class TargetTrialReport:
 
     @property
     def unreported(self) -> str:
-        """Return which paths led nowhere, in words."""
+        """Name the paths at which the reply holds nothing."""
         named = ", ".join(self.found.get("reports_nothing_of") or ())
         return f"{named}. The agent left it out this time, or the path is wrong."
 
     @property
     def is_open(self) -> bool:
-        """Return whether the page has something to wait for."""
+        """Tell whether the try is not over yet."""
         return self.state in ("waiting", "untaken", "running")
 
 
 def trial_report(trial: TargetTrial) -> TargetTrialReport:
-    """Return how far a try is and what it found."""
+    """Return the state of a try and its answer."""
     found: Mapping[str, Any] = trial.found or {}
     usage: Mapping[str, Any] = found.get("usage") or {}
     usd = usage.get("cost_usd")
@@ -210,15 +209,15 @@ def trial_report(trial: TargetTrial) -> TargetTrialReport:
 
 
 def last_trial(target: Target, member: User) -> TargetTrialReport | None:
-    """Return the last try of a member with a target, None without one."""
+    """Return a member's last try of a target, None without one."""
     trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
-    found = trials.filter(target=target, asked_by=member).first()
-    return trial_report(found) if found else None
+    trial = trials.filter(target=target, asked_by=member).first()
+    return trial_report(trial) if trial else None
 
 
-def offered_cases(slug: str, words: str) -> list[tuple[str, str]]:
-    """Return keys and titles of a suite's cases that hold the words, in the order of the suite."""
+def suggest_cases(slug: str, text: str) -> list[tuple[str, str]]:
+    """Return keys and titles of the suite's cases whose id or title contains the text, in suite order."""
     cases = Case.objects.filter(suite__slug=slug, is_current=True)
-    if words:
-        cases = cases.filter(Q(key__icontains=words) | Q(title__icontains=words))
+    if text:
+        cases = cases.filter(Q(key__icontains=text) | Q(title__icontains=text))
     return list(cases.values_list("key", "title")[:MAX_OFFERED])

@@ -1,4 +1,4 @@
-"""The targets: what is under test, added, changed, and tried on a case."""
+"""The pages of targets: list them, add and change one, and try one on a case."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from runs.targets.queries import target_page
 from runs.targets.trials import (
     TrialForm,
     last_trial,
-    offered_cases,
     saved_settings,
+    suggest_cases,
     trial_report,
     try_target,
 )
@@ -41,53 +41,52 @@ def target_list(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters()
 def target_new(request: MemberRequest) -> HttpResponse:
     """Add a target of one kind."""
-    form = form_of_kind(request)
+    form = read_form(request)
     saved = _save(request, form)
     if saved:
         messages.success(request, f"{saved.name} added.")
         return redirect("runs:target", saved.pk)
-    return new_page(request, form, TrialForm(), trial_of(request, None))
+    return new_page(request, form, TrialForm(), form_trial(request, None))
 
 
 @require_safe
 @may_view
 def target(request: MemberRequest, pk: int) -> HttpResponse:
-    """Show a target with its settings, its last runs and a place to try it."""
-    found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
-    return show_target(request, found)
+    """Show a target with its settings, its last runs and a form to try it."""
+    return show_target(request, _target(pk))
 
 
 @may_change_targets
 @sensitive_post_parameters()
 def target_edit(request: MemberRequest, pk: int) -> HttpResponse:
-    """Change a target; runs already started keep what they froze."""
-    found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
-    form = form_of_kind(request, found)
+    """Change a target; runs that have started keep the settings they started with."""
+    target = _target(pk)
+    form = read_form(request, target)
     saved = _save(request, form)
     if saved:
         messages.success(request, f"{saved.name} saved.")
         return redirect("runs:target", saved.pk)
-    return change_page(request, form, found, TrialForm(), trial_of(request, found))
+    return change_page(request, form, target, TrialForm(), form_trial(request, target))
 
 
-def form_of_kind(request: MemberRequest, found: Target | None = None) -> TargetForm:
+def read_form(request: MemberRequest, target: Target | None = None) -> TargetForm:
     """Return the form of a target, or of the kind the address names for a new one; raises Http404."""
-    name = found.kind if found else request.GET.get("kind") or target_choices()[0].name
+    name = target.kind if target else request.GET.get("kind") or target_choices()[0].name
     sent, files = posted(request), uploaded(request)
     try:
-        return target_form(name, sent, files, target=found, trial=trial_of(request, found))
+        return target_form(name, sent, files, target=target, trial=form_trial(request, target))
     except UnknownTargetKindError as refusal:
         raise Http404(str(refusal)) from None
 
 
-def trial_of(request: MemberRequest, found: Target | None) -> TargetTrial | None:
-    """Return the last try of this member with the form that was sent, None without one."""
+def form_trial(request: MemberRequest, target: Target | None) -> TargetTrial | None:
+    """Return this member's last try of the submitted form, None without one."""
     number = read_integer(request.POST.get("trial", ""))
     if number is None:
         return None
     trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     own = trials.filter(pk=number, asked_by=request.user)
-    return own.filter(target=found).first()
+    return own.filter(target=target).first()
 
 
 def new_page(
@@ -101,22 +100,22 @@ def new_page(
 def change_page(
     request: MemberRequest,
     form: TargetForm,
-    found: Target,
+    target: Target,
     chosen: TrialForm,
     trial: TargetTrial | None,
 ) -> HttpResponse:
-    """Show the form of a target there is."""
-    context = {"target": found, **_form_context(request, form, chosen, trial)}
+    """Show the form of an existing target."""
+    context = {"target": target, **_form_context(request, form, chosen, trial)}
     return render(request, "targets/edit.html", context, status=_status(form, chosen))
 
 
 def show_target(
-    request: MemberRequest, found: Target, chosen: TrialForm | None = None, *, status: int = 200
+    request: MemberRequest, target: Target, chosen: TrialForm | None = None, *, status: int = 200
 ) -> HttpResponse:
-    """Show the page of a target; whoever may change it finds the case of the last try chosen again."""
-    context: dict[str, object] = {"target": found, "page": target_page(found)}
+    """Show the page of a target; for members who may change it, with the case of the last try selected."""
+    context: dict[str, object] = {"target": target, "page": target_page(target)}
     if request.user.has_perm("runs.change_target"):
-        trial = last_trial(found, request.user)
+        trial = last_trial(target, request.user)
         last = {"suite": trial.suite, "case": trial.case} if trial and trial.suite else {}
         context |= {"chosen": chosen or TrialForm(initial=last), "trial": trial}
     else:
@@ -133,10 +132,14 @@ def _form_context(
         "chosen": chosen,
         "trial": trial_report(trial) if trial else None,
         "refused": "Not tried" if chosen.is_bound else "",
-        # The answer to earlier settings must not stand below as if it were to these.
+        # An answer to earlier settings must not look like an answer to these.
         "shows_trial": trial is not None and not is_refused_try,
         "refusal": scripts_problem((), form.kind, request.user),
     }
+
+
+def _target(pk: int) -> Target:
+    return get_object_or_404(Target.objects.select_related("model"), pk=pk)
 
 
 def _save(request: MemberRequest, form: TargetForm) -> Target | None:
@@ -158,17 +161,17 @@ def _status(form: TargetForm, chosen: TrialForm) -> int:
 @may_change_targets
 @require_POST
 def target_try(request: MemberRequest, pk: int) -> HttpResponse:
-    """Try a target as it is saved, and show its page where the answer will stand."""
-    found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
+    """Try a saved target, and show its page, where the answer will appear."""
+    target = _target(pk)
     form = TrialForm(request.POST)
     if form.is_valid():
         try:
-            try_target(saved_settings(found), form.question, asked_by=request.user)
+            try_target(saved_settings(target), form.trial_input, asked_by=request.user)
         except DomainError as refusal:
             form.add_error(None, str(refusal))
         else:
             return redirect(f"{reverse('runs:target', args=[pk])}#target-trial")
-    return show_target(request, found, form, status=REFUSED)
+    return show_target(request, target, form, status=REFUSED)
 
 
 @may_change_targets
@@ -176,8 +179,8 @@ def target_try(request: MemberRequest, pk: int) -> HttpResponse:
 @sensitive_post_parameters()
 @require_POST
 def target_new_try(request: MemberRequest) -> HttpResponse:
-    """Try settings that are not saved as a target yet."""
-    form = form_of_kind(request)
+    """Try the settings of a new target before they are saved."""
+    form = read_form(request)
     chosen, trial = _try(request, form, None)
     return new_page(request, form, chosen, trial)
 
@@ -187,18 +190,18 @@ def target_new_try(request: MemberRequest) -> HttpResponse:
 @sensitive_post_parameters()
 @require_POST
 def target_edit_try(request: MemberRequest, pk: int) -> HttpResponse:
-    """Try settings of a target before they are saved."""
-    found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
-    form = form_of_kind(request, found)
-    chosen, trial = _try(request, form, found)
-    return change_page(request, form, found, chosen, trial)
+    """Try changed settings of a target before they are saved."""
+    target = _target(pk)
+    form = read_form(request, target)
+    chosen, trial = _try(request, form, target)
+    return change_page(request, form, target, chosen, trial)
 
 
 @may_change_targets
 @require_safe
 @never_cache
 def target_trial(request: MemberRequest, pk: int) -> HttpResponse:
-    """Show how far a try is, as the fragment that polls itself until it is done."""
+    """Show the state of a try, as a fragment that polls itself until the try is over."""
     trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     trial = get_object_or_404(trials, pk=pk)
     return render(request, "targets/_trial.html", {"trial": trial_report(trial)})
@@ -207,24 +210,24 @@ def target_trial(request: MemberRequest, pk: int) -> HttpResponse:
 @may_change_targets
 @require_GET
 def target_try_cases(request: HttpRequest) -> HttpResponse:
-    """Offer the cases of a suite whose id or title holds what is typed."""
-    suite, words = request.GET.get("try-suite", ""), request.GET.get("try-case", "")
-    return render(request, "targets/_try_cases.html", {"cases": offered_cases(suite, words)})
+    """Suggest the cases of a suite whose id or title contains the typed text."""
+    suite, text = request.GET.get("try-suite", ""), request.GET.get("try-case", "")
+    return render(request, "targets/_try_cases.html", {"cases": suggest_cases(suite, text)})
 
 
 def _try(
-    request: MemberRequest, form: TargetForm, found: Target | None
+    request: MemberRequest, form: TargetForm, target: Target | None
 ) -> tuple[TrialForm, TargetTrial | None]:
-    """Queue a try of the form's settings; asked only to look again, return the try there is."""
+    """Queue a try of the form's settings; for the button Look again, return the existing try."""
     chosen = TrialForm(request.POST)
-    before = trial_of(request, found)
+    before = form_trial(request, target)
     if form.kind.replays:
         raise Http404("Recorded outputs are tried once they are saved.")
     is_tryable = form.is_tryable()
     if "look" in request.POST or not (chosen.is_valid() and is_tryable):
         return chosen, before
     try:
-        trial = try_target(form.tried(), chosen.question, asked_by=request.user)
+        trial = try_target(form.settings_to_try(), chosen.trial_input, asked_by=request.user)
     except DomainError as refusal:
         chosen.add_error(None, str(refusal))
         return chosen, before

@@ -274,7 +274,7 @@ class TestSeveralSuites:
     def test_too_much_is_refused(self, editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("runs.files.forms.MAX_SUITE_BYTES", 10)
         response = upload(editor, {"suite.yaml": SUITE_FILE})
-        assert "the most an import takes" in response.content.decode()
+        assert "the limit of an import" in response.content.decode()
 
     def test_more_problems_than_a_page_holds_are_counted(self, editor: Client) -> None:
         files = {f"{name}.yaml": b"tests:\n" + b"  - {id: A}\n" * 300 for name in ("a", "b", "c")}

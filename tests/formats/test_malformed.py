@@ -62,7 +62,7 @@ MALFORMED = (
     Bad("zip", b"PK\x03\x04\xff\xfe\x00", 1, "", "not text in UTF-8", "save it as UTF-8"),
     Bad("tag", "name: !ours shop\n", 1, "", "the tag '!ours' is not known", "write a plain value"),
     Bad("twice", "name: shop\nname: b\n", 2, "", "the key 'name' is repeated", "keep one of them"),
-    Bad("deep", "a: " + "[" * 600, 1, "", "nested too deeply", "500 levels are the most"),
+    Bad("deep", "a: " + "[" * 600, 1, "", "nested too deeply", "500 levels is the limit"),
     Bad("loop", "a: &a\n  <<: *a\n", 0, "", "an alias holds itself", "write the value out"),
     Bad("infinity", f"{CASE}    metadata: {{a: .inf}}\n", 5, "", "not a number", "in quotes"),
     # What is no suite.

@@ -194,7 +194,7 @@ WRONG = (
     ({"created_at": "yesterday"}, "created_at", "is no moment such as"),
     ({"output_sha256": "0" * 64}, "output_sha256", "The review is of another output"),
     ({"generation": 2}, "generation", "The review is of another output"),
-    ({"tags": ["x" * 70]}, "tags", "70 characters, and 60 is the most"),
+    ({"tags": ["x" * 70]}, "tags", "70 characters, and 60 is the limit"),
     ({"seconds": -1}, "seconds", "&#x27;-1&#x27; is not a whole number."),
     ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at", "before 1970"),
     ({"created_at": "2999-01-01T00:00:00Z"}, "created_at", "in the future"),

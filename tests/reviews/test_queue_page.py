@@ -277,7 +277,7 @@ class TestDeciding:
         [
             ({"label-tone": "9"}, "not a whole number from 0 to 5"),
             ({"label-to\0ne": "3"}, "names a metric that this execution does not have"),
-            ({"tags": "x" * 61}, "60 is the most for a cause"),
+            ({"tags": "x" * 61}, "60 is the limit for a cause"),
             ({"generation": "7"}, "tried again since you opened it"),
         ],
     )

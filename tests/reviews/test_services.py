@@ -160,7 +160,7 @@ class TestDeciding:
             ({"outcome_marks": "1" * 201}, "A mark of an outcome"),
             ({"metric_labels": {"tone": 6}}, "tone: 6 is not a whole number from 0 to 5"),
             ({"metric_labels": {"tone": 2.5}}, "tone: 2.5 is not a whole number"),
-            ({"tags": ["x" * 61]}, "has 61 characters, and 60 is the most"),
+            ({"tags": ["x" * 61]}, "has 61 characters, and 60 is the limit"),
             ({"tags": [f"cause {n}" for n in range(21)]}, "21 causes are named, and 20"),
             ({"generation": 2}, "was tried again since you opened it"),
         ],

@@ -47,17 +47,17 @@ def test_an_output_without_files_has_none():
         ({"a": {"base64": "???"}}, "'a' is not readable as base64"),
         ({"a": {"path": "./gone"}}, "'a': the file './gone' is not among those of the suite"),
         ({"a": {"path": "../../etc/passwd"}}, "is not among those of the suite"),
-        ({"../a": ""}, "'../a' is no path inside the output"),
-        ({"..": ""}, "is no path inside the output"),
-        ({"a/../../b": ""}, "is no path inside the output"),
-        ({"/etc/passwd": ""}, "is no path inside the output"),
-        ({"a\\b": ""}, "is no path inside the output"),
-        ({"a\nb": ""}, "is no path inside the output"),
-        ({" ": ""}, "is no path inside the output"),
-        ({".": ""}, "is no path inside the output"),
+        ({"../a": ""}, "'../a' is not a path inside the output"),
+        ({"..": ""}, "is not a path inside the output"),
+        ({"a/../../b": ""}, "is not a path inside the output"),
+        ({"/etc/passwd": ""}, "is not a path inside the output"),
+        ({"a\\b": ""}, "is not a path inside the output"),
+        ({"a\nb": ""}, "is not a path inside the output"),
+        ({" ": ""}, "is not a path inside the output"),
+        ({".": ""}, "is not a path inside the output"),
         ({"x" * 301: ""}, "is longer than 300 characters"),
         ({"a/b": "", "a//b": ""}, "'a//b' is repeated"),
-        ({"a": "", "a/b": ""}, "'a' is a file, so 'a/b' cannot lie in it"),
+        ({"a": "", "a/b": ""}, "'a' is a file, so 'a/b' cannot be in it"),
     ],
 )
 def test_files_that_cannot_be_kept_are_named(files, said):
@@ -75,10 +75,10 @@ def test_two_dots_are_refused_as_a_part_of_a_path_alone(name):
 def test_too_many_files_and_too_large_ones_are_refused():
     with pytest.raises(ValueError, match=f"there are {MAX_FILES + 1}, and {MAX_FILES} is the"):
         check_files({f"{n}": b"" for n in range(MAX_FILES + 1)})
-    with pytest.raises(ValueError, match=r"they hold 20\.0 MB, and 20 MB is the most"):
+    with pytest.raises(ValueError, match=r"they hold 20\.0 MB, and 20 MB is the limit"):
         check_files({"a": b"x" * MAX_BYTES, "b": b"x"})
 
 
 def test_an_uploaded_line_names_no_file_of_a_suite():
-    with pytest.raises(ValueError, match="only a case of a suite file can"):
+    with pytest.raises(ValueError, match="only possible in a suite file"):
         files_from_json({"a": {"path": "./fixtures/plan.bin"}})

@@ -125,19 +125,19 @@ def test_a_stored_secret_is_not_sent_to_another_server(editor_client: Client) ->
         ),
         ((), {"body": '{"q": "{{expected_output}}"}'}, "never given to the agent"),
         ((), {"body": "7"}, "should be a valid"),
-        ((), {"output_path": "a..b"}, "“a..b” is no path"),
-        ((), {"output_path": "", "cost_path": "usd"}, "Say where the output is"),
+        ((), {"output_path": "a..b"}, "“a..b” is not a path"),
+        ((), {"output_path": "", "cost_path": "usd"}, "Give the path of the output"),
         ((), {"timeout_s": "0"}, "greater than or equal to 1"),
         ((), {"method": "BREW"}, "Select a valid choice"),
         ((("X-A", "", False),), {}, "X-A has no value."),
         ((("", "lost", False),), {}, "A header has a value and no name."),
         ((("X-A", "", True),), {}, "X-A is secret and has no value yet."),
         ((("X-A", "abc", True),), {}, "fewer than 6 characters"),
-        ((("X-A", "ü-secret-ü", True),), {}, "visible ASCII only"),
-        ((("X A", "b", False),), {}, "no name of a header"),
+        ((("X-A", "ü-secret-ü", True),), {}, "use visible ASCII"),
+        ((("X A", "b", False),), {}, "is not a header name"),
         ((("X-A", "b", False), ("x-a", "c", False)), {}, "is repeated"),
         ((("X-A", "{{EVALSITE_SECRET_KEY}}", False),), {}, "EVALSITE_TARGET_SECRET_"),
-        ((("X-A", "{{EVALSITE_TARGET_SECRET_A}}", True),), {}, "leave its tick for secret out"),
+        ((("X-A", "{{EVALSITE_TARGET_SECRET_A}}", True),), {}, "do not mark it as secret"),
     ],
 )
 def test_what_cannot_work_is_refused_at_its_field_and_kept(
@@ -174,7 +174,7 @@ def test_two_who_change_a_target_at_once_do_not_overwrite_each_other(
     mine = editor_client.post(edit(stored()), sent(timeout_s="22", seen=seen))
     page = mine.content.decode()
     assert mine.status_code == 422
-    assert "This target was changed by admin while you were at it" in page
+    assert "This target was changed by admin after you opened the form" in page
     assert 'value="22"' in page
     assert stored().config["timeout_s"] == 11
     now = stored().updated_at.isoformat()

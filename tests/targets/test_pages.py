@@ -67,7 +67,7 @@ def test_a_chat_model_with_its_prompt_becomes_a_target(editor_client: Client) ->
     ("changes", "message"),
     [
         ({"name": ""}, "This field is required."),
-        ({"name": "taken"}, "There is a target “taken” already."),
+        ({"name": "taken"}, "There is already a target “taken”."),
         ({"model": ""}, "This field is required."),
         ({"parameters": "{"}, "Line 1, character 2, is not JSON"),
         ({"parameters": '{"messages": []}'}, "messages is set by Evalsite"),
@@ -162,4 +162,4 @@ def test_a_name_that_somebody_else_got_meanwhile_is_refused(
     sent = {"name": "taken", "model": make_model().pk}
     response = editor_client.post(f"{reverse('runs:target-new')}?kind=chat", sent)
     assert response.status_code == 422
-    assert "There is a target “taken” already." in response.text
+    assert "There is already a target “taken”." in response.text
