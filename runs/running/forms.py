@@ -403,7 +403,7 @@ class CaseChoiceForm(forms.Form):
         required=False,
         max_length=MAX_KEYS_LENGTH,
         label="Other keys",
-        help_text="of cases, one a line, besides the ticked ones",
+        help_text="one case key per line, in addition to the ticked cases",
         widget=forms.Textarea(attrs={"rows": 3, "data-code": True, "spellcheck": "false"}),
     )
 

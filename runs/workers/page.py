@@ -318,7 +318,7 @@ def _no_worker(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -
     seen = f" {_are(silent)} silent." if silent else ""
     title = "No worker is alive."
     if settings.IS_EMBEDDED:
-        how = "The site's worker lives in its web process and shows itself within seconds; if it does not, see the log. Restart the site:"
+        how = "The site's worker runs inside the web process and appears here within seconds; if it does not, see the log. Restart the site:"
         return Notice("bad", title, f"{waits}{seen} {how}", SITE_COMMAND)
     return Notice("bad", title, f"{waits}{seen} Start one, on any machine:", WORKER_COMMAND)
 

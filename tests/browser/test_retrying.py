@@ -76,7 +76,7 @@ def test_chosen_rows_are_retried(run_page: Page, run: Run) -> None:
     run_page.get_by_role("button", name="Retry 2 results").click()
     dialog = run_page.get_by_role("dialog")
     expect(dialog).to_contain_text("2 of the run's 60 executions")
-    expect(dialog).to_contain_text("What was frozen when the run began decides again")
+    expect(dialog).to_contain_text("weights, thresholds and models apply again")
     dialog.get_by_role("link", name="Keep as it is").click()
     expect(dialog).to_be_hidden()
     expect(run_page.locator(".picks")).to_contain_text("2 results chosen")

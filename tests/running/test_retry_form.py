@@ -99,9 +99,9 @@ def test_ticked_rows_are_named_with_what_each_way_takes(editor_client: Client) -
     words = said(page)
     assert "Retry 3 results" in words
     assert "3 of the run&#x27;s 4 executions" in words or "3 of the run's 4 executions" in words
-    assert "1 without an output asks the target all the same" in words
+    assert "1 without an output asks the target anyway" in words
     assert "up to 3 calls of juno-2" in words
-    assert "What was frozen when the run began decides again" in words
+    assert "weights, thresholds and models apply again" in words
     assert page.count('name="case"') == 3
     assert Retry.objects.count() == 0
 
@@ -214,7 +214,7 @@ def test_one_evaluator_of_one_result_is_asked_about_and_scores_again(
     page = editor_client.get(reverse("runs:result", kwargs=place)).content.decode()
     assert f"{address}?path=tone" in page
     words = said(text(editor_client, address, {"path": "tone"}))
-    assert "The output and what every other evaluator said stay" in words
+    assert "The output and the scores of all other evaluators stay" in words
     assert "up to 1 call of juno-2" in words
     page = posted(editor_client, address, {"path": "tone"}, status=200)
     assert "tone scores again; the output stays." in page

@@ -260,7 +260,7 @@ def test_without_a_past_run_nothing_is_made_up(
 ) -> None:
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "no finished run of this target or its model yet" in page
-    assert "cost cannot be known" in page
+    assert "cost unknown" in page
     assert "Start run <kbd>" in page
     assert "$0" not in page
 
@@ -271,7 +271,7 @@ def test_a_model_without_a_price_is_no_cost_of_zero(
     past_run(suite, target, priced=False)
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "the model has no price" in page
-    assert "cost cannot be known" in page
+    assert "cost unknown" in page
 
 
 def test_without_a_target_the_estimate_asks_for_one(
@@ -339,10 +339,7 @@ def test_an_archived_target_in_the_address_is_named(
     assert "agent 1 is archived, so it cannot be run." in page
     assert reverse("runs:target", args=[target.pk]) in page
     target.delete()
-    assert (
-        "A target that was asked for is not here any more."
-        in editor_client.get(asked).content.decode()
-    )
+    assert "A requested target no longer exists." in editor_client.get(asked).content.decode()
     assert "not here any more" not in editor_client.get(at(suite)).content.decode()
 
 

@@ -38,10 +38,10 @@ def test_a_site_without_a_worker_says_what_to_do(viewer_client: Client) -> None:
     page = read(viewer_client)
     assert "<strong>No worker is alive.</strong> Runs started now wait until one starts." in page
     assert "<code>scripts/up</code>" in page
-    assert "No worker has shown itself" in page
+    assert "No worker has registered" in page
     assert "No run is queued or under way." in page
     assert "No model was called in the last hour." in page
-    assert "No worker was lost, none met an error and no run failed." in page
+    assert "No worker was lost, no worker had an error, and no run failed." in page
 
 
 def test_a_broker_that_is_away_breaks_nothing(viewer_client: Client, settings: Settings) -> None:
@@ -71,7 +71,7 @@ def test_workers_runs_queue_models_and_errors_are_all_there(viewer_client: Clien
     assert "eval-1 <code>4121</code>" in page
     assert "At work" in page
     assert "limits only: bubblewrap is not allowed here (no)" in page
-    assert "Scripts are switched off on this site, so none runs" in page
+    assert "Scripts are switched off on this site;" in page
     assert "3 <small>of 5 results held</small>" in page
     assert "Juno 2 is paused for" in page
     assert "1 of 1 slot leased, lowered from 4" in page
