@@ -19,8 +19,8 @@ from runs.execution.database import describe_error, first_error, is_away
 from runs.execution.reaper import reap
 from runs.execution.run_worker import patiently, release_run, work_on_run
 from runs.finishing import finish_run, summarise_run
-from runs.models.database import LEASE, database_now
-from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, Run, RunStatus
+from runs.models.database import database_now
+from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, LEASE, Run, RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, recorded_outputs
-from runs.models.database import LEASE, database_now
+from runs.models.database import database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
-from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus, RunWorker
+from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunStatus, RunWorker
 from runs.models.stored import kept_outcomes, kept_output
 from runs.models.suites import Case
 

@@ -26,8 +26,8 @@ from evaluators.model_calls.rate_limits import UnsharedLimits
 from evaluators.models import LanguageModel, SlotLease, StartGrant
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
-from runs.models.database import LEASE, database_now
-from runs.models.runs import RunEvent, RunWorker
+from runs.models.database import database_now
+from runs.models.runs import LEASE, RunEvent, RunWorker
 
 COUNTS = timedelta(seconds=COUNTS_S)
 SLOT_LEASE = LEASE / 2

@@ -16,10 +16,11 @@ from runs.execution.claims import RELEASED
 from runs.execution.database import is_away, note_error
 from runs.execution.rate_limits import forget_slot_leases, forget_starts
 from runs.finishing import complete_run, finish_run, summarise_run
-from runs.models.database import LEASE, database_answers_since
+from runs.models.database import database_answers_since
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
+    LEASE,
     Run,
     RunEvent,
     RunOwner,

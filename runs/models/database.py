@@ -10,12 +10,8 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import Any
 
-from django.conf import settings
 from django.db import Error, connection, models
 from django.utils import timezone
-
-# A worker renews its leases six times in this span. One that has not counts as dead.
-LEASE = timedelta(seconds=settings.LEASE_S)
 
 
 def database_now() -> datetime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
@@ -12,7 +12,7 @@ from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import read_policy
-from runs.models.database import LEASE, database_now
+from runs.models.database import database_now
 from runs.models.suites import Suite, Target
 
 
@@ -27,6 +27,8 @@ class RunStatus(models.TextChoices):
     FAILED = "failed", "Failed"
 
 
+# A worker renews its leases of results six times in this span. One that has not counts as dead.
+LEASE = timedelta(seconds=settings.LEASE_S)
 # The reason of a run that failed because of its target begins so, before the target's error.
 ALL_ALIKE = "The first executions all ended alike."
 HEAVY_RUN_COLUMNS = ("snapshot", "summary", "leaf_scores")

@@ -19,10 +19,17 @@ from evaluators.templatetags.figures import money, thousands
 from runs.costs import CostPair, budget_words, counted_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
-from runs.models.database import LEASE
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
 from runs.models.run_cases import count_states
-from runs.models.runs import ALL_ALIKE, RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
+from runs.models.runs import (
+    ALL_ALIKE,
+    LEASE,
+    RESUMABLE_RUN_STATUSES,
+    Run,
+    RunEvent,
+    RunOwner,
+    RunStatus,
+)
 from runs.results.runs import (
     EvaluatorRow,
     JudgedDimensions,

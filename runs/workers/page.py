@@ -11,8 +11,8 @@ from typing import TypeVar
 from django.conf import settings
 
 from evaluators.templatetags.figures import counted, rough
-from runs.models.database import LEASE, database_now
-from runs.models.runs import Run, RunOwner, RunWorker
+from runs.models.database import database_now
+from runs.models.runs import LEASE, Run, RunOwner, RunWorker
 from runs.queue import BrokerState, ask_broker
 from runs.workers.queries import (
     Held,

@@ -18,10 +18,10 @@ from django.urls import reverse
 from evaluators.model_calls.limit_policy import COUNTS_S
 from evaluators.models import LanguageModel, SlotLease, StartGrant
 from evaluators.templatetags.figures import rough
-from runs.models.database import LEASE
 from runs.models.results import CallStatus, ModelCall, Result, ResultStatus
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
+    LEASE,
     Run,
     RunEvent,
     RunOwner,

@@ -11,8 +11,8 @@ from evaluators.models import AuditEntry
 from evaluators.sandbox.processes import process_name
 from runs.cli import watching
 from runs.execution.run_worker import work_on_run
-from runs.models.database import LEASE, database_now
-from runs.models.runs import Run
+from runs.models.database import database_now
+from runs.models.runs import LEASE, Run
 from runs.running.services import start_run
 from tests.cli.command_lines import evaluate
 from tests.support.factories import make_case, make_model, make_run, make_suite, make_target

@@ -13,8 +13,7 @@ from pytest_django import Settings
 
 from evalsite.health import file_health
 from evalsite.settings import is_not_health_check
-from runs.models.database import LEASE
-from runs.models.runs import WorkerProcess
+from runs.models.runs import LEASE, WorkerProcess
 from tests.services.processes import free_port
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]

@@ -18,8 +18,7 @@ from evaluators.models import LanguageModel, SlotLease, StartGrant
 from evaluators.sandbox.processes import process_name
 from runs.execution.rate_limits import agree, grant_starts, leave, note_wait
 from runs.execution.reaper import reap
-from runs.models.database import LEASE
-from runs.models.runs import RunEvent, RunWorker
+from runs.models.runs import LEASE, RunEvent, RunWorker
 from tests.support.factories import make_model, make_run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]

@@ -14,10 +14,10 @@ from runs.charts.queries import ChartsQuery, missing_runs
 from runs.execution import reaper
 from runs.execution.reaper import reap
 from runs.finishing import summarise_run
-from runs.models.database import LEASE, database_now
+from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.reviews import Review
-from runs.models.runs import Run, RunStatus
+from runs.models.runs import LEASE, Run, RunStatus
 from runs.running.retrying import stop_run
 from runs.tasks import rescore_run as carried_out
 from runs.what_if import services as what_if_services

@@ -8,8 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import SlotLease, StartGrant
-from runs.models.database import LEASE
-from runs.models.runs import RunEvent
+from runs.models.runs import LEASE, RunEvent
 from runs.queue import BrokerState, ask_broker
 from runs.workers import queries as workers_queries
 from runs.workers.page import workers_page
