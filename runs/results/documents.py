@@ -452,11 +452,11 @@ def run_detail_document(run: Run) -> RunDetailDoc:
 
 
 def run_file_document(run: Run, *, url: str) -> RunFileDoc:
-    """Describe a run in full with its cases; of a run that is still on, the cases are those so far."""
-    found = listed(Run.objects.filter(pk=run.pk)).get()
-    finals = _final_scores(found)
-    cases = [_case_document(case, finals.get(case.case, ())) for case in case_summaries(found)]
-    return RunFileDoc(**_detail_fields(found, finals) | {"url": url, "cases": cases})
+    """Describe a run in full with its cases; an active run has only its cases so far."""
+    run = listed(Run.objects.filter(pk=run.pk)).get()
+    finals = _final_scores(run)
+    cases = [_case_document(case, finals.get(case.case, ())) for case in case_summaries(run)]
+    return RunFileDoc(**_detail_fields(run, finals) | {"url": url, "cases": cases})
 
 
 def case_summaries(run: Run) -> Iterator[CaseSummary]:

@@ -17,15 +17,23 @@ from runs.running.rules import Origins
 from runs.summary.cases import case_decision
 from runs.summary.figures import ExecutionRecord, GateResult
 from runs.summary.run import brief
-from runs.what_if.changes import CaseTrees, Comparing, LeafChange, Reach, RuleSet, key_of, trees_of
+from runs.what_if.changes import (
+    CaseTrees,
+    LeafChange,
+    LeafComparison,
+    Reach,
+    RuleSet,
+    case_trees,
+    evaluators_key,
+)
 from runs.what_if.deciding import (
     BY_OUTCOMES,
     FINAL_FROM_JUDGE,
     OPEN_STATE,
-    Decided,
-    Deciding,
+    DecidedResult,
     PartsRead,
     RescoredScores,
+    ResultDecider,
     Stale,
     Staleness,
     StoredCase,
@@ -36,7 +44,7 @@ from runs.what_if.deciding import (
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How many of the reviewed executions that have a verdict have the reviewer's."""
+    """The number of reviewed executions with a verdict, and how many of those agree with the reviewer."""
 
     agreed: int
     reviewed: int
@@ -44,11 +52,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfSide:
-    """A run by one set of rules.
+    """A run under one set of rules.
 
-    `distribution` counts cases by state: pass, borderline, fail, error, and waiting where new calls
-    would tell. Of `executions`, `scored` have a verdict and `passed` pass; `open` need new calls.
-    `mean_score` (0 to 1) is over the `with_score`. The gates stay open while anything is.
+    `distribution` counts cases by state: pass, borderline, fail, error, or waiting for new calls. Of
+    `executions`, `scored` have a verdict, `passed` pass, and `open` need new calls. `mean_score` (0 to 1)
+    is the mean of the `with_score` executions. The gates are open as long as any execution is.
     """
 
     executions: int
@@ -65,13 +73,13 @@ class WhatIfSide:
 
     @property
     def cases(self) -> int:
-        """Return how many cases the distribution counts."""
+        """Return the number of cases in the distribution."""
         return sum(self.distribution.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How an execution or a case stands: `state` is a verdict, error, waiting or not_run; `score` is 0 to 1."""
+    """The state of an execution or a case: a verdict, error, waiting or not_run; `score` is 0 to 1."""
 
     state: str
     score: float | None
@@ -80,11 +88,10 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionFlip:
-    """One execution whose verdict changes.
+    """An execution whose verdict changes.
 
-    `reviewed` is the verdict of a human review or "". `review` is contradicted where the machine
-    agreed with it and would no more, agreed where it would now, still_contradicted where neither
-    does, "" without a review.
+    `reviewed` is the verdict of a human review or "". `review` is contradicted if only the old verdict
+    agrees with it, agreed if only the new one does, still_contradicted if neither does, "" without a review.
     """
 
     result: int
@@ -97,9 +104,9 @@ class ExecutionFlip:
 
 @dataclass(frozen=True, slots=True)
 class CaseFlip:
-    """One case whose verdict changes, or that of one of its executions; scores are means over them.
+    """A case whose verdict changes, or one of whose executions changes; its scores are means.
 
-    `is_flip` tells whether the case's own does. `executions` are those that change.
+    `executions` are those that change.
     """
 
     case: int
@@ -115,15 +122,15 @@ class CaseFlip:
 
     @property
     def review(self) -> str:
-        """Return what matters most of the reviews: contradicted, agreed, still_contradicted or ""."""
-        found = {flip.review for flip in self.executions}
+        """Return the most important state of its reviews: contradicted, agreed, still_contradicted or ""."""
+        reviews = {flip.review for flip in self.executions}
         order = ("contradicted", "agreed", "still_contradicted")
-        return next((word for word in order if word in found), "")
+        return next((review for review in order if review in reviews), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The executions with a score from `low` up to `high`, the last bin with its upper end."""
+    """The number of executions with a score from `low` to below `high`; the last bin includes 1."""
 
     low: float
     high: float
@@ -150,13 +157,12 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """A run by its own rules and by others, on stored scores alone.
+    """A run under its own rules, `before`, and under others, `after`, from stored scores alone.
 
-    `before` is what is stored. `flips` are in the order of the suite. `told` executions carry a
-    verdict that the run's own rules do not give, as files of results may tell one: it is kept.
-    `cases_kept` have a verdict and keep it; `cases_without` have none on either side.
-    `unanswered` ones had no output to score and stay as they are. `scores_changed` counts
-    executions whose score moves, whether or not the verdict changes.
+    `flips` are in the order of the suite. `fixed` executions keep a verdict that does not follow from
+    the run's own rules, such as one from a file of results. `cases_kept` keep their verdict;
+    `cases_without` have none before or after. `unanswered` executions had no output and stay as they are.
+    `scores_changed` counts executions with another score, with or without another verdict.
     """
 
     before: WhatIfSide
@@ -176,7 +182,7 @@ class WhatIf:
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether the stored scores answer the question whole, so that a run can be made of them."""
+        """Tell whether the stored scores answer everything, so that they can make a run."""
         return not self.stale
 
 
@@ -184,44 +190,44 @@ BINS = 20
 SCORED, ERROR = "scored", "error"
 
 
-def side_of(
+def what_if_side(
     rows: Sequence[ExecutionRecord], policy: PolicySpec, *, is_completed: bool, open_: int
 ) -> tuple[WhatIfSide, Mapping[str, tuple[str, float | None]]]:
     """Return the figures of one side, and the state and mean score of each case."""
-    found = brief(rows, policy, is_completed=is_completed and not open_)
+    summary = brief(rows, policy, is_completed=is_completed and not open_)
     reviewed = [row for row in rows if row.reviewed_verdict is not None and row.verdict is not None]
     agreed = sum(row.verdict is row.reviewed_verdict for row in reviewed)
     side = WhatIfSide(
         executions=len(rows),
         scored=sum(row.status == SCORED for row in rows),
-        passed=found.passed,
+        passed=summary.passed,
         errors=sum(row.status == ERROR for row in rows),
         open=open_,
-        distribution=found.distribution,
-        mean_score=found.mean_score,
-        with_score=found.with_score,
-        metrics_gate=found.metrics_gate,
-        cases_gate=found.cases_gate,
+        distribution=summary.distribution,
+        mean_score=summary.mean_score,
+        with_score=summary.with_score,
+        metrics_gate=summary.metrics_gate,
+        cases_gate=summary.cases_gate,
         agreement=Agreement(agreed, len(reviewed)),
     )
-    return side, found.cases
+    return side, summary.cases
 
 
-def histogram_of(
+def score_bins(
     before: Sequence[ExecutionRecord],
     after: Sequence[ExecutionRecord],
     policies: tuple[PolicySpec, PolicySpec],
 ) -> Histogram:
     """Return the scores of both sides in bins of 0.05."""
-    counts = [_counted(rows) for rows in (before, after)]
+    counts = [_bin_counts(rows) for rows in (before, after)]
     bins = (
-        Bin(rounded(at / BINS), rounded((at + 1) / BINS), counts[0][at], counts[1][at])
-        for at in range(BINS)
+        Bin(rounded(bin_ / BINS), rounded((bin_ + 1) / BINS), counts[0][bin_], counts[1][bin_])
+        for bin_ in range(BINS)
     )
-    return Histogram(tuple(bins), bands_of(policies[0]), bands_of(policies[1]))
+    return Histogram(tuple(bins), score_bands(policies[0]), score_bands(policies[1]))
 
 
-def bands_of(policy: PolicySpec) -> tuple[Band, ...]:
+def score_bands(policy: PolicySpec) -> tuple[Band, ...]:
     """Return the limits of scores: two bands, or the fallback of the outcomes gate."""
     if policy.case_gate == "score":
         return (
@@ -231,11 +237,11 @@ def bands_of(policy: PolicySpec) -> tuple[Band, ...]:
     return (Band("fallback", policy.fallback_threshold),)
 
 
-def _counted(rows: Iterable[ExecutionRecord]) -> list[int]:
+def _bin_counts(rows: Iterable[ExecutionRecord]) -> list[int]:
     counts = [0] * BINS
     for row in rows:
         if row.score is not None:
-            # Rounded like every comparison, so a score on a band counts as above it.
+            # Rounded like every comparison of scores, so that a score on a limit is above it.
             counts[min(math.floor(rounded(row.score * BINS)), BINS - 1)] += 1
     return counts
 
@@ -245,31 +251,31 @@ Standing = Mapping[str, tuple[str, float | None]]
 Rows = tuple[Sequence[ExecutionRecord], Sequence[ExecutionRecord]]
 
 
-def flips_of(
+def case_flips(
     stored: StoredRun,
     rows: Rows,
     cases: tuple[Standing, Standing],
     policies: tuple[PolicySpec, PolicySpec],
-    words: Callable[[StoredResult], str],
+    explain: Callable[[StoredResult], str],
 ) -> tuple[CaseFlip, ...]:
-    """Return the cases that change their verdict, or that have an execution that does, in their order.
+    """Return the cases whose verdict changes or one of whose executions changes, in the order of the suite.
 
-    `words` explains what would decide a result.
+    `explain` returns the text on what would decide a result.
     """
     changed: dict[int, list[int]] = {}
-    for place, (one, other) in enumerate(zip(*rows, strict=True)):
-        if one is not other and (one.status, one.verdict) != (other.status, other.verdict):
+    for place, (old, new) in enumerate(zip(*rows, strict=True)):
+        if old is not new and (old.status, old.verdict) != (new.status, new.verdict):
             changed.setdefault(stored.results[place].case, []).append(place)
-    fixed = FlipWriter(stored, rows, policies, words)
-    found = []
+    writer = FlipWriter(stored, rows, policies, explain)
+    flips = []
     for case, facts in stored.cases.items():
         if facts.key not in cases[0]:
             continue
         if cases[0][facts.key][0] != cases[1][facts.key][0] or case in changed:
-            executions = tuple(fixed.execution(place) for place in changed.get(case, ()))
-            stands = fixed.stands(case, (cases[0][facts.key], cases[1][facts.key]), executions)
-            found.append(CaseFlip(case, facts.key, *stands, executions))
-    return tuple(found)
+            executions = tuple(writer.execution(place) for place in changed.get(case, ()))
+            stands = writer.stands(case, (cases[0][facts.key], cases[1][facts.key]), executions)
+            flips.append(CaseFlip(case, facts.key, *stands, executions))
+    return tuple(flips)
 
 
 class FlipWriter:
@@ -280,9 +286,9 @@ class FlipWriter:
         stored: StoredRun,
         rows: Rows,
         policies: tuple[PolicySpec, PolicySpec],
-        words: Callable[[StoredResult], str],
+        explain: Callable[[StoredResult], str],
     ) -> None:
-        self.stored, self.rows, self.policies, self.words = stored, rows, policies, words
+        self.stored, self.rows, self.policies, self.explain = stored, rows, policies, explain
         self.places: dict[int, list[int]] = {}
         for place, result in enumerate(stored.results):
             self.places.setdefault(result.case, []).append(place)
@@ -294,8 +300,8 @@ class FlipWriter:
         return ExecutionFlip(
             result=result.id,
             repetition=result.repetition,
-            before=Stand(state_of(before), before.score, result.decided_by or result.error),
-            after=Stand(state_of(after), after.score, self.words(result)),
+            before=Stand(execution_state(before), before.score, result.decided_by or result.error),
+            after=Stand(execution_state(after), after.score, self.explain(result)),
             reviewed=result.reviewed,
             review=_review(before.verdict, after.verdict, before.reviewed_verdict),
         )
@@ -303,10 +309,10 @@ class FlipWriter:
     def stands(
         self,
         case: int,
-        found: tuple[tuple[str, float | None], tuple[str, float | None]],
+        standings: tuple[tuple[str, float | None], tuple[str, float | None]],
         executions: tuple[ExecutionFlip, ...],
     ) -> tuple[Stand, Stand]:
-        """Return a case on both sides; a case of one repetition is explained by its execution."""
+        """Return both states of a case; with one repetition, the text is that of its execution."""
         places = self.places[case]
         if len(places) == 1 and executions:
             texts = [executions[0].before.decided_by, executions[0].after.decided_by]
@@ -315,12 +321,12 @@ class FlipWriter:
                 case_decision([rows[place] for place in places], policy).text
                 for rows, policy in zip(self.rows, self.policies, strict=True)
             ]
-        (old, old_score), (new, new_score) = found
+        (old, old_score), (new, new_score) = standings
         return Stand(old, old_score, texts[0]), Stand(new, new_score, texts[1])
 
 
-def state_of(row: ExecutionRecord) -> str:
-    """Return a verdict, error, waiting or not_run."""
+def execution_state(row: ExecutionRecord) -> str:
+    """Return the state of an execution: a verdict, error, waiting or not_run."""
     return row.verdict.value if row.verdict is not None else STATES.get(row.status, "not_run")
 
 
@@ -334,9 +340,9 @@ def _review(before: Verdict | None, after: Verdict | None, reviewed: Verdict | N
     return "agreed" if after is reviewed else "still_contradicted"
 
 
-# How far a score of another tool may differ from ours.
+# How much a score of another tool may differ from ours.
 NEAR = 1e-6
-CARRIED_OUT = ("scored", "error")
+EXECUTED = ("scored", "error")
 VERDICTS = frozenset(Verdict)
 WAITING = "pending"
 NO_PARTS: Mapping[str, PartsRead] = {}
@@ -369,16 +375,16 @@ class RuleChange:
         self.groups: dict[str, CaseGroup] = {}
         self.metric_group: dict[int, CaseGroup] = {}
         for case, facts in cases.items():
-            key = key_of(facts.evaluators, append=facts.append)
+            key = evaluators_key(facts.evaluators, append=facts.append)
             if key not in self.groups:
-                trees = trees_of(before, after, origins, facts.evaluators, append=facts.append)
-                leaves = Comparing(before, after, trees, kinds).leaves()
+                trees = case_trees(before, after, origins, facts.evaluators, append=facts.append)
+                leaves = LeafComparison(before, after, trees, kinds).leaves()
                 self.groups[key] = CaseGroup(trees, leaves)
             self.metric_group[case] = self.groups[key]
 
     @property
     def rescored(self) -> Mapping[str, LeafChange]:
-        """Return by path the evaluators whose stored parts give another score now."""
+        """Return the evaluators by path whose stored parts give another score now."""
         return {
             path: change
             for group in self.groups.values()
@@ -388,12 +394,12 @@ class RuleChange:
 
     @property
     def takes_overall(self) -> bool:
-        """Tell whether the overall scores of judges decide on one of the two sides."""
+        """Tell whether the overall scores of judges decide before or after."""
         return FINAL_FROM_JUDGE in (self.before.policy.final_score, self.after.policy.final_score)
 
     @property
     def overall_paths(self) -> Collection[str]:
-        """Return the paths in the run of judges whose overall score decides; empty where any can."""
+        """Return the paths in the run of judges whose overall score decides; empty if any judge can."""
         trees = (group.trees.before for group in self.groups.values())
         return {path for tree in trees for path, node in walk(tree) if node.kind == HYBRID_KIND}
 
@@ -409,7 +415,7 @@ def fixed_results(rule_change: RuleChange, stored: StoredRun) -> frozenset[int]:
     by_group = {id(group): deciding[key] for key, group in rule_change.groups.items()}
     fixed = []
     for result in stored.results:
-        if result.status not in CARRIED_OUT:
+        if result.status not in EXECUTED:
             continue
         if not stored.is_answered(result.id):
             if result.status == "scored":
@@ -428,9 +434,9 @@ def what_if(
     parts: Mapping[str, PartsRead] = NO_PARTS,
     fixed: frozenset[int] | None = None,
 ) -> WhatIf:
-    """Return the run before and after; `parts` are by path what `asked.rescored` came to.
+    """Return the run before and after. `parts` are the scores of `rule_change.rescored` by path.
 
-    `told` are the results of `told_of`, for a caller that keeps them.
+    `fixed` are the results of `fixed_results`, if the caller has them already.
     """
     kept = fixed_results(rule_change, stored) if fixed is None else fixed
     answering = _Answering(rule_change, stored, {path: read.scores for path, read in parts.items()})
@@ -439,21 +445,21 @@ def what_if(
     for result in stored.results:
         row = _as_stored(result, stored.cases[result.case].key)
         before.append(row)
-        if result.id in kept or result.status not in CARRIED_OUT:
+        if result.id in kept or result.status not in EXECUTED:
             after.append(row)
             continue
         if not stored.is_answered(result.id):
             after.append(row)
             continue
-        group, found = answering.decide(result)
-        stale.add(result, group.trees, group.leaves, found)
-        after.append(_as_decided(row, found))
-        decided[result.id] = found
+        group, decision = answering.decide(result)
+        stale.add(result, group.trees, group.leaves, decision)
+        after.append(_as_decided(row, decision))
+        decided[result.id] = decision
     return _answer(answering, stored, (before, after), decided, (stale, kept))
 
 
 class _Answering:
-    """The rules after the change, ready for the cases of every group."""
+    """Decides results of every group of cases by the rules after the change."""
 
     def __init__(
         self, rule_change: RuleChange, stored: StoredRun, rescored: RescoredScores
@@ -465,7 +471,7 @@ class _Answering:
             and rule_change.before.judge == rule_change.after.judge
         )
         self.deciding = {
-            id(group): Deciding(
+            id(group): ResultDecider(
                 Rules(group.trees.after, rule_change.after.policy),
                 group.leaves,
                 stored,
@@ -477,23 +483,23 @@ class _Answering:
             for group in rule_change.groups.values()
         }
 
-    def decide(self, result: StoredResult) -> tuple[CaseGroup, Decided]:
+    def decide(self, result: StoredResult) -> tuple[CaseGroup, DecidedResult]:
         group = self.rule_change.metric_group[result.case]
         return group, self.deciding[id(group)].decide(result, self.stored.cases[result.case])
 
-    def words(self, result: StoredResult) -> str:
-        """Return what would decide a result that the rules moved."""
+    def explain(self, result: StoredResult) -> str:
+        """Return the text on what would decide a result."""
         deciding = self.deciding[id(self.rule_change.metric_group[result.case])]
         return deciding.explain(result, self.stored.cases[result.case]).decided_by
 
 
-def _as_run(rule_change: RuleChange, group: CaseGroup, stored: StoredRun) -> Deciding:
+def _as_run(rule_change: RuleChange, group: CaseGroup, stored: StoredRun) -> ResultDecider:
     rules = Rules(group.trees.before, rule_change.before.policy)
     leaves = {
         leaf.path: LeafChange(leaf.path, leaf.spec, leaf.path, Reach.KEPT)
         for leaf in rules.tree.leaves
     }
-    return Deciding(
+    return ResultDecider(
         rules,
         leaves,
         stored,
@@ -508,54 +514,52 @@ def _answer(
     answering: _Answering,
     stored: StoredRun,
     rows: tuple[list[ExecutionRecord], list[ExecutionRecord]],
-    decided: Mapping[int, Decided],
+    decided: Mapping[int, DecidedResult],
     left: tuple[Staleness, frozenset[int]],
 ) -> WhatIf:
     before, after = rows
     stale, fixed = left
     policies = answering.rule_change.before.policy, answering.rule_change.after.policy
-    open_ = sum(found.status == OPEN_STATE for found in decided.values())
-    side_before, cases_before = side_of(
+    open_ = sum(result.status == OPEN_STATE for result in decided.values())
+    side_before, cases_before = what_if_side(
         before, policies[0], is_completed=stored.is_completed, open_=0
     )
-    side_after, cases_after = side_of(
+    side_after, cases_after = what_if_side(
         after, policies[1], is_completed=stored.is_completed, open_=open_
     )
-    flips = flips_of(stored, rows, (cases_before, cases_after), policies, answering.words)
+    flips = case_flips(stored, rows, (cases_before, cases_after), policies, answering.explain)
     cases = sum(flip.is_flip for flip in flips)
     kept = sum(
         state in VERDICTS and state == cases_after[case][0]
         for case, (state, _) in cases_before.items()
     )
-    executions = [one for flip in flips for one in flip.executions]
-    carried_out = sum(result.status in CARRIED_OUT for result in stored.results)
+    executions = [execution for flip in flips for execution in flip.executions]
+    executed = sum(result.status in EXECUTED for result in stored.results)
     return WhatIf(
         before=side_before,
         after=side_after,
         flips=flips,
-        histogram=histogram_of(before, after, policies),
-        stale=stale.found(),
+        histogram=score_bins(before, after, policies),
+        stale=stale.stale(),
         cases_flipped=cases,
         cases_kept=kept,
         cases_without=len(cases_before) - cases - kept,
         executions_flipped=len(executions),
-        scores_changed=sum(
-            one.score != other.score for one, other in zip(before, after, strict=True)
-        ),
-        contradicted=sum(one.review == "contradicted" for one in executions),
-        agreed=sum(one.review == "agreed" for one in executions),
+        scores_changed=sum(old.score != new.score for old, new in zip(before, after, strict=True)),
+        contradicted=sum(flip.review == "contradicted" for flip in executions),
+        agreed=sum(flip.review == "agreed" for flip in executions),
         fixed=len(fixed),
-        unanswered=carried_out - len(decided) - len(fixed),
+        unanswered=executed - len(decided) - len(fixed),
     )
 
 
-def _is_same(result: StoredResult, found: Decided) -> bool:
-    verdict = found.verdict.value if found.verdict else ""
-    if (result.status, result.verdict) != (found.status, verdict):
+def _is_same(result: StoredResult, decided: DecidedResult) -> bool:
+    verdict = decided.verdict.value if decided.verdict else ""
+    if (result.status, result.verdict) != (decided.status, verdict):
         return False
-    if result.score is None or found.score is None:
-        return result.score is found.score
-    return abs(result.score - found.score) <= NEAR
+    if result.score is None or decided.score is None:
+        return result.score is decided.score
+    return abs(result.score - decided.score) <= NEAR
 
 
 def _as_stored(result: StoredResult, key: str) -> ExecutionRecord:
@@ -569,22 +573,22 @@ def _as_stored(result: StoredResult, key: str) -> ExecutionRecord:
     )
 
 
-def _as_decided(row: ExecutionRecord, found: Decided) -> ExecutionRecord:
-    """Return the execution after the change; the same object where nothing changes."""
-    if found.status == OPEN_STATE:
+def _as_decided(row: ExecutionRecord, decided: DecidedResult) -> ExecutionRecord:
+    """Return the execution after the change; the same object if nothing changes."""
+    if decided.status == OPEN_STATE:
         return replace(row, status=WAITING, verdict=None, score=None, is_forced=False)
-    score = row.score if _is_near(row.score, found.score) else found.score
+    score = row.score if _is_near(row.score, decided.score) else decided.score
     if (row.status, row.verdict, row.is_forced) == (
-        found.status,
-        found.verdict,
-        found.is_forced,
+        decided.status,
+        decided.verdict,
+        decided.is_forced,
     ) and score == row.score:
         return row
     return ExecutionRecord(
-        row.case, found.status, found.verdict, score, found.is_forced, row.reviewed_verdict
+        row.case, decided.status, decided.verdict, score, decided.is_forced, row.reviewed_verdict
     )
 
 
-def _is_near(one: float | None, other: float | None) -> bool:
+def _is_near(score: float | None, other: float | None) -> bool:
     """Tell whether two scores compare as equal."""
-    return one is not None and other is not None and rounded(one) == rounded(other)
+    return score is not None and other is not None and rounded(score) == rounded(other)

@@ -44,7 +44,7 @@ class CaseTrees:
     origins: Origins
 
 
-def origins_of(evaluators: Mapping[str, Any]) -> Origins:
+def read_origins(evaluators: Mapping[str, Any]) -> Origins:
     """Return the origins that the nodes of an edited tree name by their key `origin`.
 
     A node without one is new. None means that no node names one, so every node stays where it was.
@@ -61,7 +61,7 @@ def _gather(node: Mapping[str, Any], path: str, origins: dict[str, str]) -> None
         _gather(child, below(path, str(child.get("name", ""))), origins)
 
 
-def trees_of(
+def case_trees(
     before: RuleSet,
     after: RuleSet,
     origins: Origins,
@@ -87,7 +87,7 @@ def _with_own(origins: Origins, own: EvaluatorSpec) -> Origins:
     return {**origins, **{path: path for path, _ in walk(own) if path != ROOT_PATH}}
 
 
-def key_of(evaluators: Mapping[str, Any] | None, *, append: bool) -> str:
+def evaluators_key(evaluators: Mapping[str, Any] | None, *, append: bool) -> str:
     """Return the same key for cases with equal own evaluators."""
     return f"{append} {json.dumps(evaluators, sort_keys=True)}" if evaluators else ""
 
@@ -122,7 +122,7 @@ class LeafChange:
     config: KindConfig | None = None
 
 
-class Comparing:
+class LeafComparison:
     """The two sides of an edit, and the trees of some cases before and after."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Decide every execution of a run by a set of rules from stored scores, and list what these leave unanswered."""
+"""Decide the executions of a run by other rules from stored scores, and list what stored scores cannot answer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SCORED, ERROR, OPEN_STATE = "scored", "error", "open"
 FINAL_FROM_JUDGE = "judge_overall"
 BY_OUTCOMES = "expected_outcomes"
 SCORE_BASIS = CaseBasis()
-# A rule of the root that may fail the result once a score that is open is known.
+# Rules of the root that may fail the result once an open score is known.
 FAILING_ROOTS = ("safety_gate", "all_or_nothing", "threshold")
 
 
 class StoredResult(NamedTuple):
-    """One execution as it was recorded; `marks` has a character for each expected outcome, 1 met and 0 missed."""
+    """A recorded execution. `marks` has a character for each expected outcome, 1 for met and 0 for missed."""
 
     id: int
     case: int
@@ -46,7 +46,7 @@ class StoredResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredCase:
-    """A case in the revision that ran: how many outcomes it expects, and evaluators of its own."""
+    """A case in the revision that ran: its number of expected outcomes, and its own evaluators."""
 
     key: str
     expected: int = 0
@@ -56,12 +56,12 @@ class StoredCase:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """The executions of a run in the order of the suite, with what every evaluator said.
+    """The executions of a run in the order of the suite, with the scores of every evaluator.
 
-    `scores` holds by result one entry for each of the `columns`, which are found by path: the
-    score before negation, False where the evaluator could not score, None where it was not run,
-    [score, required parts missed] where it missed some. `overalls` holds by path and result the
-    judge's own overall score, 0 to 1, where it gave one. `is_completed` tells whether nothing was left out.
+    `columns` are the positions of evaluators by path. `scores` holds by result an entry for each
+    position: the score before negation, False if the evaluator could not score, None if it did not run,
+    or [score, missed parts] if it missed required parts. `overalls` holds the overall scores of judges by
+    path and result, 0 to 1. `is_completed` tells whether no execution was left out.
     """
 
     results: Sequence[StoredResult]
@@ -72,17 +72,16 @@ class StoredRun:
     is_completed: bool = True
 
     def is_answered(self, result_id: int) -> bool:
-        """Tell whether an evaluator saw an output of this execution."""
-        return any(explain is not None for explain in self.scores.get(result_id, ()))
+        """Tell whether any evaluator ran on this execution."""
+        return any(entry is not None for entry in self.scores.get(result_id, ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """An evaluator whose change the stored scores cannot follow in `results` of `total` executions.
+    """An evaluator that stored scores cannot answer for in `results` of `total` executions.
 
-    `instead` is kept where the stored score stands in, open where there is none and the execution
-    waits. `asks` tells what scoring it anew takes: judge for new model calls, script for a program, "" for
-    a new scoring pass alone.
+    `instead` is kept if the stored score is used, open if there is none and the execution waits.
+    `asks` tells what a new score needs: judge for model calls, script for a program, "" for neither.
     """
 
     path: str
@@ -96,8 +95,8 @@ class Stale:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescored:
-    """The score that stored parts give under other settings; `overall` is the judge's overall score, 0 to 1."""
+class RescoredScore:
+    """The score of stored parts under other settings; `overall` is the overall score of a judge, 0 to 1."""
 
     score: float
     missed: tuple[str, ...] = ()
@@ -105,15 +104,15 @@ class Rescored:
 
 
 # By path in the new tree and result.
-RescoredScores = Mapping[str, Mapping[int, Rescored]]
+RescoredScores = Mapping[str, Mapping[int, RescoredScore]]
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """The result of one execution; `status` is open where it needs new calls.
+class DecidedResult:
+    """The result of an execution under other rules; `status` is open if it needs new calls.
 
-    `unrun` are the paths of evaluators that were not run and would be; one that the verdict can do without
-    leaves it standing. `decided_by` fits a table cell.
+    `unrun` are the paths of evaluators that did not run but would under these rules. The verdict may not
+    depend on them. `decided_by` is a short text for a table.
     """
 
     status: str
@@ -128,34 +127,34 @@ class Decided:
 class _Leaf:
     """Where the score of a leaf is stored."""
 
-    frame: CompiledNode
+    node: CompiledNode
     column: int
-    rescored: Mapping[int, Rescored]
+    rescored: Mapping[int, RescoredScore]
     overalls: Mapping[int, float]
 
 
 @dataclass(slots=True)
-class _Ruled:
-    """A ruling with what it was made of.
+class _Decision:
+    """A verdict with the values that it was decided from.
 
-    `live` are the leaves that were not run and would be, `needed` those that verdict or score cannot
-    do without.
+    `unrun` are the leaves that did not run but would under these rules; verdict or score depend on those
+    in `needed`.
     """
 
     values: Values
-    ruling: VerdictResult
+    verdict: VerdictResult
     basis: CaseBasis
-    live: Sequence[CompiledNode] = ()
+    unrun: Sequence[CompiledNode] = ()
     needed: Sequence[CompiledNode] = ()
     waits_for_outcomes: bool = False
 
 
-class Deciding:
-    """A tree and a policy ready to decide the stored executions of some cases.
+class ResultDecider:
+    """Decides the stored executions of some cases by a tree and a policy.
 
-    `tells_open` has an execution that takes new calls stand open; without it what was not run has
-    no score, as when the run was carried out. `is_judged` tells that expected outcomes nobody
-    judged were to be judged under these rules too, so that their absence means the same.
+    With `tells_open`, an execution that needs new calls is open; without it, an evaluator that did not
+    run has no score, as in the run itself. `is_judged` tells that these rules, like those of the run,
+    judge expected outcomes, so that outcomes without a judgement stay so.
     """
 
     def __init__(
@@ -175,122 +174,125 @@ class Deciding:
         self.count = len(tree.nodes)
         self.leaves = [
             _Leaf(
-                frame,
+                node,
                 stored.columns.get(origin, -1)
-                if (origin := leaves[frame.path].origin) is not None
+                if (origin := leaves[node.path].origin) is not None
                 else -1,
-                rescored.get(frame.path, {}) if leaves[frame.path].reach is Reach.RESCORED else {},
+                rescored.get(node.path, {}) if leaves[node.path].reach is Reach.RESCORED else {},
                 stored.overalls.get(origin, {}) if origin is not None else {},
             )
-            for frame in tree.leaves
+            for node in tree.leaves
         ]
         self.takes_overall = rules.policy.final_score == FINAL_FROM_JUDGE
         self.by_outcomes = rules.policy.case_gate == BY_OUTCOMES
         self.sources = [
             leaf
             for leaf in self.leaves
-            if (kind := kinds.get(leaf.frame.spec.kind)) is not None and kind.supplies_outcomes
+            if (kind := kinds.get(leaf.node.spec.kind)) is not None and kind.supplies_outcomes
         ]
 
-    def decide(self, result: StoredResult, case: StoredCase) -> Decided:
-        """Return how an answered execution stands under the rules; `decided_by` is left to `said`."""
-        return self._decided(self._ruled(result, case))
+    def decide(self, result: StoredResult, case: StoredCase) -> DecidedResult:
+        """Return the result of an answered execution under the rules, without the text of `explain`."""
+        return self._result(self._apply_rules(result, case))
 
-    def explain(self, result: StoredResult, case: StoredCase) -> Decided:
-        """Return how it stands with the words for what decided."""
-        apply_rules = self._ruled(result, case)
-        found = self._decided(apply_rules)
+    def explain(self, result: StoredResult, case: StoredCase) -> DecidedResult:
+        """Return the result with a text on what decided it."""
+        decision = self._apply_rules(result, case)
+        decided = self._result(decision)
         tree = self.rules.tree
-        if found.status == OPEN_STATE:
-            names = (path or tree.nodes[0].spec.name for path in found.unrun)
+        if decided.status == OPEN_STATE:
+            names = (path or tree.nodes[0].spec.name for path in decided.unrun)
             text = f"needs {', '.join(names)} to be scored anew"
         else:
-            text = decided_by(tree, apply_rules.values, apply_rules.basis, apply_rules.ruling)
-        return replace(found, decided_by=text)
+            text = decided_by(tree, decision.values, decision.basis, decision.verdict)
+        return replace(decided, decided_by=text)
 
-    def _ruled(self, result: StoredResult, case: StoredCase) -> _Ruled:
+    def _apply_rules(self, result: StoredResult, case: StoredCase) -> _Decision:
         row = self.stored.scores.get(result.id, ())
         scores: list[float | None] = [None] * self.count
         parts: dict[int, tuple[str, ...]] = {}
         unrun: list[_Leaf] = []
         for leaf in self.leaves:
-            explain: Any = row[leaf.column] if leaf.column >= 0 else None
-            frame = leaf.frame
-            if explain is None:
+            entry: Any = row[leaf.column] if leaf.column >= 0 else None
+            node = leaf.node
+            if entry is None:
                 unrun.append(leaf)
                 continue
-            if explain is False:
+            if entry is False:
                 continue
-            if leaf.rescored and (made := leaf.rescored.get(result.id)) is not None:
-                explain = [made.score, made.missed] if made.missed else made.score
-            if explain.__class__ is list:
-                parts[frame.index] = tuple(explain[1])
-                explain = explain[0]
-            scores[frame.index] = 1.0 - explain if frame.negate else explain
-        judged = self._judged(result.id, scores) if self.takes_overall else None
+            if leaf.rescored and (rescored := leaf.rescored.get(result.id)) is not None:
+                entry = [rescored.score, rescored.missed] if rescored.missed else rescored.score
+            if entry.__class__ is list:
+                parts[node.index] = tuple(entry[1])
+                entry = entry[0]
+            scores[node.index] = 1.0 - entry if node.negate else entry
+        judged = self._use_overall(result.id, scores) if self.takes_overall else None
         basis, is_missing = (
             self._basis(result, case, row) if self.by_outcomes else (SCORE_BASIS, False)
         )
-        values, ruling = self.rules.decide_scores(scores, parts, basis, judged)
+        values, verdict = self.rules.decide_scores(scores, parts, basis, judged)
         if not self.tells_open or not (unrun or is_missing):
-            return _Ruled(values, ruling, basis)
-        live = [leaf.frame for leaf in unrun if not is_held(self.rules.tree, leaf.frame, values)]
-        waits = is_missing and (not self.sources or any(one.frame in live for one in self.sources))
-        needed = [frame for frame in live if frame.needed or frame is judged]
-        return _Ruled(values, ruling, basis, live, needed, waits)
+            return _Decision(values, verdict, basis)
+        nodes = [leaf.node for leaf in unrun if not is_held(self.rules.tree, leaf.node, values)]
+        waits = is_missing and (
+            not self.sources or any(leaf.node in nodes for leaf in self.sources)
+        )
+        needed = [node for node in nodes if node.needed or node is judged]
+        return _Decision(values, verdict, basis, nodes, needed, waits)
 
-    def _decided(self, apply_rules: _Ruled) -> Decided:
+    def _result(self, decision: _Decision) -> DecidedResult:
         outcomes_column = (
-            (OUTCOMES_PATH,) if apply_rules.waits_for_outcomes and not self.sources else ()
+            (OUTCOMES_PATH,) if decision.waits_for_outcomes and not self.sources else ()
         )
-        unrun = (*(frame.path for frame in apply_rules.live), *outcomes_column)
-        if self._is_open(apply_rules):
-            return Decided(OPEN_STATE, unrun=unrun)
-        ruling = apply_rules.ruling
-        if ruling.is_error:
-            return Decided(ERROR, unrun=unrun)
-        score = None if ruling.score is None or apply_rules.needed else rounded(ruling.score)
-        is_forced = ruling.verdict is Verdict.FAIL and ruling.rule in FORCING_RULES
-        return Decided(SCORED, ruling.verdict, score, is_forced, unrun=unrun)
+        unrun = (*(node.path for node in decision.unrun), *outcomes_column)
+        if self._is_open(decision):
+            return DecidedResult(OPEN_STATE, unrun=unrun)
+        verdict = decision.verdict
+        if verdict.is_error:
+            return DecidedResult(ERROR, unrun=unrun)
+        score = None if verdict.score is None or decision.needed else rounded(verdict.score)
+        is_forced = verdict.verdict is Verdict.FAIL and verdict.rule in FORCING_RULES
+        return DecidedResult(SCORED, verdict.verdict, score, is_forced, unrun=unrun)
 
-    def _is_open(self, apply_rules: _Ruled) -> bool:
-        """Tell whether the verdict hangs on what was not run; under the outcomes gate only the score may."""
-        if apply_rules.waits_for_outcomes:
+    def _is_open(self, decision: _Decision) -> bool:
+        """Tell whether the verdict depends on leaves that did not run."""
+        if decision.waits_for_outcomes:
             return True
-        if apply_rules.basis.rule != BY_OUTCOMES or self.rules.tree.nodes[0].rule in FAILING_ROOTS:
-            return bool(apply_rules.needed)
-        return any(frame.strict for frame in apply_rules.needed)
+        # Under the outcomes gate most leaves change only the score.
+        if decision.basis.rule != BY_OUTCOMES or self.rules.tree.nodes[0].rule in FAILING_ROOTS:
+            return bool(decision.needed)
+        return any(node.strict for node in decision.needed)
 
-    def _judged(self, result_id: int, scores: list[float | None]) -> CompiledNode | None:
-        """Return the leaf that counts by its judge's overall score, having put that in its place."""
-        hybrid = next((one for one in self.leaves if one.frame.spec.kind == HYBRID_KIND), None)
-        leaf = hybrid or next(
-            (one for one in self.leaves if self._overall(one, result_id) is not None), None
+    def _use_overall(self, result_id: int, scores: list[float | None]) -> CompiledNode | None:
+        """Replace the score of a judge by its overall score, and return its leaf."""
+        hybrid = next((leaf for leaf in self.leaves if leaf.node.spec.kind == HYBRID_KIND), None)
+        judge = hybrid or next(
+            (leaf for leaf in self.leaves if self._overall(leaf, result_id) is not None), None
         )
-        if leaf is None:
+        if judge is None:
             return None
-        overall = self._overall(leaf, result_id)
-        if overall is not None and scores[leaf.frame.index] is not None:
-            scores[leaf.frame.index] = 1.0 - overall if leaf.frame.negate else overall
-        return leaf.frame
+        overall = self._overall(judge, result_id)
+        if overall is not None and scores[judge.node.index] is not None:
+            scores[judge.node.index] = 1.0 - overall if judge.node.negate else overall
+        return judge.node
 
     def _overall(self, leaf: _Leaf, result_id: int) -> float | None:
-        made = leaf.rescored.get(result_id)
-        return leaf.overalls.get(result_id) if made is None else made.overall
+        rescored = leaf.rescored.get(result_id)
+        return leaf.overalls.get(result_id) if rescored is None else rescored.overall
 
     def _basis(
         self, result: StoredResult, case: StoredCase, row: Sequence[Any]
     ) -> tuple[CaseBasis, bool]:
-        """Return what decides the case, and whether its outcomes are yet to be judged."""
+        """Return the basis of the case's verdict, and whether its expected outcomes still need a judge."""
         expected = _blank(case.expected)
         policy = self.rules.policy
         if not case.expected or result.marks:
             return case_basis(policy, expected, _marked(result.marks)), False
-        scores_of_judges = [row[at] for at in self._source_columns() if at < len(row)]
-        if any(explain is False for explain in scores_of_judges):
+        entries = [row[column] for column in self._source_columns() if column < len(row)]
+        if any(entry is False for entry in entries):
             return case_basis(policy, expected, Unscored("their judge gave no score")), False
-        nobody = all(explain is None for explain in scores_of_judges) and not self.is_judged
-        return case_basis(policy, expected, None), nobody
+        needs_judge = all(entry is None for entry in entries) and not self.is_judged
+        return case_basis(policy, expected, None), needs_judge
 
     def _source_columns(self) -> Iterable[int]:
         outcomes_column = self.stored.columns.get(OUTCOMES_PATH)
@@ -308,15 +310,15 @@ def _blank(count: int) -> tuple[str, ...]:
     return ("",) * count
 
 
-# Errors that parts of an older version or of a file can raise.
+# Errors from stored parts of an older version or of an imported file.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(slots=True)
 class PartsRead:
-    """By result the score of one changed evaluator, or why its parts are missing."""
+    """The scores of a changed evaluator by result, or why its parts are missing."""
 
-    scores: dict[int, Rescored] = field(default_factory=dict)
+    scores: dict[int, RescoredScore] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
 
 
@@ -325,28 +327,28 @@ def rescore_parts(
     kinds: Mapping[str, Kind],
     rows: Iterable[tuple[str, int, Mapping[str, Any]]],
 ) -> dict[str, PartsRead]:
-    """Return by path what changed evaluators come to; `rows` are path in the run, result and details."""
+    """Return the scores of changed evaluators by path. `rows` are path in the run, result and details."""
     by_origin: dict[str | None, list[LeafChange]] = {}
     for change in changes:
         by_origin.setdefault(change.origin, []).append(change)
-    read = {change.path: PartsRead() for found in by_origin.values() for change in found}
+    read = {change.path: PartsRead() for changes in by_origin.values() for change in changes}
     for origin, result, details in rows:
         for change in by_origin[origin]:
-            found = rescored(change, kinds[change.node.kind], details)
-            if isinstance(found, str):
-                read[change.path].missing[result] = found
+            score = rescore(change, kinds[change.node.kind], details)
+            if isinstance(score, str):
+                read[change.path].missing[result] = score
             else:
-                overall = overall_of(found.details.get(JUDGE_OVERALL))
-                read[change.path].scores[result] = Rescored(
-                    found.score, found.failed_required, overall
+                overall = read_overall(score.details.get(JUDGE_OVERALL))
+                read[change.path].scores[result] = RescoredScore(
+                    score.score, score.failed_required, overall
                 )
     return read
 
 
-def rescored(change: LeafChange, kind: Kind, details: Mapping[str, Any]) -> Score | str:
-    """Return the score that stored details give under the changed settings, or a text on what they lack."""
+def rescore(change: LeafChange, kind: Kind, details: Mapping[str, Any]) -> Score | str:
+    """Return the score of stored details under the changed settings, or a text on what is missing."""
     if kind.rescore is None:
-        raise AssertionError(f"{change.path} is of a kind that makes no score of stored parts")
+        raise AssertionError(f"{change.path} is of a kind that cannot rescore stored parts")
     try:
         return kind.rescore(change.config, details)
     except DomainError as error:
@@ -355,8 +357,8 @@ def rescored(change: LeafChange, kind: Kind, details: Mapping[str, Any]) -> Scor
         return "Its stored parts cannot be read."
 
 
-def overall_of(judged: Any) -> float | None:
-    """Return the overall score of a judge from its details, 0 to 1; None where there is none."""
+def read_overall(judged: Any) -> float | None:
+    """Return the overall score of a judge from its details, 0 to 1; None without one."""
     if not isinstance(judged, Mapping) or not isinstance(judged.get("score"), int | float):
         return None
     return float(judged["score"]) / HYBRID_SCALE
@@ -373,14 +375,14 @@ Key = tuple[str, str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """What of a tree may be stale: changed evaluators, and whether the source of the outcomes is gone."""
+    """The changed evaluators of a tree, and whether the evaluator that judged its outcomes is gone."""
 
     changes: tuple[LeafChange, ...]
     is_orphaned: bool
 
 
 class Staleness:
-    """Counts by evaluator and reason the executions that stored scores leave unanswered."""
+    """Counts the executions that stored scores cannot answer for, by evaluator and reason."""
 
     def __init__(
         self,
@@ -404,11 +406,11 @@ class Staleness:
         result: StoredResult,
         trees: CaseTrees,
         leaves: Mapping[str, LeafChange],
-        found: Decided,
+        decided: DecidedResult,
     ) -> None:
         """Count one answered execution."""
         self.total += 1
-        for path in found.unrun:
+        for path in decided.unrun:
             change = leaves.get(path)
             self._note(path, change, _why_unrun(change), OPEN_SCORE)
         watched = self.watched.get(id(leaves))
@@ -421,8 +423,8 @@ class Staleness:
         if why := self._why_outcomes(result, row, watched):
             self._note(OUTCOMES_PATH, None, why, KEPT)
 
-    def found(self) -> tuple[Stale, ...]:
-        """Return the evaluators with how many executions each leaves unanswered."""
+    def stale(self) -> tuple[Stale, ...]:
+        """Return the stale evaluators, each with its number of executions."""
         return tuple(
             Stale(path, name, kind, why, instead, asks, results, self.total)
             for (path, name, kind, why, instead, asks), results in self.counts.items()
@@ -439,14 +441,14 @@ class Staleness:
         if change.reach is Reach.RESCORED:
             read = self.parts.get(change.path)
             return read.missing.get(result.id, "") if read is not None else ""
-        at = self.stored.columns.get(change.origin or ROOT_PATH, -1)
-        return change.why if at >= 0 and row[at] is not None else ""
+        column = self.stored.columns.get(change.origin or ROOT_PATH, -1)
+        return change.why if column >= 0 and row[column] is not None else ""
 
     def _why_outcomes(self, result: StoredResult, row: Sequence[Any], watched: _Watched) -> str:
-        """Say why stored outcomes may differ from those under these rules, "" when they cannot."""
+        """Return why stored outcomes may differ from those under these rules, "" if they cannot."""
         if self.outcomes_column is not None and row[self.outcomes_column] is not None:
             return OUTCOMES_REJUDGED if self.rejudges else ""
-        # Marks without a call beside the tree come from an evaluator of it.
+        # Marks without a separate call for outcomes come from an evaluator of the tree.
         is_counted = self.by_outcomes and bool(result.marks)
         return OUTCOMES_ORPHANED if is_counted and watched.is_orphaned else ""
 

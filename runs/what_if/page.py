@@ -21,7 +21,7 @@ from runs.running.rules import Origins, with_own_samples, without_samples
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import match_evaluators
 from runs.what_if.asking import WhatIf, WhatIfSide
-from runs.what_if.changes import RuleSet, origins_of
+from runs.what_if.changes import RuleSet, read_origins
 from runs.what_if.panel import (
     SHOWN_ALONGSIDE,
     FigureRow,
@@ -37,7 +37,7 @@ from runs.what_if.panel import (
     score_histogram,
     unanswered,
 )
-from runs.what_if.stored import question
+from runs.what_if.stored import ask
 
 ENDS = {
     RunStatus.STOPPED: "was cancelled before its end",
@@ -126,7 +126,7 @@ def what_if_of(run: Run, rules: RuleSet, *, origins: Origins = None) -> WhatIf:
     `origins` are by path of the new tree the paths in the run, None for an evaluator that is new.
     Raises RunNotEndedError for a run that is active, and DomainError for invalid rules.
     """
-    return question(run, rules, origins=origins).answer()
+    return ask(run, rules, origins=origins).answer()
 
 
 def edited_rules(
@@ -151,7 +151,7 @@ def edited_rules(
         judge=plan.judge if base is None or spec.judge == base.judge else spec.judge,
         files=plan.files if files is None else files,
     )
-    return rules, origins_of(content["evaluators"])
+    return rules, read_origins(content["evaluators"])
 
 
 def askable_runs(suite: Suite) -> list[Run]:

@@ -26,7 +26,7 @@ from runs.what_if.changes import RuleSet
 from runs.what_if.deciding import Stale
 from runs.what_if.page import changes_rules, rules_for
 from runs.what_if.rescoring import complete_rescoring
-from runs.what_if.stored import WhatIfQuestion, question
+from runs.what_if.stored import WhatIfQuestion, ask
 
 AT_ONCE = 200
 MAX_NAMED = 5
@@ -62,17 +62,17 @@ def rescore_run(
 ) -> Run:
     """Return a new run of the same outputs under these rules, which names its source and costs nothing.
 
-    It is complete when few executions are to be decided; else a worker decides them, and it shows as
-    running meanwhile. `origins` are the evaluators' paths in the run by their new ones, `text` its note.
-    A form that was sent twice has one `form_key`: the second time gives the run that the first one made.
+    A small run is complete at once; a worker completes a larger one, which is shown as running
+    meanwhile. `origins` are the paths of evaluators in the run by their new paths, `text` is its note.
+    A form that is sent twice with the same `form_key` makes one run.
 
-    Raises NewCallsNeededError naming the evaluators whose change the stored scores cannot follow,
-    CannotRescoreError for a run without scores, RunNotEndedError for one that is still on, and
-    DomainError for rules that cannot be.
+    Raises NewCallsNeededError with the evaluators that stored scores cannot answer for,
+    CannotRescoreError for a run without scores, RunNotEndedError for an active run, and DomainError for
+    invalid rules.
     """
     own = Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
     check_trees(rules.root, list(own))
-    rule_change = question(run, rules, origins=origins)
+    rule_change = ask(run, rules, origins=origins)
     _check_scores(run, rule_change)
     if stale := rule_change.answer().stale:
         names = "; ".join(f"{one.name}: {one.why}" for one in stale[:MAX_NAMED])

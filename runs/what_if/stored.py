@@ -26,7 +26,7 @@ from runs.what_if.deciding import (
     StoredCase,
     StoredResult,
     StoredRun,
-    overall_of,
+    read_overall,
     rescore_parts,
 )
 
@@ -88,7 +88,7 @@ class WhatIfQuestion:
         return what_if(self.rule_change, self.stored, parts=self.parts, fixed=self.fixed)
 
 
-def question(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
+def ask(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
     """Read everything that a finished run needs to answer for other rules.
 
     Raises RunNotEndedError for an active run, DomainError for invalid rules.
@@ -181,7 +181,7 @@ def _with_overalls(run: Run, rule_change: RuleChange, stored: StoredRun) -> Stor
     overalls: dict[str, dict[int, float]] = {}
     found = rows.values_list("path", "result_id", "details__judge_overall")
     for path, result, judged in found.iterator(chunk_size=CHUNK):
-        if (overall := overall_of(judged)) is not None:
+        if (overall := read_overall(judged)) is not None:
             overalls.setdefault(path, {})[result] = overall
     return StoredRun(
         stored.results,

@@ -15,7 +15,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Skipped, Unscored
-from runs.what_if.changes import RuleSet, origins_of
+from runs.what_if.changes import RuleSet, read_origins
 from runs.what_if.deciding import StoredCase
 from tests.evaluators.scoring.test_properties import FEW, cases
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
@@ -259,8 +259,8 @@ def test_moved_and_renamed_evaluators_keep_their_scores():
             {"name": "facts", "origin": "facts"},
         ],
     }
-    assert origins_of(edited) == {"": "", "style/manner": "tone", "facts": "facts"}
-    assert origins_of(after.as_json()) is None
+    assert read_origins(edited) == {"": "", "style/manner": "tone", "facts": "facts"}
+    assert read_origins(after.as_json()) is None
 
 
 def test_a_new_name_that_an_old_evaluator_had_is_new():

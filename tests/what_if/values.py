@@ -17,7 +17,7 @@ from runs.what_if.deciding import (
     StoredCase,
     StoredResult,
     StoredRun,
-    overall_of,
+    read_overall,
     rescore_parts,
 )
 
@@ -60,7 +60,7 @@ def stored_run(
         for path, one in outcomes.items():
             if (
                 isinstance(one, Score)
-                and (overall := overall_of(one.details.get("judge_overall"))) is not None
+                and (overall := read_overall(one.details.get("judge_overall"))) is not None
             ):
                 overalls.setdefault(path, {})[at] = overall
     known = {result.case: known[result.case] for result in results}
