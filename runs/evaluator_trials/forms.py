@@ -1,4 +1,4 @@
-"""Choose what an evaluator is tried on: the output of a result, or one that is pasted for a case."""
+"""The form of a try: the output of a result, or a pasted output for a case."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ SOURCES = ((STORED, "The output of a run"), (PASTED, "An output you paste"))
 
 
 class OutputField(forms.CharField):
-    """A long text, kept as it is, refused with both numbers when it is too long."""
+    """A long text, kept unchanged; the message for a text that is too long gives both lengths."""
 
     widget = forms.Textarea
 
     def __init__(self, rows: int, **options: Any) -> None:
-        """Show so many lines."""
+        """Show this number of lines."""
         super().__init__(strip=False, required=False, **options)
         self.widget.attrs |= {"rows": rows, "spellcheck": "false"}
 
     def validate(self, value: str) -> None:
-        """Refuse what is longer than a try takes."""
+        """Refuse a text that is too long for a try."""
         super().validate(value)
         if len(value) > MAX_OUTPUT_LENGTH:
             raise forms.ValidationError(
                 f"This is {thousands(len(value))} characters long; "
-                f"a try takes {thousands(MAX_OUTPUT_LENGTH)} at most."
+                f"{thousands(MAX_OUTPUT_LENGTH)} is the limit."
             )
 
 
 class EvaluatorTrialForm(forms.Form):
-    """A result by run, case and repetition, or a case with an output; `on` is what was chosen.
+    """A result by run, case and repetition, or a case with an output; `chosen` is the output.
 
-    `once` is the number of this form: sent twice it asks once.
+    `once` identifies this form: sent twice, it queues one try.
     """
 
     source = forms.ChoiceField(
@@ -66,7 +66,7 @@ class EvaluatorTrialForm(forms.Form):
         required=False, min_value=1, max_value=MAX_REPETITIONS, initial=1
     )
     output = OutputField(
-        6, label="Output", help_text="What the target is to have answered. Files cannot be given."
+        6, label="Output", help_text="The answer of the target. Files are not possible here."
     )
     trace = OutputField(
         4,
@@ -82,29 +82,29 @@ class EvaluatorTrialForm(forms.Form):
         data: QueryDict | None = None,
         **options: Any,
     ) -> None:
-        """Offer the runs; without any an output is pasted."""
+        """Offer the runs; without runs, begin with a pasted output."""
         super().__init__(data, prefix="try", **options)
         self.suite = suite
-        self.on: TriedOutput | None = None
+        self.chosen: TriedOutput | None = None
         self.fields["run"].choices = [(str(run.number), run.label) for run in runs]  # type: ignore[attr-defined]  # it is a ChoiceField
         if not runs:
             self.initial["source"] = PASTED
 
     def clean(self) -> dict[str, Any]:
-        """Find the output; refuse a result that is not there or has none, and nothing pasted."""
-        found: dict[str, Any] = super().clean() or self.cleaned_data
+        """Find the output; refuse a result that does not exist or has no output, and an empty text."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors:
-            find = self._stored if found["source"] == STORED else self._pasted
-            find(found)
+            find = self._stored if values["source"] == STORED else self._pasted
+            find(values)
         self._forget_too_long()
-        return found
+        return values
 
-    def _stored(self, found: dict[str, Any]) -> None:
-        number, key = found.get("run"), found["case"].strip()
+    def _stored(self, values: dict[str, Any]) -> None:
+        number, key = values.get("run"), values["case"].strip()
         if not number:
             self.add_error("run", "Choose a run.")
             return
-        repetition = found.get("repetition") or 1
+        repetition = values.get("repetition") or 1
         results = Result.objects.select_related("case", "run", "output")
         result = results.filter(
             run__suite=self.suite, run__number=number, case__key=key, repetition=repetition
@@ -112,21 +112,21 @@ class EvaluatorTrialForm(forms.Form):
         if result is None:
             self.add_error("case", f"Run #{number} has no repetition {repetition} of “{key}”.")
         elif not hasattr(result, "output"):
-            self.add_error("case", f"“{key}” has no output in run #{number}: nothing to score.")
+            self.add_error("case", f"“{key}” has no output in run #{number}.")
         else:
-            self.on = TriedOutput(result.case, result)
+            self.chosen = TriedOutput(result.case, result)
 
-    def _pasted(self, found: dict[str, Any]) -> None:
-        key = found["case"].strip()
+    def _pasted(self, values: dict[str, Any]) -> None:
+        key = values["case"].strip()
         case = Case.objects.filter(suite=self.suite, key=key, is_current=True).first()
         if case is None:
             self.add_error("case", f"The suite has no case “{key}”.")
-        if not found["output"]:
+        if not values["output"]:
             self.add_error("output", "Paste the output to score.")
-        steps = self._steps(found["trace"]) if found["trace"].strip() else None
+        steps = self._steps(values["trace"]) if values["trace"].strip() else None
         if case is not None and not self.errors:
-            pasted = {"output": found["output"]} | ({} if steps is None else {"trace": steps})
-            self.on = TriedOutput(case, pasted=pasted)
+            pasted = {"output": values["output"]} | ({} if steps is None else {"trace": steps})
+            self.chosen = TriedOutput(case, pasted=pasted)
 
     def _steps(self, text: str) -> Any:
         try:
@@ -136,13 +136,13 @@ class EvaluatorTrialForm(forms.Form):
             self.add_error("trace", "The trace is nested too deeply.")
         except (ValueError, TypeError) as error:
             message = str(error)[:200]
-            self.add_error("trace", f"This is no trace: {message}.")
+            self.add_error("trace", f"This is not a trace: {message}.")
         else:
             return steps
         return None
 
     def _forget_too_long(self) -> None:
-        """Show what was refused as too long no more: a page of it could hardly be opened."""
+        """Drop texts that are too long: a browser could hardly open a page with them."""
         names = map(self.add_prefix, ("output", "trace"))
         long = {name: "" for name in names if len(self.data.get(name, "")) > MAX_OUTPUT_LENGTH}
         if long:

@@ -1,4 +1,4 @@
-"""Tries of evaluators as their pages show them: how far they are, their scores, and every call."""
+"""Tries of evaluators as their pages show them: their state, scores and calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from runs.results.result_tree import TreeNode, result_tree, walk_rows
 
 @dataclass(frozen=True, slots=True)
 class TrialCall:
-    """One call of a judge as it is read; `occasion` says which of several it was."""
+    """One call of a judge; `occasion` tells it from other calls of the same evaluator."""
 
     path: str
     occasion: str
@@ -53,10 +53,10 @@ class TrialCall:
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """One request that a dry run did not send: each message whole, and what goes beside them.
+    """One request that a dry run did not send, with its messages and settings.
 
-    It is asked so many `times`. `in_all` is how many calls its evaluator makes at most, where more follow
-    that depend on the replies. One that `is_beside` the tree asks for the expected outcomes.
+    A run sends it `times` times. `in_all` is the limit of calls of its evaluator if the replies decide how
+    many follow, else None. `is_beside` marks the judge of the expected outcomes, who is not in the tree.
     """
 
     path: str
@@ -73,7 +73,7 @@ class TrialRequest:
 
 
 def read_call(call: Mapping[str, Any]) -> TrialCall:
-    """Return a call of a try."""
+    """Return a stored call of a try."""
     cost = call["cost_usd"]
     return TrialCall(
         path=call["path"],
@@ -93,20 +93,20 @@ def read_call(call: Mapping[str, Any]) -> TrialCall:
 
 
 def _occasion(call: Mapping[str, Any]) -> str:
-    """Say which of several calls of one evaluator it was."""
+    """Return what tells a call from other calls of its evaluator, such as “sample 2, round 1”."""
     parts = (
         (f"sample {call['sample'] + 1}", call["sample"]),
         (f"round {call['round'] + 1}", call["round"]),
         (f"repair {call['repair']}", call["repair"]),
     )
-    return ", ".join(words for words, number in parts if number)
+    return ", ".join(text for text, number in parts if number)
 
 
 def read_request(request: Mapping[str, Any]) -> TrialRequest:
-    """Return a request of a dry run, its body as it would travel."""
+    """Return a stored request of a dry run."""
     body = json.loads(request["body"])
     messages = body.pop("messages", ()) if request["is_chat"] else ()
-    asked = body.get("response_format") or {}
+    response_format = body.get("response_format") or {}
     cost = request["cost_usd"]
     return TrialRequest(
         path=request["path"],
@@ -114,7 +114,7 @@ def read_request(request: Mapping[str, Any]) -> TrialRequest:
         address=request["address"],
         messages=messages,
         settings=_json_text(body),
-        mode=str(asked.get("type", "text")) if request["is_chat"] else "",
+        mode=str(response_format.get("type", "text")) if request["is_chat"] else "",
         tokens=request["tokens"],
         cost_usd=None if cost is None else Decimal(cost),
         times=request["times"],
@@ -128,16 +128,14 @@ def _json_text(value: Any) -> str:
 
 
 NEW_MARKS = "Only the random marks around quoted texts are new each time."
-NOBODY = "A try would ask nobody about this output."
-BESIDE = "Runs ask for the expected outcomes besides; a try leaves that out."
-OVER_OTHERS = "Who judges over other evaluators is given their scores; those that are not asked yet have none here."
-OVER_PROGRAMS = (
-    "A judge is shown what its checks found; scripts that are not started found nothing yet."
-)
+NOBODY = "A try would call no model or target for this output."
+BESIDE = "A run also asks a judge about the expected outcomes; a try does not."
+OVER_OTHERS = "A judge over other evaluators receives their scores; evaluators that a dry run does not ask have none."
+OVER_PROGRAMS = "A judge sees the results of its checks; checks by scripts have none, as a dry run starts no script."
 
 
 def dry_run_text(found: Mapping[str, Any], root: EvaluatorSpec) -> str:
-    """Return in sentences what a dry run of a tree shows and what of it a try would not give so, "" for nothing shown."""
+    """Return sentences on what a dry run of a tree shows and how a try would differ, "" if it shows nothing."""
     paths = {request["path"] for request in found.get("requests") or ()}
     scripts = bool(found.get("scripts"))
     if not paths and not scripts:
@@ -149,8 +147,8 @@ def _sentences(
     found: Mapping[str, Any], root: EvaluatorSpec, paths: set[str], *, has_scripts: bool
 ) -> Iterator[str]:
     sends = bool(paths - {OUTCOMES_PATH})
-    actions = [word for word, is_done in (("send", sends), ("start", has_scripts)) if is_done]
-    yield f"This is what a try would {' and '.join(actions)}, exactly." if actions else NOBODY
+    actions = [verb for verb, is_done in (("send", sends), ("start", has_scripts)) if is_done]
+    yield f"This is exactly what a try would {' and '.join(actions)}." if actions else NOBODY
     if paths:
         yield NEW_MARKS
     if OUTCOMES_PATH in paths:
@@ -162,7 +160,7 @@ def _sentences(
 
 
 def _judges_over_unasked(found: Mapping[str, Any], root: EvaluatorSpec) -> bool:
-    """Tell whether a judge or a script makes a score of others, some of which a dry run leaves open."""
+    """Tell whether a judge or a script combines scores, some of which a dry run does not have."""
     scores = found.get("scores") or ()
     unasked = {row["path"] for row in scores if row["state"] == ScoreState.SKIPPED}
     return any(
@@ -186,7 +184,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RunOption:
-    """A run whose outputs can be scored."""
+    """A run with outputs to score."""
 
     number: int
     label: str
@@ -194,10 +192,10 @@ class RunOption:
 
 @dataclass(frozen=True, slots=True)
 class TryPage:
-    """One evaluator: what it asks, what it needs, and what the form begins with.
+    """The page to try one evaluator: its calls, its needs, and the choices of the form.
 
-    `calls` is how many calls of judges a try makes at most, repairs and tries after failures apart.
-    `lacks` names what no output can bring, such as a judge nobody has chosen.
+    `calls` is the limit of judge calls of a try, without repairs and retries. `missing` names what
+    no output can supply, such as a judge that is not chosen.
     """
 
     name: str
@@ -209,18 +207,18 @@ class TryPage:
     agents: Sequence[str]
     scripts: int
     needs: Sequence[str]
-    lacks: Sequence[str]
+    missing: Sequence[str]
     runs: tuple[RunOption, ...]
     cases: Sequence[tuple[str, str]]
 
     @property
     def costs(self) -> bool:
-        """Tell whether trying it asks or starts anything."""
+        """Tell whether a try makes calls or starts scripts."""
         return bool(self.calls or self.scripts)
 
 
 def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) -> TryPage:
-    """Return the page of an evaluator of a draft whose judge has this slug; "" for none."""
+    """Return the page of an evaluator of a draft; `judge` is the slug of the draft's judge, "" for none."""
     root, kinds = EvaluatorSpec.model_validate(node), all_kinds()
     kind = kinds.get(root.kind)
     models = judge_models(root, kinds, default=judge)
@@ -235,14 +233,14 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         agents=sorted(set(agent_paths(root, kinds).values())),
         scripts=len(script_paths(root, kinds)),
         needs=tuple(_needs(root)),
-        lacks=("a judge: choose one under Settings",) if "" in models else (),
+        missing=("a judge: choose one under Settings",) if "" in models else (),
         runs=run_options(suite),
         cases=tuple(cases[:MAX_CASES]),
     )
 
 
 def run_options(suite: Suite) -> tuple[RunOption, ...]:
-    """Return the runs of a suite that are over, newest first."""
+    """Return the finished runs of a suite, newest first."""
     runs = Run.objects.filter(suite=suite).exclude(status__in=ACTIVE_RUN_STATUSES)
     rows = runs.order_by("-number").only("number", "target_name", "created_at")[:MAX_RUNS]
     now = timezone.now()
@@ -252,13 +250,13 @@ def run_options(suite: Suite) -> tuple[RunOption, ...]:
     )
 
 
-def choice_to_begin_with(suite: Suite, last: EvaluatorTrial | None) -> dict[str, Any]:
-    """Return what the form begins with: what was tried last, else the latest run's first borderline result.
+def initial_choice(suite: Suite, last: EvaluatorTrial | None) -> dict[str, Any]:
+    """Return the initial values of the form: those of the last try, else the latest run's first borderline result.
 
-    Without one that is borderline its first that was scored; without any the suite's first case.
+    Without a borderline result, its first scored result; without one, the suite's first case.
     """
     if last is not None:
-        return _again(last)
+        return _repeat_choice(last)
     result = _first_worth_trying(suite)
     if result is not None:
         facts = {"run": str(result.run.number), "repetition": result.repetition}
@@ -267,14 +265,14 @@ def choice_to_begin_with(suite: Suite, last: EvaluatorTrial | None) -> dict[str,
     return {"source": "pasted", "case": case or ""}
 
 
-def _again(last: EvaluatorTrial) -> dict[str, Any]:
-    found: dict[str, Any] = {"case": last.case.key}
+def _repeat_choice(last: EvaluatorTrial) -> dict[str, Any]:
+    choice: dict[str, Any] = {"case": last.case.key}
     if last.result is not None:
         facts = {"run": str(last.result.run.number), "repetition": last.result.repetition}
-        return {**found, "source": "stored", **facts}
+        return {**choice, "source": "stored", **facts}
     pasted = last.pasted or {}
-    found |= {"source": "pasted", "output": pasted.get("output", "")}
-    return {**found, "trace": _trace_text(pasted["trace"])} if "trace" in pasted else found
+    choice |= {"source": "pasted", "output": pasted.get("output", "")}
+    return {**choice, "trace": _trace_text(pasted["trace"])} if "trace" in pasted else choice
 
 
 def _trace_text(trace: Any) -> str:
@@ -296,7 +294,7 @@ def _first_worth_trying(suite: Suite) -> Result | None:
 
 
 def _needs(root: EvaluatorSpec) -> Iterator[str]:
-    """Yield what evaluators below need, each with who needs it."""
+    """Yield each need of the evaluators in the tree, with the evaluators that have it."""
     kinds, by_need = all_kinds(), dict[str, list[str]]()
     for path, node in walk(root):
         for need in kinds[node.kind].needs if node.kind in kinds else ():
@@ -307,7 +305,7 @@ def _needs(root: EvaluatorSpec) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What evaluators said: the tree of those tried, what is drawn of it, and how to draw scores."""
+    """The scores of a try: the nodes to draw, and the policy with the scale of the scores."""
 
     nodes: tuple[TreeNode, ...]
     policy: PolicySpec
@@ -319,21 +317,21 @@ class Scored:
 
     @property
     def page(self) -> Any:
-        """Return what the templates of a result's tree ask of its page."""
+        """Return what the templates of a result's tree expect as its page."""
         return SimpleNamespace(policy=self.policy, is_open=False, has_answer=False)
 
     @property
     def run(self) -> Any:
-        """Return what the templates of a result's tree ask of its run."""
+        """Return what the templates of a result's tree expect as its run."""
         return SimpleNamespace(scale=self.policy.scale)
 
     @property
     def warnings(self) -> list[str]:
-        """Return what evaluators warn of, each with its name."""
+        """Return the warnings of the evaluators, each with the evaluator's name."""
         return [
             f"{node.name}: {warning}"
-            for one in self.nodes
-            for node in walk_rows(one)
+            for top in self.nodes
+            for node in walk_rows(top)
             if node.row is not None
             for warning in node.row.warnings
         ]
@@ -341,9 +339,9 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class TrialShown:
-    """How far a try is, and what it found; `is_current` tells that the draft is still as it was tried.
+    """The state of a try and its scores; `is_current` tells whether the draft still has the tried settings.
 
-    `foreword` stands before what a dry run would send and start, "" where that is nothing.
+    `foreword` introduces what a try would send and start, "" if that is nothing.
     """
 
     trial: EvaluatorTrial
@@ -360,45 +358,45 @@ class TrialShown:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the page has something to wait for."""
+        """Tell whether the try is not over yet."""
         return self.state in ("waiting", "untaken", "running")
 
     @property
-    def at_work(self) -> str:
-        """Say what a worker is at."""
+    def activity(self) -> str:
+        """Return what a worker is doing."""
         return "Finding out what would be sent" if self.trial.is_dry else "Scoring"
 
     @property
     def input_tokens(self) -> int | None:
-        """Return the tokens sent, None where no call tells."""
+        """Return the input tokens, None if no call reports them."""
         return _sum(call.input_tokens for call in self.calls)
 
     @property
     def output_tokens(self) -> int | None:
-        """Return the tokens answered, None where no call tells."""
+        """Return the output tokens, None if no call reports them."""
         return _sum(call.output_tokens for call in self.calls)
 
     @property
     def unpriced(self) -> int:
-        """Return how many answered calls have no known price."""
-        return sum(call.cost_usd is None and call.status in ANSWERED_WORDS for call in self.calls)
+        """Return the number of answered calls without a known price."""
+        return sum(call.cost_usd is None and call.status in ANSWERED_LABELS for call in self.calls)
 
     @property
     def repairs(self) -> int:
-        """Return how many replies had to be asked for again."""
+        """Return the number of calls that repaired a reply."""
         return sum("repair" in call.occasion for call in self.calls)
 
     @property
     def models(self) -> list[str]:
-        """Return who was asked, each once."""
+        """Return the models that were called, each once."""
         return list(dict.fromkeys(call.model for call in self.calls))
 
 
-ANSWERED_WORDS = {CallStatus(one).label for one in ANSWERED}
+ANSWERED_LABELS = {CallStatus(status).label for status in ANSWERED}
 
 
 def read_trial(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> TrialShown:
-    """Return how far a try is and what it found; `tree` is the evaluator as the draft has it now."""
+    """Return the state of a try and its scores; `tree` is the evaluator in the current draft."""
     found: Mapping[str, Any] = trial.found or {}
     return TrialShown(
         trial=trial,
@@ -408,7 +406,7 @@ def read_trial(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> 
         scored=_scored(trial, found) if "decision" in found else None,
         calls=tuple(read_call(call) for call in found.get("calls") or ()),
         call_count=int(found.get("call_count") or 0),
-        requests=tuple(read_request(one) for one in found.get("requests") or ()),
+        requests=tuple(read_request(request) for request in found.get("requests") or ()),
         scripts=tuple(
             {**script, "command": _json_text(script["command"])}
             for script in found.get("scripts") or ()
@@ -419,25 +417,25 @@ def read_trial(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> 
 
 
 def _scored(trial: EvaluatorTrial, found: Mapping[str, Any]) -> Scored | None:
-    """Return the whole; of a dry run that asks somebody, the evaluators that scored already."""
+    """Return the whole tree; for a dry run that would make calls, the evaluators that scored without them."""
     policy = trial.rules
     rows = {row["path"]: _row(row) for row in found["scores"]}
     decision = Decision.from_json(found["decision"])
     tree = _as_top(result_tree(trial.root, decision, rows, policy), trial.path)
     if not (found.get("requests") or found.get("scripts")):
         return Scored((tree,), policy)
-    told = tuple(
+    scored = tuple(
         replace(node, is_decisive=False)
         for node in walk_rows(tree)
         if not node.children and node.row is not None and node.row.state != ScoreState.SKIPPED
     )
-    return Scored(told, policy) if told else None
+    return Scored(scored, policy) if scored else None
 
 
 def _as_top(tree: TreeNode, path: str) -> TreeNode:
-    """Return the evaluator that was tried as the top of what is drawn."""
-    found = next(node for node in walk_rows(tree) if node.path == path)
-    return replace(found, is_root=True, is_open=True)
+    """Return the tried evaluator as the root of the drawing."""
+    top = next(node for node in walk_rows(tree) if node.path == path)
+    return replace(top, is_root=True, is_open=True)
 
 
 def _row(stored: Mapping[str, Any]) -> EvaluatorScore:

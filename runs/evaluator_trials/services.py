@@ -1,4 +1,4 @@
-"""Have a worker try one evaluator of a draft on one output, or find out what that would send."""
+"""Queue a try of one evaluator of a draft on one output, or a dry run that finds what a try would send."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from runs.suites.edits import UnknownEvaluatorError, nodes_with_paths
 
 
 class SuiteIsArchivedError(DomainError):
-    """Nothing is tried with an archived suite."""
+    """The evaluators of an archived suite cannot be tried."""
 
     code = "suite_archived"
 
 
 class TryUnderWayError(DomainError):
-    """The person has another try under way."""
+    """The member has another try under way."""
 
     code = "try_under_way"
 
 
 @dataclass(frozen=True, slots=True)
 class TriedOutput:
-    """What an evaluator is tried on: the output of a result, or one that was pasted for a case.
+    """The output of a try: that of a result, or a pasted one for a case.
 
-    `pasted` is in the form of a recorded line: output, and trace where one was given.
+    `pasted` has the form of a recorded line: output, and trace if there is one.
     """
 
     case: Case
@@ -45,8 +45,8 @@ class TriedOutput:
     pasted: Mapping[str, Any] | None = None
 
 
-def node_of(draft: SuiteDraft, node_id: str) -> tuple[str, dict[str, Any]]:
-    """Return path and settings of an evaluator of the draft; raises UnknownEvaluatorError."""
+def find_node(draft: SuiteDraft, node_id: str) -> tuple[str, dict[str, Any]]:
+    """Return the path and the settings of an evaluator of the draft; raises UnknownEvaluatorError."""
     for path, node in nodes_with_paths(draft.content["evaluators"]):
         if node["id"] == node_id:
             return path, node
@@ -56,21 +56,21 @@ def node_of(draft: SuiteDraft, node_id: str) -> tuple[str, dict[str, Any]]:
 def try_evaluator(
     draft: SuiteDraft,
     node_id: str,
-    on: TriedOutput,
+    output: TriedOutput,
     *,
     asked_by: User,
     once: UUID,
     is_dry: bool = False,
 ) -> EvaluatorTrial:
-    """Queue a try and return it; one that was asked for already with the same form is returned as it is.
+    """Queue a try and return it; a form that is sent twice returns its first try.
 
-    A dry one finds out what would be sent and started, and does neither. Raises DomainError when the
-    suite is archived, scripts may not run, a target that is to judge cannot be asked, another try of
-    the person is under way, or no worker can be reached.
+    A dry try finds what would be sent and started, and does neither. Raises DomainError if the suite
+    is archived, scripts may not run, a target that judges cannot be asked, the member has another try
+    under way, or no worker can be reached.
     """
     if before := EvaluatorTrial.objects.filter(asked_by=asked_by, once=once).first():
         return before
-    trial = _trial(draft, node_id, on, asked_by=asked_by, once=once)
+    trial = _trial(draft, node_id, output, asked_by=asked_by, once=once)
     trial.is_dry = is_dry
     root = EvaluatorSpec.model_validate(trial.tree)
     if not is_dry:
@@ -81,19 +81,19 @@ def try_evaluator(
         with transaction.atomic():
             trial.save()
     except IntegrityError:
-        return _instead(trial)
+        return _existing_trial(trial)
     queue_trial(TRY_EVALUATOR, trial)
     return trial
 
 
 def _trial(
-    draft: SuiteDraft, node_id: str, on: TriedOutput, *, asked_by: User, once: UUID
+    draft: SuiteDraft, node_id: str, output: TriedOutput, *, asked_by: User, once: UUID
 ) -> EvaluatorTrial:
     if draft.suite.archived_at is not None:
         raise SuiteIsArchivedError(
             "The suite is archived. Take it out of the archive to try its evaluators."
         )
-    path, node = node_of(draft, node_id)
+    path, node = find_node(draft, node_id)
     return EvaluatorTrial(
         suite=draft.suite,
         node=node_id,
@@ -101,16 +101,16 @@ def _trial(
         tree=EvaluatorSpec.model_validate(node).as_json(),
         policy=draft.content["policy"],
         judge=str(draft.content["judge"]),
-        case=on.case,
-        result=on.result,
-        pasted=None if on.pasted is None else dict(on.pasted),
+        case=output.case,
+        result=output.result,
+        pasted=None if output.pasted is None else dict(output.pasted),
         asked_by=asked_by,
         once=once,
     )
 
 
-def _instead(trial: EvaluatorTrial) -> EvaluatorTrial:
-    """Return the try that the same form asked for a moment before; raises TryUnderWayError for another."""
+def _existing_trial(trial: EvaluatorTrial) -> EvaluatorTrial:
+    """Return the try that the same form has just queued; raises TryUnderWayError for another."""
     trials = EvaluatorTrial.objects.select_related("suite")
     if before := trials.filter(asked_by=trial.asked_by, once=trial.once).first():
         return before
@@ -118,5 +118,5 @@ def _instead(trial: EvaluatorTrial) -> EvaluatorTrial:
     named = f" of {other.path or 'the whole tree'} in {other.suite.title}" if other else ""
     word = "dry run" if trial.is_dry else "try"
     raise TryUnderWayError(
-        f"You have a {word}{named} under way. Wait until it is done: one is made at a time."
+        f"You have a {word}{named} under way. Wait until it is done: only one at a time is possible."
     )

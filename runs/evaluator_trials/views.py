@@ -1,4 +1,4 @@
-"""Try one evaluator of one's draft on an output, for real by a worker, or dry."""
+"""The page to try one evaluator of your draft on an output, by a worker or as a dry run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.views.decorators.http import require_safe
 
 from evaluators.scoring.types import DomainError
 from runs.evaluator_trials.forms import EvaluatorTrialForm
-from runs.evaluator_trials.queries import choice_to_begin_with, read_trial, try_page
-from runs.evaluator_trials.services import node_of, try_evaluator
+from runs.evaluator_trials.queries import initial_choice, read_trial, try_page
+from runs.evaluator_trials.services import find_node, try_evaluator
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import EvaluatorTrial
 from runs.requests import REFUSED, MemberRequest, may_change_suites, posted, suite_of
@@ -28,12 +28,12 @@ TRIALS = EvaluatorTrial.objects.select_related("suite", "case", "result__run", "
 @may_change_suites
 @never_cache
 def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
-    """Show what an evaluator was tried on last and what came of it; try it again, or say what that would send."""
+    """Show the last try of an evaluator; queue another try or a dry run."""
     draft = draft_of(suite_of(slug=slug), request.user)
     path, settings = _node(draft, node)
     page = try_page(draft.suite, path, settings, judge=str(draft.content["judge"]))
     last = TRIALS.filter(suite=draft.suite, node=node, asked_by=request.user).first()
-    begin = choice_to_begin_with(draft.suite, last)
+    begin = initial_choice(draft.suite, last)
     form = EvaluatorTrialForm(draft.suite, page.runs, posted(request), initial=begin)
     status = _ask(request, form, draft, node) if form.is_bound else 200
     if status == MOVED:
@@ -48,11 +48,11 @@ def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
 @require_safe
 @never_cache
 def evaluator_trial(request: MemberRequest, slug: str, node: str, pk: int) -> HttpResponse:
-    """Show how far one's try is, as the fragment that polls itself until it is over."""
+    """Show the state of your try, as a fragment that polls itself until the try is over."""
     own = TRIALS.filter(suite__slug=slug, node=node, asked_by=request.user)
     trial = get_object_or_404(own, pk=pk)
     try:
-        _, settings = node_of(draft_of(trial.suite, request.user), node)
+        _, settings = find_node(draft_of(trial.suite, request.user), node)
     except UnknownEvaluatorError:
         settings = trial.tree
     shown = read_trial(trial, settings)
@@ -60,21 +60,23 @@ def evaluator_trial(request: MemberRequest, slug: str, node: str, pk: int) -> Ht
 
 
 def _ask(request: MemberRequest, form: EvaluatorTrialForm, draft: SuiteDraft, node: str) -> int:
-    """Queue what the button asks for and return the status to answer with; a refusal stands in the form."""
-    if not form.is_valid() or form.on is None:
+    """Queue the try or dry run and return the status of the response; the form holds a refusal."""
+    if not form.is_valid() or form.chosen is None:
         return REFUSED
     once, is_dry = form.cleaned_data["once"], "dry" in request.POST
     try:
-        try_evaluator(draft, node, form.on, asked_by=request.user, once=once, is_dry=is_dry)
+        try_evaluator(draft, node, form.chosen, asked_by=request.user, once=once, is_dry=is_dry)
     except DomainError as refusal:
         form.add_error(None, str(refusal))
-        lacks = isinstance(refusal, ScriptsRefusedError) and not request.user.has_perm(RUN_SCRIPTS)
-        return FORBIDDEN if lacks else REFUSED
+        is_forbidden = isinstance(refusal, ScriptsRefusedError) and not request.user.has_perm(
+            RUN_SCRIPTS
+        )
+        return FORBIDDEN if is_forbidden else REFUSED
     return MOVED
 
 
 def _node(draft: SuiteDraft, node: str) -> tuple[str, dict[str, Any]]:
     try:
-        return node_of(draft, node)
+        return find_node(draft, node)
     except UnknownEvaluatorError as error:
         raise Http404(str(error)) from error

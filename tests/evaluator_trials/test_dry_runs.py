@@ -83,7 +83,7 @@ ROWS = {
         "deliberation",
         "model",
         {"judges": 2, "rounds": 1, "criteria": "Kind?"},
-        says="of up to 4: what follows depends on the replies",
+        says="of up to 4: more calls depend on the replies",
     ),
     "limits": Row("execution_metrics", "nobody", {"max_tool_calls": 3}),
     "same": Row("expected_output", "nobody"),
@@ -227,11 +227,11 @@ def test_a_dry_run_of_each_kind_shows_what_a_run_gives_byte_for_byte(
             given(name, row.asks, run, model_server, agent_server),
         )
         assert [text for text in texts_of(found, row) if text not in page] == [], name
-        assert ("It would ask nobody about this output" in page) == (row.asks == "nobody"), name
-        assert ("This is what a try would send, exactly." in page) == (
+        assert ("A try would make no calls for this output" in page) == (row.asks == "nobody"), name
+        assert ("This is exactly what a try would send." in page) == (
             row.asks in ("model", "agent")
         ), name
-        assert ("This is what a try would start, exactly." in page) == (row.asks == "program")
+        assert ("This is exactly what a try would start." in page) == (row.asks == "program")
         assert "have none here" not in page
         assert "s3cret" not in page
     assert (len(model_server.requests), len(agent_server.asked)) == asked_by_run
@@ -261,14 +261,14 @@ def test_what_a_run_asks_besides_and_what_a_dry_run_cannot_know_is_said(
     ]
     assert model_server.chats == sent
     for said in (
-        "This is what a try would send and start, exactly.",
-        "Runs ask for the expected outcomes besides; a try leaves that out.",
-        "those that are not asked yet have none here",
-        "scripts that are not started found nothing yet",
+        "This is exactly what a try would send and start.",
+        "A run also asks a judge about the expected outcomes; a try does not.",
+        "evaluators that a dry run does not ask have none",
+        "a dry run starts no script",
         "Expected outcomes",
-        "by runs alone",
+        "only in runs",
     ):
         assert said in page, said
     _, page = dry_run("whole", run, editor)
-    assert "those that are not asked yet have none here" in page
-    assert "Runs ask for the expected outcomes" not in page
+    assert "evaluators that a dry run does not ask have none" in page
+    assert "A run also asks a judge" not in page

@@ -207,7 +207,7 @@ def test_what_a_dry_run_shows_is_sent_byte_for_byte(
     assert "<<<5eal5eal5eal5eal" in shown
     assert "json_schema" in shown
     assert "3 times the same question" in shown
-    assert "of up to 4: what follows depends on the replies" in shown
+    assert "of up to 4: more calls depend on the replies" in shown
 
 
 def test_a_dry_run_costs_nothing_and_needs_no_key(
@@ -221,7 +221,7 @@ def test_a_dry_run_costs_nothing_and_needs_no_key(
     # The gate would keep the judge from being asked; a dry run shows what it would be asked all the same.
     assert "Where is my money?" in page
     assert "in, $" in page
-    _, _, scored = page.partition("Scored already, because they ask nobody")
+    _, _, scored = page.partition("Scored without a call")
     assert "mentions_refund" in scored
     assert "right" not in scored
     assert not model_server.requests
@@ -231,7 +231,7 @@ def test_a_dry_run_costs_nothing_and_needs_no_key(
 def test_what_asks_nobody_is_scored_by_the_dry_run_itself(editor_client: Client) -> None:
     suite_with(CHECK)
     page = dry(editor_client)
-    assert "It would ask nobody about this output" in page
+    assert "A try would make no calls for this output" in page
     assert "1.00" in page
     page = dry(editor_client, source="pasted", output="No money back.")
     assert "0.00" in page
@@ -391,11 +391,11 @@ def test_kinds_say_what_they_need_and_take_a_pasted_trace(editor_client: Client)
         ({"output": ""}, "Paste the output to score."),
         (
             {"output": "x" * (5 * 2**20)},
-            f"{thousands(5 * 2**20)} characters long; a try takes {thousands(10**6)}",
+            f"{thousands(5 * 2**20)} characters long; {thousands(10**6)} is the limit",
         ),
         ({"output": "nul \x00"}, "Null characters are not allowed"),
         ({"output": "fine", "case": "gone"}, "The suite has no case “gone”."),
-        ({"output": "fine", "trace": "{"}, "This is no trace"),
+        ({"output": "fine", "trace": "{"}, "This is not a trace"),
         ({"output": "fine", "trace": '[{"type": "tool"}]'}, "not a step with type and name"),
         ({"output": "fine", "trace": "[" * 100_000}, "nested too deeply"),
         ({"output": "fine", "trace": '[{"type":"tool","name":"a","input":1e999}]'}, "too large"),

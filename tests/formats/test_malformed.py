@@ -129,7 +129,7 @@ MALFORMED = (
         "the case has none", "add output", case="A"),
     Bad("tool call", f"{CASE}    output: [{{role: assistant, tool_calls: [{{input: 1}}]}}]\n", 5,
         "tests[0].output", "tool_calls holds {'input': 1}", "does not name its tool", case="A"),
-    Bad("file path", f"{OUTPUT}files: {{../a: x}}\n", 5, "tests[0].output", "no path inside",
+    Bad("file path", f"{OUTPUT}files: {{../a: x}}\n", 5, "tests[0].output", "not a path inside",
         "write one like report/summary.md", case="A"),
     Bad("base64", f"{OUTPUT}files: {{a.png: {{base64: '?'}}}}\n", 5, "tests[0].output",
         "'a.png' is not readable as base64", "base64", case="A"),
