@@ -112,7 +112,7 @@ def test_workers_from_before_a_stop_leave_the_resumed_run_alone(
     model_server.release()
     worker.join(30)
 
-    work_on_run(run.pk)  # they may have gone on with it themselves, if they never saw the stop
+    work_on_run(run.pk)  # the workers may have continued it themselves, if they never saw the stop
     assert (again(run).status, again(run).done_count) == ("completed", 6)
     assert again(run).run_cost_usd + again(run).evaluation_cost_usd == ledger(run)
 

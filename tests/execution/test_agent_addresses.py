@@ -24,17 +24,17 @@ class Names(AbstractResolver):
     ) -> list[ResolveResult]:
         if not self.answers:
             raise OSError("no such host")
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        addresses = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return [
             ResolveResult(
                 hostname=host,
-                host=one,
+                host=address,
                 port=port,
-                family=socket.AF_INET6 if ":" in one else socket.AF_INET,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
                 proto=0,
                 flags=0,
             )
-            for one in found.split()
+            for address in addresses.split()
         ]
 
     async def close(self) -> None:

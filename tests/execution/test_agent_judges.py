@@ -124,8 +124,8 @@ def test_an_agent_over_http_judges_from_the_suite_file_to_results_file_and_pages
     [asked] = agent_server.asked
     assert asked.headers["Authorization"] == SECRET
     assert (asked.json["session"], asked.json["tenant"]) == ("RD-01/quality", "blue")
-    for said in ("Until when?", ANSWER, "Names both dates."):
-        assert said in asked.json["task"]
+    for text in ("Until when?", ANSWER, "Names both dates."):
+        assert text in asked.json["task"]
     assert "HIDDEN" not in str(asked.json)
     run, call = Run.objects.get(), ModelCall.objects.get()
     assert (call.purpose, call.evaluator_path, call.model_name) == (
@@ -136,8 +136,8 @@ def test_an_agent_over_http_judges_from_the_suite_file_to_results_file_and_pages
     for kept in (json.dumps(run.snapshot), json.dumps([call.request, call.reply])):
         assert "t0p-s3cret" not in kept
     result = page_of(viewer_client)
-    for said in ("by the agent <b>reviewer</b>", "Gives both dates.", "raw 80.0 of 100", "No fee"):
-        assert said in result
+    for text in ("by the agent <b>reviewer</b>", "Gives both dates.", "raw 80.0 of 100", "No fee"):
+        assert text in result
     head = page_of(viewer_client, "runs:run")
     assert "judge reviewer" in head
     assert "Judge agent reviewer" in head
@@ -204,7 +204,7 @@ def test_a_program_judges_and_its_stated_cost_counts_as_judge_cost(
     assert line["evaluator_results"][1]["score"] == 1.0
     assert line["evaluation_cost_usd"] == 0.5
     calls = list(ModelCall.objects.order_by("sample"))
-    assert [(one.sample, one.status, one.input_tokens) for one in calls] == [
+    assert [(call.sample, call.status, call.input_tokens) for call in calls] == [
         (0, "ok", 7),
         (1, "ok", 7),
     ]
@@ -252,8 +252,8 @@ def test_no_reply_but_the_agents_own_verdict_is_ever_a_score(
 
     work_on_run(run.pk)
 
-    said = Result.objects.get().scores.get(path="quality")
-    assert (said.score, said.stage) == (score, stage)
+    score_row = Result.objects.get().scores.get(path="quality")
+    assert (score_row.score, score_row.stage) == (score, stage)
     calls = ModelCall.objects.order_by("id")
     assert list(calls.values_list("status", flat=True)) == statuses
     assert list(calls.values_list("repair", flat=True)) == list(range(len(statuses)))
@@ -269,9 +269,9 @@ def test_a_program_that_fails_is_unscored_with_the_end_of_what_it_said() -> None
 
     work_on_run(run.pk)
 
-    said = Result.objects.get().scores.get(path="quality")
-    assert (said.score, said.stage) == (None, "judge")
-    assert "exit code 3: no rules" in said.reasoning
+    score_row = Result.objects.get().scores.get(path="quality")
+    assert (score_row.score, score_row.stage) == (None, "judge")
+    assert "exit code 3: no rules" in score_row.reasoning
     assert counts(run)[3] == 1
 
 

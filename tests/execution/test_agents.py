@@ -204,8 +204,8 @@ def test_no_more_requests_are_in_flight_than_the_target_allows(agent_server: Age
         return await says({"output": "ok"})(request)
 
     agent_server.behave(then=in_pairs)
-    found = Asking(agent_server.url, concurrency=2).ask(8)
-    assert [one.text for one in found if isinstance(one, Output)] == ["ok"] * 8
+    outputs = Asking(agent_server.url, concurrency=2).ask(8)
+    assert [output.text for output in outputs if isinstance(output, Output)] == ["ok"] * 8
     assert agent_server.most_in_flight == 2
 
 

@@ -58,13 +58,13 @@ def test_what_may_pass_by_itself_is_told_from_what_will_not(error, expected):
 
 
 def test_a_database_that_is_away_is_asked_until_it_is_back():
-    pauses, told = [], []
+    pauses, repeats = [], []
     failing = Failing(*[OperationalError("away")] * 6)
 
-    assert Patience(sleep=pauses.append).call(failing, told.append) == "done"
+    assert Patience(sleep=pauses.append).call(failing, repeats.append) == "done"
     assert failing.heard == [False, *[True] * 6]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert told == [False, True]
+    assert repeats == [False, True]
 
 
 class Clock:
@@ -146,9 +146,9 @@ def test_a_session_that_stands_still_with_what_it_wrote_is_ended_and_no_other(mo
 
 
 def psycopg_params():
-    found = connection.get_connection_params()
+    parameters = connection.get_connection_params()
     names = ("host", "port", "user", "password", "dbname", "application_name")
-    return {name: found[name] for name in names if found.get(name)}
+    return {name: parameters[name] for name in names if parameters.get(name)}
 
 
 async def until_cleared(event):

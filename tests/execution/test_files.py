@@ -32,7 +32,7 @@ CHART = b"\x89PNG\x00"
 
 def files_of(run, key):
     left = Artifact.objects.filter(result__run=run, result__case__key=key).select_related("content")
-    return {one.path: bytes(one.content.content) for one in left}
+    return {artifact.path: bytes(artifact.content.content) for artifact in left}
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Worker:
         replies: list[ChatReply] = []
         waiting = iter(range(count))
 
-        async def carry() -> None:
+        async def work_off() -> None:
             for number in waiting:
                 call = ChatCall(
                     [{"role": "user", "content": f"{self.name} {number}"}], CallKey("target")
@@ -79,11 +79,11 @@ class Worker:
                 replies.append(await client.chat(spec, call, Ledger()))
 
         heart = asyncio.ensure_future(self._beat(limiter))
-        carriers = [asyncio.ensure_future(carry()) for _ in range(min(count, most))]
+        consumers = [asyncio.ensure_future(work_off()) for _ in range(min(count, most))]
         try:
-            await asyncio.wait(carriers)
-            for carrier in carriers:
-                carrier.result()
+            await asyncio.wait(consumers)
+            for consumer in consumers:
+                consumer.result()
         finally:
             heart.cancel()
             await client.aclose()
@@ -103,7 +103,7 @@ class Worker:
 def together(clock: VirtualTime, *work: Coroutine[Any, Any, Any]) -> list[Any]:
     async def session() -> list[Any]:
         async def all_of_them() -> list[Any]:
-            tasks = [asyncio.ensure_future(one) for one in work]
+            tasks = [asyncio.ensure_future(step) for step in work]
             await asyncio.wait(tasks)
             return [task.result() for task in tasks]
 
@@ -114,7 +114,7 @@ def together(clock: VirtualTime, *work: Coroutine[Any, Any, Any]) -> list[Any]:
 
 def most_in_a_minute(times: list[float]) -> int:
     times = sorted(times)
-    return max(sum(begin <= one <= begin + 60 for one in times) for begin in times)
+    return max(sum(begin <= time <= begin + 60 for time in times) for begin in times)
 
 
 def most_in_force(changes: list[tuple[float, int]], now: float) -> int:
@@ -320,10 +320,10 @@ def test_workers_that_ask_at_the_same_moment_get_no_more_than_there_is():
             connection.close()
 
     with ThreadPoolExecutor(len(names)) as pool:
-        found = list(pool.map(take, names))
+        grants = list(pool.map(take, names))
 
-    assert sum(granted for _, granted in found) == 20
+    assert sum(granted for _, granted in grants) == 20
     held = SlotLease.objects.filter(model=model).aggregate(slots=Sum("slots"))["slots"]
     assert held <= 6
-    assert sum(standing.slots for standing, _ in found) <= 6
+    assert sum(standing.slots for standing, _ in grants) <= 6
     assert run.events.count() <= 2

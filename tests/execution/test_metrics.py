@@ -37,7 +37,8 @@ def reply(routing: int, delivery: int, *, done: bool, met: tuple[bool, ...] = ()
         "task_completion": {"justification": "Nothing is left open.", "passed": done},
     }
     outcomes = [
-        {"number": n, "justification": f"on {n}", "passed": one} for n, one in enumerate(met, 1)
+        {"number": n, "justification": f"on {n}", "passed": passed}
+        for n, passed in enumerate(met, 1)
     ]
     return {"reasoning": "Careful.", "metrics": metrics} | ({"outcomes": outcomes} if met else {})
 
@@ -103,12 +104,12 @@ def test_a_suite_and_a_run_choose_who_judges_the_metrics(
     worked(start(model_server, 1))
     suite = Suite.objects.get()
     large = make_model(slug="large", model_id="large-9", base_url=model_server.base_url)
-    asked = [start_run(suite=suite, target=make_target(), started_by=None, judge=large)]
+    runs = [start_run(suite=suite, target=make_target(), started_by=None, judge=large)]
     (node,) = suite.spec.evaluators.children
     change_evaluator(suite, node.name, config={**node.config, "model": "large"})
-    asked.append(start_run(suite=suite, target=make_target(), started_by=None))
+    runs.append(start_run(suite=suite, target=make_target(), started_by=None))
 
-    for run in map(worked, asked):
+    for run in map(worked, runs):
         result = run.results.get()
         assert [call.model_name for call in result.model_calls.all()] == [large.name]
         shown = page(viewer_client, run, "result", key="C-0", repetition=1)

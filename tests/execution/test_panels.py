@@ -77,14 +77,14 @@ def test_every_judge_is_asked_counted_and_shown(started: Run, viewer_client: Cli
 
     address = reverse("runs:result", args=(started.suite.slug, started.number, "kind", 1))
     text = viewer_client.get(address).content.decode()
-    for said in (
+    for part in (
         "3 judges, 2 rounds: Good won with 2 of 2 votes.",
         "Good because of the greeting",
         "No readable vote, left out",
         "Median of 3 samples: 0.40, 0.40, 0.40; 0.00 apart.",
         "raw 80.0 of 100",
     ):
-        assert said in text
+        assert part in text
 
 
 def test_a_judge_of_the_panel_that_does_not_exist_keeps_the_run_from_starting() -> None:

@@ -60,17 +60,17 @@ def test_a_broker_that_froze_holds_up_one_caller_for_a_moment_and_the_next_not_a
     try:
         # Without a time-out this would wait for as long as the broker is frozen.
         queue(WORK_ON_RUN, 2)
-        asked: list[str] = []
+        queued: list[str] = []
         monkeypatch.setattr(
-            runs_queue.current_app, "send_task", lambda *a, **k: asked.append("task")
+            runs_queue.current_app, "send_task", lambda *a, **k: queued.append("task")
         )
         queue(WORK_ON_RUN, 3)
-        assert asked == []
+        assert queued == []
     finally:
         server.process.wake()
     monkeypatch.setattr(runs_queue, "BROKER", runs_queue.Broker(away_until=time.monotonic() - 1))
     queue(WORK_ON_RUN, 4)
-    assert asked == ["task"]
+    assert queued == ["task"]
 
 
 def test_a_broker_that_was_started_again_is_used_at_once(server: RedisServer):

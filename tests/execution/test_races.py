@@ -52,7 +52,7 @@ def again(run: Run) -> Run:
 
 def done_and_refused(answers: Sequence[object]) -> tuple[list[object], list[str]]:
     refused = [answer for answer in answers if isinstance(answer, str)]
-    assert all(any(said in answer for said in CLEAR) for answer in refused), refused
+    assert all(any(text in answer for text in CLEAR) for answer in refused), refused
     return [answer for answer in answers if not isinstance(answer, str)], refused
 
 
@@ -100,7 +100,7 @@ def test_a_resume_pressed_twice_while_somebody_retries() -> None:
     retry = partial(retry_results, run, asked_by=None, seen_retry=0)
     done, refused = done_and_refused(at_once(resume, resume, retry))
 
-    # Whoever was first opened the run; a retry may still join in, another resume may not.
+    # The first request opened the run; a retry may still join in, another resume may not.
     assert len(done) + len(refused) == 3
     assert 10 in done
     assert again(run).status == "queued"
@@ -224,5 +224,5 @@ def test_a_draft_saved_twice_at_once_is_one_version_and_begun_twice_is_one_draft
     answers = at_once(save, save, save)
     refused = [answer for answer in answers if isinstance(answer, str)]
     assert len(refused) == 2
-    assert all("been saved or discarded" in said for said in refused)
+    assert all("been saved or discarded" in text for text in refused)
     assert suite.versions.count() == 2

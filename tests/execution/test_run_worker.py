@@ -289,8 +289,8 @@ def test_numbers_make_no_difference_between_errors_but_a_status_does(
         facts = {"status": "error", "error_stage": "target", "finished_at": finished_at}
         run.results.filter(pk=result.pk).update(error=error, **facts)
     Run.objects.update(done_count=8, error_count=8)
-    said = broken_target(Run.objects.get())
-    assert said.startswith(expected) if expected != "running" else said == ""
+    error = broken_target(Run.objects.get())
+    assert error.startswith(expected) if expected != "running" else error == ""
 
 
 def test_different_errors_do_not_end_a_run(start_recorded):

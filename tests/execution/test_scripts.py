@@ -27,14 +27,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 JUDGE = b"""\
 import json, sys
 from words import RUDE
-told = json.load(sys.stdin)
-found = [word for word in RUDE if word in told["candidate_answer"].lower()]
+data = json.load(sys.stdin)
+found = [word for word in RUDE if word in data["candidate_answer"].lower()]
 print(json.dumps({"score": 0 if found else 1, "misses": [f"says {word}" for word in found]}))
 """
 GATE = b"""\
 import json, sys
-told = json.load(sys.stdin)
-scores = {one["name"]: one["score"] for one in told["evaluator_results"]}
+data = json.load(sys.stdin)
+scores = {entry["name"]: entry["score"] for entry in data["evaluator_results"]}
 print("looked at " + ", ".join(scores), file=sys.stderr)
 print(json.dumps({"score": min(scores.values()), "reasoning": "the weakest link", "hits": ["read all"]}))
 """
@@ -74,7 +74,7 @@ tests:
 
 @pytest.fixture
 def run(settings: Any) -> Run:
-    """Carry out the suite."""
+    """Execute the suite."""
     settings.SCRIPTS = True
     content = suite_files.read_suite(SUITE.encode(), files=FILES)
     assert set(content.files) == set(FILES)
@@ -89,8 +89,8 @@ def results_of(run: Run) -> Mapping[str, Result]:
 
 
 def test_scripts_decide_and_say_why(run: Run, viewer_client: Client) -> None:
-    found = results_of(run)
-    kind, rude, broken = found["kind"], found["rude"], found["broken"]
+    results = results_of(run)
+    kind, rude, broken = results["kind"], results["rude"], results["broken"]
 
     assert (kind.verdict, kind.score, rude.verdict, rude.score) == ("pass", 1.0, "fail", 0.0)
     assert (broken.status, broken.score, broken.verdict) == ("error", None, "")
@@ -102,8 +102,8 @@ def test_scripts_decide_and_say_why(run: Run, viewer_client: Client) -> None:
 
     address = reverse("runs:result", args=(run.suite.slug, run.number, "rude", 1))
     text = viewer_client.get(address).content.decode()
-    for said in ("the weakest link", "read all", "looked at polite, not_long", "says stupid"):
-        assert said in text
+    for fragment in ("the weakest link", "read all", "looked at polite, not_long", "says stupid"):
+        assert fragment in text
 
 
 def test_a_worker_whose_switch_is_off_gives_no_score_and_says_so(settings: Any) -> None:
@@ -114,15 +114,15 @@ def test_a_worker_whose_switch_is_off_gives_no_score_and_says_so(settings: Any) 
 
     work_on_run(run.pk)
 
-    found = results_of(run)
-    assert {result.status for result in found.values()} == {"error"}
-    assert {result.score for result in found.values()} == {None}
+    results = results_of(run)
+    assert {result.status for result in results.values()} == {"error"}
+    assert {result.score for result in results.values()} == {None}
     assert all(
-        "switched off on the machine that executes this run" in r.error for r in found.values()
+        "switched off on the machine that executes this run" in r.error for r in results.values()
     )
 
 
-BESIDE = {
+OTHER_FILES = {
     "w/data/cities.yaml": b"evaluators:\n"
     b"  - {name: exact, type: code_judge, script: [python3, ../scripts/exact.py]}\n",
     "w/data/cities.jsonl": b'{"id": "fr", "input": "Capital?", "output": "Paris"}\n',
@@ -137,9 +137,9 @@ def test_a_script_beside_the_folder_of_its_suite_runs_and_comes_out_and_in_again
     settings: Any,
 ) -> None:
     settings.SCRIPTS = True
-    given = [(path, BytesIO(content)) for path, content in BESIDE.items()]
-    [found] = read_suites(bundles_of(given)).suites
-    suite = import_suite(found.content, imported_by=None)
+    files = [(path, BytesIO(content)) for path, content in OTHER_FILES.items()]
+    [archive_suite] = read_suites(bundles_of(files)).suites
+    suite = import_suite(archive_suite.content, imported_by=None)
     taken_out = BytesIO(b"".join(packed(suite_with_cases(suite), "cities").parts))
     [again] = read_suites(bundles_of([("cities.zip", taken_out)])).suites
     assert import_suite(again.content, imported_by=None).version == 1

@@ -84,8 +84,8 @@ def test_slots_that_do_not_go_evenly_into_the_holders_go_round(clock):
     got = []
     for _ in range(6):
         for _ in range(2):
-            found = {holder: lease(model, holder, 8) for holder in ("a", "b", "c")}
-        got += [holder for holder, count in found.items() if count]
+            slots = {holder: lease(model, holder, 8) for holder in ("a", "b", "c")}
+        got += [holder for holder, count in slots.items() if count]
         clock.advance(seconds=LEASE.total_seconds() / 6)
 
     assert len(got) == 6

@@ -19,7 +19,7 @@ from tests.services.processes import end_what_was_started_when_told_to_end
 
 
 def main() -> None:
-    """Carry the rounds out."""
+    """Run the rounds."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", default=secrets.token_hex(4), help="picks the same faults again")
@@ -30,10 +30,10 @@ def main() -> None:
         os.environ["DJANGO_SETTINGS_MODULE"] = "evalsite.settings"
         django.setup()
         # What asks for settings can only be loaded once they are there.
-        from tests.faults.rounds import carry_out
+        from tests.faults.rounds import run_rounds
 
         sys.stdout.write(f"seed {chosen.seed}\n")
-        for line in carry_out(chosen.rounds, seed=chosen.seed):
+        for line in run_rounds(chosen.rounds, seed=chosen.seed):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
 

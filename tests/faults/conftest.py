@@ -13,7 +13,7 @@ from tests.faults.installations import Installation, Workshop, workshop
 
 SEED = "FAULTS_SEED"
 
-# What these assert is told in full, as if it stood in the tests.
+# pytest explains the assertions of these modules in full, as it does in tests.
 pytest.register_assert_rewrite("tests.faults.happenings", "tests.faults.ledger_checks")
 
 
@@ -28,8 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def shared_workshop() -> Iterator[Workshop]:
     """Run the servers once."""
-    with workshop() as found:
-        yield found
+    with workshop() as shop:
+        yield shop
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def chance() -> random.Random:
 @pytest.fixture
 def cluster(shared_workshop: Workshop) -> Iterator[Installation]:
     """Give a site on PostgreSQL and Redis with a run of 300 that waits for workers."""
-    with shared_workshop.cluster() as found:
-        yield found
-        print(found.logs())  # noqa: T201
+    with shared_workshop.cluster() as site:
+        yield site
+        print(site.logs())  # noqa: T201
 
 
 @pytest.fixture
 def single(shared_workshop: Workshop) -> Iterator[Installation]:
     """Give a site on SQLite with a run of 300 that waits for its web process to start."""
-    with shared_workshop.single() as found:
-        yield found
-        print(found.logs())  # noqa: T201
+    with shared_workshop.single() as site:
+        yield site
+        print(site.logs())  # noqa: T201

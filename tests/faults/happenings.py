@@ -34,14 +34,14 @@ HELD = (
 
 
 def kill_a_worker(site: Installation, chance: random.Random) -> None:
-    """Kill one of two workers; the other has to carry the run to its end."""
+    """Kill one of two workers; the other has to finish the run."""
     victim = pick_a_worker(site, chance)
     pick_a_moment(site, chance)
     site.kill_run_workers(victim)
 
 
 def replace_a_worker(site: Installation, chance: random.Random) -> None:
-    """Kill a worker and start another, as whatever watches over workers does."""
+    """Kill a worker and start another, as a supervisor does."""
     kill_a_worker(site, chance)
     site.site.begin_worker()
 
@@ -69,7 +69,7 @@ def freeze_a_worker(site: Installation, chance: random.Random) -> None:
     site.wait_for("SELECT count(*) = 0 FROM runs_runworker")
     assert site.database.rows(_scored(ids, OUTCOME)) == as_others_left_it
     numbers = {number for _, number in lost}
-    again = [one for one in site.models.requests[before:] if number_of(one) in numbers]
+    again = [request for request in site.models.requests[before:] if number_of(request) in numbers]
     assert len(again) <= AT_ONCE, "the woken worker asks for results it has lost"
 
 
@@ -163,7 +163,7 @@ def all_noticing(site: Installation, *, when: bool = True) -> Iterator[None]:
     yield
     if when:
         pairs = list(zip(workers, before, strict=True))
-        wait_until(lambda: all(_times_noticed(one) > times for one, times in pairs))
+        wait_until(lambda: all(_times_noticed(process) > times for process, times in pairs))
         wait_until(lambda: site.models.in_flight == 0, what="no call in flight")
 
 

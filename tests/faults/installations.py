@@ -88,14 +88,14 @@ class Installation:
         self.database.execute("DELETE FROM runs_run")
 
     def kill_run_workers(self, process: Process) -> None:
-        """Kill a process that carries the run out."""
+        """Kill a process that executes the run."""
         process.kill()
         self.killed += 1
 
     def logs(self) -> str:
         """Return the end of every log."""
         processes = (self.site.web, *self.site.workers, *self.site.commands)
-        return "\n\n".join(f"{one.log.name}\n{one.tail(6000)}" for one in processes)
+        return "\n\n".join(f"{process.log.name}\n{process.tail(6000)}" for process in processes)
 
     def _call(self, call: str) -> None:
         self.site.manage(

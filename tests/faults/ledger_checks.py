@@ -49,11 +49,11 @@ def assert_run_is_complete(site: Installation) -> None:
 
 def assert_every_result_is_right(site: Installation) -> None:
     """Assert that every case has its one result with the output, scores and tokens that are its own."""
-    found = site.database.rows(
+    results = site.database.rows(
         "SELECT position, status, verdict, score, error, text, result.input_tokens"
         " FROM runs_result result JOIN runs_resultoutput ON result_id = result.id ORDER BY position"
     )
-    assert found == [_expected_result(number) for number in range(CASES)]
+    assert results == [_expected_result(number) for number in range(CASES)]
     scores = site.database.rows(
         "SELECT result.position, path, score.state, score.score, score.reasoning"
         " FROM runs_score score JOIN runs_result result ON score.result_id = result.id"

@@ -25,15 +25,15 @@ COLUMNS = {
 TWO_FAULTS = 0.4
 
 
-def carry_out(rounds: int, *, seed: str) -> Iterator[str]:
+def run_rounds(rounds: int, *, seed: str) -> Iterator[str]:
     """Yield the head of a table and a line a round; raises AssertionError when a run ends wrong."""
     yield line(*COLUMNS)
     with workshop() as shop:
         for number in range(1, rounds + 1):
-            yield carry_out_round(shop, number, random.Random(f"{seed}-{number}"))
+            yield run_round(shop, number, random.Random(f"{seed}-{number}"))
 
 
-def carry_out_round(shop: Workshop, number: int, chance: random.Random) -> str:
+def run_round(shop: Workshop, number: int, chance: random.Random) -> str:
     """Execute a run, inject faults, check the ledger, and return a line."""
     names = pick_faults(chance)
     is_single = names[0] in ON_A_SINGLE_PROCESS

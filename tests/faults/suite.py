@@ -61,7 +61,7 @@ def usage_of(model_id: str, number: int) -> dict[str, int]:
 
 def number_of(request: Request) -> int:
     """Return which case a request is about; question and answer in it must be of the same."""
-    [number] = {int(found) for _, found in NUMBER.findall(request.text)}
+    [number] = {int(digits) for _, digits in NUMBER.findall(request.text)}
     return number
 
 
@@ -78,7 +78,7 @@ def charge(requests: Iterable[Request], model_id: str) -> Decimal:
 
 
 def serve(models: ModelServer) -> None:
-    """Let the server be both models: silent until it is told to release, then 30 to 60 ms an answer."""
+    """Let the server be both models: silent until the test releases it, then 30 to 60 ms an answer."""
     models.on_model(AGENT, _answer)
     models.on_model(JUDGE, _judge)
 

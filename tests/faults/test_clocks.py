@@ -33,8 +33,8 @@ def test_workers_whose_clocks_are_an_hour_off_agree(cluster: Installation, chanc
 def times_that_are_wrong(site: Installation) -> list[tuple[str, object]]:
     """Return the columns with a time that the database's clock calls wrong, and by how much."""
     return [
-        found
+        row
         for table, column in site.database.rows(TIMES)
         if not table.startswith("django_")
-        for found in site.database.rows(WRONG.format(table=table, column=column))
+        for row in site.database.rows(WRONG.format(table=table, column=column))
     ]

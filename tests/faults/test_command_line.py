@@ -13,7 +13,7 @@ from tests.services.processes import Process
 
 @pytest.fixture
 def command_line(cluster: Installation) -> Process:
-    """Run the suite at a command line beside two workers, from the first call on."""
+    """Run the suite at a command line alongside two workers, from the first call on."""
     cluster.forget_the_run()
     for _ in range(2):
         cluster.site.begin_worker()

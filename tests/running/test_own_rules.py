@@ -84,7 +84,7 @@ ALL_RIGHT = {
 
 
 def finished(run: Run) -> Run:
-    """Carry out what waits in a run."""
+    """Execute the waiting results of a run."""
     work_on_run(run.pk)
     run.refresh_from_db()
     return run

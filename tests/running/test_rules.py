@@ -25,7 +25,7 @@ NUMBERS = st.floats(allow_nan=True) | st.integers(-5, 5)
 def test_without_rules_a_run_is_scored_as_the_suite_says() -> None:
     found = apply_rules(SUITE, RunRules())
     assert (found.root, found.changed) == (SHOP, ())
-    # What is said as it stands in the suite is no change either.
+    # A rule with the value that the suite has is no change either.
     same = RunRules(policy={"pass_threshold": 0.8}, weights={"tone": 2.0}, required={"tone": False})
     assert apply_rules(SUITE, same) == found
 
