@@ -565,7 +565,7 @@ def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tupl
             ended = RunStatus(run.status).label.lower()
             return NOT_COMPLETED, f"{name} was not completed ({ended})."
     if not is_forced and not comparison.is_comparable:
-        *others, last = (one.what for one in comparison.differences if one.spoils)
+        *others, last = (difference.what for difference in comparison.differences if difference.spoils)
         parts = f"{', '.join(others)} and {last}" if others else last
         return NOT_COMPARABLE, (
             f"The runs differ in {parts}, not in their targets alone, "
@@ -585,7 +585,7 @@ def _as_sentence(gates: str) -> str:
 def _limits(comparison: Comparison) -> str:
     if not comparison.runs.regression_detected:
         return "Every tolerance is kept."
-    text = "; ".join(one.text for one in comparison.runs.reasons)
+    text = "; ".join(reason.text for reason in comparison.runs.reasons)
     return f"{text[:1].upper()}{text[1:]}."
 
 

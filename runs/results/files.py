@@ -257,7 +257,7 @@ def _row(line: ResultLine, title: str) -> Sequence[Any]:
     costs = line.run_cost_usd, line.evaluation_cost_usd
     usage, outcomes = line.usage, line.outcomes
     raw = None if line.score is None else rounded(line.score * line.scale)
-    met = sum(one.passed for one in outcomes) if outcomes else None
+    met = sum(outcome.passed for outcome in outcomes) if outcomes else None
     return (
         *(line.eval_id, title, line.repetition, line.status, line.verdict, line.reviewed_verdict),
         *(line.decided_by, line.score, raw, line.scale, met, len(outcomes) or None),

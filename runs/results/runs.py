@@ -433,7 +433,7 @@ def _dimension_means_of_run(run: Run) -> Iterable[DimensionMean]:
 def _judged_dimensions(
     run: Run, path: str, dimensions: tuple[DimensionMean, ...]
 ) -> JudgedDimensions:
-    judged = max(one.final.counted for one in dimensions)
+    judged = max(dimension.final.counted for dimension in dimensions)
     return JudgedDimensions(path, judged, run.execution_count, dimensions)
 
 
@@ -519,7 +519,7 @@ def _row(
     )
 
 
-NAMES = tuple(one.name for one in fields(RepetitionFigures))
+NAMES = tuple(field.name for field in fields(RepetitionFigures))
 
 
 @dataclass(frozen=True, slots=True)

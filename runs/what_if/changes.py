@@ -131,7 +131,7 @@ class LeafComparison:
         self.before, self.after, self.trees, self.kinds = before, after, trees, kinds
         self.known = dict(walk(trees.before))
         paths = before.files.keys() | after.files.keys()
-        self.files = {one for one in paths if before.files.get(one) != after.files.get(one)}
+        self.files = {path for path in paths if before.files.get(path) != after.files.get(path)}
         self.found: dict[str, LeafChange] = {}
 
     def leaves(self) -> dict[str, LeafChange]:

@@ -147,12 +147,12 @@ def _results(run: Run) -> list[StoredResult]:
         .values_list(*RESULT_COLUMNS)
     )
     results = [StoredResult._make(row) for row in rows.iterator(chunk_size=CHUNK)]
-    cut = [one.id for one in results if len(one.marks) >= MAX_MARKS]
+    cut = [result.id for result in results if len(result.marks) >= MAX_MARKS]
     if not cut:
         return results
     outputs = ResultOutput.objects.filter(pk__in=cut).values_list("pk", "outcomes")
     marks = {pk: "".join("01"[one["passed"]] for one in found or ()) for pk, found in outputs}
-    return [one._replace(marks=marks.get(one.id, one.marks)) for one in results]
+    return [result._replace(marks=marks.get(result.id, result.marks)) for result in results]
 
 
 def _parts(run: Run, rule_change: RuleChange) -> Mapping[str, PartsRead]:
