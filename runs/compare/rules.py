@@ -122,8 +122,8 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Di
     """Yield the settings changed for one run; those that change verdicts also count as policy or evaluators."""
     for role, side in (("baseline", before), ("candidate", after)):
         texts = [
-            f"{one['evaluator'] or ''} {one['name'].replace('_', ' ')} {one['old']} → {one['new']}".strip()
-            for one in side.get("changed") or ()
+            f"{change['evaluator'] or ''} {change['name'].replace('_', ' ')} {change['old']} → {change['new']}".strip()
+            for change in side.get("changed") or ()
         ]
         if texts:
             more = f" and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""

@@ -120,7 +120,7 @@ def _row(
         (row for row, mark in zip(results, marks, strict=True) if mark == group["live_state"]),
         results[0],
     )
-    found = summarise_case(case.key, [execution_from(row) for row in results], policy)
+    summary = summarise_case(case.key, [execution_from(row) for row in results], policy)
     return ResultRow(
         id=case.pk,
         key=case.key,
@@ -128,7 +128,7 @@ def _row(
         tags=tuple(case.tags),
         state=group["live_state"],
         url=result_url(run, case.key, shown["repetition"]),
-        score=found.means.score,
+        score=summary.means.score,
         metrics=_mean(row["metrics_score"] for row in results),
         outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
         repetitions=tuple(
@@ -142,13 +142,13 @@ def _row(
             for row, mark in zip(results[:MAX_MARKS], marks, strict=False)
         ),
         unshown=max(0, len(results) - MAX_MARKS),
-        scored=found.scored,
-        passed=found.passed,
-        is_flaky=found.is_flaky,
-        spread=found.spread,
-        lowest=found.lowest,
-        highest=found.highest,
-        note=_note(results, group["live_state"], shown, found),
+        scored=summary.scored,
+        passed=summary.passed,
+        is_flaky=summary.is_flaky,
+        spread=summary.spread,
+        lowest=summary.lowest,
+        highest=summary.highest,
+        note=_note(results, group["live_state"], shown, summary),
         latency_ms=_mean(row["latency_ms"] for row in results),
         cost_usd=sum_known(row[cost] for row in results for cost in COSTS),
         retries=max(row["generation"] for row in results) - 1,
@@ -161,17 +161,17 @@ def _note(
     results: Sequence[Mapping[str, Any]],
     state: str,
     shown: Mapping[str, Any],
-    found: CaseSummary,
+    summary: CaseSummary,
 ) -> str:
     """Say what decided the case; for several repetitions, the rule that combined their verdicts."""
     if len(results) == 1 or state == "error":
         return str(shown["error"] or shown["decided_by"])
-    if found.rule == BY_FORCE:
+    if summary.rule == BY_FORCE:
         forced = sum(row["is_forced"] for row in results)
-        return f"{shown['decided_by']}, in {forced} of {found.scored}"
+        return f"{shown['decided_by']}, in {forced} of {summary.scored}"
     if state in OPEN_STATES:
-        return f"so far {found.decided_by}" if found.scored else ""
-    return found.decided_by
+        return f"so far {summary.decided_by}" if summary.scored else ""
+    return summary.decided_by
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -292,12 +292,12 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
 
 def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
     """Return how many cases each chip leaves under the other filters, and how many match the search."""
-    found = count_states_and_flaky(cases)
-    counts = {state: found[state, True] for state in STATES}
+    totals = count_states_and_flaky(cases)
+    counts = {state: totals[state, True] for state in STATES}
     flaky = counts[query.state] if query.state else sum(counts.values())
     if not query.flaky:
-        counts = {state: count + found[state, False] for state, count in counts.items()}
-    return {**counts, FLAKY: flaky, EVERY: found.total()}
+        counts = {state: count + totals[state, False] for state, count in counts.items()}
+    return {**counts, FLAKY: flaky, EVERY: totals.total()}
 
 
 def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:

@@ -308,16 +308,16 @@ class OverRepetitionsDoc(Document):
     """How many cases that mean is of."""
 
     @classmethod
-    def make(cls, found: RunRepetitions) -> OverRepetitionsDoc:
+    def make(cls, repetitions: RunRepetitions) -> OverRepetitionsDoc:
         """Describe what the repetitions of a run came to."""
         return cls(
-            all_k_passed=found.all_passed.count,
-            any_k_passed=found.any_passed.count,
-            finished_cases=found.all_passed.total,
-            flaky=found.flaky.count,
-            comparable_cases=found.flaky.total,
-            mean_spread=found.spread,
-            spread_cases=found.spread_cases,
+            all_k_passed=repetitions.all_passed.count,
+            any_k_passed=repetitions.any_passed.count,
+            finished_cases=repetitions.all_passed.total,
+            flaky=repetitions.flaky.count,
+            comparable_cases=repetitions.flaky.total,
+            mean_spread=repetitions.spread,
+            spread_cases=repetitions.spread_cases,
         )
 
 

@@ -173,8 +173,8 @@ def _metrics(row: EvaluatorScore) -> tuple[Mapping[str, Any], ...]:
 
 def _findings(row: EvaluatorScore) -> tuple[Finding, ...]:
     return tuple(
-        Finding(found["text"], bool(found["passed"]), found.get("evidence", ""))
-        for found in row.findings
+        Finding(finding["text"], bool(finding["passed"]), finding.get("evidence", ""))
+        for finding in row.findings
     )
 
 
@@ -188,10 +188,10 @@ def _usage(row: EvaluatorScore) -> Usage:
 
 
 def _outcomes(output: ResultOutput | None) -> tuple[OutcomeResult, ...]:
-    found = (output.outcomes if output else None) or ()
+    judged = (output.outcomes if output else None) or ()
     return tuple(
-        OutcomeResult(one["text"], bool(one["passed"]), one.get("justification", ""))
-        for one in found
+        OutcomeResult(outcome["text"], bool(outcome["passed"]), outcome.get("justification", ""))
+        for outcome in judged
     )
 
 
@@ -222,7 +222,7 @@ def results_csv(run: Run) -> Iterator[str]:
     lines = result_lines(run)
     parts = [*_scores(run), *_judged(run)]
     titles = dict(run.results.values_list("case__key", "case__title"))
-    names = [f"{what}:{path}/{key}" if key else f"{what}:{path}" for what, path, key in parts]
+    names = [f"{kind}:{path}/{key}" if key else f"{kind}:{path}" for kind, path, key in parts]
     rows = (
         [*_row(line, titles.get(line.eval_id, "")), *_part_scores(line, parts)] for line in lines
     )
@@ -234,9 +234,9 @@ def _scores(run: Run) -> Iterator[Part]:
     stored = (
         EvaluatorScore.objects.filter(result__run=run).order_by().values_list("path", flat=True)
     )
-    found = {*stored.distinct()} - {ROOT_PATH, OUTCOMES_PATH}
-    in_order = [path for path, _ in walk(read_plan(run.snapshot).root) if path in found]
-    yield from ((SCORE, path, "") for path in dict.fromkeys((*in_order, *sorted(found))))
+    scored = {*stored.distinct()} - {ROOT_PATH, OUTCOMES_PATH}
+    in_order = [path for path, _ in walk(read_plan(run.snapshot).root) if path in scored]
+    yield from ((SCORE, path, "") for path in dict.fromkeys((*in_order, *sorted(scored))))
 
 
 def _judged(run: Run) -> Sequence[Part]:
@@ -245,10 +245,10 @@ def _judged(run: Run) -> Sequence[Part]:
     judged = ((METRIC, scores.judged_metrics), (DIMENSION, scores.judged_dimensions))
     return list(
         dict.fromkeys(
-            (what, path, str(one["key"]))
-            for what, read in judged
-            for _, path, found in read(run.pk)
-            for one in found or ()
+            (kind, path, str(entry["key"]))
+            for kind, read in judged
+            for _, path, entries in read(run.pk)
+            for entry in entries or ()
         )
     )
 
@@ -270,11 +270,11 @@ def _row(line: ResultLine, title: str) -> Sequence[Any]:
 def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
     """Yield the scores of evaluators, metrics and dimensions in the order of the columns."""
     scores: dict[Part, Any] = {}
-    for path, one in walk_line(line.evaluators):
-        scores[SCORE, path, ""] = one.score
-        for metric in one.metrics:
+    for path, evaluator in walk_line(line.evaluators):
+        scores[SCORE, path, ""] = evaluator.score
+        for metric in evaluator.metrics:
             scores[METRIC, path, str(metric["key"])] = metric.get("score")
-        dimensions = (one.final_evaluation or {}).get("final_dimensions", {})
+        dimensions = (evaluator.final_evaluation or {}).get("final_dimensions", {})
         for key, score in dimensions.items():
             scores[DIMENSION, path, key] = score
     yield from map(scores.get, parts)

@@ -122,14 +122,14 @@ def _node(
     rows: Mapping[str, EvaluatorScore],
     policy: PolicySpec,
 ) -> TreeNode:
-    found = decision.nodes.get(path) if decision else None
+    decided = decision.nodes.get(path) if decision else None
     row = rows.get(path)
     children = tuple(
         _node(child, f"{path}/{child.name}".lstrip("/"), decision, rows, policy)
         for child in node.children
     )
-    state, score = _state(found, row)
-    is_decisive = bool(found and found.on_deciding_path)
+    state, score = _state(decided, row)
+    is_decisive = bool(decided and decided.on_deciding_path)
     kind = all_kinds().get(node.kind)
     is_composite = node.kind == COMPOSITE
     return TreeNode(
@@ -138,15 +138,15 @@ def _node(
         kind=node.kind,
         label=_label(node, kind.label if kind else node.kind),
         icon=kind.icon if kind else "e-composite",
-        weight=found.weight if found else node.weight,
+        weight=decided.weight if decided else node.weight,
         is_root=not path,
         is_negated=node.negate,
         marks=_marks(node, policy.scale),
         state=state,
         score=score,
-        verdict=_verdict(found, score, policy),
-        note=_note(found, row),
-        arithmetic=found.arithmetic if found else "",
+        verdict=_verdict(decided, score, policy),
+        note=_note(decided, row),
+        arithmetic=decided.arithmetic if decided else "",
         is_decisive=is_decisive,
         is_open=is_composite or is_decisive or state == ScoreState.UNSCORED,
         config=node.config,
@@ -157,23 +157,23 @@ def _node(
     )
 
 
-def _state(found: NodeResult | None, row: EvaluatorScore | None) -> tuple[str, float | None]:
-    if found:
-        return found.state, found.score
+def _state(decided: NodeResult | None, row: EvaluatorScore | None) -> tuple[str, float | None]:
+    if decided:
+        return decided.state, decided.score
     return (row.state, row.score) if row else ("open", None)
 
 
-def _verdict(found: NodeResult | None, score: float | None, policy: PolicySpec) -> str:
-    if found:
-        return str(found.verdict or "")
+def _verdict(decided: NodeResult | None, score: float | None, policy: PolicySpec) -> str:
+    if decided:
+        return str(decided.verdict or "")
     return "" if score is None else str(policy.verdict_for(score))
 
 
-def _note(found: NodeResult | None, row: EvaluatorScore | None) -> str:
-    if found and found.forced_fail:
-        return found.forced_fail
-    if found and found.note:
-        return found.note
+def _note(decided: NodeResult | None, row: EvaluatorScore | None) -> str:
+    if decided and decided.forced_fail:
+        return decided.forced_fail
+    if decided and decided.note:
+        return decided.note
     return row.reasoning if row and row.state != ScoreState.SCORED else ""
 
 
@@ -236,11 +236,11 @@ def result_metrics(tree: TreeNode) -> tuple[ResultMetrics, ...]:
 def _tiers(parts: Sequence[Mapping[str, Any]]) -> tuple[MetricTier, ...]:
     # Imported results may have weights that do not add up to 1; what counts is their share.
     total = sum(part["weight"] for part in parts) or 1.0
-    found: dict[str, list[MetricBar]] = {}
+    by_tier: dict[str, list[MetricBar]] = {}
     for part in parts:
         bar = MetricBar(
             part["name"], part["score"], bool(part.get("binary")), part["weight"] / total
         )
-        found.setdefault(part.get("tier") or "", []).append(bar)
-    names = sorted(found, key=lambda name: not name)
-    return tuple(MetricTier(name, tuple(found[name])) for name in names)
+        by_tier.setdefault(part.get("tier") or "", []).append(bar)
+    names = sorted(by_tier, key=lambda name: not name)
+    return tuple(MetricTier(name, tuple(by_tier[name])) for name in names)

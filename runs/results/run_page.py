@@ -54,13 +54,15 @@ NOTHING = "none"
 def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
     """Describe each setting changed for the run: "Pass from 0.80 → 0.75", "tone: Weight ×2 → ×3"."""
     scale = PolicySpec.model_validate(snapshot["policy"]).scale
-    found = []
-    for one in snapshot.get(CHANGED) or ():
-        old, new = (value_text(one["name"], one[side], scale) or NOTHING for side in ("old", "new"))
-        path = one["evaluator"]
+    texts = []
+    for change in snapshot.get(CHANGED) or ():
+        old, new = (
+            value_text(change["name"], change[side], scale) or NOTHING for side in ("old", "new")
+        )
+        path = change["evaluator"]
         owner = "" if path is None else f"{path or 'The whole suite'}: "
-        found.append(f"{owner}{value_label(one['name'])} {old} → {new}")
-    return tuple(found)
+        texts.append(f"{owner}{value_label(change['name'])} {old} → {new}")
+    return tuple(texts)
 
 
 NEW_RUN = "This run keeps the settings it started with, so start a new one afterwards."
@@ -315,8 +317,8 @@ def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
         facts.append("required")
     aggregator = node.get("config", {}).get("aggregator") or {}
     kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
-    found = all_kinds().get(node["kind"])
-    if agents := found.judge_targets(node["config"]) if found else ():
+    registered = all_kinds().get(node["kind"])
+    if agents := registered.judge_targets(node["config"]) if registered else ():
         facts.append(f"by {agents[0]}")
     lines = [OutlineLine(depth, str(node["name"]), kind, ", ".join(facts))]
     for child in node.get("children", ()):
@@ -431,8 +433,8 @@ def _distribution(run: Run) -> Mapping[str, int]:
     if run.is_active or not run.summary:
         return count_states(run.cases.live())
     words = {"not_run": "cancelled", "waiting": "cancelled"}
-    found = run.summary["distribution"].items()
-    return {words.get(state, state): count for state, count in found if state != "total"}
+    distribution = run.summary["distribution"].items()
+    return {words.get(state, state): count for state, count in distribution if state != "total"}
 
 
 def _count(rows: tuple[tuple[str, str, str], ...]) -> dict[str, int]:
@@ -474,10 +476,10 @@ def _open(run: Run) -> tuple[int, int]:
     if not run.is_active:
         return 0, 0
     still = run.results.filter(status__in=OPEN_RESULT_STATUSES).order_by()
-    found = still.aggregate(
+    counts = still.aggregate(
         claimed=Count("pk", filter=Q(status=ResultStatus.RUNNING)), left=Count("pk")
     )
-    return found["claimed"], found["left"]
+    return counts["claimed"], counts["left"]
 
 
 def _rate(run: Run, now: datetime) -> float | None:

@@ -72,12 +72,12 @@ class RunsQuery(ListQuery):
             "campaign": "campaign",
             "since": "created_at__gte",
         }
-        found = listed(Run.objects.all())
+        runs = listed(Run.objects.all())
         if self.status:
             is_active = self.status == ACTIVE
-            found = found.filter(status__in=ACTIVE_RUN_STATUSES if is_active else (self.status,))
-        asked = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
-        return found.filter(**asked)
+            runs = runs.filter(status__in=ACTIVE_RUN_STATUSES if is_active else (self.status,))
+        filters = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
+        return runs.filter(**filters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,13 +378,13 @@ def metrics_of(run: Run) -> tuple[JudgedMetrics, ...]:
     means = _metric_means_of_run(run)
     return tuple(
         _judged_metrics(run, path, tuple(group))
-        for path, group in groupby(means, key=lambda one: one.path)
+        for path, group in groupby(means, key=lambda metric: metric.path)
     )
 
 
 def _metric_means_of_run(run: Run) -> Iterable[MetricMean]:
     if run.summary:
-        return [MetricMean.from_json(one) for one in run.summary.get("metrics", ())]
+        return [MetricMean.from_json(entry) for entry in run.summary.get("metrics", ())]
     is_judged = any(node.kind == METRICS_KIND for _, node in walk(read_plan(run.snapshot).root))
     if not is_judged or run.execution_count > MAX_EXECUTIONS_LIVE:
         return ()
@@ -417,13 +417,15 @@ def dimensions_of(run: Run) -> tuple[JudgedDimensions, ...]:
     """Return the means of every hybrid judge, from the summary of an ended run."""
     return tuple(
         _judged_dimensions(run, path, tuple(group))
-        for path, group in groupby(_dimension_means_of_run(run), key=lambda one: one.path)
+        for path, group in groupby(
+            _dimension_means_of_run(run), key=lambda dimension: dimension.path
+        )
     )
 
 
 def _dimension_means_of_run(run: Run) -> Iterable[DimensionMean]:
     if run.summary:
-        return [DimensionMean.from_json(one) for one in run.summary.get("dimensions", ())]
+        return [DimensionMean.from_json(entry) for entry in run.summary.get("dimensions", ())]
     is_judged = any(node.kind == HYBRID_KIND for _, node in walk(read_plan(run.snapshot).root))
     if not is_judged or run.execution_count > MAX_EXECUTIONS_LIVE:
         return ()

@@ -74,8 +74,8 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 @may_view
 def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Show one run with the first of its results."""
-    found = run_of(slug, number)
-    return show_run(request, found, resume=ResumeForm(found))
+    run = run_of(slug, number)
+    return show_run(request, run, resume=ResumeForm(run))
 
 
 def show_run(
@@ -99,11 +99,11 @@ def show_run(
 @may_view
 def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return the head of a run's page, after its status changed."""
-    found = run_of(slug, number)
+    run = run_of(slug, number)
     return render(
         request,
         "results/_run_head.html",
-        {"run": found, "head": head_of(found, now=database_now())},
+        {"run": run, "head": head_of(run, now=database_now())},
     )
 
 
@@ -112,12 +112,12 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return what changes while a run is active; polling ends with the run."""
-    found = run_of(slug, number)
-    live = live_of(found, now=database_now())
-    context = {"run": found, "live": live, "resume": ResumeForm(found)}
+    run = run_of(slug, number)
+    live = live_of(run, now=database_now())
+    context = {"run": run, "live": live, "resume": ResumeForm(run)}
     status = 200 if live.is_moving else STOP_POLLING
     response = render(request, "results/_run_live.html", context, status=status)
-    if request.GET.get("was") != found.status:
+    if request.GET.get("was") != run.status:
         response["HX-Trigger"] = "run-changed"
     return response
 
@@ -126,9 +126,9 @@ def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return the mean of every evaluator over a large run, which its page leaves out."""
-    found = run_of(slug, number)
-    context = {"run": found, "evaluators": evaluators_of(found), "policy": found.policy}
-    return render(request, "results/_run_evaluators.html", context | {"is_active": found.is_active})
+    run = run_of(slug, number)
+    context = {"run": run, "evaluators": evaluators_of(run), "policy": run.policy}
+    return render(request, "results/_run_evaluators.html", context | {"is_active": run.is_active})
 
 
 @require_safe
@@ -136,9 +136,9 @@ def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse
 @may_view
 def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return one page of a run's results."""
-    found = run_of(slug, number)
-    table = results_table(found, ResultsQuery.read(request.GET))
-    response = render(request, "results/_run_results.html", {"run": found, "table": table})
+    run = run_of(slug, number)
+    table = results_table(run, ResultsQuery.read(request.GET))
+    response = render(request, "results/_run_results.html", {"run": run, "table": table})
     if not table.query.after:
         response["HX-Replace-Url"] = table.query.at(table.page_url)
     return response
@@ -148,10 +148,10 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonResponse:
     """Return every figure of a run, and each case over its repetitions, as JSON."""
-    found = run_of(slug, number)
+    run = run_of(slug, number)
     url = request.build_absolute_uri(reverse("runs:run", args=(slug, number)))
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-summary.json"'}
-    document = run_file_document(found, url=url).as_json()
+    document = run_file_document(run, url=url).as_json()
     return JsonResponse(document, headers=headers, json_dumps_params={"indent": 2})
 
 
@@ -284,14 +284,14 @@ def result_file(
 @may_change_suites
 def run_baseline(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Make a run the baseline of its suite, or with `drop` no longer."""
-    found = run_of(slug, number)
+    run = run_of(slug, number)
     try:
         if "drop" in request.POST:
-            if drop_baseline(found, by=request.user):
-                messages.info(request, f"{found.suite.title} has no baseline now.")
+            if drop_baseline(run, by=request.user):
+                messages.info(request, f"{run.suite.title} has no baseline now.")
         else:
-            make_baseline(found, by=request.user)
-            messages.info(request, f"Run {found} is the baseline of {found.suite.title} now.")
+            make_baseline(run, by=request.user)
+            messages.info(request, f"Run {run} is the baseline of {run.suite.title} now.")
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect("runs:run", slug, number)
@@ -301,12 +301,12 @@ def run_baseline(request: MemberRequest, slug: str, number: int) -> HttpResponse
 @may_start
 def run_resume(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Resume a run that ended early; show its page again where the budget is refused."""
-    found = run_of(slug, number)
-    form = ResumeForm(found, request.POST)
+    run = run_of(slug, number)
+    form = ResumeForm(run, request.POST)
     if message := form.resume(request.user):
         messages.info(request, message)
     elif form.has_error("budget"):
-        return show_run(request, found, resume=form, status=REFUSED)
+        return show_run(request, run, resume=form, status=REFUSED)
     for refusal in form.non_field_errors():
         messages.error(request, str(refusal))
     return redirect("runs:run", slug, number)

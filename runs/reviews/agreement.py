@@ -91,7 +91,9 @@ def measure_agreement(
     """
     names = tuple(categories)
     places = {name: place for place, name in enumerate(names)}
-    if unknown := {one for entry in pairs for one in (entry.machine, entry.person)} - set(names):
+    if unknown := {category for entry in pairs for category in (entry.machine, entry.person)} - set(
+        names
+    ):
         raise ValueError(f"{min(unknown)!r} is none of {', '.join(names)}")
     counted = [(places[entry.machine], places[entry.person], _weight(entry)) for entry in pairs]
     drawn = [(machine, person, weight) for machine, person, weight in counted if weight]
@@ -129,8 +131,8 @@ def kappas(tables: Table, *, quadratic: bool = False) -> Table:
     by_chance = tables.sum(axis=2)[:, :, None] * tables.sum(axis=1)[:, None, :]
     expected = (by_chance * cost).sum(axis=(1, 2))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = 1 - (tables * cost).sum(axis=(1, 2)) * total / expected
-    known: Table = np.where(expected > 0, found, np.nan)
+        kappa = 1 - (tables * cost).sum(axis=(1, 2)) * total / expected
+    known: Table = np.where(expected > 0, kappa, np.nan)
     return known
 
 
@@ -170,8 +172,8 @@ def _kappa_interval(
     counts = generator.multinomial(len(drawn), times / len(drawn), RESAMPLES)
     into = np.zeros((len(kinds), size, size))
     into[np.arange(len(kinds)), kinds[:, 0].astype(int), kinds[:, 1].astype(int)] = kinds[:, 2]
-    found = kappas(np.tensordot(counts, into, axes=1), quadratic=quadratic)
-    known = found[~np.isnan(found)]
+    values = kappas(np.tensordot(counts, into, axes=1), quadratic=quadratic)
+    known = values[~np.isnan(values)]
     if not known.size:
         return None, None
     low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -251,9 +253,9 @@ def suggest_bands(
     highs, lows = (place.ravel() for place in np.indices((len(limits), len(limits))))
     is_order = lows <= highs
     highs, lows = highs[is_order], lows[is_order]
-    found = tables[highs, lows]
-    kappa = kappas(found)
-    agreement = np.trace(found, axis1=1, axis2=2) / found.sum(axis=(1, 2))
+    table = tables[highs, lows]
+    kappa = kappas(table)
+    agreement = np.trace(table, axis1=1, axis2=2) / table.sum(axis=(1, 2))
     aim = agreement if by == AGREEMENT else np.nan_to_num(kappa, nan=-1.0)
     steps = np.asarray(limits)
     moved = np.abs(steps[highs] - present[0]) + np.abs(steps[lows] - present[1])

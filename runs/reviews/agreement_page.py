@@ -293,7 +293,9 @@ class AgreementPage:
     def asked(self) -> str:
         """Name the cell whose cases are listed."""
         sides = (("Machine", self.query.machine), ("people", self.query.person))
-        words = ", ".join(f"{who} {category_label(said).lower()}" for who, said in sides if said)
+        words = ", ".join(
+            f"{who} {category_label(category).lower()}" for who, category in sides if category
+        )
         return words[:1].upper() + words[1:]
 
     @property
@@ -361,17 +363,17 @@ def agreement_page(suite: Suite, query: AgreementQuery, reader: User) -> Agreeme
     )
 
 
-def _judges(found: SuiteAgreement, query: AgreementQuery) -> Iterator[JudgeRow]:
-    shown = query.figures(found)
+def _judges(agreement: SuiteAgreement, query: AgreementQuery) -> Iterator[JudgeRow]:
+    shown = query.figures(agreement)
 
     def row(by: str, figures: JudgeFigures, label: str, kind: str) -> JudgeRow:
         address = query.address(by=by, evaluator=figures.path, machine="", person="")
         return JudgeRow(label, kind, figures.agreement, address, figures is shown)
 
-    yield row(VERDICT, found.verdicts, "Verdict", "the whole execution")
-    for entry in found.evaluators:
+    yield row(VERDICT, agreement.verdicts, "Verdict", "the whole execution")
+    for entry in agreement.evaluators:
         yield row(EVALUATOR, entry, entry.path, "evaluator, by the band of its score")
-    if found.outcomes.agreement.n or query.by == OUTCOMES:
-        yield row(OUTCOMES, found.outcomes, "Expected outcomes", "each one met or missed")
-    for key, entry in found.metrics.items():
+    if agreement.outcomes.agreement.n or query.by == OUTCOMES:
+        yield row(OUTCOMES, agreement.outcomes, "Expected outcomes", "each one met or missed")
+    for key, entry in agreement.metrics.items():
         yield row(METRIC, entry, key, "metric, labels 0 to 5")

@@ -67,10 +67,10 @@ def review_lines(query: QueueQuery) -> Iterator[ReviewLine]:
         rows = Review.objects.filter(pk__in=batch).order_by("created_at", "id")
         related = ("result__run__suite", "result__case", "result__output", "result__review_item")
         heavy = ("result__run__snapshot", "result__run__summary", "result__run__leaf_scores")
-        found = rows.select_related("reviewer", *related).defer(
+        reviews = rows.select_related("reviewer", *related).defer(
             *heavy, "result__output__trace", "result__output__messages", "result__output__decision"
         )
-        yield from map(_line, found)
+        yield from map(_line, reviews)
 
 
 def _asked(query: QueueQuery) -> QuerySet[Review]:
@@ -172,10 +172,10 @@ def runs_named(reviews: Sequence[ReviewLine]) -> Mapping[tuple[str, int], int]:
     named = {(entry.suite, entry.run) for entry in reviews}
     slugs, numbers = {slug for slug, _ in named}, {number for _, number in named}
     runs = Run.objects.filter(suite__slug__in=slugs, number__in=numbers)
-    found = {
+    results = {
         (slug, number): pk for slug, number, pk in runs.values_list("suite__slug", "number", "pk")
     }
-    return {place: pk for place, pk in found.items() if place in named}
+    return {place: pk for place, pk in results.items() if place in named}
 
 
 def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
@@ -224,7 +224,7 @@ def _batches(every: Sequence[One]) -> Iterator[Sequence[One]]:
 def _results(
     reviews: Sequence[ReviewLine], runs: Mapping[tuple[str, int], int]
 ) -> dict[Place, Result]:
-    found: dict[Place, Result] = {}
+    results: dict[Place, Result] = {}
     for batch in _batches(sorted({entry.case for entry in reviews})):
         rows = Result.objects.filter(run__in=runs.values(), case__key__in=batch)
         fields = (
@@ -239,18 +239,18 @@ def _results(
         related = rows.select_related("run__suite", "case", "output")
         shown = ("run__suite__slug", "run__number", "case__key", "case__expected_outcomes")
         for row in related.only(*fields, *shown, "output__text"):
-            found[row.run.suite.slug, row.run.number, row.case.key, row.repetition] = row
-    return found
+            results[row.run.suite.slug, row.run.number, row.case.key, row.repetition] = row
+    return results
 
 
 def _known(results: Iterable[Result]) -> set[Identity]:
     known: set[Identity] = set()
     for batch in _batches([entry.pk for entry in results]):
         for review in Review.objects.filter(result__in=batch):
-            who = review.reviewer_id or review.reviewer_name
-            known.add((review.result_id, who, review.created_at, review.verdict))
+            reviewer = review.reviewer_id or review.reviewer_name
+            known.add((review.result_id, reviewer, review.created_at, review.verdict))
             if review.withdrawn_at is None and review.stale_at is None:
-                known.add((review.result_id, who, None, review.verdict))
+                known.add((review.result_id, reviewer, None, review.verdict))
     return known
 
 
@@ -278,8 +278,10 @@ def _check(review: ReviewLine, result: Result) -> None:
         raise _MismatchError("case", "this execution has not ended; import its review when it has")
     expected: Any = result.case.expected_outcomes
     if review.outcomes and len(review.outcomes) != len(expected):
-        said = f"{len(review.outcomes)} given, and the case has {len(expected)} expected outcomes"
-        raise _MismatchError("outcomes", said)
+        problem = (
+            f"{len(review.outcomes)} given, and the case has {len(expected)} expected outcomes"
+        )
+        raise _MismatchError("outcomes", problem)
     try:
         clean_tags(review.tags)
     except DomainError as refusal:
@@ -500,18 +502,18 @@ class ImportPage:
 
 def import_page(upload: ReviewUpload) -> ImportPage:
     """Return the preview of an upload that is not stored yet."""
-    found = preview_reviews(bytes(upload.content), file=upload.name)
-    new, table = found.matching.new, found.read.table
+    preview = preview_reviews(bytes(upload.content), file=upload.name)
+    new, table = preview.matching.new, preview.read.table
     return ImportPage(
         rows=len(table.rows),
         said=", ".join(table.notes),
         new=len(new),
-        known=found.matching.known,
+        known=preview.matching.known,
         history=sum(not entry.is_standing for entry in new),
         executions=len({entry.result.pk for entry in new}),
         first=new[:MAX_SHOWN],
-        rejected=len(found.rejected),
-        rejected_first=found.rejected[:MAX_REJECTED],
-        unknown_reviewers=found.matching.unknown_reviewers,
-        passed_over=found.read.passed_over,
+        rejected=len(preview.rejected),
+        rejected_first=preview.rejected[:MAX_REJECTED],
+        unknown_reviewers=preview.matching.unknown_reviewers,
+        passed_over=preview.read.passed_over,
     )

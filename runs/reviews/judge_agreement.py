@@ -104,8 +104,8 @@ def coverage(runs: Collection[int]) -> list[Covered]:
             decided=Count(item, filter=Q(review_item__closed_at__isnull=False)),
         )
     )
-    found = {verdict: counts for verdict, *counts in rows}
-    return [Covered(verdict, *found.get(verdict, (0, 0, 0, 0))) for verdict in VERDICTS[::-1]]
+    by_verdict = {verdict: counts for verdict, *counts in rows}
+    return [Covered(verdict, *by_verdict.get(verdict, (0, 0, 0, 0))) for verdict in VERDICTS[::-1]]
 
 
 def coverage_sentences(covered: Sequence[Covered], picked: int) -> Iterator[str]:
@@ -116,10 +116,10 @@ def coverage_sentences(covered: Sequence[Covered], picked: int) -> Iterator[str]
     )
     for entry in covered:
         if entry.decided_drawn_none and entry.verdict != "borderline":
-            what = PLURALS[entry.verdict]
+            plural = PLURALS[entry.verdict]
             yield (
-                f"Of {counted(entry.total, f'{entry.verdict},{what}')} none was drawn, so the figures say nothing of "
-                f"{what}: a wrong one would not be seen. A random audit of {what}, in the settings of the suite, "
+                f"Of {counted(entry.total, f'{entry.verdict},{plural}')} none was drawn, so the figures say nothing of "
+                f"{plural}: a wrong one would not be seen. A random audit of {plural}, in the settings of the suite, "
                 "brings some in."
             )
     if waiting := sum(entry.drawn + entry.picked - entry.decided for entry in covered):
@@ -221,7 +221,9 @@ def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
     policy = suite.policy
     return SuiteAgreement(
         verdicts=_figures("", verdicts, suite.pk),
-        evaluators=tuple(_figures(path, found, suite.pk) for path, found in scores.items()),
+        evaluators=tuple(
+            _figures(path, judged_scores, suite.pk) for path, judged_scores in scores.items()
+        ),
         outcomes=_figures("", list(_outcome_marks(rows)), suite.pk, MARKS),
         metrics={
             key: _figures(key, judged, suite.pk, LABELS)
@@ -238,8 +240,8 @@ def _figures(
 ) -> JudgeFigures:
     pairs = [entry.pair for entry in judged]
     is_ordered = categories == LABELS
-    found = measure_agreement(pairs, categories, quadratic=is_ordered, seed=seed)
-    return JudgeFigures(path, found, tuple(judged))
+    agreement = measure_agreement(pairs, categories, quadratic=is_ordered, seed=seed)
+    return JudgeFigures(path, agreement, tuple(judged))
 
 
 def _reviewed(suite: Suite, span: Span) -> Iterator[Result]:
@@ -266,7 +268,7 @@ def _judged(row: Result, machine: str, person: str, score: float | None = None) 
 def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str, list[Judged]]:
     """Return by path the verdicts of each evaluator below the root, by the bands of its run."""
     by_id = {row.pk: row for row in rows}
-    found: dict[str, list[Judged]] = {}
+    by_path: dict[str, list[Judged]] = {}
     scores = EvaluatorScore.objects.filter(result__in=by_id, state=ScoreState.SCORED).exclude(
         path=""
     )
@@ -280,8 +282,8 @@ def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str
             continue
         own = 1 - score if node.is_stored_before_negation else score
         verdict = plan.policy.verdict_for(own).value
-        found.setdefault(path, []).append(_judged(row, verdict, row.reviewed_verdict, own))
-    return found
+        by_path.setdefault(path, []).append(_judged(row, verdict, row.reviewed_verdict, own))
+    return by_path
 
 
 def _nodes(root: EvaluatorSpec, case: Case) -> dict[str, EvaluatorSpec]:
@@ -309,13 +311,13 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
         judged.setdefault(
             result, {entry["key"]: str(round(entry["score"])) for entry in metrics or ()}
         )
-    found: dict[str, list[Judged]] = defaultdict(list)
+    by_metric: dict[str, list[Judged]] = defaultdict(list)
     reviews = Review.objects.standing().filter(result__in=judged).order_by("id")
     for result, labels in reviews.values_list("result_id", "metric_labels"):
         for key, label in labels.items():
             if key in judged[result]:
-                found[key].append(_judged(by_id[result], judged[result][key], str(label)))
-    return dict(found)
+                by_metric[key].append(_judged(by_id[result], judged[result][key], str(label)))
+    return dict(by_metric)
 
 
 def _bands(judged: Sequence[Judged], policy: PolicySpec) -> Suggestion | None:
@@ -364,13 +366,13 @@ class AgreementQuery(ListQuery):
         """Tell whether a cell, row or column is selected."""
         return bool(self.machine or self.person)
 
-    def figures(self, found: SuiteAgreement) -> JudgeFigures:
+    def figures(self, agreement: SuiteAgreement) -> JudgeFigures:
         """Return the figures of the selected judge; those of the verdicts where there is no such judge."""
         if self.by == OUTCOMES:
-            return found.outcomes
+            return agreement.outcomes
         if self.by == METRIC:
-            return found.metrics.get(self.evaluator, found.verdicts)
+            return agreement.metrics.get(self.evaluator, agreement.verdicts)
         if self.by == EVALUATOR:
-            named = (entry for entry in found.evaluators if entry.path == self.evaluator)
-            return next(named, found.verdicts)
-        return found.verdicts
+            named = (entry for entry in agreement.evaluators if entry.path == self.evaluator)
+            return next(named, agreement.verdicts)
+        return agreement.verdicts

@@ -641,6 +641,6 @@ def review_page(
 def _causes(run: Run) -> tuple[str, ...]:
     """Return the causes of failure named in reviews of the suite, the most frequent first."""
     reviews = Review.objects.filter(result__run__suite=run.suite_id).exclude(tags=[])
-    said = reviews.order_by("-id").values_list("tags", flat=True)[:READ_REVIEWS]
-    counted = Counter(tag for tags in said for tag in tags)
+    tag_lists = reviews.order_by("-id").values_list("tags", flat=True)[:READ_REVIEWS]
+    counted = Counter(tag for tags in tag_lists for tag in tags)
     return tuple(tag for tag, _ in counted.most_common(MAX_CAUSES))

@@ -64,13 +64,13 @@ def next_item(
                 "reserved_until", "id"
             )
             free = Q(reserved_until=None) | Q(reserved_until__lte=now) | Q(reserved_by=by)
-            found = held.first() or _first_free(mine.filter(free), by)
-            if found is None:
+            item = held.first() or _first_free(mine.filter(free), by)
+            if item is None:
                 return None
-            still = ReviewItem.objects.waiting().filter(free, pk=found.pk)
+            still = ReviewItem.objects.waiting().filter(free, pk=item.pk)
             if still.update(reserved_by=by, reserved_until=now + RESERVED_FOR):
-                found.refresh_from_db()
-                return found
+                item.refresh_from_db()
+                return item
 
 
 def upcoming(
@@ -137,14 +137,14 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
         run = Run.objects.hold(result.run_id)
         if not Result.objects.filter(pk=result.pk, status__in=ENDED).exists():
             raise NotEndedError("This execution has not ended. Review it when it has.")
-        asked = f" {ReviewReason.ASKED_FOR.value} "
+        reason = f" {ReviewReason.ASKED_FOR.value} "
         item, is_new = ReviewItem.objects.get_or_create(
             result=result,
-            defaults={"reasons": asked, "rank": ReviewReason.ASKED_FOR.rank, "added_by": by}
+            defaults={"reasons": reason, "rank": ReviewReason.ASKED_FOR.rank, "added_by": by}
             | {"wanted": reviewers_of(run)},
         )
         if not is_new and ReviewReason.ASKED_FOR not in item.why:
-            item.reasons, item.rank, item.added_by = asked + item.reasons.lstrip(), 0, by
+            item.reasons, item.rank, item.added_by = reason + item.reasons.lstrip(), 0, by
             item.save(update_fields=("reasons", "rank", "added_by"))
     return item
 
@@ -171,8 +171,8 @@ def _first_free(items: QuerySet[ReviewItem], by: User) -> ReviewItem | None:
     never = items.exclude(Exists(own)).order_by("rank", "distance", "id")
     skipped = items.annotate(left_at=Subquery(own.values("skipped_at")[:1])).exclude(left_at=None)
     for waiting in (never, skipped.order_by("left_at", "id")):
-        if (found := waiting.select_for_update(skip_locked=True, of=("self",)).first()) is not None:
-            return found
+        if (item := waiting.select_for_update(skip_locked=True, of=("self",)).first()) is not None:
+            return item
     return None
 
 

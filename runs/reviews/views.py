@@ -207,8 +207,8 @@ def result_review(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
     """Add a result to the queue by hand, to decide on it now or later."""
-    found = Result.objects.filter(run=run_of(slug, number), case__key=key, repetition=repetition)
-    result = found.first()
+    results = Result.objects.filter(run=run_of(slug, number), case__key=key, repetition=repetition)
+    result = results.first()
     if result is None:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.")
     try:
@@ -430,12 +430,12 @@ class DecisionForm(forms.Form):
         return services.decide(item, decided, by=by, is_second_opinion=values["second"])
 
     def _marks(self) -> str:
-        found: list[str] = []
+        marks: list[str] = []
         for place in count():
             mark = self.data.get(f"outcome-{place}")
             if mark is None or place >= MAX_MARKS:
-                return "".join(found)
-            found.append(mark[:1] or NO_MARK)
+                return "".join(marks)
+            marks.append(mark[:1] or NO_MARK)
         return ""
 
     def _labels(self) -> dict[str, str]:
