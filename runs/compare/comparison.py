@@ -565,7 +565,9 @@ def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tupl
             ended = RunStatus(run.status).label.lower()
             return NOT_COMPLETED, f"{name} was not completed ({ended})."
     if not is_forced and not comparison.is_comparable:
-        *others, last = (difference.what for difference in comparison.differences if difference.spoils)
+        *others, last = (
+            difference.what for difference in comparison.differences if difference.spoils
+        )
         parts = f"{', '.join(others)} and {last}" if others else last
         return NOT_COMPARABLE, (
             f"The runs differ in {parts}, not in their targets alone, "

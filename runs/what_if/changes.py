@@ -45,9 +45,9 @@ class CaseTrees:
 
 
 def read_origins(evaluators: Mapping[str, Any]) -> Origins:
-    """Return the origins that the nodes of an edited tree name by their key `origin`.
+    """Return the origins of the nodes of an edited tree, from their key `origin`.
 
-    A node without one is new. None means that no node names one, so every node stays where it was.
+    A node without one is new. If no node has one, the result is None: every node kept its path.
     """
     origins: dict[str, str] = {}
     _gather(evaluators, ROOT_PATH, origins)
@@ -69,7 +69,7 @@ def case_trees(
     *,
     append: bool,
 ) -> CaseTrees:
-    """Return the trees of cases with these own evaluators, which no change of the suite affects."""
+    """Return the trees of cases with these own evaluators. Changes of the suite do not affect those."""
     if not evaluators:
         return CaseTrees(before.root, after.root, origins)
     if not append:
@@ -107,10 +107,10 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeafChange:
-    """One evaluator whose score is a fact. `origin` is its path in the run, None where it has none there.
+    """An evaluator that gives a score itself. `origin` is its path in the run, None if it is new.
 
-    `why` explains why its stored score does not apply. `asks` is judge, script or "": what a new score needs,
-    calls of a model, a program, or neither.
+    `why` explains why its stored score does not apply. `asks` tells what a new score needs: judge
+    for model calls, script for a program, "" for neither.
     """
 
     path: str
@@ -123,7 +123,7 @@ class LeafChange:
 
 
 class LeafComparison:
-    """The two sides of an edit, and the trees of some cases before and after."""
+    """Compares the evaluators of some cases before and after an edit."""
 
     def __init__(
         self, before: RuleSet, after: RuleSet, trees: CaseTrees, kinds: Mapping[str, Kind]
@@ -132,24 +132,24 @@ class LeafComparison:
         self.known = dict(walk(trees.before))
         paths = before.files.keys() | after.files.keys()
         self.files = {path for path in paths if before.files.get(path) != after.files.get(path)}
-        self.found: dict[str, LeafChange] = {}
+        self.changes: dict[str, LeafChange] = {}
 
     def leaves(self) -> dict[str, LeafChange]:
-        """Return by path every evaluator of the new tree whose score is a fact.
+        """Return the evaluators of the new tree that give a score themselves, by path.
 
-        Raises InvalidConfigError for changed settings that are none of their kind.
+        Raises InvalidConfigError for changed settings that do not fit their kind.
         """
         # Judges of composites depend on their children, so children come first.
         for path, node in reversed(list(walk(self.trees.after))):
             if not node.is_composite or (node.aggregator and node.aggregator.is_judging):
-                self.found[path] = self._change(path, node)
-        return dict(reversed(self.found.items()))
+                self.changes[path] = self._change(path, node)
+        return dict(reversed(self.changes.items()))
 
     def origin(self, path: str) -> str | None:
-        """Return the path of an evaluator in the run, None when it is new."""
+        """Return the path of an evaluator in the run, None if it is new."""
         origins = self.trees.origins
-        found = path if origins is None or path == ROOT_PATH else origins.get(path)
-        return found if found in self.known else None
+        origin = path if origins is None or path == ROOT_PATH else origins.get(path)
+        return origin if origin in self.known else None
 
     def _change(self, path: str, node: EvaluatorSpec) -> LeafChange:
         origin = self.origin(path)
@@ -187,26 +187,30 @@ class LeafComparison:
         return replace(change, reach=Reach.RESCORED, config=config)
 
     def _asked_otherwise(self, old: EvaluatorSpec, node: EvaluatorSpec) -> str:
-        """Say which judge or file changed, "" when none did."""
+        """Return which judge or file changed, "" if none did."""
         sides = ((old, self.before.judge), (node, self.after.judge))
-        rule_change = [
-            judge_models(one.replace(children=()), self.kinds, default=judge)
-            for one, judge in sides
-        ]
-        if rule_change[1] and rule_change[0] != rule_change[1]:
+        models_before, models_after = (
+            judge_models(side.replace(children=()), self.kinds, default=judge)
+            for side, judge in sides
+        )
+        if models_after and models_before != models_after:
             return "another language model judges"
         texts = [text for text in _texts(node.config) for path in self.files if path in text]
         return f"the file {texts[0]} changed" if texts else ""
 
     def _judged_otherwise(self, origin: str, path: str) -> str:
-        """Say why a script or judge would give its composite another score, "" when it would not."""
+        """Return why a script or judge would give its composite another score, "" if it would not."""
         old, new = self.known[origin], dict(walk(self.trees.after))[path]
         if old.as_json()["config"] != new.as_json()["config"]:
             return "its settings changed"
         below = [child.as_json() for child in new.children]
         is_same = below == [child.as_json() for child in old.children]
-        inner = (one for at, one in self.found.items() if at.startswith(f"{path}/" if path else ""))
-        if not is_same or any(one.reach is not Reach.KEPT for one in inner):
+        inner = (
+            change
+            for at, change in self.changes.items()
+            if at.startswith(f"{path}/" if path else "")
+        )
+        if not is_same or any(change.reach is not Reach.KEPT for change in inner):
             return "what it looks at changed"
         for name in SHOWN_TO_JUDGES:
             if getattr(self.before.policy, name) != getattr(self.after.policy, name):
@@ -224,7 +228,7 @@ class LeafComparison:
 
 
 def _other_thing(old: EvaluatorSpec, new: EvaluatorSpec) -> str:
-    """Say why an evaluator of the run has no stored score for its new kind, "" when it has."""
+    """Return why no stored score fits the new kind of an evaluator, "" if one does."""
     if old.kind != new.kind:
         return f"it is a {new.kind} now and was a {old.kind}, so nothing is stored of it"
     if (
@@ -251,8 +255,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _texts(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)

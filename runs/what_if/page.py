@@ -48,7 +48,7 @@ ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class CasesSince:
-    """How many of the `total` cases of a run the suite has changed, dropped and added since."""
+    """The cases of a run, and how many of them the suite has changed, removed and added since."""
 
     total: int
     changed: int
@@ -56,9 +56,9 @@ class CasesSince:
     added: int
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Describe the differences, "" for none."""
-        found = [
+        counts = [
             f"{thousands(count)} {words[count != 1]}"
             for count, words in (
                 (self.changed, ("has changed since", "have changed since")),
@@ -66,19 +66,19 @@ class CasesSince:
             )
             if count
         ]
-        said = []
-        if found:
-            said.append(
-                f"Of its {counted(self.total, 'case')} {' and '.join(found)}; here each is as it was run."
+        sentences = []
+        if counts:
+            sentences.append(
+                f"Of its {counted(self.total, 'case')} {' and '.join(counts)}; here each is as it was run."
             )
         if self.added:
             verb = "was" if self.added == 1 else "were"
-            said.append(f"{counted(self.added, 'case')} of the suite {verb} not in it.")
-        return " ".join(said)
+            sentences.append(f"{counted(self.added, 'case')} of the suite {verb} not in it.")
+        return " ".join(sentences)
 
 
 def cases_since(run: Run) -> CasesSince:
-    """Compare the cases of a run with the present cases of its suite; two queries."""
+    """Compare the cases of a run with the current cases of its suite; two queries."""
     now = Case.objects.filter(suite=OuterRef("suite"), key=OuterRef("key"), is_current=True)
     ran = Case.objects.filter(pk__in=run.results.order_by().values("case_id"))
     older = ran.filter(is_current=False).annotate(is_known=Exists(now)).order_by()
@@ -95,7 +95,7 @@ def cases_since(run: Run) -> CasesSince:
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """The early end of a run: what happened, and how much of it has no result."""
+    """The early end of a run: what happened, and how many executions have no result."""
 
     title: str
     text: str
@@ -121,9 +121,9 @@ HEAVY = ("snapshot", "leaf_scores")
 
 
 def what_if_of(run: Run, rules: RuleSet, *, origins: Origins = None) -> WhatIf:
-    """Return the run by its own rules and by these: five queries at most, one more for each stretch of long outcomes.
+    """Return the run under its own rules and under these. At most five queries, and one per batch of long outcomes.
 
-    `origins` are by path of the new tree the paths in the run, None for an evaluator that is new.
+    `origins` are the paths of evaluators in the run by their new paths, None for a new evaluator.
     Raises RunNotEndedError for a run that is active, and DomainError for invalid rules.
     """
     return ask(run, rules, origins=origins).answer()
@@ -136,11 +136,10 @@ def edited_rules(
     base: SuiteSpec | None = None,
     files: Mapping[str, str] | None = None,
 ) -> tuple[RuleSet, Origins]:
-    """Return the rules that edited content of a suite makes, and where its evaluators came from.
+    """Return the rules of edited content of a suite, and the origins of its evaluators.
 
-    The run's own judge stays unless the content names another than `base`, the version it was
-    edited from: a run may have been started with a judge of its own. Raises DomainError for a
-    policy or tree that cannot be.
+    The judge of the run stays, since a run can have its own, unless the content has another judge than
+    `base`, the version it was edited from. Raises DomainError for an invalid policy or tree.
     """
     spec = SuiteSpec.model_validate(content)
     validate(spec.evaluators)
@@ -164,10 +163,10 @@ def askable_runs(suite: Suite) -> list[Run]:
 class WhatIfFigures:
     """The answer as a page shows it: both distributions, figures, gates, histogram and the worst flips.
 
-    `end` tells of a run that ended early, `cases` which of its cases the suite has otherwise by now.
+    `end` describes the early end of a run, `cases` the differences between its cases and the suite's.
     """
 
-    found: WhatIf
+    what_if: WhatIf
     before: Mapping[str, int]
     after: Mapping[str, int]
     figures: Sequence[FigureRow]
@@ -179,27 +178,24 @@ class WhatIfFigures:
     cases: CasesSince
 
     @property
-    def is_told(self) -> bool:
-        """Tell whether no verdict follows from the rules of the run, as when a file has all verdicts."""
-        return bool(self.found.fixed) and self.found.fixed >= self.found.before.scored
+    def is_all_fixed(self) -> bool:
+        """Tell whether all verdicts are fixed, such as those of an imported file."""
+        return bool(self.what_if.fixed) and self.what_if.fixed >= self.what_if.before.scored
 
     @property
-    def carried_out(self) -> int:
-        """Return how many executions have something that can be scored again, or an error to keep."""
-        return self.found.before.scored + self.found.before.errors
+    def executed(self) -> int:
+        """Return the number of executions with a verdict or an error."""
+        return self.what_if.before.scored + self.what_if.before.errors
 
     @property
     def more(self) -> int:
-        """Return how many flips there are beyond those beside the editor."""
-        return len(self.found.flips) - len(self.flips)
+        """Return the number of flips that the editor does not list."""
+        return len(self.what_if.flips) - len(self.flips)
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfPage:
-    """A question to a run. `problems` say why there is no answer; `is_changed` whether the draft changes rules.
-
-    `rules_name` names the rules that are asked for: the draft of a version, or that version.
-    """
+    """The page of a what-if. `problems` explain why there is no answer; `is_changed` tells whether the draft changes rules."""
 
     suite: Suite
     stamp: str
@@ -212,22 +208,22 @@ class WhatIfPage:
 
     @property
     def rules_name(self) -> str:
-        """Return the name of the new rules."""
+        """Return the name of the new rules: the draft of a version, or that version."""
         return f"draft of v{self.base_version}" if self.is_changed else f"v{self.base_version}"
 
     @property
     def own_changes(self) -> Sequence[str]:
-        """Return what the run did otherwise than its suite and the new side does not, samples of judges apart."""
+        """Return the run's own settings that the new rules do not have; both have its samples of judges."""
         return () if self.run is None else run_changes(without_samples(self.run.snapshot))
 
     @property
     def can_score(self) -> bool:
         """Tell whether a new run can be made from the stored scores."""
-        found = self.answer.found if self.answer else None
-        if found is None or not found.is_exact or self.suite.archived_at:
+        what_if = self.answer.what_if if self.answer else None
+        if what_if is None or not what_if.is_exact or self.suite.archived_at:
             return False
-        # Errors of one evaluator may have left every result without a score, and others with theirs.
-        return max(found.before.scored, found.after.scored) > found.fixed
+        # Fixed results do not count, since the rules did not score them.
+        return max(what_if.before.scored, what_if.after.scored) > what_if.fixed
 
 
 def what_if_page(
@@ -239,9 +235,9 @@ def what_if_page(
     reader: User,
     problems: Sequence[str] = (),
 ) -> WhatIfPage:
-    """Return what a run of the suite would come to under content that was edited from `base`.
+    """Return the page for a run of the suite under content that was edited from `base`.
 
-    `run` is the number asked for, "" for the newest completed one. Without content, `problems` say why.
+    `run` is the number of the run, "" for the newest completed one. Without content, `problems` explain why.
     """
     suite = draft.suite
     runs, picked, missing = pick_run(suite, run)
@@ -265,27 +261,26 @@ def what_if_page(
 
 
 def pick_run(suite: Suite, number: str) -> tuple[list[Run], Run | None, list[str]]:
-    """Return the runs that can be asked, the one that is meant, and why there is none."""
+    """Return the runs to choose from, the chosen one, and the reasons why it cannot be used."""
     offered = askable_runs(suite)
     if not number:
         completed = (run for run in offered if run.status == RunStatus.COMPLETED)
         return offered, next(completed, offered[0] if offered else None), []
     read = read_integer(number)
-    found = suite.runs.filter(number=read).first() if read is not None else None
-    if found is None:
+    chosen = suite.runs.filter(number=read).first() if read is not None else None
+    if chosen is None:
         return offered, None, [f"There is no run #{number} of this suite. Choose another."]
-    if found.status in ACTIVE_RUN_STATUSES:
+    if chosen.status in ACTIVE_RUN_STATUSES:
         reason = f"Run #{number} is still running. Its scores are complete when it ends."
-        return [found, *offered], found, [reason]
-    is_offered = any(run.pk == found.pk for run in offered)
-    return offered if is_offered else [*offered, found], found, []
+        return [chosen, *offered], chosen, [reason]
+    is_offered = any(run.pk == chosen.pk for run in offered)
+    return offered if is_offered else [*offered, chosen], chosen, []
 
 
 def rules_for(run: Run, base: SuiteSpec, content: Mapping[str, Any]) -> tuple[RuleSet, Origins]:
-    """Return edited rules as a run can be asked by them, its evaluators found where they stood in it.
+    """Return the rules of edited content for a run, and the paths of their evaluators in that run.
 
-    Judges that were asked more often for this run alone stay so. Raises DomainError for a policy or tree
-    that cannot be.
+    The run's own samples of judges stay. Raises DomainError for an invalid policy or tree.
     """
     files = dict(run.suite.files.values_list("path", "content_id"))
     rules, origins = edited_rules(run, content, base=base, files=files)
@@ -297,7 +292,7 @@ def rules_for(run: Run, base: SuiteSpec, content: Mapping[str, Any]) -> tuple[Ru
 
 
 def changes_rules(base: SuiteSpec, content: Mapping[str, Any]) -> bool:
-    """Tell whether edited content decides verdicts by other rules than the version it was edited from."""
+    """Tell whether edited content has other rules than the version it was edited from."""
     spec = SuiteSpec.model_validate(content)
     return any(
         getattr(spec, name) != getattr(base, name) for name in ("evaluators", "policy", "judge")
@@ -305,17 +300,17 @@ def changes_rules(base: SuiteSpec, content: Mapping[str, Any]) -> bool:
 
 
 def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIfFigures:
-    found = what_if_of(run, rules, origins=origins)
+    what_if = what_if_of(run, rules, origins=origins)
     scale = rules.policy.scale
     return WhatIfFigures(
-        found=found,
-        before=distribution(found.before),
-        after=distribution(found.after),
-        figures=figure_rows(found, scale),
-        gates=gate_changes(found),
-        histogram=score_histogram(found.histogram, scale),
-        flips=flip_rows(by_harm(found.flips)[:SHOWN_ALONGSIDE], run, reader),
-        unanswered=unanswered(found.stale),
-        end=early_end(run, found.before),
+        what_if=what_if,
+        before=distribution(what_if.before),
+        after=distribution(what_if.after),
+        figures=figure_rows(what_if, scale),
+        gates=gate_changes(what_if),
+        histogram=score_histogram(what_if.histogram, scale),
+        flips=flip_rows(by_harm(what_if.flips)[:SHOWN_ALONGSIDE], run, reader),
+        unanswered=unanswered(what_if.stale),
+        end=early_end(run, what_if.before),
         cases=cases_since(run),
     )

@@ -75,7 +75,7 @@ def rescore_run(
     rule_change = ask(run, rules, origins=origins)
     _check_scores(run, rule_change)
     if stale := rule_change.answer().stale:
-        names = "; ".join(f"{one.name}: {one.why}" for one in stale[:MAX_NAMED])
+        names = "; ".join(f"{evaluator.name}: {evaluator.why}" for evaluator in stale[:MAX_NAMED])
         more = f" and {len(stale) - MAX_NAMED} more" if len(stale) > MAX_NAMED else ""
         raise NewCallsNeededError(
             f"The scores of run {run} do not tell what these rules would come to. {names}{more}. "
@@ -84,16 +84,16 @@ def rescore_run(
         )
     with transaction.atomic():
         Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
-        if found := _made_before(form_key, by):
-            return found
-        made = _create(run, rules, origins, by=by, text=text)
-        _tell(run, made, by, form_key)
-        if made.execution_count <= AT_ONCE:
-            complete_rescoring(made.pk)
+        if earlier := _made_before(form_key, by):
+            return earlier
+        new_run = _create(run, rules, origins, by=by, text=text)
+        _note_audit(run, new_run, by, form_key)
+        if new_run.execution_count <= AT_ONCE:
+            complete_rescoring(new_run.pk)
         else:
-            transaction.on_commit(partial(queue, RESCORE_RUN, made.pk))
-    made.refresh_from_db()
-    return made
+            transaction.on_commit(partial(queue, RESCORE_RUN, new_run.pk))
+    new_run.refresh_from_db()
+    return new_run
 
 
 def _check_scores(run: Run, rule_change: WhatIfQuestion) -> None:
@@ -108,7 +108,7 @@ def _check_scores(run: Run, rule_change: WhatIfQuestion) -> None:
 def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text: str) -> Run:
     last = Run.objects.filter(suite=run.suite_id).aggregate(last=Max("number"))["last"] or 0
     snapshot: dict[str, Any] = {
-        # What the source changed of its suite says nothing of these rules, but for what its scores are made of.
+        # The own rules of the source do not apply; of its own settings, only the samples of judges do.
         **{name: value for name, value in run.snapshot.items() if name != CHANGED},
         "policy": rules.policy.as_json(),
         "evaluators": rules.root.as_json(),
@@ -140,18 +140,18 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
     )
 
 
-def _tell(run: Run, made: Run, by: User | None, form_key: str) -> None:
+def _note_audit(run: Run, new_run: Run, by: User | None, form_key: str) -> None:
     name = f" by {user_name(by)}" if by is not None else ""
     text = f"Scored again from run {run}{name}, at no cost"
-    note(made, ACTION, text, by=by, form_key=form_key)
+    note(new_run, ACTION, text, by=by, form_key=form_key)
 
 
 def _made_before(form_key: str, by: User | None) -> Run | None:
-    """Return the run that the same form has made, if it has."""
+    """Return the run that the same form has already made, if any."""
     if not form_key:
         return None
-    made = AuditEntry.objects.filter(actor=by, action=ACTION, object_type="run").order_by("-id")
-    lately = made.values_list("object_id", "after")[:ASKS_REMEMBERED]
+    entries = AuditEntry.objects.filter(actor=by, action=ACTION, object_type="run").order_by("-id")
+    lately = entries.values_list("object_id", "after")[:ASKS_REMEMBERED]
     keys = [int(pk) for pk, after in lately if (after or {}).get("form") == form_key]
     return Run.objects.select_related("suite").filter(pk__in=keys).first()
 
@@ -167,10 +167,10 @@ def score_again(
 ) -> Run:
     """Return a run of the stored scores under content that was edited from a version, `base`.
 
-    It is shown as scored again from its source, and its note names the rules: the draft of that
-    version, or the version where nothing of them is changed. The same `form_key` makes one run, however often it is sent.
+    Its note names the rules: the draft of that version, or the version if its rules are unchanged. The
+    same `form_key` makes one run, no matter how often it is sent.
 
-    Raises CannotRescoreError for an archived suite, and what `rescore_run` refuses with.
+    Raises CannotRescoreError for an archived suite, and the errors of `rescore_run`.
     """
     if run.suite.archived_at is not None:
         raise CannotRescoreError(
@@ -192,10 +192,10 @@ RULES = ("policy", "evaluators")
 
 
 def score_alike(run: Run, like: Run, *, by: User | None) -> Run:
-    """Return the run by the policy and evaluators that another froze; it costs nothing.
+    """Return the run under the frozen policy and evaluators of another run; it costs nothing.
 
-    It is the run itself where its rules are these already, else one that was scored so before, else
-    a new run that names its source. What its judge said stays what it said.
+    This is the run itself if it has these rules, else an earlier rescored run, else a new one. The
+    judge stays that of the run.
 
     Raises CannotRescoreError for runs of two suites and for an archived suite, and what
     `rescore_run` refuses with, as where evaluators need new calls.
@@ -205,9 +205,11 @@ def score_alike(run: Run, like: Run, *, by: User | None) -> Run:
     if reason := cannot_score_alike(run, like):
         raise CannotRescoreError(reason)
     known = Run.objects.filter(source_run=run, status=RunStatus.COMPLETED).exclude(pk=like.pk)
-    for made in known.order_by("-number").select_related("suite").defer("leaf_scores", "summary"):
-        if has_rules_of(made, like):
-            return made
+    for rescored in (
+        known.order_by("-number").select_related("suite").defer("leaf_scores", "summary")
+    ):
+        if has_rules_of(rescored, like):
+            return rescored
     rules = RuleSet.of_plan(read_plan(like.snapshot))
     rules = replace(rules, judge=read_plan(run.snapshot).judge)
     return rescore_run(run, rules, by=by, text=f"under the policy of run #{like.number}")
@@ -219,7 +221,7 @@ def has_rules_of(run: Run, like: Run) -> bool:
 
 
 def cannot_score_alike(run: Run, like: Run) -> str:
-    """Say why a run cannot be scored like another, before scores are read; "" when it can."""
+    """Return why a run cannot be scored like another, without reading scores; "" if it can."""
     if run.suite_id != like.suite_id:
         return "Runs of two suites cannot be scored under one policy."
     if run.suite.archived_at is not None:

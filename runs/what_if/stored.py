@@ -51,23 +51,23 @@ class RunNotEndedError(DomainError):
 
 @dataclass(slots=True)
 class _Kept:
-    """The decoded scores of recent runs, for moving a slider asks many times."""
+    """A small cache of recent runs, because moving a slider sends many requests."""
 
-    most: int = MAX_KEPT
-    found: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+    size: int = MAX_KEPT
+    values: OrderedDict[str, Any] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         with self.lock:
-            if key in self.found:
-                self.found.move_to_end(key)
-                return self.found[key]
-        made = make()
+            if key in self.values:
+                self.values.move_to_end(key)
+                return self.values[key]
+        value = make()
         with self.lock:
-            self.found[key] = made
-            while len(self.found) > self.most:
-                self.found.popitem(last=False)
-        return made
+            self.values[key] = value
+            while len(self.values) > self.size:
+                self.values.popitem(last=False)
+        return value
 
 
 DECODED = _Kept()
@@ -76,7 +76,7 @@ FIXED = _Kept()
 
 @dataclass(frozen=True, slots=True)
 class WhatIfQuestion:
-    """A change of rules with everything to answer it; `fixed` results keep their verdict."""
+    """A change of rules with the data to answer it; `fixed` results keep their verdict."""
 
     rule_change: RuleChange
     stored: StoredRun
@@ -89,7 +89,7 @@ class WhatIfQuestion:
 
 
 def ask(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
-    """Read everything that a finished run needs to answer for other rules.
+    """Read everything that is needed to apply other rules to a finished run.
 
     Raises RunNotEndedError for an active run, DomainError for invalid rules.
     """
@@ -134,10 +134,10 @@ def _leaf_scores(run: Run) -> tuple[LeafScores, str]:
 
 
 def _decoded(run: Run, packed: bytes) -> LeafScores:
-    found = unpack_leaf_scores(packed) or unpack_leaf_scores(pack_leaf_scores(run.pk))
-    if found is None:
+    scores = unpack_leaf_scores(packed) or unpack_leaf_scores(pack_leaf_scores(run.pk))
+    if scores is None:
         raise AssertionError("what this version packs it also unpacks")
-    return found
+    return scores
 
 
 def _results(run: Run) -> list[StoredResult]:
@@ -147,16 +147,19 @@ def _results(run: Run) -> list[StoredResult]:
         .values_list(*RESULT_COLUMNS)
     )
     results = [StoredResult._make(row) for row in rows.iterator(chunk_size=CHUNK)]
-    cut = [result.id for result in results if len(result.marks) >= MAX_MARKS]
-    if not cut:
+    maybe_cut = [result.id for result in results if len(result.marks) >= MAX_MARKS]
+    if not maybe_cut:
         return results
-    outputs = ResultOutput.objects.filter(pk__in=cut).values_list("pk", "outcomes")
-    marks = {pk: "".join("01"[one["passed"]] for one in found or ()) for pk, found in outputs}
+    outputs = ResultOutput.objects.filter(pk__in=maybe_cut).values_list("pk", "outcomes")
+    marks = {
+        pk: "".join("01"[outcome["passed"]] for outcome in outcomes or ())
+        for pk, outcomes in outputs
+    }
     return [result._replace(marks=marks.get(result.id, result.marks)) for result in results]
 
 
 def _parts(run: Run, rule_change: RuleChange) -> Mapping[str, PartsRead]:
-    """Return the scores from stored parts of changed evaluators; one query, none without any."""
+    """Return the new scores of evaluators with changed settings; one query, none without such evaluators."""
     changes = rule_change.rescored.values()
     if not changes:
         return {}
@@ -165,10 +168,10 @@ def _parts(run: Run, rule_change: RuleChange) -> Mapping[str, PartsRead]:
         path__in={change.origin for change in changes},
         state=ScoreState.SCORED,
     ).order_by()
-    found: Iterator[tuple[str, int, Mapping[str, Any]]] = rows.values_list(
+    parts: Iterator[tuple[str, int, Mapping[str, Any]]] = rows.values_list(
         "path", "result_id", "details"
     ).iterator(chunk_size=PARTS_CHUNK)
-    return rescore_parts(changes, rule_change.kinds, found)
+    return rescore_parts(changes, rule_change.kinds, parts)
 
 
 def _with_overalls(run: Run, rule_change: RuleChange, stored: StoredRun) -> StoredRun:
@@ -179,8 +182,8 @@ def _with_overalls(run: Run, rule_change: RuleChange, stored: StoredRun) -> Stor
     paths = rule_change.overall_paths
     rows = rows.filter(path__in=paths) if paths else rows.filter(details__has_key="judge_overall")
     overalls: dict[str, dict[int, float]] = {}
-    found = rows.values_list("path", "result_id", "details__judge_overall")
-    for path, result, judged in found.iterator(chunk_size=CHUNK):
+    scores = rows.values_list("path", "result_id", "details__judge_overall")
+    for path, result, judged in scores.iterator(chunk_size=CHUNK):
         if (overall := read_overall(judged)) is not None:
             overalls.setdefault(path, {})[result] = overall
     return StoredRun(

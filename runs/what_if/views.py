@@ -43,7 +43,7 @@ STALE_DRAFT = (
 
 @dataclass(frozen=True, slots=True)
 class DraftContent:
-    """The content of a draft as a form would make it; None when `complaints` say what is wrong."""
+    """The content of a draft with the changes of a form; None if there are `complaints`."""
 
     content: Content | None
     complaints: Sequence[str]
@@ -51,7 +51,7 @@ class DraftContent:
 
 
 def read_content(form: EvaluatorTreeForm) -> DraftContent:
-    """Return what is asked for; a form that was not sent asks for the draft as it is kept."""
+    """Return the content of the sent form, or of the stored draft if no form was sent."""
     if form.data is not None and form.data.get("stamp") != form.draft.stamp:
         return DraftContent(None, (STALE_DRAFT,), is_stale=True)
     content = form.content()
@@ -75,10 +75,10 @@ PICKER = "what-if-run"
 
 
 class WhatIfRequest:
-    """What a request asks: the form of a draft, the content it makes, and the answer."""
+    """A request for a what-if: the form of a draft, its content, and the answer."""
 
     def __init__(self, request: MemberRequest, slug: str) -> None:
-        """Read the draft and what was sent; nothing is stored."""
+        """Read the draft and the form; nothing is stored."""
         draft = draft_of(suite_of(slug=slug), request.user)
         self.base = base_of(draft)
         self.form = EvaluatorTreeForm(draft, self.base.policy.as_json(), posted(request))
@@ -87,7 +87,7 @@ class WhatIfRequest:
         self.reader = request.user
 
     def answer(self) -> WhatIfPage:
-        """Return the answer, or why there is none."""
+        """Return the page with the answer, or with the reasons why there is none."""
         return what_if_page(
             self.form.draft,
             self.base,
@@ -99,7 +99,7 @@ class WhatIfRequest:
 
     @property
     def status(self) -> int:
-        """Return how the answer is sent."""
+        """Return the HTTP status of the answer."""
         if not self.form.is_bound:
             return 200
         return (
@@ -109,7 +109,7 @@ class WhatIfRequest:
 
 @may_change_suites
 def what_if(request: MemberRequest, slug: str) -> HttpResponse:
-    """Answer for the draft as it is kept, or for a form of it: the panel for htmx, else the page."""
+    """Show the what-if of the stored draft or of a form: the panel for htmx, else the page."""
     question = WhatIfRequest(request, slug)
     if "keep" in request.POST and question.form.keep():
         run = f"?run={question.query.run}" if question.query.run else ""
@@ -122,33 +122,33 @@ def what_if(request: MemberRequest, slug: str) -> HttpResponse:
 @require_safe
 @may_change_suites
 def what_if_file(request: MemberRequest, slug: str) -> HttpResponse:
-    """Give the flips under the draft as it is kept as a CSV file."""
+    """Return the flips under the stored draft as a CSV file."""
     question = WhatIfRequest(request, slug)
     page = question.answer()
-    found = filter_flips(page.answer.found, question.query) if page.answer else []
+    flips = filter_flips(page.answer.what_if, question.query) if page.answer else []
     number = page.run.number if page.run else 0
-    return csv_answer(flips_file(found), f"{slug}-{number}-what-if.csv")
+    return csv_answer(flips_file(flips), f"{slug}-{number}-what-if.csv")
 
 
 @require_POST
 @may_start
 @may_change_suites
 def what_if_score(request: MemberRequest, slug: str) -> HttpResponse:
-    """Make a new run of the stored scores under the form of a draft, or say what is in the way."""
+    """Make a new run from the stored scores under the form of a draft, or show why that is impossible."""
     question = WhatIfRequest(request, slug)
     page = question.answer()
     if page.run is None or question.rule_change.content is None:
         return _page(request, question, page, REFUSED)
     try:
-        made = _scored(request, question, page.run)
+        run = _score(request, question, page.run)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return _page(request, question, page, REFUSED)
-    messages.success(request, f"Run #{made.number} is made of the scores of #{page.run.number}.")
-    return redirect("runs:run", slug, made.number)
+    messages.success(request, f"Run #{run.number} is made of the scores of #{page.run.number}.")
+    return redirect("runs:run", slug, run.number)
 
 
-def _scored(request: MemberRequest, question: WhatIfRequest, run: Run) -> Run:
+def _score(request: MemberRequest, question: WhatIfRequest, run: Run) -> Run:
     draft, content = question.form.draft, question.rule_change.content
     return score_again(
         run,
@@ -166,7 +166,7 @@ def _panel(request: MemberRequest, question: WhatIfRequest) -> HttpResponse:
     if question.rule_change.content is not None:
         fields = question.form.fields
         context["tree"] = tree_editor(question.rule_change.content, question.base, fields=fields)
-    # A number half typed is no failed request: the panel says what is missing.
+    # A half-typed number is no failed request, so the status is 200 and the panel shows the problem.
     response = render(request, "what_if/_swaps.html", context)
     if request.htmx.trigger == PICKER and page.run:
         address = reverse("runs:suite-evaluators", args=[slug])
@@ -186,7 +186,7 @@ def _page(
     }
     if page.answer and page.run:
         path = reverse("runs:what-if", args=[page.suite.slug])
-        args = page.answer.found, page.run, question.query, request.user, path
+        args = page.answer.what_if, page.run, question.query, request.user, path
         context["table"] = flip_table(*args)
     return render(request, "what_if/what_if.html", context, status=status or question.status)
 
@@ -203,7 +203,7 @@ def _context(question: WhatIfRequest, page: WhatIfPage) -> dict[str, Any]:
 
 
 def _sent(request: MemberRequest) -> list[tuple[str, str]]:
-    """Return the fields of a preview, which its page sends again."""
+    """Return the fields of a preview, which its page sends again with a later form."""
     return [
         (name, value)
         for name, values in request.POST.lists()

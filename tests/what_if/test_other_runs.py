@@ -46,7 +46,7 @@ def early(run: Run, status: str, *, left: int = 0) -> None:
         status="cancelled", verdict="", score=None
     )
     Run.objects.filter(pk=run.pk).update(status=status, leaf_scores=None)
-    stored.FIXED.found.clear()
+    stored.FIXED.values.clear()
 
 
 @pytest.mark.parametrize(

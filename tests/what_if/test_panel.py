@@ -68,7 +68,7 @@ def test_the_figures_of_the_panel_are_those_of_the_core(
 ) -> None:
     response = ask(client, run.suite, ada, **STRICT)
     found = what_if_of(run, rules_of(run, policy=STRICTER))
-    assert response.context["what_if"].answer.found == found
+    assert response.context["what_if"].answer.what_if == found
     assert found.cases_flipped == 1
     text = text_of(response)
     assert "1 case would flip 3 keep their verdict, 1 has none" in text
@@ -142,7 +142,7 @@ def test_all_flips_are_filtered_by_address_and_given_as_a_file(
         draft, draft.stamp, SetPolicy({"pass_threshold": 0.0, "borderline_threshold": 0.0})
     )
     every = client.get(address(run.suite), {"run": "1"})
-    found = every.context["what_if"].answer.found
+    found = every.context["what_if"].answer.what_if
     assert found.contradicted == 1
     text = text_of(every)
     assert "contradicts your review: borderline" in text
@@ -224,9 +224,9 @@ def test_a_run_of_another_version_is_asked_where_its_evaluators_stood(
             {**child, "name": {"exact": "letter"}.get(child["name"], child["name"])}
         )
     Run.objects.filter(pk=run.pk).update(snapshot={**snapshot, "evaluators": old}, suite_version=0)
-    stored.FIXED.found.clear()
+    stored.FIXED.values.clear()
     found = ask(client, run.suite, ada).context["what_if"]
-    assert found.answer.found.stale == ()
+    assert found.answer.what_if.stale == ()
     assert "Run #1 is of v0" in text_of(ask(client, run.suite, ada))
 
 
@@ -235,13 +235,13 @@ def test_verdicts_that_a_file_told_are_kept_and_said_so(
     client: Client, run: Run, ada: User
 ) -> None:
     run.results.filter(case__key="C-0").update(verdict="fail", is_forced=True)
-    stored.FIXED.found.clear()
+    stored.FIXED.values.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "1 of 5 executions carry a verdict that today" in text
     run.results.exclude(status="error").update(verdict="fail", is_forced=True, score=0.123)
     imported = {**run.snapshot, "imported": {"file": "results.jsonl"}}
     Run.objects.filter(pk=run.pk).update(snapshot=imported)
-    stored.FIXED.found.clear()
+    stored.FIXED.values.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "The verdicts of run #1 were told by its file." in text
     assert "has no scores of evaluators" in text
@@ -255,7 +255,7 @@ def test_a_run_of_errors_alone_is_scored_again_where_other_evaluators_have_score
     draft = draft_of(errored.suite, ada)
     change_draft(draft, draft.stamp, SetPolicy({"on_unscored": "exclude"}))
     page = client.get(address(errored.suite), {"run": "1"})
-    assert page.context["what_if"].answer.found.before.scored == 0
+    assert page.context["what_if"].answer.what_if.before.scored == 0
     assert "Score run #1 with this" in text_of(page)
 
 

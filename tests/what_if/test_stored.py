@@ -97,7 +97,7 @@ def test_what_is_kept_of_one_run_serves_no_other():
     one, other = finished_run(), finished_run(("We cannot help",))
     assert what_if_of(one, rules_of(one)).before.executions == 5
     assert what_if_of(other, rules_of(other)).before.executions == 1
-    assert len(stored.DECODED.found) <= stored.MAX_KEPT
+    assert len(stored.DECODED.values) <= stored.MAX_KEPT
 
 
 def test_cases_follow_their_own_evaluators():
@@ -122,7 +122,7 @@ def test_a_verdict_that_a_file_told_is_kept_and_counted():
     run = finished_run()
     Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
     found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
-    stored.FIXED.found.clear()
+    stored.FIXED.values.clear()
     found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
     assert found.fixed == 1
     assert "C-0" not in states(found)
