@@ -232,8 +232,8 @@ def claim_jobs(
 ) -> list[Job]:
     """Claim up to `most` results and read what they need; return none when nothing waits.
 
-    `is_repeated` means that an earlier try may have claimed results without our knowing. So everything
-    but `held` is released first.
+    `is_repeated` means that an earlier attempt may have claimed results without our knowing, so
+    everything but `held` is released first.
     """
     if is_repeated:
         release_held(work.run_id, token, but=held)

@@ -333,8 +333,8 @@ def write_batch(
     """Write calls and results in one transaction, and move the run's counters with them.
 
     The calls are written in any case because they are paid. A result is refused when its lease
-    belongs to another token or attempt. `is_repeated` means that an earlier try may have written the
-    same.
+    belongs to another token or attempt. `is_repeated` means that an earlier attempt may have written
+    the same.
     """
     with transaction.atomic():
         run = Run.objects.hold(work.run_id)

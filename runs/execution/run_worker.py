@@ -62,8 +62,9 @@ logger = logging.getLogger(__name__)
 YIELD_S = 0.002
 MAX_BATCH = 200
 QUICK_REFILL_S = 0.5
-# Calls in flight are paid, so wait for them: so long after a stop, and so long when the process ends.
+# Calls in flight are paid for, so a stopped run waits this long for their replies.
 LATE_REPLIES_S = 60.0
+# The same when the process is about to end.
 LAST_REPLIES_S = 8.0
 # Giving up before or after the work loses nothing: the reaper finds the remaining work.
 WAIT_S = 30.0

@@ -232,7 +232,7 @@ async def _ask_target(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
         async with asyncio.timeout(MAX_S):
             answer = await ports.answer()
     except TimeoutError:
-        reason = f"no answer within {MAX_S:g} s, the longest a try may take"
+        reason = f"no answer within {MAX_S:g} s, the longest a trial may take"
         answer = TargetFailure(reason, Cause.TIMEOUT)
     finally:
         await client.aclose()
@@ -555,7 +555,7 @@ def try_evaluator(trial_id: int) -> None:
         result = asyncio.run(_result(trial, records))
     except TimeoutError:
         result = describe_failure(
-            f"It took longer than {MAX_S:g} s, the longest a try may take.", records
+            f"It took longer than {MAX_S:g} s, the longest a trial may take.", records
         )
     except Exception as error:
         logger.exception("Trial %s of an evaluator crashed", trial_id)
