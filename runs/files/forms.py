@@ -332,8 +332,8 @@ class ResultsImportForm(forms.Form):
         except UnreadableFileError as refusal:
             self.problems = refusal.problems
             count = len(refusal.problems)
-            told = "1 problem is" if count == 1 else f"{count} problems are"
-            self.add_error("results", f"{upload.name} was not read: {told} listed at the top.")
+            problems = "1 problem is" if count == 1 else f"{count} problems are"
+            self.add_error("results", f"{upload.name} was not read: {problems} listed at the top.")
         except DomainError as refusal:
             self.add_error(None, str(refusal))
         return None

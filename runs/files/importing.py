@@ -290,7 +290,7 @@ def import_recorded_outputs(
                 "record the outputs under another name."
             )
         before = dict(target.recorded_outputs.values_list("case_key", "output"))
-        if before == {one.key: dict(one.output) for one in outputs}:
+        if before == {recorded.key: dict(recorded.output) for recorded in outputs}:
             return target
         target.recorded_outputs.all().delete()
         RecordedOutput.objects.bulk_create(

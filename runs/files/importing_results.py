@@ -105,15 +105,15 @@ def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
 def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:
     """Make a suite from the cases of the lines, with the default judge."""
     cases: dict[str, CaseSpec] = {}
-    for one in results:
-        key = one.result.eval_id
+    for entry in results:
+        key = entry.result.eval_id
         if key not in cases:
             cases[key] = CaseSpec(
                 key=key,
-                input=one.input or ({"role": "user", "content": NO_INPUT},),
-                expected_output=one.expected_output,
-                expected_outcomes=tuple(outcome.text for outcome in one.result.outcomes),
-                criteria=one.criteria,
+                input=entry.input or ({"role": "user", "content": NO_INPUT},),
+                expected_output=entry.expected_output,
+                expected_outcomes=tuple(outcome.text for outcome in entry.result.outcomes),
+                criteria=entry.criteria,
             )
     slug = slug_of(named) or "results"
     root = root_of(default_children())
@@ -171,24 +171,24 @@ def _revision(
 NEAR = 1e-6
 
 
-def details_of(one: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
+def details_of(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
     """Return the metrics, final evaluation or votes of an evaluator; empty without any."""
-    if one.metrics:
-        return _of_metrics(one, supplies_outcomes=supplies_outcomes)
-    if one.final_evaluation:
-        return _of_evaluation(one.final_evaluation)
-    return _of_rounds(one) if one.rounds else {}
+    if evaluator.metrics:
+        return _of_metrics(evaluator, supplies_outcomes=supplies_outcomes)
+    if evaluator.final_evaluation:
+        return _of_evaluation(evaluator.final_evaluation)
+    return _of_rounds(evaluator) if evaluator.rounds else {}
 
 
-def _of_metrics(one: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
-    scores = {metric["key"]: metric["score"] for metric in one.metrics}
+def _of_metrics(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
+    scores = {metric["key"]: metric["score"] for metric in evaluator.metrics}
     # A mean of several samples hides the samples, and only whole scores can be rescored.
     is_one_sample = all(score == int(score) for score in scores.values())
     samples = [{key: int(score) for key, score in scores.items()}] if is_one_sample else []
     return {
-        "reasoning": one.reasoning,
+        "reasoning": evaluator.reasoning,
         "supplies_outcomes": supplies_outcomes,
-        "metrics": [dict(metric) for metric in one.metrics],
+        "metrics": [dict(metric) for metric in evaluator.metrics],
         "samples": samples,
     }
 
@@ -214,16 +214,20 @@ def _of_evaluation(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_rounds(one: EvaluatorLine) -> dict[str, Any]:
+def _of_rounds(evaluator: EvaluatorLine) -> dict[str, Any]:
     """Return every vote, and their consensus if it equals the file's score."""
-    votes = {"rounds": [dict(held) for held in one.rounds]}
-    told = one.score if one.score is None or not one.is_negated else 1.0 - one.score
-    if told is None:
+    votes = {"rounds": [dict(held) for held in evaluator.rounds]}
+    own_score = (
+        evaluator.score
+        if evaluator.score is None or not evaluator.is_negated
+        else 1.0 - evaluator.score
+    )
+    if own_score is None:
         return votes
-    last = one.rounds[-1]["votes"]
+    last = evaluator.rounds[-1]["votes"]
     slugs = [vote["slug"] for vote in last]
     panel = {"models": slugs} if all(slugs) else {"judges": len(slugs)}
-    asked = sum(not held["breaks_tie"] for held in one.rounds)
+    asked = sum(not held["breaks_tie"] for held in evaluator.rounds)
     rescore = get_kind(DELIBERATION_KIND).rescore
     for way in ("midpoint", "mean"):
         settings = {**panel, "rounds": asked, "score_by": way}
@@ -231,7 +235,7 @@ def _of_rounds(one: EvaluatorLine) -> dict[str, Any]:
             found = rescore(read_config(DELIBERATION_KIND, settings), votes) if rescore else None
         except DomainError:
             return votes
-        if found is not None and abs(found.score - told) <= NEAR:
+        if found is not None and abs(found.score - own_score) <= NEAR:
             return dict(found.details)
     return votes
 
@@ -257,7 +261,7 @@ def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> 
     Raises TreeError for evaluators that do not form a tree.
     """
     outcomes = outcomes_of(line, tree)
-    expected = [one.text for one in line.outcomes]
+    expected = [outcome.text for outcome in line.outcomes]
     found = rules_for(tree, policy).decide(
         outcomes, expected_outcomes=expected, outcome_results=line.outcomes or None
     )
@@ -314,44 +318,44 @@ def _as_in_file(line: ResultLine, found: Decision, policy: PolicySpec) -> Decisi
     )
 
 
-def _is_near(ours: float | None, told: float | None) -> bool:
+def _is_near(ours: float | None, theirs: float | None) -> bool:
     """Tell whether our score equals the file's, up to rounding; without a score in the file it does."""
-    if ours is None or told is None:
-        return told is None
-    return abs(ours - told) <= NEAR
+    if ours is None or theirs is None:
+        return theirs is None
+    return abs(ours - theirs) <= NEAR
 
 
 def outcomes_of(line: ResultLine, tree: EvaluatorSpec) -> dict[str, Outcome]:
     """Return the outcomes of leaves by path, and of composites whose rule is unknown."""
-    told_at = dict(walk_lines(line.evaluators))
+    lines_by_path = dict(walk_lines(line.evaluators))
     found: dict[str, Outcome] = {}
     for path, node in walk(tree):
         if node.aggregator is not None and not node.aggregator.is_judging:
             continue
-        one = told_at.get(path)
-        if one is not None:
-            found[path] = _outcome(one, line.outcomes)
+        evaluator = lines_by_path.get(path)
+        if evaluator is not None:
+            found[path] = _outcome(evaluator, line.outcomes)
         elif path == ROOT_PATH and line.score is not None:
             found[path] = Score(line.score)
     return found
 
 
-def _outcome(one: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> Outcome:
-    if one.status == "skipped":
-        return Skipped(one.reasoning or "it was not run")
-    if one.score is None:
-        details = details_of(one, supplies_outcomes=False)
-        reason = one.reasoning or "the file has no score of it"
-        return Unscored(reason, details=details, usage=one.usage)
-    score = 1.0 - one.score if one.is_negated else one.score
+def _outcome(evaluator: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> Outcome:
+    if evaluator.status == "skipped":
+        return Skipped(evaluator.reasoning or "it was not run")
+    if evaluator.score is None:
+        details = details_of(evaluator, supplies_outcomes=False)
+        reason = evaluator.reasoning or "the file has no score of it"
+        return Unscored(reason, details=details, usage=evaluator.usage)
+    score = 1.0 - evaluator.score if evaluator.is_negated else evaluator.score
     return Score(
         score,
-        raw_score=one.raw_score,
-        scale=one.scale,
-        reasoning=one.reasoning,
-        findings=one.findings,
-        details=details_of(one, supplies_outcomes=bool(expected)),
-        usage=one.usage,
+        raw_score=evaluator.raw_score,
+        scale=evaluator.scale,
+        reasoning=evaluator.reasoning,
+        findings=evaluator.findings,
+        details=details_of(evaluator, supplies_outcomes=bool(expected)),
+        usage=evaluator.usage,
     )
 
 
@@ -361,21 +365,21 @@ def _supplies_outcomes(outcome: Outcome) -> bool:
 
 def _outcomes_score(line: ResultLine) -> Score:
     """Return the outcomes as their judge's score, with the file's details of that judge."""
-    share = sum(one.passed for one in line.outcomes) / len(line.outcomes)
-    told = line.outcomes_judge
-    if told is None:
+    share = sum(outcome.passed for outcome in line.outcomes) / len(line.outcomes)
+    judge = line.outcomes_judge
+    if judge is None:
         return Score(share, outcomes=line.outcomes)
     return Score(
         share,
-        reasoning=told.reasoning,
-        findings=told.findings,
-        usage=told.usage,
+        reasoning=judge.reasoning,
+        findings=judge.findings,
+        usage=judge.usage,
         outcomes=line.outcomes,
     )
 
 
 # For a rule that is not in the file: the composite's score is used as it is.
-AS_TOLD = {"type": "code_judge"}
+AS_IN_FILE = {"type": "code_judge"}
 USUAL = {"type": "weighted_average"}
 
 
@@ -388,7 +392,7 @@ def common_tree(
     """
     shapes = Counter(shape_of(line.evaluators) for line in lines if line.evaluators)
     if not shapes:
-        return own or _root((), AS_TOLD, None)
+        return own or _root((), AS_IN_FILE, None)
     shape = shapes.most_common(1)[0][0]
     alike = [line for line in lines if line.evaluators and shape_of(line.evaluators) == shape]
     return tree_of(alike, own, policy)
@@ -400,68 +404,94 @@ def tree_of(
     """Return the tree of results whose evaluators are alike.
 
     The outermost rule is the suite's, else the weighted average, where that gives every score of
-    the file; else the scores are taken as they are told.
+    the file; else the scores are taken from the file.
     """
     known = dict(walk(own)) if own is not None else {}
     unruly = {path for line in lines for path in _unruly(line)}
-    children = tuple(_node(one, one.name, known, unruly) for one in lines[0].evaluators)
+    children = tuple(
+        _node(evaluator, evaluator.name, known, unruly) for evaluator in lines[0].evaluators
+    )
     rules = [dict(own.as_json()["config"]["aggregator"])] if own is not None else []
     for rule in (*rules, USUAL):
         tree = _root(children, rule, own)
         if _is_sound(tree) and all(_gives(tree, line, policy) for line in lines):
             return tree
-    return _root(children, AS_TOLD, own)
+    return _root(children, AS_IN_FILE, own)
 
 
 def shape_of(evaluators: Iterable[EvaluatorLine]) -> tuple[Any, ...]:
     """Return what makes trees alike: names, types, weights and nesting."""
     return tuple(
-        (one.name, one.type, one.weight, one.is_negated, shape_of(one.children))
-        for one in evaluators
+        (
+            evaluator.name,
+            evaluator.type,
+            evaluator.weight,
+            evaluator.is_negated,
+            shape_of(evaluator.children),
+        )
+        for evaluator in evaluators
     )
 
 
 def _unruly(line: ResultLine) -> Iterator[str]:
     """Yield the composites without a rule whose score is not the weighted average of their children."""
-    for path, one in walk_lines(line.evaluators):
-        if one.score is None or one.aggregator:
+    for path, evaluator in walk_lines(line.evaluators):
+        if evaluator.score is None or evaluator.aggregator:
             continue
-        scored = [child for child in one.children if child.score is not None]
+        scored = [child for child in evaluator.children if child.score is not None]
         average = weighted_mean(
             [child.score or 0.0 for child in scored], [child.weight for child in scored]
         )
-        if average is None or abs(average - one.score) > NEAR or len(scored) < len(one.children):
+        if (
+            average is None
+            or abs(average - evaluator.score) > NEAR
+            or len(scored) < len(evaluator.children)
+        ):
             yield path
 
 
 def _node(
-    one: EvaluatorLine, path: str, known: Mapping[str, EvaluatorSpec], unruly: Collection[str]
+    evaluator: EvaluatorLine, path: str, known: Mapping[str, EvaluatorSpec], unruly: Collection[str]
 ) -> EvaluatorSpec:
     own = known.get(path)
-    children = tuple(_node(child, below(path, child.name), known, unruly) for child in one.children)
-    is_composite = one.aggregator is not None
-    fits = own is not None and own.is_composite == is_composite and own.negate == one.is_negated
-    preset = dict(kind_for_spelling(one.spelling)[1]) if one.spelling else {}
-    facts: dict[str, Any] = {"kind": one.type, "negate": one.is_negated, "config": preset}
+    children = tuple(
+        _node(child, below(path, child.name), known, unruly) for child in evaluator.children
+    )
+    is_composite = evaluator.aggregator is not None
+    fits = (
+        own is not None and own.is_composite == is_composite and own.negate == evaluator.is_negated
+    )
+    preset = dict(kind_for_spelling(evaluator.spelling)[1]) if evaluator.spelling else {}
+    facts: dict[str, Any] = {
+        "kind": evaluator.type,
+        "negate": evaluator.is_negated,
+        "config": preset,
+    }
     if own is not None and fits:
         facts = {"kind": own.kind, "negate": own.negate, "config": own.config}
         facts |= {"required": own.required, "required_below": own.required_below}
     if is_composite:
         facts |= {
             "kind": COMPOSITE,
-            "config": {"aggregator": _rule(one, own if fits else None, path in unruly)},
+            "config": {"aggregator": _rule(evaluator, own if fits else None, path in unruly)},
         }
-    return EvaluatorSpec(name=one.name, weight=one.weight, children=children, **facts)
+    return EvaluatorSpec(name=evaluator.name, weight=evaluator.weight, children=children, **facts)
 
 
-def _rule(one: EvaluatorLine, own: EvaluatorSpec | None, is_unruly: bool) -> Mapping[str, Any]:
+def _rule(
+    evaluator: EvaluatorLine, own: EvaluatorSpec | None, is_unruly: bool
+) -> Mapping[str, Any]:
     """Return how a composite combines its children: by the file's rule, the suite's, or the default."""
     usual = None if is_unruly else USUAL
     own_rule = own.as_json()["config"]["aggregator"] if own else None
-    for rule in (_readable(one.aggregator), own_rule, usual):
-        if rule and one.children and _is_sound(_root(_leaves(one.children), rule, None)):
+    for rule in (_readable(evaluator.aggregator), own_rule, usual):
+        if (
+            rule
+            and evaluator.children
+            and _is_sound(_root(_leaves(evaluator.children), rule, None))
+        ):
             return dict(rule)
-    return AS_TOLD
+    return AS_IN_FILE
 
 
 def _readable(rule: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -528,9 +558,9 @@ def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
         SCORE_COLUMNS,
         (
             written
-            for result, (_, _, told, _) in pairs
-            if told.outcomes
-            for written in score_rows(result.pk, told.tree, told.outcomes, told.decision)
+            for result, (_, _, scored, _) in pairs
+            if scored.outcomes
+            for written in score_rows(result.pk, scored.tree, scored.outcomes, scored.decision)
         ),
     )
     _count(run, results)
@@ -539,8 +569,8 @@ def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
 
 
 def _result(run: Run, policy: PolicySpec, row: Row, position: int) -> Result:
-    read, number, told, case = row
-    line, decision = read.result, told.decision
+    read, number, scored, case = row
+    line, decision = read.result, scored.decision
     is_scored = decision.status == "scored"
     return Result(
         run=run,
@@ -554,7 +584,7 @@ def _result(run: Run, policy: PolicySpec, row: Row, position: int) -> Result:
         is_forced=is_forced(line, decision, policy),
         error=line.error,
         error_stage=_stage(line),
-        outcome_marks="".join("01"[one.passed] for one in line.outcomes)[:MAX_MARKS],
+        outcome_marks="".join("01"[outcome.passed] for outcome in line.outcomes)[:MAX_MARKS],
         warnings=list(line.warnings),
         attempt=1,
         finished_at=read.finished_at or run.finished_at,
@@ -582,12 +612,12 @@ def _judged(line: ResultLine) -> Decimal | None:
     """Return the judges' cost: the line's, else the sum of its evaluators'."""
     if line.evaluation_cost_usd is not None:
         return line.evaluation_cost_usd
-    leaves = [one for _, one in walk_lines(line.evaluators) if not one.children]
-    return sum_known(one.usage.cost_usd for one in leaves)
+    leaves = [evaluator for _, evaluator in walk_lines(line.evaluators) if not evaluator.children]
+    return sum_known(evaluator.usage.cost_usd for evaluator in leaves)
 
 
 def _output(result: Result, row: Row) -> tuple[Any, ...]:
-    read, _, told, _ = row
+    read, _, scored, _ = row
     line = read.result
     usage = Usage(
         input_tokens=line.usage.input_tokens,
@@ -596,10 +626,10 @@ def _output(result: Result, row: Row) -> tuple[Any, ...]:
         latency_ms=line.usage.latency_ms,
     )
     outcomes = [
-        {"text": one.text, "passed": one.passed, "justification": one.justification}
-        for one in line.outcomes
+        {"text": outcome.text, "passed": outcome.passed, "justification": outcome.justification}
+        for outcome in line.outcomes
     ]
-    decision = told.decision.as_json()
+    decision = scored.decision.as_json()
     return result.pk, line.output or "", [], None, usage_as_json(usage), outcomes or None, decision
 
 
@@ -668,9 +698,9 @@ def import_results(
 def _by_target(
     results: Sequence[ReadResult], default: str
 ) -> Iterator[tuple[str, list[ReadResult]]]:
-    names = dict.fromkeys(one.result.target or default for one in results)
+    names = dict.fromkeys(entry.result.target or default for entry in results)
     for name in names:
-        yield name, [one for one in results if (one.result.target or default) == name]
+        yield name, [entry for entry in results if (entry.result.target or default) == name]
 
 
 def _import_run(
@@ -683,7 +713,7 @@ def _import_run(
 ) -> Run:
     policy, own = suite.policy, suite.spec.evaluators
     numbered = _numbered(results)
-    lines = [one.result for one, _ in numbered]
+    lines = [entry.result for entry, _ in numbered]
     root = common_tree(lines, own, policy)
     current = {case.key: case for case in suite.cases.filter(is_current=True)}
     trees = _trees(lines, root, own, current, policy)
@@ -738,13 +768,13 @@ def _numbered(results: Sequence[ReadResult]) -> list[tuple[ReadResult, int]]:
     """Return the results with their repetitions: those of the file, else counted per case."""
     taken: dict[str, set[int]] = {}
     numbered = []
-    for one in results:
-        used = taken.setdefault(one.result.eval_id, set())
-        number = one.result.repetition
+    for entry in results:
+        used = taken.setdefault(entry.result.eval_id, set())
+        number = entry.result.repetition
         if number < 1 or number in used:
             number = next(n for n in range(1, len(used) + 2) if n not in used)
         used.add(number)
-        numbered.append((one, number))
+        numbered.append((entry, number))
     return numbered
 
 
@@ -758,7 +788,7 @@ def _create_run(
 ) -> Run:
     last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
     snapshot = plan.as_json() | {"imported": dict(origin)}
-    moments = [one.finished_at for one, _ in numbered if one.finished_at]
+    moments = [entry.finished_at for entry, _ in numbered if entry.finished_at]
     return Run.objects.create(
         suite=suite,
         number=last + 1,
@@ -771,7 +801,7 @@ def _create_run(
         started_at=None,
         finished_at=max(moments, default=database_now()),
         repetitions=max(number for _, number in numbered),
-        case_count=len({one.result.eval_id for one, _ in numbered}),
+        case_count=len({entry.result.eval_id for entry, _ in numbered}),
         execution_count=len(numbered),
         done_count=len(numbered),
         snapshot_hash=content_hash(snapshot),

@@ -39,8 +39,8 @@ def suite_import(request: MemberRequest) -> HttpResponse:
         request.session[ANSWER] = answer
         return redirect("runs:suite-imported")
     imported = done.files[0].imported
-    told = imported.is_changed and not imported.is_new
-    suite, note = imported.suite, f": {imported.note}" if told else ""
+    is_new_version = imported.is_changed and not imported.is_new
+    suite, note = imported.suite, f": {imported.note}" if is_new_version else ""
     outputs = f" Target {done.target.name} has its outputs." if done.target else ""
     messages.success(request, f"{suite.title} is at version {suite.version}{note}.{outputs}")
     return redirect("runs:suite", suite.slug)

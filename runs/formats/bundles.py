@@ -414,8 +414,8 @@ def bundles_of(parts: Sequence[tuple[str, IO[bytes]]]) -> tuple[Bundle, ...]:
         return (_merged(parts),)
     rest = [part for part in parts if part not in zips]
     bundles: list[Bundle] = []
-    for one, place in [*(([part], f"{part[0]}/") for part in zips), (rest, "")]:
-        bundles += [_merged(one, place)] if one else []
+    for group, place in [*(([part], f"{part[0]}/") for part in zips), (rest, "")]:
+        bundles += [_merged(group, place)] if group else []
         # Check the size before opening the next zip: small zips can unpack to large files.
         _refuse_large(sum(_size(bundle.files) for bundle in bundles))
     return tuple(bundles)
@@ -445,13 +445,13 @@ def _folder_of(paths: Sequence[Path]) -> Bundle:
     # Links are followed if they are named, but not inside a folder.
     named = [path.resolve() for path in paths]
     root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in named]))
-    found, told = dict[str, None](), list[Problem]()
+    files, problems = dict[str, None](), list[Problem]()
     for path in named:
         below, left_out = path.relative_to(root), LeftOut()
         inside = listed(path, left_out) if path.is_dir() else [""]
-        found.update(dict.fromkeys((below / part).as_posix() for part in inside))
-        told += left_out.problems(_shown(path))
-    return Bundle(FolderFiles(root), tuple(found), _shown(root), tuple(told), Origin.DISK)
+        files.update(dict.fromkeys((below / part).as_posix() for part in inside))
+        problems += left_out.problems(_shown(path))
+    return Bundle(FolderFiles(root), tuple(files), _shown(root), tuple(problems), Origin.DISK)
 
 
 def _shown(root: Path) -> str:

@@ -143,10 +143,10 @@ class Search:
         return self._seen_from(path, read, content)
 
     def _seen_from(
-        self, path: str, read: Callable[[str, Mapping[str, bytes]], SuiteWithCases], *said: bytes
+        self, path: str, read: Callable[[str, Mapping[str, bytes]], SuiteWithCases], *texts: bytes
     ) -> SuiteWithCases:
         """Return the suite read from its base folder, with every place relative to the top folder."""
-        folder = folder_for(path, *said)
+        folder = folder_for(path, *texts)
         before = f"{folder}/" if folder else ""
         try:
             content = read(path.removeprefix(before), self._below(folder))
@@ -154,10 +154,10 @@ class Search:
             problems = [self._placed(problem, before) for problem in error.problems]
             raise UnreadableFileError(problems) from error
         if sum(map(len, content.files.values())) > MAX_BYTES:
-            said_so = (
+            message = (
                 f"the files the suite names are larger than {MAX_BYTES // 1024**2} MB together"
             )
-            raise UnreadableFileError([self._placed(Problem(said_so, path))])
+            raise UnreadableFileError([self._placed(Problem(message, path))])
         named = (f"{before}{name}" for name in (*content.files, *content.read_with))
         names = set(map(self.bundle.given_as, named))
         self.named |= names
@@ -165,7 +165,7 @@ class Search:
         self.mentioned[path] = {
             name
             for name in names
-            if any(PurePosixPath(name).name.encode() in part for part in said)
+            if any(PurePosixPath(name).name.encode() in part for part in texts)
         }
         warnings = tuple(self._placed(warning, before) for warning in content.warnings)
         places = seen_from(content.model_places, f"{self.bundle.place}{before}")

@@ -111,11 +111,11 @@ def _case(run: JUnitRun, line: ResultLine, outcome: str) -> str:
     if run.repetitions > 1:
         name = f"{name} [{line.repetition} of {run.repetitions}]"
     facts = {"classname": line.suite, "name": name, "time": _seconds(line.usage.latency_ms)}
-    told = _told(run, line, outcome)
-    return f"<testcase{_attributes(facts)}>\n{_properties(_scores(line))}{told}</testcase>\n"
+    elements = _outcome_elements(run, line, outcome)
+    return f"<testcase{_attributes(facts)}>\n{_properties(_scores(line))}{elements}</testcase>\n"
 
 
-def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
+def _outcome_elements(run: JUnitRun, line: ResultLine, outcome: str) -> str:
     """Return the element with the reason why a test case did not pass, "" if it passed."""
     if outcome == PASS:
         return ""
@@ -137,9 +137,9 @@ def _scores(line: ResultLine) -> dict[str, str]:
     scores = {"reviewed_verdict": line.reviewed_verdict} if line.reviewed_verdict else {}
     scores |= {} if line.score is None else {"score": f"{line.score:g}"}
     scores |= {
-        f"score.{path}": f"{one.score:g}"
-        for path, one in walk_lines(line.evaluators)
-        if one.score is not None
+        f"score.{path}": f"{evaluator.score:g}"
+        for path, evaluator in walk_lines(line.evaluators)
+        if evaluator.score is not None
     }
     costs = {"run_cost_usd": line.run_cost_usd, "evaluation_cost_usd": line.evaluation_cost_usd}
     return scores | {name: f"{usd:f}" for name, usd in costs.items() if usd is not None}

@@ -165,7 +165,7 @@ class Fields:
     def peek(self, name: str) -> tuple[str, Any]:
         """Return what `take` would, without removing it."""
         names = (name, *self._aliases.get(name, ()))
-        return next((self._left[one] for one in names if one in self._left), ("", None))
+        return next((self._left[name] for name in names if name in self._left), ("", None))
 
     def take_as(self, *names: str) -> tuple[str, Any]:
         """Do what `take` does, for a key with any of these names."""

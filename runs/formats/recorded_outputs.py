@@ -37,15 +37,15 @@ def read_recorded(case: Fields) -> Mapping[str, Any] | None:
     Files it names are kept with the suite and referred to by their path.
     """
     key, value = case.take("output")
-    beside = {name: found for name in BESIDE if (found := case.take_as(name, *BESIDE[name]))[0]}
+    beside = {name: entry for name in BESIDE if (entry := case.take_as(name, *BESIDE[name]))[0]}
     if value is None:
-        for spelt, _ in beside.values():
-            case.refuse(spelt, "belongs to an output, and the case has none; add output")
+        for part_key, _ in beside.values():
+            case.refuse(part_key, "belongs to an output, and the case has none; add output")
         return None
     recorded = _form(case, key, value)
-    for name, (spelt, part) in beside.items():
+    for name, (part_key, part) in beside.items():
         if name in recorded:
-            case.refuse(spelt, f"is in {key} too; keep one of them")
+            case.refuse(part_key, f"is in {key} too; keep one of them")
         recorded[name] = part
     if "usage" in recorded:
         recorded["usage"] = _usage(recorded["usage"])
@@ -58,31 +58,34 @@ def read_recorded(case: Fields) -> Mapping[str, Any] | None:
     return recorded
 
 
-def _form(case: Fields, key: str, value: Any) -> dict[str, Any]:
+def _form(case: Fields, output_key: str, value: Any) -> dict[str, Any]:
     """Return the output as a mapping, from any form."""
     if isinstance(value, list):
-        return _said(value)
+        return _read_turns(value)
     if not isinstance(value, dict):
-        return {"output": case.written(key, value)}
-    inner = Fields(case.reading, case.place(key), value=value, case=case.case)
-    found = {name: inner.take_as(name, *spellings) for name, spellings in WITHIN.items()}
-    names = {spelt: name for name, (spelt, _) in found.items() if spelt}
-    for spelt in inner.rest():
-        inner.warn(spelt, "is not used by Evalsite and is kept with the output")
-    names |= {spelt: spelt for spelt in inner.rest()}
-    recorded = {names[spelt]: part for spelt, part in value.items() if spelt in names}
+        return {"output": case.written(output_key, value)}
+    inner = Fields(case.reading, case.place(output_key), value=value, case=case.case)
+    known = {name: inner.take_as(name, *spellings) for name, spellings in WITHIN.items()}
+    names = {key: name for name, (key, _) in known.items() if key}
+    for key in inner.rest():
+        inner.warn(key, "is not used by Evalsite and is kept with the output")
+    names |= {key: key for key in inner.rest()}
+    recorded = {names[key]: part for key, part in value.items() if key in names}
     if not recorded.keys() & {"output", "messages", "files"}:
         message = "holds no output, messages or files; put an answer that is JSON in quotes"
-        case.refuse(key, message)
+        case.refuse(output_key, message)
     text = recorded.get("output")
     if isinstance(text, list):
-        recorded |= {"output": _said(text)["output"], "messages": recorded.get("messages", text)}
+        recorded |= {
+            "output": _read_turns(text)["output"],
+            "messages": recorded.get("messages", text),
+        }
     elif "output" in recorded:
-        recorded["output"] = inner.written(found["output"][0], text)
+        recorded["output"] = inner.written(known["output"][0], text)
     return recorded
 
 
-def _said(turns: list[Any]) -> dict[str, Any]:
+def _read_turns(turns: list[Any]) -> dict[str, Any]:
     try:
         return {"output": read_conversation(turns).answer, "messages": turns}
     except ValueError:

@@ -171,7 +171,7 @@ class ResultFields:
 MAX_PARTS = 100
 MAX_PART_NAME_LENGTH = 100
 HUNDRED = 100
-BRACKET_NAMES = {one.name for one in BRACKETS}
+BRACKET_NAMES = {bracket.name for bracket in BRACKETS}
 TEXTS = ("key", "name", "tier")
 COUNTS = tuple(check_counts((), judge_successes=0, judge_failures=0))
 
@@ -220,13 +220,13 @@ def _given(
     evaluators: Sequence[EvaluatorLine], found: Mapping[str, Any]
 ) -> tuple[tuple[EvaluatorLine, ...], bool]:
     done, given = False, []
-    for one in evaluators:
-        own = one
-        if not done and one.type == HYBRID_KIND and one.score is not None:
-            own, done = replace(one, final_evaluation=found), True
-        elif not done and one.children:
-            children, done = _given(one.children, found)
-            own = replace(one, children=children)
+    for evaluator in evaluators:
+        own = evaluator
+        if not done and evaluator.type == HYBRID_KIND and evaluator.score is not None:
+            own, done = replace(evaluator, final_evaluation=found), True
+        elif not done and evaluator.children:
+            children, done = _given(evaluator.children, found)
+            own = replace(evaluator, children=children)
         given.append(own)
     return tuple(given), done
 
@@ -359,9 +359,9 @@ def _listed(
     items = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
     taken: dict[str, EvaluatorLine] = {}
     for item in items:
-        one = _evaluator(ResultFields(item, place), place, names, depth=depth)
-        name = _free(one.name, taken)
-        taken[name] = replace(one, name=name)
+        evaluator = _evaluator(ResultFields(item, place), place, names, depth=depth)
+        name = _free(evaluator.name, taken)
+        taken[name] = replace(evaluator, name=name)
     return tuple(taken.values())
 
 
@@ -414,10 +414,10 @@ def _on_its_scale(fields: ResultFields) -> tuple[float | None, float]:
 
 
 def _status(fields: ResultFields, score: float | None) -> str:
-    told = STATES.get(fields.text("status").lower(), "")
-    if told == "skipped":
-        return told
-    return "unscored" if score is None or told else "scored"
+    state = STATES.get(fields.text("status").lower(), "")
+    if state == "skipped":
+        return state
+    return "unscored" if score is None or state else "scored"
 
 
 def _kind(spelling: str) -> tuple[str, str]:
@@ -459,9 +459,9 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 def _findings(fields: ResultFields) -> Iterator[Finding]:
     """Yield hits and misses, or assertions with their evidence."""
     given = fields.objects(("assertions", "checks"))
-    for one in (ResultFields(item, fields.place) for item in given):
-        if text := one.text("text", "name", "description"):
-            yield Finding(text, one.flag("passed"), one.text("evidence", "reasoning"))
+    for entry in (ResultFields(item, fields.place) for item in given):
+        if text := entry.text("text", "name", "description"):
+            yield Finding(text, entry.flag("passed"), entry.text("evidence", "reasoning"))
     if not given:
         for name, passed in (("hits", True), ("misses", False)):
             yield from (Finding(text, passed) for text in fields.texts(name))
@@ -597,8 +597,10 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         score=score,
         verdict=verdict,
         decided_by=fields.text("decided_by"),
-        evaluators=tuple(one for one in evaluators if one.name != OUTCOMES_PATH),
-        outcomes_judge=next((one for one in evaluators if one.name == OUTCOMES_PATH), None),
+        evaluators=tuple(evaluator for evaluator in evaluators if evaluator.name != OUTCOMES_PATH),
+        outcomes_judge=next(
+            (evaluator for evaluator in evaluators if evaluator.name == OUTCOMES_PATH), None
+        ),
         outcomes=_outcomes(fields),
         error=error,
         error_stage=fields.text("error_stage"),
@@ -650,8 +652,8 @@ def _first(*values: int | None) -> int | None:
 
 def _outcomes(fields: ResultFields) -> tuple[OutcomeResult, ...]:
     return tuple(
-        OutcomeResult(one.text("text"), one.flag("passed"), one.text("justification"))
-        for one in (ResultFields(value, fields.place) for value in fields.objects(OUTCOMES))
+        OutcomeResult(item.text("text"), item.flag("passed"), item.text("justification"))
+        for item in (ResultFields(value, fields.place) for value in fields.objects(OUTCOMES))
     )
 
 

@@ -27,7 +27,7 @@ def in_camel_case(values: Mapping[str, Any]) -> dict[str, Any]:
 def _parts_in_camel_case(value: Any) -> Any:
     if isinstance(value, Mapping):
         return in_camel_case(value)
-    return [_parts_in_camel_case(one) for one in value] if isinstance(value, list) else value
+    return [_parts_in_camel_case(item) for item in value] if isinstance(value, list) else value
 
 
 def _camel(key: str) -> str:
@@ -107,7 +107,7 @@ class EvaluatorLine:
 
     def found(self, *, passed: bool) -> list[str]:
         """Return its hits, or its misses."""
-        return [one.text for one in self.findings if one.passed == passed]
+        return [finding.text for finding in self.findings if finding.passed == passed]
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; a composite holds its children and its aggregator."""
@@ -177,7 +177,11 @@ class ResultLine:
 
     def found(self, *, passed: bool) -> list[str]:
         """Return the hits, or the misses, of all its evaluators in tree order (SCORING §2)."""
-        return [text for _, one in walk_lines(self.evaluators) for text in one.found(passed=passed)]
+        return [
+            text
+            for _, evaluator in walk_lines(self.evaluators)
+            for text in evaluator.found(passed=passed)
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values under the names of the file."""
@@ -191,10 +195,14 @@ class ResultLine:
             "verdict": self.verdict or None,
             **({"reviewed_verdict": self.reviewed_verdict} if self.reviewed_verdict else {}),
             "decided_by": self.decided_by or None,
-            "evaluator_results": [one.as_json() for one in self.evaluators],
+            "evaluator_results": [evaluator.as_json() for evaluator in self.evaluators],
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
-            **({OUTCOMES: [_outcome(one) for one in self.outcomes]} if self.outcomes else {}),
+            **(
+                {OUTCOMES: [_outcome(outcome) for outcome in self.outcomes]}
+                if self.outcomes
+                else {}
+            ),
             **self._final_evaluation(),
             "error": self.error or None,
             "error_stage": self.error_stage or None,
@@ -215,15 +223,17 @@ class ResultLine:
 
     def _final_evaluation(self) -> dict[str, Any]:
         """Return the final evaluation of the first hybrid judge, whose overall score can be the result's."""
-        told = (
-            one.final_evaluation for _, one in walk_lines(self.evaluators) if one.final_evaluation
+        evaluations = (
+            line.final_evaluation
+            for _, line in walk_lines(self.evaluators)
+            if line.final_evaluation
         )
-        found = next(told, None)
-        if found is None:
+        evaluation = next(evaluations, None)
+        if evaluation is None:
             return {}
         costs = (self.run_cost_usd, self.evaluation_cost_usd)
         name = f"{self.suite}#{self.run}"
-        return {"final_evaluation": published(found, case=self.eval_id, run=name, costs=costs)}
+        return {"final_evaluation": published(evaluation, case=self.eval_id, run=name, costs=costs)}
 
 
 def write_results(lines: Iterable[ResultLine], *, is_camel: bool = False) -> Iterator[str]:
@@ -240,9 +250,9 @@ def walk_lines(
     evaluators: Iterable[EvaluatorLine], path: str = ROOT_PATH
 ) -> Iterator[tuple[str, EvaluatorLine]]:
     """Yield evaluators and everything under them with their paths, in tree order."""
-    for one in evaluators:
-        yield below(path, one.name), one
-        yield from walk_lines(one.children, below(path, one.name))
+    for evaluator in evaluators:
+        yield below(path, evaluator.name), evaluator
+        yield from walk_lines(evaluator.children, below(path, evaluator.name))
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
@@ -258,5 +268,5 @@ def _dollars(usd: Decimal | None) -> float | None:
     return None if usd is None else float(usd)
 
 
-def _outcome(one: OutcomeResult) -> dict[str, Any]:
-    return {"text": one.text, "passed": one.passed, "justification": one.justification}
+def _outcome(outcome: OutcomeResult) -> dict[str, Any]:
+    return {"text": outcome.text, "passed": outcome.passed, "justification": outcome.justification}

@@ -1,4 +1,4 @@
-"""People's decisions as a file: one line each, as JSON Lines or as a table for spreadsheets, and read back."""
+"""Write reviews to a file, as JSON Lines or as a table for spreadsheets, one line each, and read them back."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ MAX_SECONDS = 24 * 3600
 LARGEST = 2**31 - 1
 OUTCOMES = ("met", "missed", "unmarked")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# What no database keeps.
+# Characters that no database stores.
 UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
 
 
 class WrongCellError(ValueError):
-    """A row is no review; `column` is the one to blame, "" where the row is."""
+    """A row is not a review; `column` is the wrong column, "" if the whole row is wrong."""
 
     def __init__(self, column: str, reason: str) -> None:
-        """Keep what is wrong and where."""
+        """Keep the column and the reason."""
         self.column, self.reason = column, reason
         super().__init__(f"{column}: {reason}" if column else reason)
 
 
-def _text(most: int) -> Callable[[Any], str]:
+def _text(limit: int) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if isinstance(value, bool | list | Mapping) or not isinstance(value, str | int):
-            raise ValueError("is not a text")
+            raise ValueError("is not text")
         text = str(value).strip()
         if UNSTORABLE.search(text):
             raise ValueError("holds a character that cannot be stored")
-        if len(text) > most:
-            raise ValueError(f"has {len(text)} characters, and {most} is the limit")
+        if len(text) > limit:
+            raise ValueError(f"has {len(text)} characters, and {limit} is the limit")
         return text
 
     return read
 
 
-def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
+def _choice(choices: tuple[str, ...]) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        word = str(value).strip().lower()
-        if word not in words:
-            raise ValueError(f"{str(value)[:40]!r} is none of {', '.join(words)}")
-        return word
+        choice = str(value).strip().lower()
+        if choice not in choices:
+            raise ValueError(f"{str(value)[:40]!r} is not one of {', '.join(choices)}")
+        return choice
 
     return read
 
 
-def _whole(least: int, most: int) -> Callable[[Any], int]:
+def _whole(lowest: int, highest: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         text = str(value).strip().removeprefix("#")
         if isinstance(value, bool) or not re.fullmatch(r"\d{1,12}(\.0+)?", text, re.ASCII):
             raise ValueError(f"{str(value)[:40]!r} is not a whole number")
         number = int(text.partition(".")[0])
-        if not least <= number <= most:
-            raise ValueError(f"{number} is outside {least} to {most}")
+        if not lowest <= number <= highest:
+            raise ValueError(f"{number} is not from {lowest} to {highest}")
         return number
 
     return read
@@ -78,13 +78,13 @@ def _share(value: Any) -> float:
     except ValueError as error:
         raise ValueError(f"{str(value)[:40]!r} is not a number") from error
     if isinstance(value, bool) or not 0 <= number <= 1:
-        raise ValueError(f"{str(value)[:40]} is outside 0 to 1")
+        raise ValueError(f"{str(value)[:40]} is not from 0 to 1")
     return number
 
 
 def _rate(value: Any) -> float:
     if (number := _share(value)) == 0:
-        raise ValueError("0 would stand for endlessly many; it is above 0, or empty")
+        raise ValueError("0 is not a rate; write a number above 0, or leave it empty")
     return number
 
 
@@ -101,14 +101,14 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 
 def _outcomes(value: Any) -> tuple[str, ...]:
-    found = tuple(map(_one_of(OUTCOMES), _parts(value)))
-    if len(found) > MAX_OUTCOMES:
-        raise ValueError(f"has {len(found)} marks, and {MAX_OUTCOMES} is the limit")
-    return found
+    marks = tuple(map(_choice(OUTCOMES), _parts(value)))
+    if len(marks) > MAX_OUTCOMES:
+        raise ValueError(f"has {len(marks)} marks, and {MAX_OUTCOMES} is the limit")
+    return marks
 
 
 def _reasons(value: Any) -> tuple[str, ...]:
-    return tuple(map(_one_of(tuple(ReviewReason)), _parts(value)))
+    return tuple(map(_choice(tuple(ReviewReason)), _parts(value)))
 
 
 def _labels(value: Any) -> dict[str, int]:
@@ -116,20 +116,20 @@ def _labels(value: Any) -> dict[str, int]:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise ValueError('is not readable as JSON, such as {"tone": 4}') from error
+            raise ValueError('is not JSON such as {"tone": 4}') from error
     if not isinstance(value, Mapping):
-        raise ValueError('is no object, such as {"tone": 4}')
+        raise ValueError('is not an object such as {"tone": 4}')
     whole = _whole(0, int(LABELS[-1]))
     return {_text(1_000)(key): whole(label) for key, label in value.items()}
 
 
 def _moment(value: Any) -> datetime:
     try:
-        found = datetime.fromisoformat(str(value).strip())
+        moment = datetime.fromisoformat(str(value).strip())
     except ValueError as error:
-        message = f"{str(value)[:40]!r} is no moment such as 2026-03-14T09:26:53+00:00"
+        message = f"{str(value)[:40]!r} is not a date and time such as 2026-03-14T09:26:53+00:00"
         raise ValueError(message) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _digest(value: Any) -> str:
@@ -145,13 +145,13 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "case": _text(1_000),
     "repetition": _whole(1, LARGEST),
     "reviewer": _text(MAX_NAME_LENGTH),
-    "verdict": _one_of(VERDICTS),
+    "verdict": _choice(VERDICTS),
     "outcomes": _outcomes,
     "metric_labels": _labels,
     "tags": _tags,
     "note": _text(MAX_NOTE_LENGTH),
     "seconds": _whole(0, MAX_SECONDS),
-    "machine_verdict": _one_of(VERDICTS),
+    "machine_verdict": _choice(VERDICTS),
     "machine_score": _share,
     "output_sha256": _digest,
     "generation": _whole(1, LARGEST),
@@ -163,18 +163,19 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-NEEDED = ("suite", "run", "case", "reviewer", "verdict")
-MARK_WORDS = {"1": "met", "0": "missed", "-": "unmarked"}
+REQUIRED = ("suite", "run", "case", "reviewer", "verdict")
+MARKS = {"1": "met", "0": "missed", "-": "unmarked"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewLine:
-    """One decision. `line` is where it stood in a file, 0 when it is made to be written.
+    """One review. `line` is its line in a file, 0 for a review to write.
 
-    `outcomes` are met, missed or unmarked in the order of the expected outcomes; `metric_labels` whole numbers of
-    0 to 5; `machine_score` 0 to 1; `sampling_rate` above 0, to 1, None where a person picked the execution.
-    `machine_verdict` and `machine_score` are of then, `settled_verdict` is what all decisions came to by now and is
-    not read back. `output_sha256` is of the output's text.
+    `outcomes` are met, missed or unmarked, in the order of the expected outcomes. `metric_labels` are whole
+    numbers from 0 to 5, `machine_score` is from 0 to 1, `sampling_rate` above 0 and at most 1, None if a person
+    picked the execution. `machine_verdict` and `machine_score` are those at the time of the review;
+    `settled_verdict` is the verdict of all reviews now and is not read back. `output_sha256` is the digest of
+    the output's text.
     """
 
     suite: str
@@ -203,48 +204,48 @@ class ReviewLine:
     @property
     def marks(self) -> str:
         """Return the outcomes as one character each: 1 met, 0 missed, - unmarked."""
-        known = {word: mark for mark, word in MARK_WORDS.items()}
-        return "".join(known[word] for word in self.outcomes)
+        marks = {outcome: mark for mark, outcome in MARKS.items()}
+        return "".join(marks[outcome] for outcome in self.outcomes)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReviews:
-    """What a file of reviews holds: decisions, and the rows that are none, each with line, column and reason."""
+    """The content of a file of reviews: the reviews, and the rejected rows with line, column and reason."""
 
     reviews: tuple[ReviewLine, ...]
     rejected: tuple[Rejected, ...]
     table: Table
 
     @property
-    def passed_over(self) -> list[str]:
-        """Return the columns that no review has."""
+    def ignored_columns(self) -> list[str]:
+        """Return the columns that are not part of a review."""
         return [name for name in self.table.columns if name not in COLUMNS]
 
 
-COLUMNS = tuple(one.name for one in fields(ReviewLine) if one.name != "line")
+COLUMNS = tuple(column.name for column in fields(ReviewLine) if column.name != "line")
 
 
 def review_json(review: ReviewLine) -> str:
-    """Return a decision as a line of JSON with the line feed; what is not known is null or empty."""
+    """Return a review as a line of JSON with its line feed; unknown values are null or empty."""
     values = {name: _plain(getattr(review, name)) for name in COLUMNS}
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
 def review_cells(review: ReviewLine) -> list[Any]:
-    """Return a decision as cells of a table, none of which a spreadsheet takes for a formula."""
+    """Return a review as cells of a table; no spreadsheet takes any of them for a formula."""
     return [_cell(getattr(review, name)) for name in COLUMNS]
 
 
 def read_reviews(content: bytes, *, file: str = "reviews.jsonl") -> ReadReviews:
-    """Return the decisions of a file and its rejected rows; columns that are not known are passed over.
+    """Return the reviews of a file and its rejected rows; unknown columns are ignored.
 
-    Raises UnreadableFileError for what is no table, and for one that lacks a column no review can do without.
+    Raises UnreadableFileError for a file that is not a table, and for a table without a required column.
     """
     table = read_table(content, file=file)
-    missing = [name for name in NEEDED if name not in table.columns]
+    missing = [name for name in REQUIRED if name not in table.columns]
     if missing:
         message = (
-            f"no column is called {', '.join(missing)}; the export of reviews shows what is needed"
+            f"no column is called {', '.join(missing)}; see the columns in an export of reviews"
         )
         raise UnreadableFileError([Problem(message, file, 1)])
     reviews, rejected = [], []
@@ -259,22 +260,22 @@ def read_reviews(content: bytes, *, file: str = "reviews.jsonl") -> ReadReviews:
 def _review(row: TableRow, table: Table) -> ReviewLine:
     if row.unread:
         raise WrongCellError("", row.unread)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, cell in zip(table.columns, row.cells, strict=False):
         if name not in READERS:
             continue
         value = as_meant(cell) if isinstance(cell, str) and not table.is_json else cell
         if value is None or (isinstance(value, str) and not value.strip()):
-            if name in NEEDED:
+            if name in REQUIRED:
                 raise WrongCellError(name, "is empty")
             continue
         try:
-            found[name] = READERS[name](value)
+            values[name] = READERS[name](value)
         except ValueError as error:
             raise WrongCellError(name, str(error)) from error
-    if absent := [name for name in NEEDED if name not in found]:
+    if absent := [name for name in REQUIRED if name not in values]:
         raise WrongCellError(absent[0], "is empty")
-    return ReviewLine(**found, line=row.line)
+    return ReviewLine(**values, line=row.line)
 
 
 def _plain(value: Any) -> Any:
@@ -289,7 +290,7 @@ def _cell(value: Any) -> Any:
     if isinstance(value, Mapping):
         return json.dumps(dict(value), ensure_ascii=False) if value else ""
     if isinstance(value, list | tuple):
-        # Lines, where a semicolon is part of what stands there.
+        # One line for each part if a part contains a semicolon.
         if any(";" in part for part in value):
             return harmless("\n".join([*value, ""]))
         return harmless("; ".join(value))
@@ -299,7 +300,7 @@ def _cell(value: Any) -> Any:
 
 
 def rejected_rows(rejected: Sequence[Rejected]) -> Iterator[str]:
-    """Yield each rejected row in words: line, column and reason."""
-    for one in rejected:
-        column = f", {one.column}" if one.column else ""
-        yield f"line {one.line}{column}: {one.reason}"
+    """Yield the message of each rejected row: line, column and reason."""
+    for row in rejected:
+        column = f", {row.column}" if row.column else ""
+        yield f"line {row.line}{column}: {row.reason}"

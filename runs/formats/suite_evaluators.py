@@ -126,8 +126,8 @@ def read_settings(
     except InvalidConfigError as error:
         for refusal in error.refusals:
             message = f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
-            message += _meant_instead(refusal.path, (*kind.config.model_fields, *COMMON))
-            at = (*fields.path, *_as_spelt(refusal.path, left))
+            message += _suggestion(refusal.path, (*kind.config.model_fields, *COMMON))
+            at = (*fields.path, *_as_written(refusal.path, left))
             fields.reading.refuse(at, f"evaluator {name}: {message}", case=fields.case)
         return {}
     except ValueError as error:
@@ -148,7 +148,7 @@ def _files_named(
         try:
             found[key] = f"./{fields.reading.use(reference)}"
         except ValueError as error:
-            at = next((spelt for spelt, value in fields.rest().items() if value == reference), "")
+            at = next((key for key, value in fields.rest().items() if value == reference), "")
             fields.refuse(at, f"evaluator {name}: {error}")
             found[key] = ""
     return found
@@ -167,11 +167,11 @@ def keep_unknown(
 
     A name similar to a known one, or that is a setting of another kind, is probably a mistake and not kept.
     """
-    spelt = {normal_spelling(key): key for key in fields.rest()}
+    keys = {normal_spelling(key): key for key in fields.rest()}
     kept = {
-        name: spelt[name]
+        name: keys[name]
         for name in sorted(names)
-        if name in spelt and (name in IGNORED_KEYS or not _looks_meant(name, tuple(known)))
+        if name in keys and (name in IGNORED_KEYS or not _is_likely_mistake(name, tuple(known)))
     }
     values = fields.rest()
     for key in kept.values():
@@ -181,13 +181,13 @@ def keep_unknown(
     return set(kept)
 
 
-def _meant_instead(path: tuple[str | int, ...], known: tuple[str, ...]) -> str:
+def _suggestion(path: tuple[str | int, ...], known: tuple[str, ...]) -> str:
     """Return a suggestion for an unknown setting, "" for a known one."""
     name = str(path[0]) if len(path) == 1 else ""
     return did_you_mean(name, known) if name and name not in known else ""
 
 
-def _looks_meant(name: str, known: tuple[str, ...]) -> bool:
+def _is_likely_mistake(name: str, known: tuple[str, ...]) -> bool:
     return name in _settings_of_any_kind() or bool(near(name, known))
 
 
@@ -196,7 +196,7 @@ def _settings_of_any_kind() -> frozenset[str]:
     return frozenset(name for kind in all_kinds().values() for name in kind.config.model_fields)
 
 
-def _as_spelt(
+def _as_written(
     path: tuple[str | int, ...], left: Mapping[str, tuple[str, Any]]
 ) -> tuple[str | int, ...]:
     """Return the path of a setting with its first key as written in the file, so that its line is found."""

@@ -251,7 +251,7 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
         cases=cases,
         metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
         files=dict(sorted(reading.used_files.items())),
-        warnings=tuple(sorted(reading.warnings, key=lambda one: (one.file, one.line))),
+        warnings=tuple(sorted(reading.warnings, key=lambda warning: (warning.file, warning.line))),
     )
 
 

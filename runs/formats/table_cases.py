@@ -359,10 +359,10 @@ def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
     writer = csv.writer(buffer)
     yield "\ufeff"
     writer.writerow([*map(harmless, table.columns), *REASON_COLUMNS])
-    for one in rejected:
-        cells = (*one.cells, *("",) * (len(table.columns) - len(one.cells)))
-        reason = f"{one.column}: {one.reason}" if one.column else one.reason
-        writer.writerow([*(harmless(_spelled(cell)) for cell in cells), harmless(reason), one.line])
+    for row in rejected:
+        cells = (*row.cells, *("",) * (len(table.columns) - len(row.cells)))
+        reason = f"{row.column}: {row.reason}" if row.column else row.reason
+        writer.writerow([*(harmless(_spelled(cell)) for cell in cells), harmless(reason), row.line])
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()

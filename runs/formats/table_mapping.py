@@ -212,7 +212,7 @@ def _longest_free(table: Table, parts: Sequence[CasePart | None]) -> int | None:
 
 
 def _texts(table: Table, parts: Sequence[CasePart], part: CasePart) -> list[Any]:
-    places = [place for place, one in enumerate(parts) if one is part]
+    places = [place for place, other in enumerate(parts) if other is part]
     rows = [row for row in islice(table.rows, ROWS_TRIED) if not row.unread]
     return [cell for row in rows for place in places if (cell := row.cells[place])]
 

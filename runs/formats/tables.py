@@ -187,7 +187,7 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
 
 
 def _of_csv(text: str, encoding: str) -> Table:
-    text, delimiter, first = _told_delimiter(text)
+    text, delimiter, first = _declared_delimiter(text)
     delimiter = delimiter or _delimiter(text)
     found = _csv_rows(text, delimiter, first)
     header = next((row for row in found if row.unread or _is_filled(row)), TableRow(1, ()))
@@ -206,10 +206,10 @@ def _of_csv(text: str, encoding: str) -> Table:
     return Table(_unique(names), tuple(rows), blank, message)
 
 
-def _told_delimiter(text: str) -> tuple[str, str, int]:
+def _declared_delimiter(text: str) -> tuple[str, str, int]:
     """Return the text after a line such as sep=; with that delimiter and the text's first line number."""
-    told, _, rest = text.partition("\n")
-    name, _, delimiter = told.strip("\r\n ").partition("=")
+    first_line, _, rest = text.partition("\n")
+    name, _, delimiter = first_line.strip("\r\n ").partition("=")
     if name.lower() == "sep" and delimiter in DELIMITERS:
         return rest, delimiter, 2
     return text, "", 1

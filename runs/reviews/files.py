@@ -19,7 +19,7 @@ from evaluators.scoring.types import DomainError
 from runs.engine.review_rules import ReviewReason, read_reasons
 from runs.formats.reviews import (
     COLUMNS,
-    MARK_WORDS,
+    MARKS,
     ReadReviews,
     ReviewLine,
     read_reviews,
@@ -99,7 +99,7 @@ def _line(review: Review) -> ReviewLine:
         reviewer=review.reviewer_word,
         verdict=review.verdict,
         repetition=result.repetition,
-        outcomes=tuple(MARK_WORDS[mark] for mark in review.outcome_marks),
+        outcomes=tuple(MARKS[mark] for mark in review.outcome_marks),
         metric_labels=review.metric_labels,
         tags=tuple(review.tags),
         note=review.note,
@@ -515,5 +515,5 @@ def import_page(upload: ReviewUpload) -> ImportPage:
         rejected=len(preview.rejected),
         rejected_first=preview.rejected[:MAX_REJECTED],
         unknown_reviewers=preview.matching.unknown_reviewers,
-        passed_over=preview.read.passed_over,
+        passed_over=preview.read.ignored_columns,
     )

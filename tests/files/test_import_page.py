@@ -250,7 +250,7 @@ class TestSeveralSuites:
         response = upload(editor, files)
         assert response.status_code == 422
         html = response.content.decode()
-        assert "2 problems to mend" in html
+        assert "2 problems to fix" in html
         assert "<code>b.yaml</code>" in html
 
     def test_a_folder_without_its_paths_is_read_by_the_names(self, editor: Client) -> None:
@@ -296,7 +296,7 @@ class TestSeveralSuites:
         cases = b"".join(b"  - {id: %d, input: hi, owner: me}\n" % n for n in range(203))
         html = upload(editor, {"many.yaml": b"tests:\n" + cases}).content.decode()
         assert "200 notes on the files" in html
-        assert "3 notes more are told by" in html
+        assert "3 more notes" in html
 
 
 class TestSuiteFile:
