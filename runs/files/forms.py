@@ -194,18 +194,18 @@ class SuiteImportForm(forms.Form):
 
     def clean_suite_files(self) -> FoundSuites:
         """Return the suites in all submitted files; collect their problems."""
-        found = self.cleaned_data
-        if "folder" not in found:
+        values = self.cleaned_data
+        if "folder" not in values:
             # The folder has an error; without it the rest would seem to lack files.
             return FoundSuites(())
-        folder, files = found["folder"], found["suite_files"]
+        folder, files = values["folder"], values["suite_files"]
         if sum(upload.size or 0 for upload in (*folder, *files)) > MAX_SUITE_BYTES:
             message = f"The files hold more than {MAX_SUITE_BYTES // 1024**2} MB, which is the limit of an import."
             self.add_error("suite_files" if files else "folder", message)
             return FoundSuites(())
-        parts = [*named_parts(folder, found.get("folder_paths", "")), *named_parts(files)]
+        parts = [*named_parts(folder, values.get("folder_paths", "")), *named_parts(files)]
         try:
-            return read_suites(bundles_of(parts), profile=found.get("profile", ""))
+            return read_suites(bundles_of(parts), profile=values.get("profile", ""))
         except UnreadableFileError as refusal:
             name = parts[0][0] if len(parts) == 1 else "The files"
             self.add_error("suite_files" if files else "folder", self._refused(refusal, name))
@@ -235,9 +235,9 @@ class SuiteImportForm(forms.Form):
 
     def save(self, *, imported_by: User) -> Done | None:
         """Store everything or nothing; None, with the reason among the errors, if that is refused."""
-        found = self.cleaned_data
-        judge = found["judge"].slug if found["judge"] else None
-        suites: FoundSuites = found["suite_files"]
+        values = self.cleaned_data
+        judge = values["judge"].slug if values["judge"] else None
+        suites: FoundSuites = values["suite_files"]
         try:
             with transaction.atomic():
                 files = import_suites(suites.suites, imported_by=imported_by, judge=judge)
@@ -250,14 +250,14 @@ class SuiteImportForm(forms.Form):
             return None
 
     def _save_outputs(self, imported_by: User) -> Target | None:
-        found = self.cleaned_data
-        if found["outputs"] is None:
+        values = self.cleaned_data
+        if values["outputs"] is None:
             return None
         return import_recorded_outputs(
-            target_name=found["target_name"],
-            lines=found["outputs"],
+            target_name=values["target_name"],
+            lines=values["outputs"],
             imported_by=imported_by,
-            file=found["outputs_name"],
+            file=values["outputs_name"],
         )
 
     def _refused(self, refusal: UnreadableFileError, name: str) -> forms.ValidationError:

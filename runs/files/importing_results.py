@@ -139,19 +139,19 @@ def cases_run(
     latest = dict(
         suite.cases.filter(key__in=current).values_list("key").annotate(last=Max("revision"))
     )
-    found = []
+    cases = []
     for key, tree in scored:
         case = current[key]
         if tree_of_case(root, case.evaluators, append=case.evaluators_append) == tree:
-            found.append(case)
+            cases.append(case)
             continue
         columns = {name: getattr(case, name) for name in COPIED}
         columns |= {"evaluators": tree.as_json(), "evaluators_append": False}
         digest = content_hash(columns)
         if (key, digest) not in made:
             made[key, digest] = _revision(suite, case, columns, digest, latest)
-        found.append(made[key, digest])
-    return found
+        cases.append(made[key, digest])
+    return cases
 
 
 def _revision(
@@ -193,10 +193,10 @@ def _of_metrics(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[st
     }
 
 
-def _of_evaluation(found: Mapping[str, Any]) -> dict[str, Any]:
-    overall = found["judge_overall"]
+def _of_evaluation(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    overall = evaluation["judge_overall"]
     return {
-        "final_evaluation": dict(found),
+        "final_evaluation": dict(evaluation),
         "judge_overall": overall,
         "overall_scores": [overall["score"]],
         "evidence": overall["evidence"],
@@ -205,11 +205,11 @@ def _of_evaluation(found: Mapping[str, Any]) -> dict[str, Any]:
                 "key": key,
                 "name": key.replace("_", " ").capitalize(),
                 "policy": "judge_only",
-                "deterministic": found["deterministic_dimensions"].get(key),
-                "judge": found["judge_dimensions"].get(key),
+                "deterministic": evaluation["deterministic_dimensions"].get(key),
+                "judge": evaluation["judge_dimensions"].get(key),
                 "final": score,
             }
-            for key, score in found["final_dimensions"].items()
+            for key, score in evaluation["final_dimensions"].items()
         ],
     }
 
@@ -232,11 +232,11 @@ def _of_rounds(evaluator: EvaluatorLine) -> dict[str, Any]:
     for way in ("midpoint", "mean"):
         settings = {**panel, "rounds": asked, "score_by": way}
         try:
-            found = rescore(read_config(DELIBERATION_KIND, settings), votes) if rescore else None
+            rescored = rescore(read_config(DELIBERATION_KIND, settings), votes) if rescore else None
         except DomainError:
             return votes
-        if found is not None and abs(found.score - own_score) <= NEAR:
-            return dict(found.details)
+        if rescored is not None and abs(rescored.score - own_score) <= NEAR:
+            return dict(rescored.details)
     return votes
 
 
@@ -262,17 +262,17 @@ def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> 
     """
     outcomes = outcomes_of(line, tree)
     expected = [outcome.text for outcome in line.outcomes]
-    found = rules_for(tree, policy).decide(
+    computed = rules_for(tree, policy).decide(
         outcomes, expected_outcomes=expected, outcome_results=line.outcomes or None
     )
     if line.outcomes and not any(map(_supplies_outcomes, outcomes.values())):
         outcomes[OUTCOMES_PATH] = _outcomes_score(line)
     if line.status == "error":
         step = TraceStep(f"The file says: {line.error}", passed=False)
-        told_error = Decision(status="error", error=line.error, nodes=found.nodes, trace=(step,))
-        decision = replace(told_error, rule=IMPORTED, outcomes=found.outcomes)
+        told_error = Decision(status="error", error=line.error, nodes=computed.nodes, trace=(step,))
+        decision = replace(told_error, rule=IMPORTED, outcomes=computed.outcomes)
         return DecidedResult(tree, outcomes, decision)
-    return DecidedResult(tree, outcomes, _as_in_file(line, found, policy))
+    return DecidedResult(tree, outcomes, _as_in_file(line, computed, policy))
 
 
 def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
@@ -285,7 +285,7 @@ def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
     return own is not Verdict.FAIL or line.decided_by.startswith(FORCING_WORDS)
 
 
-def _as_in_file(line: ResultLine, found: Decision, policy: PolicySpec) -> Decision:
+def _as_in_file(line: ResultLine, decision: Decision, policy: PolicySpec) -> Decision:
     """Return our decision if the file agrees, else the file's decision with our trace.
 
     If the file gives another reason for the same verdict and score, the file is trusted: it may know more
@@ -294,18 +294,18 @@ def _as_in_file(line: ResultLine, found: Decision, policy: PolicySpec) -> Decisi
     score = None if line.score is None else rounded(line.score)
     verdict = Verdict(line.verdict) if line.verdict else None
     if verdict is None and score is not None:
-        verdict = found.verdict or policy.verdict_for(score)
-    is_same = found.status == "scored" and found.verdict == verdict
-    if is_same and _is_near(found.score, score):
-        found = found if score is None else replace(found, score=score)
-        if line.decided_by in ("", found.decided_by[:MAX_CELL_LENGTH]):
-            return found
-        score = found.score
+        verdict = decision.verdict or policy.verdict_for(score)
+    is_same = decision.status == "scored" and decision.verdict == verdict
+    if is_same and _is_near(decision.score, score):
+        decision = decision if score is None else replace(decision, score=score)
+        if line.decided_by in ("", decision.decided_by[:MAX_CELL_LENGTH]):
+            return decision
+        score = decision.score
     message = "" if score is None else f" at {format_number(score)}"
     cell = line.decided_by or f"imported: {verdict or 'no verdict'}{message}"
     step = TraceStep(f"The file says: {cell}", passed=verdict is Verdict.PASS)
     return replace(
-        found,
+        decision,
         status="scored",
         verdict=verdict,
         score=score,
@@ -314,7 +314,7 @@ def _as_in_file(line: ResultLine, found: Decision, policy: PolicySpec) -> Decisi
         evaluator=None,
         error=None,
         flip=None,
-        trace=(step, *found.trace),
+        trace=(step, *decision.trace),
     )
 
 
@@ -328,16 +328,16 @@ def _is_near(ours: float | None, theirs: float | None) -> bool:
 def outcomes_of(line: ResultLine, tree: EvaluatorSpec) -> dict[str, Outcome]:
     """Return the outcomes of leaves by path, and of composites whose rule is unknown."""
     lines_by_path = dict(walk_lines(line.evaluators))
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for path, node in walk(tree):
         if node.aggregator is not None and not node.aggregator.is_judging:
             continue
         evaluator = lines_by_path.get(path)
         if evaluator is not None:
-            found[path] = _outcome(evaluator, line.outcomes)
+            outcomes[path] = _outcome(evaluator, line.outcomes)
         elif path == ROOT_PATH and line.score is not None:
-            found[path] = Score(line.score)
-    return found
+            outcomes[path] = Score(line.score)
+    return outcomes
 
 
 def _outcome(evaluator: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> Outcome:
@@ -531,8 +531,8 @@ def _gives(tree: EvaluatorSpec, line: ResultLine, policy: PolicySpec) -> bool:
     """Tell whether the rules of a tree give the score in the file."""
     if line.score is None or line.status == "error":
         return True
-    found = rules_for(tree, policy).nodes(outcomes_of(line, tree))[ROOT_PATH]
-    return found.score is not None and abs(found.score - line.score) <= NEAR
+    root_result = rules_for(tree, policy).nodes(outcomes_of(line, tree))[ROOT_PATH]
+    return root_result.score is not None and abs(root_result.score - line.score) <= NEAR
 
 
 OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
@@ -677,11 +677,11 @@ def import_results(
     named = read.results[0].result.suite or PurePosixPath(file).stem
     origin = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
     with transaction.atomic():
-        found = suite or Suite.objects.filter(slug=slug_of(named)).first()
-        is_new = found is None
-        if found is None:
-            found = make_suite(named, read.results, imported_by)
-        held = Suite.objects.select_for_update().get(pk=found.pk)
+        existing = suite or Suite.objects.filter(slug=slug_of(named)).first()
+        is_new = existing is None
+        if existing is None:
+            existing = make_suite(named, read.results, imported_by)
+        held = Suite.objects.select_for_update().get(pk=existing.pk)
         check_cases(held, read.results, file)
         runs = []
         for name, results in _by_target(read.results, target_name or PurePosixPath(file).stem):

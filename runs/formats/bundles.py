@@ -57,13 +57,13 @@ class LeftOut:
 
 def checked_path(path: str, source: str) -> str:
     """Return a path with forward slashes; raises UnreadableFileError if it leads outside or is too long."""
-    found = PurePosixPath(path.replace("\\", "/"))
-    if found.is_absolute() or ".." in found.parts or not found.parts or "\0" in path:
+    pure_path = PurePosixPath(path.replace("\\", "/"))
+    if pure_path.is_absolute() or ".." in pure_path.parts or not pure_path.parts or "\0" in path:
         raise UnreadableFileError([Problem(f"the path {path[:60]!r} leads out of it", source)])
-    if len(str(found)) > MAX_PATH_LENGTH:
-        message = f"the path {str(found)[:60]}… is longer than {MAX_PATH_LENGTH} characters"
+    if len(str(pure_path)) > MAX_PATH_LENGTH:
+        message = f"the path {str(pure_path)[:60]}… is longer than {MAX_PATH_LENGTH} characters"
         raise UnreadableFileError([Problem(message, source)])
-    return str(found)
+    return str(pure_path)
 
 
 def named(paths: set[str] | list[str]) -> str:
@@ -136,27 +136,27 @@ class FolderFiles(Mapping[str, bytes]):
 
 def listed(root: Path, left_out: LeftOut) -> list[str]:
     """Return the paths of the regular files in a folder, sorted; raises UnreadableFileError for too many."""
-    found: list[str] = []
+    files: list[str] = []
     inside = FolderFiles(root)
     for folder, folders, names in os.walk(root, onerror=_refuse):
         at = Path(folder).relative_to(root)
         folders[:] = sorted(name for name in folders if _is_wanted(root, at / name, left_out))
         paths = [(at / name).as_posix() for name in names]
-        found += [
+        files += [
             path
             for path in paths
             if not left_out.takes(path, is_link=(root / path).is_symlink() and path not in inside)
         ]
-        if len(found) > MAX_FOLDER_FILES:
+        if len(files) > MAX_FOLDER_FILES:
             message = (
                 f"holds more than {MAX_FOLDER_FILES} files; name the folder of the suites in it"
             )
             raise UnreadableFileError([Problem(message, str(root))])
-    unnameable = [path for path in found if not _is_text(path)]
+    unnameable = [path for path in files if not _is_text(path)]
     if unnameable:
         message = f"the name {unnameable[0]!r} is not text in UTF-8; rename the file"
         raise UnreadableFileError([Problem(message, str(root))])
-    return sorted(path for path in found if path in inside)
+    return sorted(path for path in files if path in inside)
 
 
 def _refuse(error: OSError) -> NoReturn:
@@ -301,8 +301,8 @@ class LooseFiles(Mapping[str, bytes]):
 
 def origin_of(files: Mapping[str, bytes]) -> Origin:
     """Return where files come from."""
-    found = getattr(files, "origin", Origin.UPLOAD)
-    return found if isinstance(found, Origin) else Origin.UPLOAD
+    origin = getattr(files, "origin", Origin.UPLOAD)
+    return origin if isinstance(origin, Origin) else Origin.UPLOAD
 
 
 def absent(reference: str, files: Mapping[str, bytes]) -> str:
@@ -429,15 +429,17 @@ def _zip_at(path: Path) -> Bundle:
     left_out, place = LeftOut(), f"{path}/"
     try:
         with path.open("rb") as stream:
-            found = unzipped(stream, str(path), left_out)
+            archive = unzipped(stream, str(path), left_out)
     except OSError as error:
         message = f"the file cannot be read: {error.strerror}"
         raise UnreadableFileError([Problem(message, str(path))]) from error
-    return Bundle(found.files, _given(found), place, tuple(left_out.problems(place)), Origin.ZIP)
+    return Bundle(
+        archive.files, _given(archive), place, tuple(left_out.problems(place)), Origin.ZIP
+    )
 
 
-def _given(found: Unzipped) -> tuple[str, ...]:
-    return (found.suite,) if found.suite else tuple(sorted(found.files))
+def _given(archive: Unzipped) -> tuple[str, ...]:
+    return (archive.suite,) if archive.suite else tuple(sorted(archive.files))
 
 
 def _folder_of(paths: Sequence[Path]) -> Bundle:
@@ -463,9 +465,9 @@ def _shown(root: Path) -> str:
 def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
     left_out, files, paths = LeftOut(), dict[str, bytes](), list[str]()
     for name, stream in parts:
-        found = _members(name, stream, left_out)
-        paths += _given(found)
-        for path, content in found.files.items():
+        archive = _members(name, stream, left_out)
+        paths += _given(archive)
+        for path, content in archive.files.items():
             if path in files:
                 raise UnreadableFileError([Problem("was uploaded twice", path)])
             files[path] = content

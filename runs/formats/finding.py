@@ -94,11 +94,11 @@ class Search:
 
     def _of_others(self) -> set[str]:
         """Return the files that suites mention, starting with suites nearest to the top; they are not suites."""
-        found: set[str] = set()
+        mentioned: set[str] = set()
         for path in sorted(self.mentioned, key=lambda path: (path.count("/"), path)):
-            if path not in found:
-                found |= self.mentioned[path] - {path}
-        return found
+            if path not in mentioned:
+                mentioned |= self.mentioned[path] - {path}
+        return mentioned
 
     def _read_lines(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
         form = form_of_lines(self.bundle.beginning(path))

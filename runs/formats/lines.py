@@ -94,12 +94,12 @@ def _reason(error: Exception) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} is repeated in one object")
-    return found
+    return mapping
 
 
 def _whole(text: str) -> int:
@@ -146,19 +146,19 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
     Unreadable lines become problems. Raises UnreadableFileError for a file that is too large.
     """
     refuse_size(content, file)
-    found = LinedCases()
+    cases = LinedCases()
     for number, raw in lines_of(content):
-        at: Path = (key, len(found.cases))
+        at: Path = (key, len(cases.cases))
         try:
-            case = _plain(read_object(raw), at, found.written)
+            case = _plain(read_object(raw), at, cases.written)
         except UnreadableLineError as error:
-            found.problems.append(Problem(str(error), file, number))
-            if len(found.problems) >= MAX_PROBLEMS:
+            cases.problems.append(Problem(str(error), file, number))
+            if len(cases.problems) >= MAX_PROBLEMS:
                 break
             continue
-        found.cases.append(case)
-        found.lines[at] = number
-    return found
+        cases.cases.append(case)
+        cases.lines[at] = number
+    return cases
 
 
 def _plain(value: Any, path: Path, written: dict[Path, str]) -> Any:
@@ -210,11 +210,11 @@ REMEDIES = {
 
 def form_of_lines(content: bytes) -> Form:
     """Return what JSON Lines contain, judged by the first lines."""
-    found: set[Form] = set()
+    forms: set[Form] = set()
     for _, raw in lines_of(b"\n".join(content.split(b"\n", MAX_LINES_READ)[:MAX_LINES_READ])):
         with suppress(UnreadableLineError):
-            found.add(_form_of({normal_spelling(key) for key in read_object(raw)}))
-    return next((form for form in TELLING if form in found), Form.OTHER)
+            forms.add(_form_of({normal_spelling(key) for key in read_object(raw)}))
+    return next((form for form in TELLING if form in forms), Form.OTHER)
 
 
 def is_meant_as_suite(value: Any) -> bool:

@@ -92,13 +92,13 @@ class Reading:
 
         Raises ValueError naming a file that is missing.
         """
-        found = placed(config, self.folder, self.files)
-        if found.outside:
-            raise ValueError(f"the file {found.outside[0]!r} {OUTSIDE}")
-        if found.missing:
-            raise ValueError(absent(found.missing[0], self.files))
-        self.used_files |= found.files
-        return found.config
+        script = placed(config, self.folder, self.files)
+        if script.outside:
+            raise ValueError(f"the file {script.outside[0]!r} {OUTSIDE}")
+        if script.missing:
+            raise ValueError(absent(script.missing[0], self.files))
+        self.used_files |= script.files
+        return script.config
 
 
 Aliases = Mapping[str, tuple[str, ...]]
@@ -171,10 +171,10 @@ class Fields:
         """Do what `take` does, for a key with any of these names."""
         self._asked.update(names)
         held = [self._left.pop(spelling) for spelling in names if spelling in self._left]
-        found = [(key, value) for key, value in held if value is not None]
-        if len(found) > 1:
-            self.refuse(found[1][0], f"says the same as {found[0][0]!r}; keep one of them")
-        return found[0] if found else ("", None)
+        present = [(key, value) for key, value in held if value is not None]
+        if len(present) > 1:
+            self.refuse(present[1][0], f"says the same as {present[0][0]!r}; keep one of them")
+        return present[0] if present else ("", None)
 
     def text(self, name: str) -> str:
         """Return a text; an unquoted number is returned as written."""
@@ -256,8 +256,8 @@ class Fields:
 
     def suggestion(self, name: str) -> str:
         """Return the end of a sentence that suggests an unused key for a missing one."""
-        found = near(name, self._left)
-        return f"; was {self._left[found][0]!r} meant to be it?" if found else ""
+        similar = near(name, self._left)
+        return f"; was {self._left[similar][0]!r} meant to be it?" if similar else ""
 
     def rest(self) -> dict[str, Any]:
         """Return the keys that were not taken, as written."""
@@ -274,12 +274,12 @@ class Fields:
 
     def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata with the keys that were not taken and more; a repeated key is a problem."""
-        _, found = self.mapping("metadata")
+        _, metadata = self.mapping("metadata")
         for kept in (*more, self.keep_rest()):
-            for key in kept.keys() & found.keys():
+            for key in kept.keys() & metadata.keys():
                 self.refuse(key, f"{key!r} is in the metadata too; keep one of them")
-            found = {**found, **kept}
-        return found
+            metadata = {**metadata, **kept}
+        return metadata
 
     def refuse_rest(self, known: str) -> None:
         """Refuse the keys that were not taken, listing the known ones."""

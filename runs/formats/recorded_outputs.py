@@ -147,7 +147,7 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
     Raises UnreadableFileError with line and reason for each line that is not a JSON object, has no id or
     no readable output, or repeats another's id; a file of cases or results is only one problem.
     """
-    found: dict[str, RecordedLine] = {}
+    outputs: dict[str, RecordedLine] = {}
     problems: list[Problem] = []
     for number, raw in lines_of(content):
         try:
@@ -155,17 +155,17 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
         except (ValueError, TypeError, AttributeError) as error:
             problems.append(Problem(str(error), file, number))
             continue
-        if line.key in found:
-            message = f"the id is repeated, first on line {found[line.key].line}"
+        if line.key in outputs:
+            message = f"the id is repeated, first on line {outputs[line.key].line}"
             problems.append(Problem(message, file, number, line.key))
             continue
-        found[line.key] = line
-    if not found and not problems:
+        outputs[line.key] = line
+    if not outputs and not problems:
         problems.append(Problem("the file holds no outputs", file))
     if problems:
         only = misplaced(content, file, Form.OUTPUTS)
         raise UnreadableFileError([only] if only else problems[:MAX_PROBLEMS])
-    return tuple(found.values())
+    return tuple(outputs.values())
 
 
 def write_outputs(lines: Iterable[RecordedLine]) -> bytes:

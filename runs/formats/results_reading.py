@@ -156,7 +156,7 @@ class ResultFields:
         value = self.value(*names)
         if isinstance(value, str):
             return ({"role": "user", "content": value},) if value else ()
-        found = []
+        turns = []
         for part in self.objects(names):
             turn = ResultFields(part, self.place)
             role, content = turn.text("role"), turn.value("content", "value")
@@ -164,8 +164,8 @@ class ResultFields:
                 blocks = (ResultFields(block, self.place) for block in turn.objects(("content",)))
                 content = "\n".join(block.text("text", "value") for block in blocks)
             if role and isinstance(content, str):
-                found.append({"role": role, "content": content})
-        return tuple(found)
+                turns.append({"role": role, "content": content})
+        return tuple(turns)
 
 
 MAX_PARTS = 100
@@ -210,22 +210,22 @@ def with_final_evaluation(
     if not isinstance(document, Mapping):
         return tuple(evaluators)
     try:
-        found = _evaluation(ResultFields(document, fields.place))
+        evaluation = _evaluation(ResultFields(document, fields.place))
     except _OtherFormError:
         return tuple(evaluators)
-    return _given(evaluators, found)[0]
+    return _given(evaluators, evaluation)[0]
 
 
 def _given(
-    evaluators: Sequence[EvaluatorLine], found: Mapping[str, Any]
+    evaluators: Sequence[EvaluatorLine], evaluation: Mapping[str, Any]
 ) -> tuple[tuple[EvaluatorLine, ...], bool]:
     done, given = False, []
     for evaluator in evaluators:
         own = evaluator
         if not done and evaluator.type == HYBRID_KIND and evaluator.score is not None:
-            own, done = replace(evaluator, final_evaluation=found), True
+            own, done = replace(evaluator, final_evaluation=evaluation), True
         elif not done and evaluator.children:
-            children, done = _given(evaluator.children, found)
+            children, done = _given(evaluator.children, evaluation)
             own = replace(evaluator, children=children)
         given.append(own)
     return tuple(given), done
@@ -336,9 +336,9 @@ def read_evaluators(
 
     A result without evaluators gets one that has the result's own score.
     """
-    found = _listed(fields, place, names, depth=0)
-    if found or overall is None:
-        return found
+    read = _listed(fields, place, names, depth=0)
+    if read or overall is None:
+        return read
     message = EvaluatorLine(
         name=OVERALL,
         type="score",
@@ -436,10 +436,10 @@ def _kind(spelling: str) -> tuple[str, str]:
 def _normal(aggregator: Any) -> Mapping[str, Any]:
     if not isinstance(aggregator, dict):
         return {}
-    found = {normal_spelling(key): value for key, value in aggregator.items()}
-    if isinstance(found.get("type"), str):
-        found["type"] = normal_spelling(found["type"])
-    return found
+    settings = {normal_spelling(key): value for key, value in aggregator.items()}
+    if isinstance(settings.get("type"), str):
+        settings["type"] = normal_spelling(settings["type"])
+    return settings
 
 
 def _name(text: str) -> str:
@@ -659,7 +659,7 @@ def _outcomes(fields: ResultFields) -> tuple[OutcomeResult, ...]:
 
 def _moment(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return moment if moment.tzinfo is not None else None

@@ -40,19 +40,23 @@ FIRST = ("schema_version",)
 
 
 def published(
-    found: Mapping[str, Any], *, case: str, run: str, costs: tuple[Decimal | None, Decimal | None]
+    evaluation: Mapping[str, Any],
+    *,
+    case: str,
+    run: str,
+    costs: tuple[Decimal | None, Decimal | None],
 ) -> dict[str, Any]:
     """Return the document of a case; scores are 0 to 10, costs are dollars of the target and the judges.
 
-    `found` is what the hybrid judge stores. A cost is None if no price is known; the total is the sum of
+    `evaluation` is what the hybrid judge stores. A cost is None if no price is known; the total is the sum of
     the known costs.
     """
-    head = {name: found[name] for name in FIRST if name in found}
+    head = {name: evaluation[name] for name in FIRST if name in evaluation}
     return {
         **head,
         "case_id": case,
         "run_id": run,
-        **{name: value for name, value in found.items() if name not in head},
+        **{name: value for name, value in evaluation.items() if name not in head},
         "usage_summary": usage_summary(*costs),
     }
 

@@ -56,20 +56,20 @@ def read_content(
         turn.refuse(key, f"the content is neither a text nor blocks; {WRITE}")
         return "", []
     read = [_block(turn, key, n, part, is_kept=is_kept) for n, part in enumerate(content)]
-    return joined([found for found in read if found is not None])
+    return joined([block for block in read if block is not None])
 
 
-def joined(found: Sequence[Block]) -> tuple[str, list[dict[str, str]]]:
+def joined(parts: Sequence[Block]) -> tuple[str, list[dict[str, str]]]:
     """Return the text of blocks, and the blocks where some of them are files.
 
     A single file is its text; among other blocks its text is enclosed in tags with its name.
     """
-    blocks = [block for _, block in found]
+    blocks = [block for _, block in parts]
     if not any(block["type"] == "file" for block in blocks):
-        return "\n".join(text for text, _ in found), []
-    if len(found) == 1:
-        return found[0][0], blocks
-    return "\n".join(_marked(text, block) for text, block in found), blocks
+        return "\n".join(text for text, _ in parts), []
+    if len(parts) == 1:
+        return parts[0][0], blocks
+    return "\n".join(_marked(text, block) for text, block in parts), blocks
 
 
 def text_block(text: str) -> Block:
@@ -83,8 +83,8 @@ def read_file(
     """Return the block of a file of the suite; None, with a problem, if it is not text."""
     named = repr(reference.strip())
     try:
-        found = reading.use(reference, is_kept=is_kept)
-        text = reading.files[found].decode("utf-8-sig")
+        stored_path = reading.use(reference, is_kept=is_kept)
+        text = reading.files[stored_path].decode("utf-8-sig")
     except UnicodeDecodeError:
         message = "is not text in UTF-8, but a case's input is text; leave it out or convert it"
         reading.refuse(path, f"the file {named} {message}", case=case)
@@ -96,7 +96,7 @@ def read_file(
         reading.refuse(path, f"the file {named} holds the character NUL; convert it", case=case)
         return None
     reading.weigh(text, path, case=case)
-    return text, {"type": "file", "value": f"./{found}"}
+    return text, {"type": "file", "value": f"./{stored_path}"}
 
 
 def _block(turn: Fields, key: str, n: int, part: Any, *, is_kept: bool) -> Block | None:
@@ -198,11 +198,11 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
 def _files(holder: Fields, *, is_kept: bool = True) -> tuple[Block, ...]:
     """Return the files listed under `input_files`; those that cannot be used are noted."""
     key, _ = holder.peek("input_files")
-    found = [
+    blocks = [
         read_file(holder.reading, (*holder.place(key), n), name, case=holder.case, is_kept=is_kept)
         for n, name in enumerate(holder.texts("input_files"))
     ]
-    return tuple(block for block in found if block is not None)
+    return tuple(block for block in blocks if block is not None)
 
 
 def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
@@ -221,7 +221,7 @@ def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
     if isinstance(value, dict):
         return _read(holder, key, value)
     turns = [_read(holder, key, part, n) for n, part in enumerate(value)]
-    return tuple(turn for found in turns for turn in found)
+    return tuple(turn for group in turns for turn in group)
 
 
 def read_expected(case: Fields) -> tuple[str, dict[str, Any]]:
@@ -238,8 +238,8 @@ def read_expected(case: Fields) -> tuple[str, dict[str, Any]]:
         return (
             "" if value is None else written if isinstance(written, str) else as_json(value)
         ), {}
-    found = [_read(case, key, part, n, is_kept=False) for n, part in enumerate(value)]
-    turns = [turn for part in found for turn in part]
+    parts = [_read(case, key, part, n, is_kept=False) for n, part in enumerate(value)]
+    turns = [turn for part in parts for turn in part]
     message = [turn["content"] for turn in turns if turn["role"] == "assistant"]
     text = "\n\n".join(content for content in message if content)
     has_more = any(turn.keys() - {"role", "content"} for turn in turns)
@@ -266,13 +266,13 @@ def _read(
     if content is None and not turn.rest():
         turn.refuse("", f"the turn has no content; {WRITE}")
     text, blocks = read_content(turn, content_key, content, is_kept=is_kept)
-    found: dict[str, Any] = {"role": role, "content": text}
+    turn_facts: dict[str, Any] = {"role": role, "content": text}
     for name, value in turn.rest().items():
-        if name in (*found, BLOCKS):
+        if name in (*turn_facts, BLOCKS):
             turn.refuse(name, "is not known here; known are role and content")
         turn.warn(name, "is kept; targets and judges are given role and content of a turn")
-        found[name] = value
-    return ({**found, BLOCKS: blocks} if blocks and is_kept else found,)
+        turn_facts[name] = value
+    return ({**turn_facts, BLOCKS: blocks} if blocks and is_kept else turn_facts,)
 
 
 def cases_file_of(document: YamlDocument) -> str:
@@ -300,14 +300,14 @@ def with_cases(
         raise UnreadableFileError([_problem(document, key, message)])
     read = _lined if path.lower().endswith(LINES_SUFFIXES) else _listed
     cases = read(files[path], path, key)
-    found = replace(
+    joined_document = replace(
         document,
         value={**document.value, key: cases.cases},
         lines={**document.lines, **cases.lines},
         written={**document.written, **cases.written},
         elsewhere={**document.elsewhere, key: path},
     )
-    return found, (path,)
+    return joined_document, (path,)
 
 
 def folder_of(file: str) -> str:
@@ -318,26 +318,26 @@ def folder_of(file: str) -> str:
 
 def _listed(content: bytes, path: str, key: str) -> LinedCases:
     """Return the cases of a YAML file."""
-    found = read_document(decoded(content, path), path)
-    if not isinstance(found.value, list):
-        message = f"expected a list of cases, but found {named(found.value)}"
+    document = read_document(decoded(content, path), path)
+    if not isinstance(document.value, list):
+        message = f"expected a list of cases, but found {named(document.value)}"
         raise UnreadableFileError([Problem(message, path, 1)])
     return LinedCases(
-        cases=found.value,
-        lines={(key, *place): line for place, line in found.lines.items()},
-        written={(key, *place): text for place, text in found.written.items()},
+        cases=document.value,
+        lines={(key, *place): line for place, line in document.lines.items()},
+        written={(key, *place): text for place, text in document.written.items()},
     )
 
 
 def _lined(content: bytes, path: str, key: str) -> LinedCases:
     """Return the cases of JSON Lines."""
-    found = read_lined(content, path, key)
-    if not found.cases and not found.problems:
-        found.problems.append(Problem("the file holds no cases", path))
+    cases = read_lined(content, path, key)
+    if not cases.cases and not cases.problems:
+        cases.problems.append(Problem("the file holds no cases", path))
     only = misplaced(content, path, Form.CASES)
-    if only or found.problems:
-        raise UnreadableFileError([only] if only else found.problems)
-    return found
+    if only or cases.problems:
+        raise UnreadableFileError([only] if only else cases.problems)
+    return cases
 
 
 def _reference(document: YamlDocument) -> str:
@@ -388,7 +388,7 @@ def read_cases(
     reading: Reading, path: Path, items: list[Any], defaults: Defaults
 ) -> tuple[CaseSpec, ...]:
     """Return the cases of a list; ids must be unique; unreadable cases are noted and left out."""
-    found: dict[str, CaseSpec] = {}
+    cases_by_key: dict[str, CaseSpec] = {}
     first_lines: dict[str, int] = {}
     for n, item in enumerate(items):
         at = (*path, n)
@@ -401,13 +401,13 @@ def read_cases(
         case = _Case(reading, at, item, defaults).content()
         if case is None:
             continue
-        if case.key in found:
+        if case.key in cases_by_key:
             message = f"the id {case.key!r} is repeated, first on line {first_lines[case.key]}"
             reading.refuse((*at, "id"), f"{message}; give each case its own", case=case.key)
             continue
-        found[case.key] = case
+        cases_by_key[case.key] = case
         first_lines[case.key] = reading.document.line_of(at)
-    return tuple(found.values())
+    return tuple(cases_by_key.values())
 
 
 class _Case:

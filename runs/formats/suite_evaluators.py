@@ -78,8 +78,8 @@ def read_aggregator(
     except ValueError as error:
         reading.refuse(path, str(error), case=case)
         return {}
-    found = settings.model_dump(mode="json", exclude_defaults=True).get("aggregator", {})
-    return {**found, **Aggregator.model_validate(found).as_json()}
+    values = settings.model_dump(mode="json", exclude_defaults=True).get("aggregator", {})
+    return {**values, **Aggregator.model_validate(values).as_json()}
 
 
 def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: str = "") -> None:
@@ -140,18 +140,18 @@ def _files_named(
     fields: Fields, kind: Kind, name: str, config: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the settings that name a file of the suite, with its path there; "" for a missing file."""
-    found = {key: str(config[key]) for key in kind.config.prompt_fields if key in config}
-    for key, reference in list(found.items()):
+    paths = {key: str(config[key]) for key in kind.config.prompt_fields if key in config}
+    for key, reference in list(paths.items()):
         if not is_reference(reference):
-            del found[key]
+            del paths[key]
             continue
         try:
-            found[key] = f"./{fields.reading.use(reference)}"
+            paths[key] = f"./{fields.reading.use(reference)}"
         except ValueError as error:
             at = next((key for key, value in fields.rest().items() if value == reference), "")
             fields.refuse(at, f"evaluator {name}: {error}")
-            found[key] = ""
-    return found
+            paths[key] = ""
+    return paths
 
 
 def _placed(reading: Reading, part: Any) -> Any:
@@ -215,11 +215,11 @@ def model_places(
     document: YamlDocument, cases: tuple[CaseSpec, ...]
 ) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
     """Return the files and lines that name each language model, by case ("" for the suite) and slug."""
-    found: dict[tuple[str, str], list[ModelPlace]] = {}
+    places_by_model: dict[tuple[str, str], list[ModelPlace]] = {}
     for path, slug in _named(document.value, ()):
         place = ModelPlace(document.file_of(path), document.line_of(path), len(path) == 1)
-        found.setdefault((_case(path, cases), slug), []).append(place)
-    return {named: tuple(places) for named, places in found.items()}
+        places_by_model.setdefault((_case(path, cases), slug), []).append(place)
+    return {named: tuple(places) for named, places in places_by_model.items()}
 
 
 def seen_from(
@@ -227,8 +227,8 @@ def seen_from(
 ) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
     """Return the places with a prefix before the paths of their files."""
     return {
-        named: tuple(replace(one, file=f"{before}{one.file}") for one in found)
-        for named, found in places.items()
+        named: tuple(replace(place, file=f"{before}{place.file}") for place in model_places)
+        for named, model_places in places.items()
     }
 
 
@@ -290,13 +290,13 @@ def read_evaluators(
         reading.refuse(path, message, case=case)
         return ()
     taken = {node.name for node in beside}
-    found: list[EvaluatorSpec] = []
+    nodes: list[EvaluatorSpec] = []
     for n, item in _gathered(reading, path, items, case):
         node = _Item(reading, (*path, n), item, case, above).node(taken)
         if node is not None:
-            found.append(node)
+            nodes.append(node)
             taken.add(node.name)
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _gathered(
@@ -368,8 +368,8 @@ class _Item:
         if kind.name == COMPOSITE:
             return self._composite(name, facts)
         config = read_settings(self.fields, kind, preset, below(self.above, name))
-        if found := literal_variable(kind.name, config):
-            self.reading.warn(self.path, f"evaluator {name}: {found.text}", case=self.case)
+        if variable := literal_variable(kind.name, config):
+            self.reading.warn(self.path, f"evaluator {name}: {variable.text}", case=self.case)
         return EvaluatorSpec(name=name, kind=kind.name, config=config, **facts)
 
     def _name(self, named: str, spelling: str, taken: set[str]) -> str:

@@ -193,11 +193,11 @@ def suite_of(
     document, beside = with_cases(document, files)
     reading = Reading(document, files, folder_of(document.file))
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
-    found = _suite(reading, suite, _stem(document.file), profile)
+    content = _suite(reading, suite, _stem(document.file), profile)
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
-    places = model_places(document, found.cases)
-    return found.replace(read_with=beside, model_places=places)
+    places = model_places(document, content.cases)
+    return content.replace(read_with=beside, model_places=places)
 
 
 def write_suite(content: SuiteWithCases) -> bytes:
@@ -297,20 +297,20 @@ def _evaluators(
     execution_key, block = suite.mapping("execution")
     aliases = {"evaluators": ALIASES["evaluators"]}
     execution = Fields(reading, (execution_key,), aliases=aliases, value=block)
-    found: tuple[EvaluatorSpec, ...] = ()
+    nodes: tuple[EvaluatorSpec, ...] = ()
     for fields in (suite, execution):
         key, items = fields.items("evaluators")
-        if items and found:
+        if items and nodes:
             message = "evaluators are listed at the top and under execution; keep one list"
             fields.refuse(key, message)
-        found += read_evaluators(reading, fields.place(key), items, beside=found)
+        nodes += read_evaluators(reading, fields.place(key), items, beside=nodes)
     key, rubrics = suite.items("rubrics")
     if rubrics:
         items = [{"type": "rubric", "rubrics": rubrics}]
-        found += read_evaluators(reading, (key,), items, beside=found)
+        nodes += read_evaluators(reading, (key,), items, beside=nodes)
     execution.flag("skip_defaults")
     rest = execution.keep_rest()
-    return found, {"execution": rest} if rest else {}
+    return nodes, {"execution": rest} if rest else {}
 
 
 LINES_LABEL = "JSON Lines of cases"
@@ -346,14 +346,14 @@ def read_case_lines(
         elsewhere={CASES: file},
     )
     try:
-        found = suite_of(document, files or {}, profile)
+        suite = suite_of(document, files or {}, profile)
     except UnreadableFileError as error:
         lines.problems += [_within_line(problem, file) for problem in error.problems]
     else:
-        warnings = tuple(_within_line(problem, file) for problem in found.warnings)
-        found = found.replace(warnings=warnings)
+        warnings = tuple(_within_line(problem, file) for problem in suite.warnings)
+        suite = suite.replace(warnings=warnings)
         if not lines.problems:
-            return found
+            return suite
     only = misplaced(content, file, Form.CASES)
     raise UnreadableFileError([only] if only else lines.problems)
 

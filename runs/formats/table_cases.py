@@ -68,14 +68,18 @@ def structure_of(cell: Any) -> Any:
 
 def turns_of(cell: Any) -> tuple[Turn, ...]:
     """Return a conversation, or a text as a single user message."""
-    found = structure_of(cell)
-    if isinstance(found, dict) and isinstance(found.get("messages"), list) and len(found) == 1:
-        found = found["messages"]
-    if not _is_conversation(found):
+    structure = structure_of(cell)
+    if (
+        isinstance(structure, dict)
+        and isinstance(structure.get("messages"), list)
+        and len(structure) == 1
+    ):
+        structure = structure["messages"]
+    if not _is_conversation(structure):
         return ({"role": "user", "content": text_of(cell)},)
-    reading = Reading(YamlDocument(value={"input": found}), {})
+    reading = Reading(YamlDocument(value={"input": structure}), {})
     try:
-        turns = read_turns(Fields(reading, (), value={"input": found}), "input", found)
+        turns = read_turns(Fields(reading, (), value={"input": structure}), "input", structure)
     except UnreadableFileError as error:
         raise UnreadableCellError(str(error.problems[0])) from error
     if reading.problems:
@@ -85,22 +89,26 @@ def turns_of(cell: Any) -> tuple[Turn, ...]:
 
 def expected_of(cell: Any) -> str:
     """Return the expected output: of a conversation, what the assistant says in it."""
-    found = structure_of(cell)
-    if isinstance(found, dict) and isinstance(found.get("messages"), list) and len(found) == 1:
-        found = found["messages"]
-    if isinstance(found, dict) and "role" in found and "content" in found:
-        found = [found]
-    if not _is_conversation(found):
+    structure = structure_of(cell)
+    if (
+        isinstance(structure, dict)
+        and isinstance(structure.get("messages"), list)
+        and len(structure) == 1
+    ):
+        structure = structure["messages"]
+    if isinstance(structure, dict) and "role" in structure and "content" in structure:
+        structure = [structure]
+    if not _is_conversation(structure):
         return text_of(cell)
-    message = [turn["content"] for turn in turns_of(found) if turn["role"] == "assistant"]
+    message = [turn["content"] for turn in turns_of(structure) if turn["role"] == "assistant"]
     return "\n\n".join(content for content in message if content)
 
 
 def outcomes_of(cell: Any, split: Split) -> tuple[str, ...]:
     """Return the expected outcomes of a cell, without bullets and numbers before them."""
-    found = structure_of(cell)
-    if isinstance(found, list):
-        return tuple(text for part in found if (text := text_of(_claim(part)).strip()))
+    structure = structure_of(cell)
+    if isinstance(structure, list):
+        return tuple(text for part in structure if (text := text_of(_claim(part)).strip()))
     text = text_of(cell)
     parts = [text] if split is Split.NONE else text.split(SEPARATORS[split])
     shorn = (MARKER.sub("", part.strip()) for part in parts)
@@ -109,8 +117,8 @@ def outcomes_of(cell: Any, split: Split) -> tuple[str, ...]:
 
 def tags_of(cell: Any) -> tuple[str, ...]:
     """Return the tags of a cell: a JSON list, or separated by commas, semicolons, bars or lines."""
-    found = structure_of(cell)
-    parts = found if isinstance(found, list) else re.split(r"[,;|\n]", text_of(cell))
+    structure = structure_of(cell)
+    parts = structure if isinstance(structure, list) else re.split(r"[,;|\n]", text_of(cell))
     return tuple(dict.fromkeys(text for part in parts if (text := text_of(part).strip())))
 
 
@@ -119,22 +127,22 @@ def metadata_of(name: str, cell: Any) -> dict[str, Any]:
     plain = name.strip().lower()
     if plain.startswith("__metadata:"):
         return {name.strip()[len("__metadata:") :] or name: cell}
-    if plain in ("metadata", "meta") and isinstance(found := structure_of(cell), dict):
-        text_of(found)
-        return dict(found)
+    if plain in ("metadata", "meta") and isinstance(structure := structure_of(cell), dict):
+        text_of(structure)
+        return dict(structure)
     text_of(cell)
     return {name: cell}
 
 
 def recorded_of(cell: Any) -> dict[str, Any]:
     """Return a recorded output in the form of a recorded line."""
-    found = structure_of(cell)
-    if isinstance(found, dict) and found.keys() & {"output", "messages"}:
+    structure = structure_of(cell)
+    if isinstance(structure, dict) and structure.keys() & {"output", "messages"}:
         try:
-            output_from_json(found)
+            output_from_json(structure)
         except (ValueError, TypeError) as error:
             raise UnreadableCellError(f"the recorded output is not readable: {error}") from error
-        return found
+        return structure
     return {"output": text_of(cell)}
 
 
@@ -162,11 +170,11 @@ def _claim(part: Any) -> Any:
     return part
 
 
-def _is_conversation(found: Any) -> bool:
+def _is_conversation(structure: Any) -> bool:
     return (
-        isinstance(found, list)
-        and bool(found)
-        and all(isinstance(turn, dict) and "role" in turn for turn in found)
+        isinstance(structure, list)
+        and bool(structure)
+        and all(isinstance(turn, dict) and "role" in turn for turn in structure)
     )
 
 

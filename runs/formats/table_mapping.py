@@ -78,14 +78,14 @@ class CaseMapping:
 
     def problems(self) -> tuple[str, ...]:
         """Return the problems of the mapping: no input, or a part in two columns."""
-        found = [
+        messages = [
             f"{self.parts.count(part)} columns are the {LABELS[part].lower()}; choose one"
             for part in CasePart
             if part not in SEVERAL and self.parts.count(part) > 1
         ]
         if CasePart.INPUT not in self.parts:
-            found.insert(0, "no column is the input; choose the one with what a case asks")
-        return tuple(found)
+            messages.insert(0, "no column is the input; choose the one with what a case asks")
+        return tuple(messages)
 
 
 # By names as they are after `_plain`; the first column of a part wins, the earlier name first.

@@ -189,14 +189,14 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
 def _of_csv(text: str, encoding: str) -> Table:
     text, delimiter, first = _declared_delimiter(text)
     delimiter = delimiter or _delimiter(text)
-    found = _csv_rows(text, delimiter, first)
-    header = next((row for row in found if row.unread or _is_filled(row)), TableRow(1, ()))
+    rows_read = _csv_rows(text, delimiter, first)
+    header = next((row for row in rows_read if row.unread or _is_filled(row)), TableRow(1, ()))
     if header.unread:
         raise UnreadableFileError([Problem(f"the header: {header.unread}", line=header.line)])
     names = list(header.cells)
     while names and not names[-1].strip():
         names.pop()
-    every = [row if row.unread else _fitted(row, len(names), delimiter) for row in found]
+    every = [row if row.unread else _fitted(row, len(names), delimiter) for row in rows_read]
     rows = [row for row in every if row.unread or _is_filled(row)]
     blank = len(every) - len(rows)
     if tuple(names[-2:]) == REASON_COLUMNS:
@@ -314,8 +314,8 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
         at = end
 
 
-def _of_objects(found: Iterable[tuple[int, Any, str]], message: tuple[str, ...]) -> Table:
-    rows = list(found)
+def _of_objects(objects: Iterable[tuple[int, Any, str]], message: tuple[str, ...]) -> Table:
+    rows = list(objects)
     names = tuple(
         dict.fromkeys(name for _, values, unread in rows if not unread for name in values)
     )
@@ -332,12 +332,12 @@ def _of_objects(found: Iterable[tuple[int, Any, str]], message: tuple[str, ...])
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
     """Return unique names: an empty one gets its position, a repeated one a number."""
-    found: dict[str, None] = {}
+    unique_names: dict[str, None] = {}
     for place, given in enumerate(names, 1):
         name = " ".join(given.split())[:MAX_NAME_LENGTH].replace("\x00", "") or f"column {place}"
         unique, count = name, 1
-        while unique in found:
+        while unique in unique_names:
             count += 1
             unique = f"{name} ({count})"
-        found[unique] = None
-    return tuple(found)
+        unique_names[unique] = None
+    return tuple(unique_names)

@@ -283,13 +283,13 @@ class _Reading:
         if isinstance(node, SequenceNode):
             self.refuse_tag(node, (LIST,))
             parts = node.value
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for part in parts:
             if not isinstance(part, MappingNode):
                 raise self.refusal(part, "<< takes a mapping")
             self.count(part)
-            found = {**self.mapping(part, path), **found}
-        return found
+            values = {**self.mapping(part, path), **values}
+        return values
 
     def key(self, node: Node) -> str:
         """Return a key as it is written."""
