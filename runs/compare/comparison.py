@@ -470,7 +470,7 @@ def case_override(side: CaseSide | None, *, is_counted: bool) -> Override | None
 
 
 REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
-STILL_ON, NOT_COMPLETED = "still on", "not completed"
+STILL_RUNNING, NOT_COMPLETED = "still running", "not completed"
 NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
 MIN_P = 0.001
 FINE_P = 0.1
@@ -556,11 +556,14 @@ def format_p(p: float | None) -> str:
 
 
 def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tuple[str, str]:
-    """Return kind and text of what prevents a conclusion, "" and "" where nothing does."""
+    """Return the kind and the text of an obstacle to a conclusion, "" and "" without one."""
     for side in (comparison.baseline, comparison.candidate):
         run, name = side.run, f"{side.run.suite.slug}{side.run}"
         if run.is_active:
-            return STILL_ON, f"{name} is still running, so its figures do not cover all its cases."
+            return (
+                STILL_RUNNING,
+                f"{name} is still running, so its figures do not cover all its cases.",
+            )
         if run.status != RunStatus.COMPLETED and not is_forced:
             ended = RunStatus(run.status).label.lower()
             return NOT_COMPLETED, f"{name} was not completed ({ended})."

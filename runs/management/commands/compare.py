@@ -32,7 +32,7 @@ CODES = {
     conclusions.INCONCLUSIVE: INCONCLUSIVE,
 }
 HINTS = {
-    conclusions.STILL_ON: "Compare it when it has finished.",
+    conclusions.STILL_RUNNING: "Compare it when it has finished.",
     conclusions.NOT_COMPLETED: "Resume it, or add --force.",
     conclusions.NOT_COMPARABLE: "Add --force to compare, or --shared if only the cases differ.",
     conclusions.TOO_FEW_SHARED: "--min-cases sets the minimum.",
