@@ -38,7 +38,7 @@ class MarkedOverride(Protocol):
     @property
     def people(self) -> str: ...
     @property
-    def told(self) -> str: ...
+    def decided(self) -> str: ...
     @property
     def is_counted(self) -> bool: ...
 
@@ -161,7 +161,7 @@ def reviewed(override: MarkedOverride | None, state: str = "") -> SafeString:
     label = "confirmed by people" if is_confirmed else "people say"
     counts = "counts in the figures" if override.is_counted else "shown, not counted"
     word = VERDICT_WORDS[known(override.people)].lower()
-    title = f"People say {word}{f' ({override.told})' if override.told else ''}; {counts}"
+    title = f"People say {word}{f' ({override.decided})' if override.decided else ''}; {counts}"
     return format_html(
         '<span class="flip reviewed" title="{}">{}{}<span class="unseen">, {} </span>{}'
         '<span class="unseen">{}</span></span>',
@@ -170,7 +170,7 @@ def reviewed(override: MarkedOverride | None, state: str = "") -> SafeString:
         icon("i-person"),
         label,
         "" if is_confirmed else verdict(override.people),
-        f" ({override.told})" if override.told else "",
+        f" ({override.decided})" if override.decided else "",
     )
 
 

@@ -33,13 +33,13 @@ STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 class Override:
     """The verdict of the machine, and the verdict of reviewers that replaces it.
 
-    `told` says who decided and when, "" where it is hidden. `is_counted` tells whether the figures of the run
-    count reviews.
+    `decided` names who decided and when, "" if that is hidden. `is_counted` tells whether the figures of the
+    run count reviews.
     """
 
     machine: str
     people: str
-    told: str = ""
+    decided: str = ""
     is_counted: bool = False
 
 
@@ -136,7 +136,7 @@ def with_names(
         if result in reviewers:
             texts[key].append(reviewers[result])
     return {
-        key: override and replace(override, told="; ".join(dict.fromkeys(texts[key])))
+        key: override and replace(override, decided="; ".join(dict.fromkeys(texts[key])))
         for key, override in overrides.items()
     }
 

@@ -464,7 +464,7 @@ def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
     root = read_plan(run.snapshot).root
     negated, by_cases = negated_paths(root), _means_by_cases(run, root)
     rows = EvaluatorScore.objects.filter(result__run=run).exclude(path__in=("", OUTCOMES_PATH))
-    found = (
+    by_path = (
         rows.order_by()
         .values("path")
         .annotate(
@@ -477,7 +477,7 @@ def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
     )
     return tuple(
         _row(row, by_cases, is_negated=row["path"] in negated)
-        for row in sorted(found, key=lambda row: (row["place"], row["path"]))
+        for row in sorted(by_path, key=lambda row: (row["place"], row["path"]))
     )
 
 
@@ -494,9 +494,9 @@ def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
     if not paths:
         return {}
     rows = EvaluatorScore.objects.filter(result__run=run, path__in=paths, state=ScoreState.SCORED)
-    found = rows.order_by().values_list("path", "result__case__key")
+    groups = rows.order_by().values_list("path", "result__case__key")
     sums: dict[str, list[tuple[float, int]]] = {}
-    for path, key, total, count in found.annotate(total=Sum("score"), count=Count("id")):
+    for path, key, total, count in groups.annotate(total=Sum("score"), count=Count("id")):
         is_negated = path in of_cases.get(key, negated)
         sums.setdefault(path, []).append((count - total if is_negated else total, count))
     return {
@@ -562,15 +562,15 @@ def repetitions_of_run(run: Run) -> RunRepetitions | None:
     """
     if run.repetitions == 1:
         return None
-    found = _figures(run)
+    repetition_figures = _figures(run)
     return RunRepetitions(
         each=run.repetitions,
         cases=run.case_count,
-        all_passed=CountOf(found.all_passed, found.settled),
-        any_passed=CountOf(found.any_passed, found.settled),
-        flaky=CountOf(found.flaky, found.comparable),
-        spread=found.spread,
-        spread_cases=found.spread_cases,
+        all_passed=CountOf(repetition_figures.all_passed, repetition_figures.settled),
+        any_passed=CountOf(repetition_figures.any_passed, repetition_figures.settled),
+        flaky=CountOf(repetition_figures.flaky, repetition_figures.comparable),
+        spread=repetition_figures.spread,
+        spread_cases=repetition_figures.spread_cases,
     )
 
 

@@ -337,14 +337,14 @@ class AgreementPage:
 
 def agreement_page(suite: Suite, query: AgreementQuery, reader: User) -> AgreementPage:
     """Return the page of a suite; the number of queries does not grow with runs, results or decisions."""
-    found = suite_agreement(suite, query.span)
-    judges = list(_judges(found, query))
+    suite_figures = suite_agreement(suite, query.span)
+    judges = list(_judges(suite_figures, query))
     chosen = next((row for row in judges if row.is_on), judges[0])
-    figures = query.figures(found)
+    figures = query.figures(suite_figures)
     agreement = figures.agreement
     choices = counted_runs(suite)
-    over = [run for run in choices if run.pk in found.runs]
-    covered = coverage(found.runs)
+    over = [run for run in choices if run.pk in suite_figures.runs]
+    covered = coverage(suite_figures.runs)
     return AgreementPage(
         query=query,
         judges=judges,
@@ -354,11 +354,13 @@ def agreement_page(suite: Suite, query: AgreementQuery, reader: User) -> Agreeme
         cases=case_table(figures, query),
         covered=covered,
         words=list(coverage_sentences(covered, agreement.picked)),
-        bands=bands_panel(suite, found.bands, max((run.number for run in over), default=0), reader),
+        bands=bands_panel(
+            suite, suite_figures.bands, max((run.number for run in over), default=0), reader
+        ),
         choices=choices,
-        over=scope_text(found.verdicts.agreement.n, over),
+        over=scope_text(suite_figures.verdicts.agreement.n, over),
         mixed=mixture_text(over),
-        unread=found.unread,
+        unread=suite_figures.unread,
         scale=suite.scale,
     )
 

@@ -488,7 +488,7 @@ class ImportPage:
     """
 
     rows: int
-    said: str
+    format_notes: str
     new: int
     known: int
     history: int
@@ -506,7 +506,7 @@ def import_page(upload: ReviewUpload) -> ImportPage:
     new, table = preview.matching.new, preview.read.table
     return ImportPage(
         rows=len(table.rows),
-        said=", ".join(table.notes),
+        format_notes=", ".join(table.notes),
         new=len(new),
         known=preview.matching.known,
         history=sum(not entry.is_standing for entry in new),

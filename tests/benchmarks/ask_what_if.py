@@ -102,7 +102,7 @@ def measure(run_id: int) -> dict[str, float]:
     """Return the seconds of the first question, of later ones, and of a new run made of the scores."""
     from runs.engine.plan import read_plan
     from runs.models.runs import Run
-    from runs.tasks import rescore_run as carried_out
+    from runs.tasks import rescore_run as complete_run
     from runs.what_if.changes import RuleSet
     from runs.what_if.page import what_if_of
     from runs.what_if.services import rescore_run
@@ -115,12 +115,12 @@ def measure(run_id: int) -> dict[str, float]:
 
     def ask() -> None:
         found = what_if_of(Run.objects.defer("leaf_scores").get(pk=run_id), rules)
-        if not (found.flips and found.is_exact and not found.told):
-            raise SystemExit(f"{len(found.flips)} flips, {found.told} told, {found.stale}")
+        if not (found.flips and found.is_exact and not found.fixed):
+            raise SystemExit(f"{len(found.flips)} flips, {found.fixed} fixed, {found.stale}")
 
     def make() -> None:
         run = rescore_run(Run.objects.get(pk=run_id), rules, by=None)
-        if not carried_out(run.pk) and Run.objects.get(pk=run.pk).status != "completed":
+        if not complete_run(run.pk) and Run.objects.get(pk=run.pk).status != "completed":
             raise SystemExit("the run was not made")
 
     first, later = seconds(ask), [seconds(ask) for _ in range(TIMES)]

@@ -243,7 +243,7 @@ def test_verdicts_that_a_file_told_are_kept_and_said_so(
     Run.objects.filter(pk=run.pk).update(snapshot=imported)
     stored.FIXED.values.clear()
     text = text_of(ask(client, run.suite, ada))
-    assert "The verdicts of run #1 were told by its file." in text
+    assert "The verdicts of run #1 come from its file." in text
     assert "has no scores of evaluators" in text
 
 

@@ -19,7 +19,7 @@ from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.reviews import Review
 from runs.models.runs import LEASE, Run, RunStatus
 from runs.running.retrying import stop_run
-from runs.tasks import rescore_run as carried_out
+from runs.tasks import rescore_run as complete_run
 from runs.what_if import services as what_if_services
 from runs.what_if import stored
 from runs.what_if.page import what_if_of
@@ -198,11 +198,11 @@ def test_many_executions_are_left_to_a_worker_who_may_die(monkeypatch):
     assert len(queued) == 1
     reap(now=database_now() + 3 * LEASE)
     assert queued == [("runs.rescore_run", run.pk)] * 2
-    carried_out(run.pk)
+    complete_run(run.pk)
     run.refresh_from_db()
     assert (run.status, run.done_count, run.summary["executions"]) == ("completed", 5, 5)
     assert standing(run) != standing(source)
-    assert not carried_out(run.pk)
+    assert not complete_run(run.pk)
     assert run.results.count() == ResultOutput.objects.filter(result__run=run).count() + 1
 
 
@@ -211,11 +211,11 @@ def test_a_run_that_was_stopped_or_whose_source_is_gone_ends_without_it(monkeypa
     monkeypatch.setattr(what_if_services, "AT_ONCE", 0)
     stopped = rescore_run(source, rules_of(source, policy=STRICT), by=None)
     stop_run(stopped, stopped_by=None)
-    assert not carried_out(stopped.pk)
+    assert not complete_run(stopped.pk)
     assert stopped.results.count() == 0
     lost = rescore_run(source, rules_of(source, policy=STRICT), by=None)
     Run.objects.filter(pk=lost.pk).update(source_run=None)
-    assert not carried_out(lost.pk)
+    assert not complete_run(lost.pk)
     lost.refresh_from_db()
     assert (lost.status, lost.status_reason) == (
         "failed",
