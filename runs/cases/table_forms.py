@@ -57,7 +57,7 @@ class TablePreview:
     cases: int
     updates: int
     rejected: int
-    passed_over: int
+    skipped: int
     blank: int
     unused: tuple[tuple[str, int], ...]
     first: tuple[ShownCase, ...]
@@ -81,7 +81,7 @@ def preview(
         cases=len(result.cases),
         updates=sum(case.key in table.keys for case in result.cases),
         rejected=len(result.rejected),
-        passed_over=result.passed_over,
+        skipped=result.skipped_rows,
         blank=table.table.blank,
         unused=tuple(result.unused.items()),
         first=_first(result, table.keys),

@@ -182,7 +182,7 @@ def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
     """Raise NoCasesError if no row is a case, and RowsRejectedError unless rejected rows may be left out."""
     count = len(found.rejected)
     rows = "1 row is" if count == 1 else f"{count} rows are"
-    if not found.cases and not found.passed_over:
+    if not found.cases and not found.skipped_rows:
         raise NoCasesError(f"There is nothing to store: {rows} rejected.")
     if count and not leaves_out:
         raise RowsRejectedError(f"{rows} rejected. Correct the file, or choose to leave them out.")
@@ -199,7 +199,7 @@ def stored_counts(done: PutCases, found: ReadCases) -> dict[str, int]:
         "added": done.added,
         "changed": done.changed,
         "unchanged": done.unchanged,
-        "skipped": found.passed_over,
+        "skipped": found.skipped_rows,
         "rejected": len(found.rejected),
         "version": done.version,
     }

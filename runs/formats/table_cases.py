@@ -453,14 +453,14 @@ def _by_lines_alone(cell: str) -> tuple[str, ...]:
 class ReadCases:
     """The cases of a table with the line of each, and the rows rejected, in the order of the file.
 
-    `passed_over` counts rows that were skipped for their key. `unused` counts, by column, promptfoo
+    `skipped_rows` counts rows that were skipped for their key. `unused` counts, by column, promptfoo
     assertions that are kept in the metadata because no outcome can express them.
     """
 
     cases: tuple[CaseSpec, ...]
     lines: tuple[int, ...]
     rejected: tuple[Rejected, ...]
-    passed_over: int = 0
+    skipped_rows: int = 0
     unused: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -484,12 +484,12 @@ def read_cases(
     known = {} if reader.column(CasePart.TITLE) else titles or {}
     cases, rejected = [], []
     lines: dict[str, int] = {}
-    passed_over = 0
+    skipped_rows = 0
     for row in table.rows:
         try:
             case = reader.case(row)
             if case.key in skipped:
-                passed_over += 1
+                skipped_rows += 1
                 continue
             check_key(case.key, lines, taken, reader)
         except RefusedRowError as refusal:
@@ -498,5 +498,5 @@ def read_cases(
         lines[case.key] = row.line
         cases.append(case.replace(title=known[case.key]) if case.key in known else case)
     return ReadCases(
-        tuple(cases), tuple(lines.values()), tuple(rejected), passed_over, reader.unused
+        tuple(cases), tuple(lines.values()), tuple(rejected), skipped_rows, reader.unused
     )

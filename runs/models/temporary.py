@@ -214,7 +214,7 @@ class UploadQuerySet(models.QuerySet[UploadModel]):
 class Upload(models.Model):
     """An uploaded file that only its owner sees.
 
-    Once its rows are stored, `stored` holds what became of it and `content` is emptied.
+    Once its rows are stored, `stored` holds the result and `content` is emptied.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -1,1 +1,1 @@
-"""What came of runs: their list, one run, one result."""
+"""The results of runs: the list of runs, one run, one result."""

@@ -497,7 +497,7 @@ class ImportPage:
     rejected: int
     rejected_first: Sequence[Rejected]
     unknown_reviewers: Sequence[str]
-    passed_over: Sequence[str]
+    ignored_columns: Sequence[str]
 
 
 def import_page(upload: ReviewUpload) -> ImportPage:
@@ -515,5 +515,5 @@ def import_page(upload: ReviewUpload) -> ImportPage:
         rejected=len(preview.rejected),
         rejected_first=preview.rejected[:MAX_REJECTED],
         unknown_reviewers=preview.matching.unknown_reviewers,
-        passed_over=preview.read.ignored_columns,
+        ignored_columns=preview.read.ignored_columns,
     )

@@ -39,7 +39,7 @@ class TurnDoc(Document):
     content: TextDoc
 
 
-class FindingDoc(Document):
+class SharedFindingDoc(Document):
     """A hit or a miss that an evaluator found."""
 
     passed: Annotated[bool, OUTPUTS]
@@ -80,7 +80,7 @@ class QuestionDoc(Document):
 class ResponseDoc(Document):
     """The findings of evaluators in an answer, and the steps that led to it."""
 
-    remarks: list[FindingDoc] = []
+    remarks: list[SharedFindingDoc] = []
     remark_count: Annotated[int, OUTPUTS] = 0
     steps: list[StepDoc] = []
     step_count: Annotated[int, TRACES] = 0

@@ -232,7 +232,7 @@ def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> Suite
     """Make all the changes or none, and return the changed draft; the first change stores it.
 
     `stamp` is that of the draft the form was made for. Raises DraftChangedError when the draft has
-    changed since, and whatever `runs.suites.edits.change` raises; the draft then stays as it was.
+    changed since, and the errors of `runs.suites.edits.change`; the draft then stays as it was.
     """
     with transaction.atomic():
         held = held_draft(draft, stamp)

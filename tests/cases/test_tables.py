@@ -230,7 +230,7 @@ class TestStore:
             ("skip", ["old", "two"], "and 1 skipped"),
         ],
     )
-    def test_keys_of_the_suite_are_updated_or_passed_over(
+    def test_keys_of_the_suite_are_updated_or_skipped(
         self, editor: Client, suite: Suite, existing: str, texts: list[str], said: str
     ) -> None:
         make_case(suite=suite, key="A", input=[{"role": "user", "content": "old"}])

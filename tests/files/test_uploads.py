@@ -33,5 +33,5 @@ def test_the_files_of_a_folder_keep_their_paths() -> None:
 @pytest.mark.parametrize(
     "paths", ["", "[", "{}", "3", '["one"]', "[1, null]", '["", ""]', "[" * 9_999]
 )
-def test_paths_that_do_not_fit_are_passed_over(paths: str) -> None:
+def test_paths_that_do_not_fit_are_ignored(paths: str) -> None:
     assert names(paths) == ["a.md", "b.md"]

@@ -304,14 +304,14 @@ class TestKeys:
         [bad] = read("question,answer\na,1\na,2\n").rejected
         assert (bad.column, bad.reason[:30]) == ("question", "the same input is on line 2 al")
 
-    def test_keys_of_the_suite_are_refused_or_passed_over(self) -> None:
+    def test_keys_of_the_suite_are_refused_or_skipped(self) -> None:
         table = read_table(b"id,question\nA,one\nB,two\n")
         taken = read_cases(table, suggest(table), taken={"A"})
         assert [(bad.line, bad.reason) for bad in taken.rejected] == [
             (2, "the suite already has a case 'A'")
         ]
         skipped = read_cases(table, suggest(table), skipped={"A"})
-        assert ([case.key for case in skipped.cases], skipped.passed_over) == (["B"], 1)
+        assert ([case.key for case in skipped.cases], skipped.skipped_rows) == (["B"], 1)
 
     def test_a_mapping_needs_one_input(self) -> None:
         twice = CaseMapping((CasePart.INPUT, CasePart.INPUT, CasePart.TAGS, CasePart.TAGS))

@@ -266,7 +266,7 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
     pairs = zip(table.columns, mapping.parts, strict=True)
     columns = ", ".join(f"{part}={column}" for column, part in pairs)
     counts = f"{stored.added} added, {stored.changed} changed, {stored.unchanged} unchanged"
-    skipped = f", {rows.passed_over} skipped" if rows.passed_over else ""
+    skipped = f", {rows.skipped_rows} skipped" if rows.skipped_rows else ""
     left_out = f", {len(rejected)} rejected" if rejected else ""
     return [
         f"{suite.slug}: version {stored.version}. {counts}{skipped}{left_out}. From {path}",
