@@ -417,7 +417,7 @@ def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, Outcomes]:
 
     The runs of a campaign share cases, policy and repetitions.
     """
-    cases = RunCase.objects.filter(run__in=[run.pk for run in runs]).live().order_by()
+    cases = RunCase.objects.filter(run__in=[run.pk for run in runs]).live(*runs).order_by()
     columns = ("run_id", "case_id", "position", "live_state", "passed", "scored")
     places: dict[int, int] = {}
     outcomes: dict[int, dict[int, Outcome]] = defaultdict(dict)

@@ -178,7 +178,7 @@ def _states(run: Run | None, keys: Sequence[str]) -> Mapping[str, str]:
     """Return the state of each case in the run, by key (SCORING §8)."""
     if run is None or not keys:
         return {}
-    cases = run.cases.live().filter(case__key__in=keys).order_by()
+    cases = run.cases.live(run).filter(case__key__in=keys).order_by()
     return dict(cases.values_list("case__key", "live_state"))
 
 

@@ -424,14 +424,14 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
 
 
 def _states(run: Run) -> tuple[tuple[str, str, str], ...]:
-    rows = run.cases.live().order_by("position", "case_id")
+    rows = run.cases.live(run).order_by("position", "case_id")
     return tuple(rows.values_list("live_state", "case__key", "case__title"))
 
 
 def _distribution(run: Run) -> Mapping[str, int]:
     """Return the number of cases by state, from the summary of an ended run."""
     if run.is_active or not run.summary:
-        return count_states(run.cases.live())
+        return count_states(run.cases.live(run))
     words = {"not_run": "cancelled", "waiting": "cancelled"}
     distribution = run.summary["distribution"].items()
     return {words.get(state, state): count for state, count in distribution if state != "total"}

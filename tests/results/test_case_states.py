@@ -74,7 +74,7 @@ def test_state_and_figures_are_those_of_the_rule(policy: dict[str, Any], repetit
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.values("case__key", *RESULT_COLUMNS):
         rows[row["case__key"]].append(row)
-    stored: Any = run.cases.live().select_related("case")
+    stored: Any = run.cases.live(run).select_related("case")
     assert len(stored) == len(expected)
     for case in stored:
         found = expected[case.case.key]
@@ -90,7 +90,7 @@ def test_state_and_figures_are_those_of_the_rule(policy: dict[str, Any], repetit
         assert (case.run_cost_usd, case.evaluation_cost_usd) == (
             *(means.run_cost_usd, means.evaluation_cost_usd),
         )
-    assert sum(count_states(run.cases.live()).values()) == len(expected)
+    assert sum(count_states(run.cases.live(run)).values()) == len(expected)
     assert repetition_figures(run) == count_repetitions(expected.values())
 
 
