@@ -120,14 +120,15 @@ def add_to_rows(model: type[models.Model], column: str, rows: Iterable[tuple[Any
     _execute(statement, _adapted(rows, adapters))
 
 
-def _adapted(rows: Iterable[Sequence[Any]], adapters: Sequence[Adapt | None]) -> list[list[Any]]:
-    return [
-        [
-            value if adapt is None or value is None else adapt(value)
-            for adapt, value in zip(adapters, row, strict=True)
-        ]
-        for row in rows
-    ]
+def _adapted(
+    rows: Iterable[Sequence[Any]], adapters: Sequence[tuple[int, Adapt]]
+) -> list[list[Any]]:
+    adapted = [list(row) for row in rows]
+    for values in adapted:
+        for place, adapt in adapters:
+            if values[place] is not None:
+                values[place] = adapt(values[place])
+    return adapted
 
 
 def _execute(statement: str, values: Sequence[Sequence[Any]]) -> None:
@@ -139,15 +140,19 @@ def _execute(statement: str, values: Sequence[Sequence[Any]]) -> None:
 @cache
 def _columns(
     model: type[models.Model], names: tuple[str, ...], vendor: str
-) -> tuple[str, tuple[str, ...], tuple[Adapt | None, ...]]:
-    """Return table, quoted columns and the adapter of each value; `vendor` keys the cache."""
+) -> tuple[str, tuple[str, ...], tuple[tuple[int, Adapt], ...]]:
+    """Return table, quoted columns, and place and adapter of values that need one; `vendor` keys the cache."""
     by_name = {field.attname: field for field in model._meta.concrete_fields}
     fields = [by_name[name] for name in names]
     quote = connection.ops.quote_name
     return (
         quote(model._meta.db_table),
         tuple(quote(str(field.column)) for field in fields),
-        tuple(_adapter(field, vendor) for field in fields),
+        tuple(
+            (place, adapt)
+            for place, field in enumerate(fields)
+            if (adapt := _adapter(field, vendor)) is not None
+        ),
     )
 
 

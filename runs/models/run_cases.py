@@ -35,7 +35,7 @@ from runs.models.database import insert_rows, read_rows, update_rows
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.summary.cases import RepetitionFigures, case_state
+from runs.summary.cases import CaseState, RepetitionFigures, case_state
 from runs.summary.figures import ExecutionRecord, sum_known
 
 CHUNK = 500
@@ -50,6 +50,8 @@ STATE_COLUMNS = (
     *("state", "executions", "ended", "scored", "passed", "is_flaky", "score", "spread"),
     *("latency_ms", "metrics_score", "outcome_share", "run_cost_usd", "evaluation_cost_usd"),
 )
+# The states of cases by the execution columns of their results.
+KnownStates = dict[tuple[tuple[Any, ...], ...], CaseState]
 VERDICTS: Mapping[str, Verdict] = {verdict.value: verdict for verdict in Verdict}
 
 
@@ -86,6 +88,7 @@ class RunCaseQuerySet(models.QuerySet["RunCase"]):
         if policy is None:
             runs = Run.objects.select_related("suite").defer("summary", "leaf_scores")
             policy = runs.get(pk=run_id).readable_policy()
+        known: KnownStates = {}
         for start in range(0, len(ids), CHUNK):
             # Through the ORM this query would take longer than the rule.
             rows = read_rows(
@@ -98,7 +101,7 @@ class RunCaseQuerySet(models.QuerySet["RunCase"]):
             for case, *row in rows:
                 by_case[case].append(row)
             states = (
-                (*_state_columns(results, policy), run_id, case)
+                (*_state_columns(results, policy, known), run_id, case)
                 for case, results in by_case.items()
             )
             update_rows(RunCase, STATE_COLUMNS, states, key=("run_id", "case_id"))
@@ -123,9 +126,15 @@ class RunCaseQuerySet(models.QuerySet["RunCase"]):
         return cases
 
 
-def _state_columns(results: Sequence[Sequence[Any]], policy: PolicySpec) -> tuple[Any, ...]:
-    """Return the columns of a case from those of its results."""
-    state = case_state([_execution(*row[:5]) for row in results], policy)
+def _state_columns(
+    results: Sequence[Sequence[Any]], policy: PolicySpec, known: KnownStates
+) -> tuple[Any, ...]:
+    """Return the columns of a case from those of its results; `known` keeps the states that recur."""
+    executions = tuple([tuple(row[:5]) for row in results])
+    state = known.get(executions)
+    if state is None:
+        state = case_state([_execution(*row) for row in executions], policy)
+        known[executions] = state
     _, _, _, _, _, latencies, metrics, marks, run_costs, evaluation_costs = zip(
         *results, strict=True
     )
@@ -158,10 +167,9 @@ def _execution(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if len(known) == 1:
-        return known[0]
-    average = mean(known)
+    if len(values) == 1:
+        return values[0]
+    average = mean([value for value in values if value is not None])
     return None if average is None else rounded(average)
 
 
