@@ -15,4 +15,4 @@ class EvalsiteConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks."""
-        register(check_environment)
+        register(check_environment, "environment")

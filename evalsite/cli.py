@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from evalsite.celery import load
+from evalsite import load
 from evalsite.data_folder import ROOT, adopt_served_settings
 
 FOLDERS = ("evalsite", "evalsite/access", "evaluators", "runs")

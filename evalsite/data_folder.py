@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
-from cryptography.fernet import Fernet
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -24,6 +22,9 @@ def new_secret_key() -> str:
 
 def new_encryption_key() -> str:
     """Return a random key for encrypting stored secrets."""
+    # Imported here: a list of the commands needs no cryptography.
+    from cryptography.fernet import Fernet
+
     return Fernet.generate_key().decode("ascii")
 
 

@@ -7,11 +7,10 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from celery.worker import WorkController
-
-from evalsite.celery import app
+if TYPE_CHECKING:
+    from celery.worker import WorkController
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -79,7 +78,11 @@ class EmbeddedWorker:
 
     def _work(self) -> None:
         sys.setswitchinterval(SWITCH_S)
-        # Loading the model client takes a second. In this thread it delays no request.
+        # Loading Celery and the model client takes a second. In this thread it delays no request.
+        from celery.worker import WorkController
+
+        from evalsite.celery import app
+
         importlib.import_module("evaluators.model_calls.client")
         # Signals, gossip and remote control are for separate worker processes.
         self._worker = WorkController(

@@ -129,6 +129,8 @@ except ValueError as error:
     ENV.refuse("DATABASE_URL", f"DATABASE_URL {error}.")
     DATABASES = {"default": database_settings("", data_dir=DATA_DIR, lease_s=LEASE_S)}
 
+# Named, not imported: only what queues a task loads it.
+TASK_APP = "evalsite.celery.app"
 CELERY_BROKER_URL = ENV.secret("CELERY_BROKER_URL", "memory://localhost")
 IS_EMBEDDED = CELERY_BROKER_URL.startswith("memory:")
 if not IS_EMBEDDED and urlsplit(CELERY_BROKER_URL).scheme not in ("redis", "rediss"):

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from celery import current_app
 from django.conf import settings
-from kombu.exceptions import OperationalError
 
-from evaluators.scoring.types import DomainError
+from evaluators import broker
+from evaluators.broker import NotQueuedError, broker_errors, task_app
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from runs.models.temporary import Trial
@@ -44,12 +43,6 @@ class Broker:
 BROKER = Broker()
 
 
-class NotQueuedError(DomainError):
-    """No worker can be reached because the broker does not answer."""
-
-    code = "not_queued"
-
-
 def queue_workers(run: Run) -> None:
     """Queue one task a worker, but no more than the run can occupy."""
     alive = WorkerProcess.objects.alive(now=database_now()).count()
@@ -67,7 +60,7 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
     if time.monotonic() < BROKER.away_until:
         return
     try:
-        current_app.send_task(
+        task_app().send_task(
             task, kwargs={"run_id": run_id}, expires=expires_s, retry_policy=RETRY_POLICY
         )
     except broker_errors() as error:
@@ -78,12 +71,10 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
 def queue_trial(task: str, trial: Trial) -> None:
     """Queue a trial; without a broker, delete it and raise NotQueuedError."""
     try:
-        current_app.send_task(task, kwargs={"trial_id": trial.pk}, retry=False)
-    except broker_errors() as error:
+        broker.queue_trial(task, "The trial", {"trial_id": trial.pk})
+    except NotQueuedError:
         trial.delete()
-        raise NotQueuedError(
-            "The trial was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
-        ) from error
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +93,12 @@ def ask_broker() -> BrokerState:
     if settings.IS_EMBEDDED:
         return BrokerState(answers=True)
     unavailable: tuple[type[Exception], ...] = (*broker_errors(), ValueError)
-    queue_name = current_app.conf.task_default_queue
+    queue_name = task_app().conf.task_default_queue
     try:
         waiting = _client(settings.CELERY_BROKER_URL).llen(queue_name)
     except unavailable:
         return BrokerState(answers=False)
     return BrokerState(answers=True, waiting=waiting)
-
-
-def broker_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a broker that does not answer raises.
-
-    The embedded worker needs no Redis client, so it is imported only here.
-    """
-    from redis import RedisError
-
-    return OperationalError, RedisError, OSError
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from celery import current_app
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
@@ -16,8 +15,8 @@ from django.views.decorators.http import (
     require_POST,
     require_safe,
 )
-from kombu.exceptions import OperationalError
 
+from evaluators.broker import NotQueuedError, queue_trial
 from evaluators.catalog.forms import LanguageModelForm, ModelSlugTakenError
 from evaluators.catalog.queries import (
     KindTrialForm,
@@ -30,7 +29,6 @@ from evaluators.catalog.queries import (
 )
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.models import LanguageModel, ModelInUseError
-from evaluators.scoring.types import DomainError
 
 
 @require_safe
@@ -56,24 +54,16 @@ def kind(request: HttpRequest, name: str) -> HttpResponse:
 TEST_TASK = "evaluators.tasks.test_language_model"
 
 
-class BrokerUnreachableError(DomainError):
-    """Work cannot be queued because the broker does not answer."""
-
-    code = "broker_unreachable"
-
-
 def queue_test(model: LanguageModel, *, actor: User) -> None:
-    """Queue a test of the model; raises BrokerUnreachableError if the broker does not answer."""
+    """Queue a test of the model; raises NotQueuedError if the broker does not answer."""
     previous = model.last_test
     model.request_test(actor=actor)
     try:
-        current_app.send_task(TEST_TASK, kwargs={"model_id": model.pk}, retry=False)
-    except (OperationalError, OSError) as error:
+        queue_trial(TEST_TASK, "The test", {"model_id": model.pk})
+    except NotQueuedError:
         model.last_test = previous
         model.save(update_fields=["last_test"])
-        raise BrokerUnreachableError(
-            "The test was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
-        ) from error
+        raise
 
 
 REFUSED = 422
@@ -159,7 +149,7 @@ def language_model_test_start(request: CatalogRequest, slug: str) -> HttpRespons
     model = get_object_or_404(LanguageModel, slug=slug)
     try:
         queue_test(model, actor=request.user)
-    except BrokerUnreachableError as refusal:
+    except NotQueuedError as refusal:
         return _page(request, model, error=str(refusal), status=503)
     return redirect("evaluators:language-model", slug)
 

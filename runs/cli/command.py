@@ -54,6 +54,8 @@ class SiteCommand(BaseCommand):
     creates_site: ClassVar[bool] = False
     misuse_code: ClassVar[int] = MISUSED
     is_parsed = False
+    # The others would import every page.
+    requires_system_checks = ("environment",)
     requires_migrations_checks = True
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ConfigDict, Field, SkipValidation, model_validator
+from pydantic import Field, SkipValidation, model_validator
 from typing_extensions import TypedDict
 
 from evaluators.scoring.policy import PolicySpec
@@ -46,8 +46,6 @@ class CaseSpec(Spec):
 
 class SuiteTexts(Spec):
     """The texts of a suite; files, forms, drafts, versions and the API follow these fields."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     title: str = ""
     """Its title."""

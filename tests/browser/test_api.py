@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from tests.browser.accessibility import violations
 from tests.support.factories import make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -20,13 +20,7 @@ DARK_AND_LIGHT: tuple[Literal["dark"], Literal["light"]] = ("dark", "light")
 TOKEN = re.compile(r"evs_[\w-]{43}")
 
 
-def violations(page: Page) -> list[tuple[str, str]]:
-    """Return what is wrong with the page, with what draws the calls of the API in it."""
-    violations = Axe().run(page).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"][:160]) for one in violations]
-
-
-def violations_in_both_themes(page: Page) -> list[tuple[str, str]]:
+def violations_in_both_themes(page: Page) -> list[tuple[str, str, str]]:
     """Return what is wrong with the page dark and light, and leave it light."""
     found = []
     for theme in DARK_AND_LIGHT:

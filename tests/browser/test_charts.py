@@ -6,19 +6,17 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.suites import Suite
+from tests.browser.accessibility import violations
 from tests.support.charts import make_charted_run
 from tests.support.factories import make_campaign, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
-LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-EVERY_RULE = {"runOnly": LEVELS, "resultTypes": ["violations"]}
 CHARTS = "/suites/support/charts/"
 
 
@@ -57,8 +55,7 @@ def test_both_charts_are_drawn_without_messages_or_foreign_requests(
     assert drawn
     assert room
     assert drawn["width"] == pytest.approx(room["width"], abs=2)
-    found = Axe().run(page, options=EVERY_RULE).response["violations"]
-    assert [(one["id"], one["nodes"][0]["html"][:160]) for one in found] == []
+    assert violations(page) == []
     here = urlsplit(live_server.url).netloc
     assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {here}
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.runs import Run, RunStatus
+from tests.browser.accessibility import violations
 from tests.support.factories import make_case, make_result, make_run, make_score, make_suite
 
 LogIn = Callable[[str], User]
@@ -66,9 +66,9 @@ def test_the_broken_case_is_reached_from_the_headline_by_keyboard(
     expect(page.locator("h1")).to_contain_text("#1 against #2")
     expect(page.get_by_role("heading", name="Metrics, #2 minus #1")).to_be_visible()
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
     page.emulate_media(color_scheme="light")
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
     cell = page.get_by_role("link", name="1 case, pass before, fail now")
     press(page, cell)
     page.wait_for_url(re.compile(r"cell=pass-fail"))
@@ -117,7 +117,7 @@ def test_a_search_filters_cases_while_typing_and_fits_on_a_phone(
     page.get_by_role("link", name="Another run, of this suite or another").first.wait_for(
         state="attached"
     )
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
 
 
 def press(page: Page, place: Locator) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from threading import Thread
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from django.db import connections
 from playwright.sync_api import Page, expect
@@ -14,6 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs.models.suites import Suite, SuiteDraft
 from runs.tasks import try_evaluator
+from tests.browser.accessibility import violations
 from tests.browser.keyboard import enter, press, tab_to
 from tests.suites.test_evaluator_pages import TREE
 from tests.support.factories import make_case, make_model, make_result, make_run, make_suite
@@ -51,7 +51,7 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     editor.keyboard.press("Enter")
     action = editor.get_by_role("button", name="Duplicate")
     expect(action).to_be_visible()
-    assert Axe().run(editor).response["violations"] == []
+    assert violations(editor) == []
     action.focus()
     editor.keyboard.press("Enter")
     expect(message).to_have_text("length is copied; the copy stands after it.")
@@ -95,7 +95,7 @@ def test_an_evaluator_is_tried_by_keyboard_alone(
 ) -> None:
     queued: list[int] = []
     monkeypatch.setattr(
-        "runs.queue.current_app.send_task",
+        "evalsite.celery.app.send_task",
         lambda name, *, kwargs, **options: queued.append(kwargs["trial_id"]),
     )
     suite = make_suite(
@@ -122,7 +122,7 @@ def test_an_evaluator_is_tried_by_keyboard_alone(
     finding = trial.locator("details", has_text="mentions_refund").last
     press(page, finding.locator("summary"))
     expect(finding.locator(".why")).to_be_visible()
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
     paste_by_keyboard(page, queued)
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
@@ -22,6 +21,7 @@ from runs.models.sharing import ShareLink
 from runs.reviews.services import ReviewDecision, decide
 from runs.sharing.services import hash_token, read_subject, share_document, share_sources
 from runs.suites.services import record_version
+from tests.browser.accessibility import CONTRAST, violations
 from tests.formats.test_agentv_results import NESTED
 from tests.results.test_result_page import judged
 from tests.support.factories import (
@@ -40,12 +40,6 @@ from tests.support.factories import (
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
-# Reporting passed checks takes as long as the checks.
-BARRIERS = {"resultTypes": ["violations"]}
-LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-EVERY_RULE = BARRIERS | {"runOnly": LEVELS}
-# What the other theme can change.
-CONTRAST = BARRIERS | {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 PAGES = (
     "/account/tokens/",
     "/audit/",
@@ -229,22 +223,14 @@ def test_every_page_is_accessible_and_never_scrolls_sideways(
                 fold.click()
         for box in page.get_by_role("checkbox", name="Choose C-001").all():
             box.check()
-        found += violations(page, EVERY_RULE)
+        found += violations(page)
         page.emulate_media(color_scheme="dark", reduced_motion="reduce")
         found += violations(page, CONTRAST)
         page.set_viewport_size({"width": 390, "height": 6000})
-        found += violations(page, EVERY_RULE)
+        found += violations(page)
         page.emulate_media(color_scheme="light", reduced_motion="reduce")
         found += violations(page, CONTRAST)
     assert found == []
-
-
-def violations(page: Page, rules: dict[str, object]) -> list[tuple[str, str, str]]:
-    """Return the accessibility violations of the current page by its address."""
-    broad = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    violations = Axe().run(page, options=rules).response["violations"]
-    found = [(page.url, one["id"], one["nodes"][0]["html"][:160]) for one in violations]
-    return [*found, *([(page.url, "sideways", str(broad))] if broad > 0 else [])]
 
 
 def test_a_viewer_goes_from_the_list_to_a_result_and_back(

@@ -13,8 +13,8 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.results import ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
+from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
-from tests.browser.test_every_page import EVERY_RULE, violations
 from tests.support.factories import make_score
 from tests.support.members import make_client, make_member
 from tests.support.queue import item_of, queued_run
@@ -57,7 +57,7 @@ def test_twenty_items_are_reviewed_by_keyboard_alone(
     type_keys(page, "g", "v")
     title(page, "C-001")
     expect(page.locator(".sidebar .count")).to_have_text("21 waiting")
-    assert violations(page, EVERY_RULE) == []
+    assert violations(page) == []
     type_keys(page, "e")
     page.keyboard.type("The reason is invented.")
     type_keys(page, "Escape", "f", "Control+Enter")
@@ -110,7 +110,7 @@ def test_hiding_the_judge_keeps_the_note_and_the_filters(
     policy = run.snapshot["policy"] | {"review_blind": True}
     Run.objects.filter(pk=run.pk).update(snapshot={**run.snapshot, "policy": policy})
     page.goto(f"{live_server.url}/suites/{run.suite.slug}/runs/{run.number}/C-003/1/")
-    assert violations(page, EVERY_RULE) == []
+    assert violations(page) == []
     page.get_by_role("link", name="Decide now").click()
     title(page, "C-003")
     expect(page.get_by_text("hides the judge until you decide")).to_be_visible()

@@ -7,21 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.sharing import ShareLink
+from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
 from tests.support.factories import make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
-RULES = {
-    "resultTypes": ["violations"],
-    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-}
 
 
 def test_a_link_is_made_by_keyboard_and_opened_without_an_account(
@@ -92,7 +88,7 @@ def opened(context: BrowserContext, link: str, file: Path) -> Path:
     page.goto(link)
     expect(page.get_by_role("heading", level=1)).to_contain_text("May we ship? Regression")
     expect(page.locator("main")).to_contain_text("C-002")
-    assert Axe().run(page, options=RULES).response["violations"] == []
+    assert violations(page) == []
     assert not any("set-cookie" in one.all_headers() for one in answers)
     assert not any(".js" in one.url for one in answers)
     with page.expect_download() as download:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evaluators.sandbox.probe import sandbox_offered
 from runs.models.runs import WorkerProcess
+from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
 from tests.services.site import Site
 from tests.support.factories import make_model
@@ -98,9 +98,7 @@ def test_the_page_is_accessible_and_fits(
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     page.goto(f"{live_server.url}/workers/")
     expect(page.locator("#workers-live")).to_contain_text("paused for")
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    violations = Axe().run(page).response["violations"]
-    assert [(one["id"], one["nodes"][0]["html"][:160]) for one in violations] == []
+    assert violations(page) == []
     nav = page.get_by_role("navigation", name="Main")
     for link in nav.get_by_role("link").all():
         expect(link).to_be_in_viewport()

@@ -120,7 +120,7 @@ def _as_in_a_worker(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     settings.SCRIPTS = True
     monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
     monkeypatch.setattr("evaluators.model_calls.judge.secrets.token_hex", lambda size: "5eal" * 4)
-    monkeypatch.setattr("runs.queue.current_app.send_task", lambda *a, **k: 0)
+    monkeypatch.setattr("evalsite.celery.app.send_task", lambda *a, **k: 0)
 
 
 def node(name: str, row: Row) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         assert name == "runs.try_evaluator"
         queued.append(kwargs["trial_id"])
 
-    monkeypatch.setattr("runs.queue.current_app.send_task", send)
+    monkeypatch.setattr("evalsite.celery.app.send_task", send)
     monkeypatch.setattr(trials, "SlotKeeper", lambda *own: UnsharedLimits(time.monotonic))
     return queued
 
@@ -477,7 +477,7 @@ def test_a_broker_that_is_away_is_told_and_nothing_waits(
     def refuse(*args: Any, **options: Any) -> None:
         raise OSError
 
-    monkeypatch.setattr("runs.queue.current_app.send_task", refuse)
+    monkeypatch.setattr("evalsite.celery.app.send_task", refuse)
     suite_with(CHECK)
     response = ask(editor_client)
     assert response.status_code == 422

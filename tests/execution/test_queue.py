@@ -28,7 +28,7 @@ def server() -> Iterator[RedisServer]:
 def _app(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     app = Celery(broker=server.url, set_as_current=False)
     app.conf.broker_transport_options = REDIS_OPTIONS | {"socket_timeout": 0.3}
-    monkeypatch.setattr(runs_queue, "current_app", app)
+    monkeypatch.setattr("evalsite.celery.app", app)
     monkeypatch.setattr(runs_queue, "BROKER", runs_queue.Broker())
     server.empty()
     yield
@@ -61,9 +61,7 @@ def test_a_broker_that_froze_holds_up_one_caller_for_a_moment_and_the_next_not_a
         # Without a time-out this would wait for as long as the broker is frozen.
         queue(WORK_ON_RUN, 2)
         queued: list[str] = []
-        monkeypatch.setattr(
-            runs_queue.current_app, "send_task", lambda *a, **k: queued.append("task")
-        )
+        monkeypatch.setattr("evalsite.celery.app.send_task", lambda *a, **k: queued.append("task"))
         queue(WORK_ON_RUN, 3)
         assert queued == []
     finally:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from celery import current_app
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.django_db
 def queued(monkeypatch):
     sent = []
     monkeypatch.setattr(
-        current_app, "send_task", lambda name, kwargs, **options: sent.append((name, kwargs))
+        "evalsite.celery.app.send_task", lambda name, kwargs, **options: sent.append((name, kwargs))
     )
     return sent
 

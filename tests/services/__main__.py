@@ -16,17 +16,20 @@ from tests.services.postgresql import installed_binaries, postgresql_server
 from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import installed_redis
 
+# Not every Debian has it: scripts/test then installs the whole browser.
+SMALL_BROWSER = "chromium-headless-shell"
+
 
 def missing() -> list[str]:
     """Return the Debian packages of the servers and the browser that are not installed."""
     found = {
         "postgresql": installed_binaries(),
         "redis-server": installed_redis(),
-        "chromium": installed_chromium(),
+        SMALL_BROWSER: installed_chromium(),
     }
     absent = [package for package, path in found.items() if path is None]
     # Debian's browser only recommends a font, and without one pages have no text to measure.
-    return ["fonts-liberation", *absent] if "chromium" in absent else absent
+    return ["fonts-liberation", *absent] if SMALL_BROWSER in absent else absent
 
 
 def run(env: Mapping[str, str], command: Sequence[str]) -> int:

@@ -54,7 +54,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         assert name == "runs.try_target"
         queued.append(kwargs["trial_id"])
 
-    monkeypatch.setattr("runs.queue.current_app.send_task", send)
+    monkeypatch.setattr("evalsite.celery.app.send_task", send)
     return queued
 
 
@@ -316,7 +316,7 @@ def test_a_broker_that_is_away_is_told_and_nothing_waits(
     def refuse(*args: Any, **options: Any) -> None:
         raise OperationalError
 
-    monkeypatch.setattr("runs.queue.current_app.send_task", refuse)
+    monkeypatch.setattr("evalsite.celery.app.send_task", refuse)
     response = try_saved(editor_client, agent(agent_server), text="Hi")
     assert "the message broker does not answer" in response.content.decode()
     assert not TargetTrial.objects.exists()

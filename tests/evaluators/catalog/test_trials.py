@@ -35,7 +35,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
         assert name == run_test.name
         sent.append(kwargs)
 
-    monkeypatch.setattr("evaluators.catalog.views.current_app.send_task", send)
+    monkeypatch.setattr("evalsite.celery.app.send_task", send)
     return sent
 
 
@@ -181,7 +181,7 @@ def test_a_broker_that_does_not_answer_is_told_and_nothing_waits(
     def refuse(*args: Any, **options: Any) -> None:
         raise OperationalError("no broker")
 
-    monkeypatch.setattr("evaluators.catalog.views.current_app.send_task", refuse)
+    monkeypatch.setattr("evalsite.celery.app.send_task", refuse)
     model = make_model(slug="m")
 
     response = admin_client.post("/models/m/test/start/")
