@@ -10,9 +10,8 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import Group, User
 
-from evalsite.access.roles import Role, role_permissions
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
@@ -60,13 +59,7 @@ TREE: Mapping[str, Any] = {
 
 def make_user(*, role: str = "editor", name: str = "", password: str = "tent-pole-42") -> User:
     user = User.objects.create_user(name or f"{role}-{next(NUMBERS)}", password=password)
-    group, _ = Group.objects.get_or_create(name=role)
-    for permission in role_permissions(Role(role)):
-        app, codename = permission.split(".")
-        group.permissions.add(
-            Permission.objects.get(content_type__app_label=app, codename=codename)
-        )
-    user.groups.add(group)
+    user.groups.add(Group.objects.get(name=role))
     return user
 
 
@@ -84,26 +77,29 @@ def make_suite(
     slug = slug or f"suite-{next(NUMBERS)}"
     names = {field.name for field in Suite._meta.fields} - SuiteSpec.model_fields.keys()
     suite = Suite(slug=slug, **{name: columns.pop(name) for name in names & columns.keys()})
-    suite.write(SuiteSpec(title=f"Suite {slug}", evaluators=EvaluatorSpec.model_validate(tree)))
-    change_suite(suite, **columns)
+    spec = SuiteSpec(title=f"Suite {slug}", evaluators=EvaluatorSpec.model_validate(tree))
+    suite.write(_changed(spec, columns))
     content = {**suite.content, "metadata": {}, "files": {}, "cases": []}
     SuiteVersion.objects.create(suite=suite, number=1, content_hash=digest(slug), content=content)
-    for number in range(1, cases + 1):
-        make_case(suite=suite, key=f"C-{number:03}", position=number)
+    numbers = range(1, cases + 1)
+    Case.objects.bulk_create(_case(suite, f"C-{number:03}", position=number) for number in numbers)
     return suite
 
 
 def change_suite(suite: Suite, **values: Any) -> Suite:
     """Change a suite without making a version: its texts, judge, evaluators or fields of its policy."""
     suite.refresh_from_db()
-    spec = suite.spec
+    suite.write(_changed(suite.spec, values))
+    return suite
+
+
+def _changed(spec: SuiteSpec, values: dict[str, Any]) -> SuiteSpec:
     policy = {name: values.pop(name) for name in PolicySpec.model_fields if name in values}
     if "judge" in values:
         values["judge"] = values["judge"].slug if values["judge"] else ""
     if "tree" in values:
         values["evaluators"] = EvaluatorSpec.model_validate(values.pop("tree"))
-    suite.write(spec.replace(**values, policy=spec.policy.replace(**policy)))
-    return suite
+    return spec.replace(**values, policy=spec.policy.replace(**policy))
 
 
 def change_evaluator(suite: Suite, name: str, **facts: Any) -> Suite:
@@ -118,15 +114,19 @@ def change_evaluator(suite: Suite, name: str, **facts: Any) -> Suite:
 
 
 def make_case(*, suite: Suite, key: str = "", **columns: Any) -> Case:
-    number = next(NUMBERS)
-    key = key or f"C-{number}"
+    case = _case(suite, key or f"C-{next(NUMBERS)}", **columns)
+    case.save(force_insert=True)
+    return case
+
+
+def _case(suite: Suite, key: str, **columns: Any) -> Case:
     defaults = {
-        "position": number,
+        "position": next(NUMBERS),
         "title": f"Case {key}",
         "input": [{"role": "user", "content": "The tent arrived torn. What now?"}],
         "content_hash": digest(key),
     }
-    return Case.objects.create(suite=suite, key=key, **defaults | columns)
+    return Case(suite=suite, key=key, **defaults | columns)
 
 
 def make_target(*, name: str = "", kind: str = "recorded", **columns: Any) -> Target:
@@ -187,6 +187,19 @@ def make_run(*, suite: Suite | None = None, target: Target | None = None, **colu
 
 def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> Result:
     """Make one result and update the run's counters, as the result writer does."""
+    output = columns.pop("output", None)
+    result = _result(run, case, verdict, **columns)
+    result.save(force_insert=True)
+    if output is not None:
+        files = output.pop("files", {})
+        ResultOutput.objects.create(result=result, **output)
+        for path, sha in zip(files, FileContent.objects.store(files.values()), strict=True):
+            Artifact.objects.create(result=result, path=path, content_id=sha)
+    _count(run, [result])
+    return result
+
+
+def _result(run: Run, case: Case, verdict: str, **columns: Any) -> Result:
     status = columns.pop("status", "scored" if verdict else "pending")
     defaults = {"position": case.position, "status": status, "verdict": verdict}
     if status in ("scored", "error"):
@@ -198,17 +211,7 @@ def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> R
             "finished_at": STARTED + timedelta(seconds=4),
             "attempt": 1,
         }
-    output = columns.pop("output", None)
-    result = Result.objects.create(run=run, case=case, **defaults | columns)
-    if output is not None:
-        files = output.pop("files", {})
-        ResultOutput.objects.create(result=result, **output)
-        for path, sha in zip(files, FileContent.objects.store(files.values()), strict=True):
-            Artifact.objects.create(result=result, path=path, content_id=sha)
-    _count(run, result)
-    RunCase.objects.get_or_create(run=run, case=case, defaults={"position": result.position})
-    run.cases.refresh(run.pk, [case.pk])
-    return result
+    return Result(run=run, case=case, **defaults | columns)
 
 
 def refresh_cases(run: Run) -> None:
@@ -251,29 +254,32 @@ def make_scored_run(*, verdicts: Sequence[str], suite: Suite | None = None, **co
     """Make a run with one case and one result for each verdict, error, running or pending."""
     suite = suite or make_suite()
     run = make_run(suite=suite, **columns)
-    scores = {"pass": 0.92, "borderline": 0.71, "fail": 0.4}
-    for number, verdict in enumerate(verdicts, start=1):
-        key = f"C-{number:03}"
-        case = suite.cases.filter(key=key, is_current=True).first()
-        case = case or make_case(suite=suite, key=key, position=number)
-        if verdict in scores:
-            make_result(
-                run=run,
-                case=case,
-                verdict=verdict,
-                score=scores[verdict],
-                decided_by=f"{scores[verdict]} against the bands",
-            )
-        else:
-            error = "Server error: HTTP 502 after 3 tries" if verdict == "error" else ""
-            make_result(
-                run=run,
-                case=case,
-                status=verdict,
-                error=error,
-                error_stage="target" if error else "",
-            )
+    cases = {case.key: case for case in suite.cases.filter(is_current=True)}
+    keys = [f"C-{number:03}" for number in range(1, len(verdicts) + 1)]
+    new = [
+        _case(suite, key, position=number)
+        for number, key in enumerate(keys, start=1)
+        if key not in cases
+    ]
+    cases |= {case.key: case for case in Case.objects.bulk_create(new)}
+    results = [
+        _result(run, cases[key], **_figures(verdict))
+        for key, verdict in zip(keys, verdicts, strict=True)
+    ]
+    _count(run, Result.objects.bulk_create(results))
     return run
+
+
+SCORES = {"pass": 0.92, "borderline": 0.71, "fail": 0.4}
+
+
+def _figures(verdict: str) -> dict[str, Any]:
+    if score := SCORES.get(verdict):
+        return {"verdict": verdict, "score": score, "decided_by": f"{score} against the bands"}
+    status = {"verdict": "", "status": verdict}
+    if verdict == "error":
+        status |= {"error": "Server error: HTTP 502 after 3 tries", "error_stage": "target"}
+    return status
 
 
 def digest(text: str) -> str:
@@ -286,19 +292,26 @@ COUNTED = [
 ]
 
 
-def _count(run: Run, result: Result) -> None:
-    run.execution_count += 1
-    run.case_count = run.results.values("case").distinct().count()
-    if result.status in ("scored", "error"):
-        run.done_count += 1
-        run.run_cost_usd += result.run_cost_usd or 0
-        run.evaluation_cost_usd += result.evaluation_cost_usd or 0
-    if result.status == "error":
-        run.error_count += 1
-    if result.verdict:
-        name = f"{result.verdict}_count"
-        setattr(run, name, getattr(run, name) + 1)
-    if result.score is not None:
-        run.score_sum += result.score
-        run.score_count += 1
+def _count(run: Run, results: Sequence[Result]) -> None:
+    for result in results:
+        run.execution_count += 1
+        if result.status in ("scored", "error"):
+            run.done_count += 1
+            run.run_cost_usd += result.run_cost_usd or 0
+            run.evaluation_cost_usd += result.evaluation_cost_usd or 0
+        if result.status == "error":
+            run.error_count += 1
+        if result.verdict:
+            name = f"{result.verdict}_count"
+            setattr(run, name, getattr(run, name) + 1)
+        if result.score is not None:
+            run.score_sum += result.score
+            run.score_count += 1
+    positions = {result.case_id: result.position for result in results}
+    RunCase.objects.bulk_create(
+        (RunCase(run=run, case_id=case, position=at) for case, at in positions.items()),
+        ignore_conflicts=True,
+    )
+    run.case_count = run.cases.count()
     run.save(update_fields=COUNTED)
+    run.cases.refresh(run.pk, positions, policy=run.readable_policy())
