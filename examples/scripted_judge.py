@@ -115,7 +115,9 @@ class ScriptedJudge:
         except ValueError:
             return refusal(400, "invalid_json", "The request body is not JSON.")
         messages = body.get("messages") if isinstance(body, dict) else None
-        if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        if not isinstance(messages, list) or not all(
+            isinstance(message, dict) for message in messages
+        ):
             return refusal(400, "invalid_body", "The request needs a list of messages.")
         if body.get("stream"):
             return refusal(400, "no_streaming", "The scripted judge does not stream.")

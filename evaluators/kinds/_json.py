@@ -61,9 +61,9 @@ def read_json(text: str) -> Any:
     return value
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Tell whether two JSON values are equal: 1 equals 1.0 but not true, and key order does not matter."""
-    pairs = [(one, other)]
+    pairs = [(left, right)]
     while pairs:
         left, right = pairs.pop()
         if isinstance(left, dict) and isinstance(right, dict):
@@ -124,11 +124,11 @@ def is_json(value: Any) -> bool:
     return True
 
 
-def _same_scalar(one: Any, other: Any) -> bool:
-    numbers = exact_number(one), exact_number(other)
+def _same_scalar(left: Any, right: Any) -> bool:
+    numbers = exact_number(left), exact_number(right)
     if None not in numbers:
         return numbers[0] == numbers[1]
-    return type(one) is type(other) and bool(one == other)
+    return type(left) is type(right) and bool(left == right)
 
 
 def _parsed(text: str) -> Any:

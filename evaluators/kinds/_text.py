@@ -32,7 +32,7 @@ def excerpts(expected: str, text: str) -> dict[str, Any]:
     """Return both texts from shortly before their first difference, for the page to show it."""
     pairs = enumerate(zip(expected, text, strict=False))
     difference = next(
-        (n for n, (one, other) in pairs if one != other), min(len(expected), len(text))
+        (n for n, (left, right) in pairs if left != right), min(len(expected), len(text))
     )
     start = max(0, difference - LEAD) if max(len(expected), len(text)) > MAX_KEPT_LENGTH else 0
     return {

@@ -78,8 +78,8 @@ class Marked:
 
     def against(self, part: str) -> tuple[float, list[str]]:
         """Return what a metric or dimension loses, and why."""
-        missed = [(one.cost, one.missed) for one, quote in self.points if not quote]
-        parts = [one.part for one, quote in self.points if not quote]
+        missed = [(point.cost, point.missed) for point, quote in self.points if not quote]
+        parts = [point.part for point, quote in self.points if not quote]
         costs = [pair for pair, own in zip(missed, parts, strict=True) if own == part]
         costs += [(flaw.cost, flaw.says) for flaw in self.flaws if flaw.part == part]
         return sum(cost for cost, _ in costs), [why for _, why in costs]
@@ -92,8 +92,10 @@ def read_guides(paths: Sequence[Path]) -> dict[str, Guide]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             try:
                 entry = json.loads(line)
-                points = tuple(Point(**_listed(one, "needs")) for one in entry.get("points", ()))
-                flaws = tuple(Flaw(**_listed(one, "when")) for one in entry.get("flaws", ()))
+                points = tuple(
+                    Point(**_listed(point, "needs")) for point in entry.get("points", ())
+                )
+                flaws = tuple(Flaw(**_listed(flaw, "when")) for flaw in entry.get("flaws", ()))
                 found[str(entry["case"])] = Guide(points, flaws)
             except (ValueError, TypeError, KeyError) as error:
                 said = f"{path.parent.name}/{path.name} line {number}: no readable guide"
@@ -104,8 +106,8 @@ def read_guides(paths: Sequence[Path]) -> dict[str, Guide]:
 def mark(guide: Guide, asked: Asked) -> Marked:
     """Return what the answer says and lacks by its guide."""
     evidence = asked.evidence
-    points = tuple((one, _met_by(one.needs, asked, evidence)) for one in guide.points)
-    flaws = tuple(one for one in guide.flaws if _met_by(one.when, asked, evidence))
+    points = tuple((point, _met_by(point.needs, asked, evidence)) for point in guide.points)
+    flaws = tuple(flaw for flaw in guide.flaws if _met_by(flaw.when, asked, evidence))
     return Marked(points, flaws)
 
 
@@ -145,4 +147,4 @@ def _met_by(phrases: Sequence[str], asked: Asked, evidence: str) -> str:
 def _listed(entry: Mapping[str, object], name: str) -> dict[str, object]:
     value = entry[name]
     listed = [value] if isinstance(value, str) else value
-    return {**entry, name: tuple(str(one) for one in listed)}  # type: ignore[attr-defined]
+    return {**entry, name: tuple(str(item) for item in listed)}  # type: ignore[attr-defined]

@@ -83,8 +83,14 @@ def _metric(
 def _well(key: str, asked: Asked, *, slips: bool) -> str:
     if key in OF_TOOLS and not asked.tools:
         return "No tool was called, and nothing of this kind could go wrong."
-    sentences = [one.strip() for one in asked.answer.replace("\n", " ").split(". ") if one.strip()]
-    first, last = (sentence_with(asked.answer, one) for one in (sentences[0], sentences[-1]))
+    sentences = [
+        sentence.strip()
+        for sentence in asked.answer.replace("\n", " ").split(". ")
+        if sentence.strip()
+    ]
+    first, last = (
+        sentence_with(asked.answer, sentence) for sentence in (sentences[0], sentences[-1])
+    )
     saying = SAYINGS.get(key, SAYINGS["response_delivery"])[slips]
     return saying.format(called=_called(asked.tools), first=first, last=last)
 

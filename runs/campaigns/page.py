@@ -229,8 +229,8 @@ class CampaignPage:
         notes = []
         for status, words in ENDINGS.items():
             if names := [run.target_name for run in self.runs if run.status == status]:
-                one, many = words.split(",")
-                notes.append(f"{', '.join(names)} {one if len(names) == 1 else many}")
+                singular, plural = words.split(",")
+                notes.append(f"{', '.join(names)} {singular if len(names) == 1 else plural}")
         return "; ".join(notes)
 
     @property

@@ -47,10 +47,10 @@ class FieldDiff:
         return self.old == self.new
 
 
-def same_field(name: str, one: CaseSpec, other: CaseSpec) -> bool:
+def same_field(name: str, old: CaseSpec, new: CaseSpec) -> bool:
     """Tell whether a field is the same in two revisions."""
     names = (name, "evaluators_append") if name == "evaluators" else (name,)
-    return all(getattr(one, part) == getattr(other, part) for part in names)
+    return all(getattr(old, part) == getattr(new, part) for part in names)
 
 
 def field_diff(name: str, old: CaseSpec, new: CaseSpec) -> FieldDiff:

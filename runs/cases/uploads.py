@@ -116,7 +116,9 @@ def cases_of(
     table: Table, reading: TableReading, keys: frozenset[str], titles: Mapping[str, str]
 ) -> ReadCases:
     """Return the cases of a table for a suite with these keys and with these titles written by people."""
-    is_skipped, is_refused = (reading.existing is one for one in (Existing.SKIP, Existing.REFUSE))
+    is_skipped, is_refused = (
+        reading.existing is choice for choice in (Existing.SKIP, Existing.REFUSE)
+    )
     return read_cases(
         table,
         reading.mapping,

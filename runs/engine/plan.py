@@ -170,7 +170,9 @@ def outcome_samples(root: EvaluatorSpec) -> int:
         for _, node in walk(root)
     )
     # The kind itself reports settings that it refuses.
-    return max(one["samples"] if isinstance(one.get("samples"), int) else 1 for one in settings)
+    return max(
+        values["samples"] if isinstance(values.get("samples"), int) else 1 for values in settings
+    )
 
 
 def judge_calls(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:

@@ -224,8 +224,8 @@ class RowReader:
         if row.unread:
             raise RefusedRowError("", row.unread)
         asked, expected = self._asked(row)
-        title = self._one(row, CasePart.TITLE, _short(MAX_TITLE_LENGTH), "")
-        key = self._one(row, CasePart.KEY, _key, "")
+        title = self._cell(row, CasePart.TITLE, _short(MAX_TITLE_LENGTH), "")
+        key = self._cell(row, CasePart.KEY, _key, "")
         answer, claims, metadata = self._assertions(row)
         for name, cell in self._filled(row, CasePart.METADATA):
             metadata |= self._read(name, partial(metadata_of, name), cell)
@@ -236,22 +236,22 @@ class RowReader:
             tags=tuple(dict.fromkeys(self._several(row, CasePart.TAGS, _checked_tags))),
             expected_output=expected or answer,
             expected_outcomes=(*self._several(row, CasePart.OUTCOMES, self._outcomes), *claims),
-            criteria=self._one(row, CasePart.CRITERIA, text_of, ""),
+            criteria=self._cell(row, CasePart.CRITERIA, text_of, ""),
             metadata=metadata,
-            recorded_output=self._one(row, CasePart.OUTPUT, recorded_of, None),
+            recorded_output=self._cell(row, CasePart.OUTPUT, recorded_of, None),
         )
 
     def _asked(self, row: TableRow) -> tuple[tuple[Mapping[str, Any], ...], str]:
         """Return the input and the expected output, which may be the last turn of it."""
-        asked: tuple[Mapping[str, Any], ...] = self._one(row, CasePart.INPUT, turns_of, ())
+        asked: tuple[Mapping[str, Any], ...] = self._cell(row, CasePart.INPUT, turns_of, ())
         if not asked:
             raise RefusedRowError(self.column(CasePart.INPUT), "is empty; write what the case asks")
-        expected = self._one(row, CasePart.EXPECTED_OUTPUT, expected_of, "")
+        expected = self._cell(row, CasePart.EXPECTED_OUTPUT, expected_of, "")
         ends = self.mapping.last_answer and len(asked) > 1 and asked[-1]["role"] == "assistant"
         if ends and not expected:
             *before, last = asked
             asked, expected = tuple(before), str(last["content"])
-        if system := self._one(row, CasePart.SYSTEM, text_of, ""):
+        if system := self._cell(row, CasePart.SYSTEM, text_of, ""):
             asked = ({"role": "system", "content": system}, *asked)
         return asked, expected
 
@@ -285,7 +285,7 @@ class RowReader:
             if not is_empty:
                 yield name, cell
 
-    def _one(self, row: TableRow, part: CasePart, read: Callable[[Any], T], missing: T) -> T:
+    def _cell(self, row: TableRow, part: CasePart, read: Callable[[Any], T], missing: T) -> T:
         for name, cell in self._filled(row, part):
             return self._read(name, read, cell)
         return missing

@@ -60,7 +60,11 @@ def _judging_targets(content: SuiteWithCases) -> list[tuple[str, str, str]]:
     """Return case ("" for the suite's tree), path and target name for each evaluator that asks a target."""
     trees = [("", content.evaluators)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
-    return [(case, *one) for case, tree in trees for one in agent_paths(tree, all_kinds()).items()]
+    return [
+        (case, path, target)
+        for case, tree in trees
+        for path, target in agent_paths(tree, all_kinds()).items()
+    ]
 
 
 class UnknownJudgeError(DomainError):
@@ -87,7 +91,7 @@ def missing_models(
     known = set(LanguageModel.objects.values_list("slug", flat=True))
     judge_slug = content.judge if judge is None else judge
     if judge_slug and judge_slug not in known:
-        places = [one for one in _places(content, "", judge_slug) if one.is_suite_judge]
+        places = [place for place in _places(content, "", judge_slug) if place.is_suite_judge]
         place = places[0] if places and judge is None else ModelPlace(file, 0)
         yield Problem(_missing(judge_slug), place.file or file, place.line, key="judge")
     named: Counter[tuple[str, str]] = Counter()
@@ -96,7 +100,9 @@ def missing_models(
     for case, tree in trees:
         for path, setting, slug in models_named(tree, all_kinds()):
             if slug not in known:
-                places = [one for one in _places(content, case, slug) if not one.is_suite_judge]
+                places = [
+                    place for place in _places(content, case, slug) if not place.is_suite_judge
+                ]
                 # The same slug, named again, is at the next of its places.
                 at = min(named[case, slug], len(places) - 1)
                 place = places[at] if places else ModelPlace(file, 0)

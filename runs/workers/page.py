@@ -343,8 +343,8 @@ def _are(worker_lines: Sequence[WorkerLine]) -> str:
     return f"{counted(len(worker_lines), 'worker')} {_verb(len(worker_lines), 'is', 'are')}"
 
 
-def _verb(count: int, one: str, many: str) -> str:
-    return one if count == 1 else many
+def _verb(count: int, singular: str, plural: str) -> str:
+    return singular if count == 1 else plural
 
 
 # A poll draws no more rows than these, however large the site is.

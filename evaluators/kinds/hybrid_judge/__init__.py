@@ -227,7 +227,7 @@ def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:
         raise PartsMissingError("A check of these settings did not run for this result.")
     iterations = list(details.get("iterations", ()))
     final = _final_evaluation(config, checks, iterations, int(details.get("failed_iterations", 0)))
-    overall = [float(one["overall"]) for one in iterations]
+    overall = [float(iteration["overall"]) for iteration in iterations]
     judged = None if final.judge_overall is None else final.judge_overall.overall
     speaking = iterations[nearest(overall, judged)]
     written = final.as_json()
@@ -242,8 +242,8 @@ def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:
             **details,
             "checks": checks,
             "dimensions": [
-                dimension_part(one, final, iterations, is_weighed=config.is_weighed)
-                for one in config.dimensions
+                dimension_part(dimension, final, iterations, is_weighed=config.is_weighed)
+                for dimension in config.dimensions
             ],
             "evidence": speaking["evidence"],
             "overall_scores": overall,

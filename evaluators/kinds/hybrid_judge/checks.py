@@ -325,7 +325,7 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
         settings[name] = value
     settings = _with_expectations(settings)
     if isinstance(settings.get("checks"), list):
-        settings["checks"] = [_check(one) for one in settings["checks"]]
+        settings["checks"] = [_check(check) for check in settings["checks"]]
     if "dimensions" in settings:
         settings["dimensions"] = _dimensions(settings["dimensions"])
     if (policies := settings.pop("dimension_policies", None)) is not None:
