@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from evalsite.access.members import admin_names
-from evalsite.access.roles import role_of
+from evalsite.access.roles import highest_role
 from evalsite.health import OK, PARTS, find_outage, health
 from evalsite.middleware import FOR_ANONYMOUS
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
@@ -55,7 +55,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Show the member's role and who can change it."""
     user = request.user
-    role = role_of(user) if isinstance(user, User) else None
+    role = highest_role(user) if isinstance(user, User) else None
     return render(request, "403.html", {"role": role, "admins": admin_names()}, status=403)
 
 

@@ -116,7 +116,7 @@ async def try_model(spec: ModelSpec) -> ModelTrial:
 async def _try_mode(client: ModelClient, spec: ModelSpec, trial: ModelTrial) -> bool:
     """Try one mode; False if a call failed for another reason than the mode."""
     call = ChatCall(
-        MESSAGES, CallKey("test"), schema=SCHEMA, problem_of=_problem, is_mode_fixed=True
+        MESSAGES, CallKey("test"), schema=SCHEMA, find_problem=_problem, is_mode_fixed=True
     )
     try:
         reply = await client.chat(spec, call, Ledger())

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 from scripted.agents import READER, USD_PER_CHARACTER, ScriptedAgents, read_attempts
-from scripted.asking import asked_in, asked_of
+from scripted.asking import read_agent_question, read_asked
 from scripted.marking import Guide, read_guides
 from scripted.replies import read_reply
 from scripted.written import PLACES, Key, answer_without_case, read_replies
@@ -95,14 +95,14 @@ class ScriptedJudge:
             return answer_without_case(body)
         if key in self.replies:
             return self.replies[key]
-        reply = read_reply(asked_of(body, key), self.guides)
+        reply = read_reply(read_asked(body, key), self.guides)
         return None if reply is None else json.dumps(reply, ensure_ascii=False)
 
     def attempt(self, agent: str, case: str, task: str) -> Mapping[str, Any] | None:
         """Return what an agent answers, the reader its opinion; None where nothing was written."""
         if agent != READER:
             return self.agents.next_attempt(agent, case)
-        reply = read_reply(asked_in(task, case, agent), self.guides)
+        reply = read_reply(read_agent_question(task, case, agent), self.guides)
         if reply is None:
             return None
         text = json.dumps(reply, ensure_ascii=False)

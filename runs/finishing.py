@@ -19,7 +19,7 @@ from django.db.models import Count, Exists, Max, OuterRef, Q, Sum
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError, Verdict
-from runs.engine.plan import DELIBERATION_KIND, read_plan, tree_of_case
+from runs.engine.plan import DELIBERATION_KIND, case_tree, read_plan
 from runs.engine.review_rules import (
     Entry,
     Finished,
@@ -299,7 +299,7 @@ def _read_missed(run: Run, root: EvaluatorSpec, evidence: Mapping[int, _Evidence
     """Collect the required evaluators that stayed below their minimum."""
     usual = _required(root)
     own = {
-        case.pk: _required(tree_of_case(root, case.evaluators, append=case.evaluators_append))
+        case.pk: _required(case_tree(root, case.evaluators, append=case.evaluators_append))
         for case in Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
     }
     paths = {path for required in (usual, *own.values()) for path in required}

@@ -48,10 +48,10 @@ def uploaded(request: HttpRequest) -> MultiValueDict[str, UploadedFile[bytes]] |
     return request.FILES if request.method == "POST" else None
 
 
-suite_of = partial(get_object_or_404, Suite.objects.select_related("judge"))
+get_suite_or_404 = partial(get_object_or_404, Suite.objects.select_related("judge"))
 
 
-def run_of(slug: str, number: int) -> Run:
+def get_run_or_404(slug: str, number: int) -> Run:
     """Return the run an address names; raises Http404."""
     runs = Run.objects.select_related("suite", "created_by", "target").defer("leaf_scores")
     return get_object_or_404(runs, suite__slug=slug, number=number)

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.encoding import force_str
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
-from evalsite.access.roles import RUN_SCRIPTS, Role, role_of
+from evalsite.access.roles import RUN_SCRIPTS, Role, highest_role
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 
@@ -121,7 +121,7 @@ def change_role(member: User, *, actor: User, role: Role) -> None:
         LastAdminError: the member is the last active admin.
 
     """
-    before = role_of(member)
+    before = highest_role(member)
     if before == role:
         return
     if before == Role.ADMIN:
@@ -140,7 +140,7 @@ def change_role(member: User, *, actor: User, role: Role) -> None:
 
 def runs_scripts(member: User) -> str:
     """Return why a member may run scripts: "role" or "own" (a personal permission); "" if not allowed."""
-    if role_of(member) == Role.ADMIN:
+    if highest_role(member) == Role.ADMIN:
         return "role"
     return "own" if member.user_permissions.filter(pk=_script_permission().pk).exists() else ""
 
@@ -164,7 +164,7 @@ def deactivate(member: User, *, actor: User) -> None:
         LastAdminError: the member is the last active admin.
 
     """
-    if role_of(member) == Role.ADMIN:
+    if highest_role(member) == Role.ADMIN:
         refuse_without_other_admin(member)
     if User.objects.filter(pk=member.pk, is_active=True).update(is_active=False):
         _record(actor, "member.deactivated", member)

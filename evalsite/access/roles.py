@@ -52,7 +52,7 @@ def role_permissions(role: Role) -> list[str]:
     return [name for lesser in roles[: roles.index(role) + 1] for name in ADDED_PERMISSIONS[lesser]]
 
 
-def role_of(user: User) -> Role | None:
+def highest_role(user: User) -> Role | None:
     """Return the highest role of a user; a superuser is an admin, a user without a group has none."""
     if user.is_superuser:
         return Role.ADMIN

@@ -18,7 +18,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from evalsite.access.roles import Role, role_of, role_permissions
+from evalsite.access.roles import Role, highest_role, role_permissions
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models.sharing import ACTIVE, ApiToken, token_hash
@@ -94,7 +94,7 @@ def make_token(
         RoleTooHighError: the role is above the owner's.
 
     """
-    if role not in roles_up_to(role_of(owner)):
+    if role not in roles_up_to(highest_role(owner)):
         raise RoleTooHighError(f"{role.label} is above your own role.")
     secret = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
     token = ApiToken.objects.create(
@@ -137,7 +137,7 @@ def token_rows(*, now: datetime, owner: User | None = None) -> Sequence[TokenRow
 
 
 def _row(token: ApiToken, now: datetime) -> TokenRow:
-    role, owner_role = Role(token.role), role_of(token.owner)
+    role, owner_role = Role(token.role), highest_role(token.owner)
     roles = list(Role)
     return TokenRow(
         token=token,

@@ -23,7 +23,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.access import members
 from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user
-from evalsite.access.roles import MEANINGS, role_of
+from evalsite.access.roles import MEANINGS, highest_role
 from evalsite.access.tokens import make_token, revoke_token, token_rows
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from runs.models.sharing import ApiToken
@@ -124,7 +124,7 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
 @require_safe
 def account(request: MemberRequest) -> HttpResponse:
     """Show the member's account and role."""
-    role = role_of(request.user)
+    role = highest_role(request.user)
     context = {"role": role, "meaning": MEANINGS[role] if role else ""}
     return render(request, "access/account.html", context)
 
@@ -146,7 +146,7 @@ def password(request: MemberRequest) -> HttpResponse:
 @admin_only
 def member_list(request: MemberRequest) -> HttpResponse:
     """List the members with their roles."""
-    rows = [(member, role_of(member)) for member in members.members()]
+    rows = [(member, highest_role(member)) for member in members.members()]
     return render(request, "access/members.html", {"rows": rows, "roles": MEANINGS.items()})
 
 
@@ -170,7 +170,7 @@ def member_add(request: MemberRequest) -> HttpResponse:
 def member(request: MemberRequest, pk: int) -> HttpResponse:
     """Show a member, and change the role."""
     person = get_object_or_404(members.members(), pk=pk)
-    form = RoleForm(_posted(request), initial={"role": role_of(person)})
+    form = RoleForm(_posted(request), initial={"role": highest_role(person)})
     error = ""
     if form.is_valid():
         try:
@@ -195,7 +195,10 @@ def member_status(request: MemberRequest, pk: int) -> HttpResponse:
             members.deactivate(person, actor=request.user)
     except members.LastAdminError as refusal:
         return _member_page(
-            request, person, form=RoleForm(initial={"role": role_of(person)}), error=str(refusal)
+            request,
+            person,
+            form=RoleForm(initial={"role": highest_role(person)}),
+            error=str(refusal),
         )
     return redirect("access:member", pk)
 
@@ -229,7 +232,7 @@ def _member_page(
     reason = members.runs_scripts(person)
     context = {
         "member": person,
-        "role": role_of(person),
+        "role": highest_role(person),
         "form": form,
         "scripts_by": reason,
         "scripts": ScriptsForm(initial={"run_scripts": reason == "own"}),
@@ -269,7 +272,9 @@ TOKEN_IN_SESSION = "access.new_api_token"  # noqa: S105  # a key of the session,
 def token_list(request: MemberRequest) -> HttpResponse:
     """List the member's tokens, and for an admin everybody's; make a token and show its secret once."""
     now = timezone.now()
-    form = TokenForm(role_of(request.user), data=request.POST if request.method == "POST" else None)
+    form = TokenForm(
+        highest_role(request.user), data=request.POST if request.method == "POST" else None
+    )
     if form.is_valid():
         _, secret = make_token(owner=request.user, **form.values(now=now))
         # Sessions are stored in the database, which must not hold readable tokens.

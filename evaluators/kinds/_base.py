@@ -285,7 +285,7 @@ class Kind:
         """Return the model of every judge call that a config can make, "" for the suite's judge."""
         if self.list_models is not None:
             return self.list_models(config)
-        return models_of_samples(config) if self.uses_judge else ()
+        return sample_models(config) if self.uses_judge else ()
 
     @property
     def asks_agent(self) -> bool:
@@ -334,7 +334,7 @@ class KindOptions(TypedDict, total=False):
     find_missing: FindMissing
 
 
-def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:
+def sample_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the model of a config, "" for the suite's judge, once for each sample."""
     return (str(config.get("model") or ""),) * int(config.get("samples") or 1)
 

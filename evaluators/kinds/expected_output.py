@@ -42,7 +42,7 @@ from evaluators.kinds._base import (
     KindConfig,
     PartsMissingError,
     kind,
-    models_of_samples,
+    sample_models,
 )
 from evaluators.kinds._judging import (
     JUDGE_RULES,
@@ -166,7 +166,7 @@ def _rescore_semantic(config: ExpectedOutputConfig, details: Mapping[str, Any]) 
 
 def list_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the model of each sample; () for matches without a judge."""
-    return models_of_samples(config) if config.get("match") == "semantic" else ()
+    return sample_models(config) if config.get("match") == "semantic" else ()
 
 
 @kind(

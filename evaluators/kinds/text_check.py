@@ -166,7 +166,7 @@ async def _is_json(config: TextCheckConfig, text: str) -> Findings:
         value = parsed_json(text)
     except ValueError as error:
         return (Finding("Is not JSON", False, str(error)),)
-    return (Finding(f"Is JSON: {_kind_of_value(value)}", True),)
+    return (Finding(f"Is JSON: {_value_kind(value)}", True),)
 
 
 async def _json_schema(config: TextCheckConfig, text: str) -> Findings:
@@ -193,7 +193,7 @@ async def _max_length(config: TextCheckConfig, text: str) -> Findings:
     return (Finding(f"{length} characters, over the limit of {limit}", False),)
 
 
-def _kind_of_value(value: Any) -> str:
+def _value_kind(value: Any) -> str:
     match value:
         case dict():
             return f"an object with {len(value)} keys"

@@ -144,7 +144,7 @@ class ChatCall:
 
     `messages` have role and content, as in the chat protocol. With a `schema` the call uses the best reply
     mode that the server accepts. `request_hash` replaces the hash of messages that contain random parts.
-    `problem_of` returns what is wrong with the text of a reply, or ""; such a reply is recorded as unreadable
+    `find_problem` returns what is wrong with the text of a reply, or ""; such a reply is recorded as unreadable
     and returned with its problem. With `is_mode_fixed` a refused reply mode is an error, and no other is tried.
     """
 
@@ -153,7 +153,7 @@ class ChatCall:
     schema: Mapping[str, Any] | None = None
     trace: TraceHeaders | None = None
     request_hash: str = ""
-    problem_of: Callable[[str], str] | None = None
+    find_problem: Callable[[str], str] | None = None
     is_mode_fixed: bool = False
 
 
@@ -162,7 +162,7 @@ class ChatReply:
     """The answer of a model.
 
     `usage` sums tokens and cost over all tries, also failed ones; its latency is that of the last try.
-    `problem` is "" if the text satisfied `problem_of`.
+    `problem` is "" if the text satisfied `find_problem`.
     """
 
     text: str

@@ -141,7 +141,7 @@ class Try:
         if self.failure is not None:
             status, error = self.failure.status, self.failure.reason
         elif answer is not None:
-            error = problem_of(answer, self.call)
+            error = find_problem(answer, self.call)
             status = CallOutcome.UNREADABLE if error else CallOutcome.OK
         return CallRecord(
             key=self.call.key,
@@ -163,13 +163,13 @@ class Try:
         )
 
 
-def problem_of(answer: Answer, call: ChatCall) -> str:
+def find_problem(answer: Answer, call: ChatCall) -> str:
     """Return what is wrong with the text for this call, "" for nothing."""
-    if call.problem_of is None:
+    if call.find_problem is None:
         return ""
     if answer.refusal:
         return f"the model refused: {answer.refusal[:300]}"
-    problem = call.problem_of(answer.text)
+    problem = call.find_problem(answer.text)
     if problem and answer.finish_reason == "length":
         return f"cut off at the model's limit of output tokens; {problem}"
     return problem
@@ -205,7 +205,7 @@ def recall_reply(record: CallRecord, call: ChatCall) -> ChatReply | None:
         finish_reason=answer.finish_reason,
         message=answer.message,
         cached_tokens=answer.cached_tokens,
-        problem=problem_of(answer, call),
+        problem=find_problem(answer, call),
         is_recalled=True,
     )
 

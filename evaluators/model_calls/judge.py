@@ -242,7 +242,7 @@ class PendingQuestion:
         echo = quote(EARLIER_REPLY, reply[:MAX_ECHO], mark)
         return self._one_text(mark, echo, REPAIR.format(problem=problem))
 
-    def problem_of(self, text: str) -> str:
+    def find_problem(self, text: str) -> str:
         """Read a reply and keep its content; return what is wrong with it, or ""."""
         question = self.question
         problem = self._read(text, self.schema, question.check)
@@ -356,7 +356,7 @@ class ModelJudge:
             schema=pending.schema,
             trace=TraceHeaders(self.target, self.case, self.path),
             request_hash=digest,
-            problem_of=pending.problem_of,
+            find_problem=pending.find_problem,
         )
         try:
             return await self.client.chat(spec, call, self.ledger)

@@ -34,7 +34,7 @@ BLOCK = 1024
 BLOCKS = 2**20
 
 
-def user_of_slot(slot: int) -> int | None:
+def slot_user(slot: int) -> int | None:
     """Return the user for the program in a slot; None unless we are root, who alone can change users.
 
     Nobody else is this user, so its processes count separately and no other program may touch them.

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from evaluators.sandbox.box import SHARED_MEMORY, Box
-from evaluators.sandbox.processes import tasks_of_user
+from evaluators.sandbox.processes import user_task_count
 from evaluators.sandbox.system_calls import call_filter
 
 MEGABYTE = 1024 * 1024
@@ -447,14 +447,14 @@ def _privileges(user: int | None, *, is_boxed: bool) -> list[str]:
     """Return the command that runs a program as the user, without further rights, and kills it when we end."""
     if is_boxed and user is None:
         return []
-    words = [_path_of("setpriv"), "--no-new-privs"]
+    words = [_program_path("setpriv"), "--no-new-privs"]
     words += [] if is_boxed else ["--pdeathsig", "KILL"]
     if user is not None:
         words += ["--reuid", str(user), "--regid", str(user), "--clear-groups", "--inh-caps=-all"]
     return [*words, "--"]
 
 
-def _path_of(program: str) -> str:
+def _program_path(program: str) -> str:
     """Return the path of a program in the system's folders; a script may put its own earlier in PATH."""
     return shutil.which(program, path=":".join((*SYSTEM_PATH, "/usr/sbin", "/sbin"))) or program
 
@@ -464,12 +464,12 @@ def _rlimits(place: StartingPlace, *, is_boxed: bool) -> list[str]:
     processes = limits.processes + (BUBBLEWRAP_PROCESSES if is_boxed else 0)
     if place.user is None and not (is_boxed and _kernel() >= COUNTS_APART_FROM):
         # The limit counts all processes of our user, including our own.
-        processes += tasks_of_user(os.geteuid())
+        processes += user_task_count(os.geteuid())
     # Reserved but unused memory does not count, and the guard measures what is used: this is the outer limit.
     memory = 2 * limits.memory_mb * MEGABYTE
     seconds = int(limits.seconds * (os.cpu_count() or 1)) + 1
     return [
-        *(_path_of("prlimit"), f"--nproc={processes}", f"--data={memory}", f"--cpu={seconds}"),
+        *(_program_path("prlimit"), f"--nproc={processes}", f"--data={memory}", f"--cpu={seconds}"),
         *(f"--fsize={limits.disk_mb * MEGABYTE}", f"--nofile={OPEN_FILES}", "--core=0"),
     ]
 
@@ -483,9 +483,11 @@ def trial_command(user: int | None, *, is_boxed: bool) -> list[str]:
     """Return the command line of a program that does nothing, under limits."""
     limits = ["--nofile=64", "--core=0", "--cpu=5"]
     words = _privileges(user, is_boxed=is_boxed)
-    return [*words, _path_of("prlimit"), *limits, "--", *NOTHING]
+    return [*words, _program_path("prlimit"), *limits, "--", *NOTHING]
 
 
 def missing_program() -> str:
     """Return a program that is needed to set limits and missing, "" if none is."""
-    return next((name for name in ("setpriv", "prlimit") if not Path(_path_of(name)).exists()), "")
+    return next(
+        (name for name in ("setpriv", "prlimit") if not Path(_program_path(name)).exists()), ""
+    )

@@ -20,7 +20,7 @@ from evaluators.sandbox.box import (
     collect,
     open_box,
     public_folders,
-    user_of_slot,
+    slot_user,
     write_environment,
     write_names,
 )
@@ -151,7 +151,7 @@ class LocalSandbox:
         is_boxed = self.offer.kind == "bubblewrap"
         seconds = min(call.seconds, self.terms.limits.seconds)
         limits = replace(self.terms.limits, seconds=seconds)
-        user = user_of_slot(slot)
+        user = slot_user(slot)
         with open_box(files=call.files, workspace=call.workspace, user=user) as box:
             place = self._place(call, box, limits, user, is_boxed=is_boxed)
             public = () if is_boxed or user is None else public_folders(closed=place.closed)

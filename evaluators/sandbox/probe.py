@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from evaluators.sandbox.box import user_of_slot
+from evaluators.sandbox.box import slot_user
 from evaluators.sandbox.confinement import (
     END_OF_TRIAL,
     interpreter,
@@ -65,7 +65,7 @@ def sandbox_offered() -> SandboxOffer:
     """
     if not _has_handles():
         return SandboxOffer("none", reason=TOO_OLD)
-    bubblewrap, user = bubblewrap_path(), user_of_slot(0)
+    bubblewrap, user = bubblewrap_path(), slot_user(0)
     if missing := missing_program():
         return SandboxOffer("none", reason=f"{missing} of util-linux is not installed")
     command = [bubblewrap, *namespaces(user=user), *EVERYTHING, *trial_command(user, is_boxed=True)]
@@ -96,7 +96,7 @@ def _closed(user: int | None) -> tuple[str, ...]:
 
 def limits_offered(reason: str = "") -> SandboxOffer:
     """Return what the machine offers without bubblewrap."""
-    return SandboxOffer("limits", reason=reason, closed=_closed(user_of_slot(0)))
+    return SandboxOffer("limits", reason=reason, closed=_closed(slot_user(0)))
 
 
 def _has_handles() -> bool:

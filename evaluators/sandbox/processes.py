@@ -224,7 +224,7 @@ def ticks_now() -> int:
 def child_processes(pid: int) -> list[int]:
     """Return the children of all threads of a process."""
     if not _kernel_lists_children():
-        return [other for other in all_processes() if _parent_of(other) == pid]
+        return [other for other in all_processes() if _parent_pid(other) == pid]
     children: list[int] = []
     for task in _names_in(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
@@ -261,7 +261,7 @@ def memory_share(pid: int) -> int:
     return sum(map(int, sizes)) if sizes else memory_held(pid)
 
 
-def tasks_of_user(user: int) -> int:
+def user_task_count(user: int) -> int:
     """Return how many processes and threads a user runs on this machine."""
     pids = [pid for pid in all_processes() if process_user(pid) == user]
     return sum(len(_names_in(f"/proc/{pid}/task")) for pid in pids)
@@ -272,7 +272,7 @@ def _kernel_lists_children() -> bool:
     return Path("/proc/thread-self/children").exists()
 
 
-def _parent_of(pid: int) -> int:
+def _parent_pid(pid: int) -> int:
     fields = _stat(pid)
     return int(fields[PARENT]) if fields else 0
 

@@ -55,7 +55,7 @@ class Asked:
         return set(self.schema.get("properties", ()))
 
 
-def asked_of(body: Mapping[str, Any], key: tuple[str, ...]) -> Asked:
+def read_asked(body: Mapping[str, Any], key: tuple[str, ...]) -> Asked:
     """Return what a chat completion asks, for the target, case and evaluator of its headers."""
     text = "\n".join(str(message.get("content")) for message in body["messages"])
     form = body.get("response_format") or {}
@@ -63,7 +63,7 @@ def asked_of(body: Mapping[str, Any], key: tuple[str, ...]) -> Asked:
     return Asked(*key, str(body.get("model", "")), text, _quoted(text), schema)
 
 
-def asked_in(text: str, case: str, agent: str) -> Asked:
+def read_agent_question(text: str, case: str, agent: str) -> Asked:
     """Return the question that an agent was sent as one text, under the case's id and the evaluator's."""
     key, _, evaluator = case.partition("/")
     return Asked("", key, evaluator, agent, text, _quoted(text), OPINION)

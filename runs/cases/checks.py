@@ -13,11 +13,16 @@ from evaluators.kinds._text import write_yaml
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import tree_of_case
+from runs.engine.plan import case_tree
 from runs.formats.reading import Fields, Reading
 from runs.formats.recorded_outputs import read_recorded
 from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, ROLES
-from runs.formats.suite_evaluators import check_composite, read_aggregator, read_evaluators, root_of
+from runs.formats.suite_evaluators import (
+    check_composite,
+    make_root,
+    read_aggregator,
+    read_evaluators,
+)
 from runs.formats.suite_files import own_values
 from runs.formats.yaml import YamlDocument, named, read_document
 from runs.models.suites import Suite
@@ -87,7 +92,7 @@ class CaseChecks:
             yield "evaluators", f"{problem}."
         own = case.evaluators.as_json()
         try:
-            validate(tree_of_case(self._root, own, append=case.evaluators_append))
+            validate(case_tree(self._root, own, append=case.evaluators_append))
         except DomainError as error:
             yield "evaluators", f"{str(error).rstrip('.')}."
 
@@ -205,7 +210,7 @@ def read_own(
     )
     if not listed and not reading.problems:
         reading.refuse((), "no evaluator is listed; add one, such as - type: contains")
-    own = root_of(listed, aggregator)
+    own = make_root(listed, aggregator)
     check_composite(reading, (), own)
     if problems := reading.in_order() or (reading.warnings if reading.kept else []):
         raise UnreadableFileError(problems)

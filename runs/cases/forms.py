@@ -30,8 +30,8 @@ from runs.cases.services import (
     CaseKeyInUseError,
     CaseKeyTakenError,
     add_case,
+    case_from_result,
     change_case,
-    content_of_result,
     free_key,
     has_results,
     place_case,
@@ -196,7 +196,7 @@ def read_beginning(suite: Suite, params: Mapping[str, str]) -> Beginning:
         return Beginning()
     results = Result.objects.select_related("case", "output", "run__suite")
     result = get_object_or_404(results, pk=number, run__suite=suite)
-    content = content_of_result(result, with_answer="answer" in params)
+    content = case_from_result(result, with_answer="answer" in params)
     message = f"Made from {result.case.key} in run #{result.run.number}. Nothing is saved yet."
     return Beginning(result.case, content, message)
 

@@ -29,11 +29,11 @@ from runs.models.suites import Case, Suite
 from runs.results.result_state import (
     Override,
     RepetitionMark,
-    mark_of_row,
-    override_of_case,
+    case_override,
     passed_words,
-    people_of_row,
     result_address,
+    row_mark,
+    row_reviewed_verdict,
 )
 from runs.specs.suites import CaseSpec
 from runs.suites.queries import Branch, branches
@@ -430,9 +430,9 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec)
             RepetitionMark(
                 row["repetition"],
                 result_address(case.suite.slug, number, case.key, row["repetition"]),
-                mark_of_row(row, policy),
+                row_mark(row, policy),
                 row["score"],
-                people_of_row(row),
+                row_reviewed_verdict(row),
             )
             for row in rows[:MAX_MARKS]
         ),
@@ -442,5 +442,5 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec)
         scored=summary.scored,
         is_flaky=summary.is_flaky,
         spread=summary.spread,
-        override=override_of_case(rows, policy),
+        override=case_override(rows, policy),
     )

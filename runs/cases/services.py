@@ -348,7 +348,7 @@ def free_key(suite: Suite, like: str) -> str:
     return next(key for n in range(2, len(taken) + 3) if (key := f"{short}-{n}") not in taken)
 
 
-def content_of_result(result: Result, *, with_answer: bool) -> CaseSpec:
+def case_from_result(result: Result, *, with_answer: bool) -> CaseSpec:
     """Return a new case with the input of a result's case and its expectations.
 
     With the result's answer as expected output the other expectations are left out, because the answer
@@ -363,7 +363,7 @@ def content_of_result(result: Result, *, with_answer: bool) -> CaseSpec:
         title=case.title,
         tags=tuple(case.tags),
         input=tuple(case.input),
-        expected_output=answer_of(result) if with_answer else case.expected_output,
+        expected_output=answer_text(result) if with_answer else case.expected_output,
         expected_outcomes=() if with_answer else tuple(case.expected_outcomes),
         criteria="" if with_answer else case.criteria,
         metadata={**case.metadata, FROM: origin},
@@ -372,7 +372,7 @@ def content_of_result(result: Result, *, with_answer: bool) -> CaseSpec:
 
 def make_case(result: Result, *, with_answer: bool, by: User | None) -> Case:
     """Make a case from a result and return it; raises what add_case raises, and NoAnswerError."""
-    content = content_of_result(result, with_answer=with_answer)
+    content = case_from_result(result, with_answer=with_answer)
     return add_case(result.run.suite, content, by=by)
 
 
@@ -385,11 +385,11 @@ def expect_answer(result: Result, *, by: User | None) -> tuple[Case, int]:
     now = suite.cases.filter(key=key, is_current=True).first()
     if now is None:
         raise UnknownCaseError(f"{suite.title} no longer has a case {key}. Restore it first.")
-    content = now.spec.replace(expected_output=answer_of(result))
+    content = now.spec.replace(expected_output=answer_text(result))
     return change_case(suite, key, content, base_revision=now.revision, by=by), now.revision
 
 
-def answer_of(result: Result) -> str:
+def answer_text(result: Result) -> str:
     """Return the text the target answered; raises NoAnswerError."""
     output = getattr(result, "output", None)
     if output is None or not output.text:

@@ -98,21 +98,23 @@ class UploadedTable:
     @cached_property
     def keys(self) -> frozenset[str]:
         """The suite's current keys; none for a new suite."""
-        return keys_of(self.upload.suite)
+        return current_keys(self.upload.suite)
 
     def cases(self, reading: TableReading) -> ReadCases:
         """Return the cases and the rejected rows; raises ValueError for a mapping with problems."""
-        return cases_of(self.table, reading, self.keys, written_titles(self.upload.suite))
+        return read_uploaded_cases(
+            self.table, reading, self.keys, written_titles(self.upload.suite)
+        )
 
 
-def keys_of(suite: Suite | None) -> frozenset[str]:
+def current_keys(suite: Suite | None) -> frozenset[str]:
     """Return the keys of a suite's current cases; none without a suite."""
     if suite is None:
         return frozenset()
     return frozenset(suite.cases.filter(is_current=True).values_list("key", flat=True))
 
 
-def cases_of(
+def read_uploaded_cases(
     table: Table, reading: TableReading, keys: frozenset[str], titles: Mapping[str, str]
 ) -> ReadCases:
     """Return the cases of a table for a suite with these keys and with these titles written by people."""
@@ -173,7 +175,7 @@ def store_upload(
         check_rejected(found, leaves_out=leaves_out)
         if held.suite is None:
             held.suite = _create_suite(held.begins or {}, by)
-        done = put_cases(held.suite, found.cases, by=by, note=note_of(found.cases, held.name))
+        done = put_cases(held.suite, found.cases, by=by, note=upload_note(found.cases, held.name))
         held.stored = stored_counts(done, found)
         held.stored_at, held.content = timezone.now(), b""
         held.save(update_fields=["suite", "stored", "stored_at", "content"])
@@ -190,7 +192,7 @@ def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
         raise RowsRejectedError(f"{rows} rejected. Correct the file, or choose to leave them out.")
 
 
-def note_of(cases: tuple[CaseSpec, ...], name: str) -> str:
+def upload_note(cases: tuple[CaseSpec, ...], name: str) -> str:
     """Return the note of the version made from a table."""
     return f"{len(cases)} case{'' if len(cases) == 1 else 's'} from {name}"[:200]
 

@@ -58,10 +58,10 @@ from runs.models.temporary import CaseUpload
 from runs.requests import (
     REFUSED,
     MemberRequest,
+    get_suite_or_404,
     may_change_suites,
     may_view,
     posted,
-    suite_of,
     uploaded,
 )
 from runs.suites.queries import suite_head
@@ -75,7 +75,7 @@ CHANGE = "runs.change_suite"
 @require_safe
 def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the cases of a suite."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     query = CasesQuery.read(request.GET)
     table = case_list(suite, query)
     head = suite_head(suite)
@@ -88,7 +88,7 @@ def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
     """Show only the rows of the cases, and replace the page's address."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     table = case_list(suite, CasesQuery.read(request.GET))
     response = render(request, "cases/_rows.html", {"suite": suite, "table": table})
     if not table.query.after:  # rows added below do not change the address
@@ -112,7 +112,7 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
 @may_change_suites
 def case_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Create a case: empty, as a copy of another one, or from a result."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     begun = read_beginning(suite, request.GET.dict())
     form = CaseForm(suite, posted(request), source=begun.source, begun=begun.content)
     if ACTION in request.POST:
@@ -243,7 +243,7 @@ NONE = "No case is ticked. Tick some rows, or all matching cases."
 @may_change_suites
 def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
     """Add tags to the ticked cases, remove tags, or delete the cases after a confirmation."""
-    ticked = ticked_cases(suite_of(slug=slug), request.POST)
+    ticked = ticked_cases(get_suite_or_404(slug=slug), request.POST)
     action = request.POST.get("action")
     if ticked.keys and action == "delete" and not is_sure(ticked, request.POST):
         return _confirm_delete(request, ticked)
@@ -261,7 +261,7 @@ def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
 @may_view
 def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
     """Download the ticked cases as a file."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     ticked = ticked_cases(suite, request.POST)
     if not ticked.keys:
         messages.info(request, NONE)
@@ -292,7 +292,7 @@ def _confirm_delete(request: MemberRequest, ticked: TickedCases) -> HttpResponse
 @may_change_suites
 def case_import(request: MemberRequest, slug: str) -> HttpResponse:
     """Choose a table of cases for a suite."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     form = CaseFileForm(posted(request), uploaded(request))
     if form.is_valid() and (upload := form.keep(request.user, suite=suite)):
         return redirect("runs:case-table", upload.pk)

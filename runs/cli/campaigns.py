@@ -23,7 +23,7 @@ from runs.cli.printing import GAPS, ProgressLine
 from runs.cli.watching import STOPPED, execute_run
 from runs.costs import Cost
 from runs.finishing import finish_run
-from runs.formats.junit import write_junit_of_several
+from runs.formats.junit import write_combined_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
 from runs.results.files import result_lines
@@ -128,7 +128,7 @@ def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[Conc
             (junit_run(ended.run, ended.conclusion, url=ended.url), result_lines(ended.run))
             for ended in concluded
         ]
-        write_file(JUNIT, files.junit, write_junit_of_several(suites))
+        write_file(JUNIT, files.junit, write_combined_junit(suites))
 
 
 def _document(campaign: Campaign, concluded: Sequence[ConcludedRun]) -> dict[str, Any]:

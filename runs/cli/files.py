@@ -18,7 +18,7 @@ from runs.formats.results_writing import write_results
 from runs.models.database import database_now
 from runs.models.runs import Run
 from runs.results.files import result_lines
-from runs.results.runs import cases_gate, metrics_gate, repetitions_of_run
+from runs.results.runs import cases_gate, metrics_gate, run_repetitions
 
 OUT, SUMMARY, JUNIT = "--out", "--summary", "--junit"
 CAMEL_CASE = "--camel-case"
@@ -109,7 +109,7 @@ def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
 
 def _repetition_properties(run: Run) -> dict[str, str]:
     """Return the figures over the repetitions of a run; none for a run without repetitions."""
-    figures = repetitions_of_run(run)
+    figures = run_repetitions(run)
     if figures is None:
         return {}
     shares = {"all_k_passed": figures.all_passed, "any_k_passed": figures.any_passed}

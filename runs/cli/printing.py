@@ -21,7 +21,7 @@ from runs.results.runs import (
     RunRepetitions,
     cases_gate,
     metrics_gate,
-    repetitions_of_run,
+    run_repetitions,
 )
 
 PLAIN_EVERY_S = 5.0
@@ -108,7 +108,7 @@ def summary_table(run: Run) -> str:
         ("Cases gate", _gate(cases_gate(run, policy))),
         ("Executions", f"{done} done: {verdicts}{by_machine}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
-        *_repetition_rows(repetitions_of_run(run), run.scale),
+        *_repetition_rows(run_repetitions(run), run.scale),
         ("Run cost", cost(spent.run)),
         ("Evaluation cost", cost(spent.evaluation)),
     ]

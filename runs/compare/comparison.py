@@ -52,8 +52,8 @@ from runs.results.runs import (
     RunGate,
     cases_gate,
     metrics_gate,
+    negated_case_paths,
     negated_paths,
-    negated_paths_of_cases,
 )
 from runs.summary.cases import (
     case_decision,
@@ -323,7 +323,7 @@ def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     that counts. Evaluators that only some cases have come last, and only if ten cases have them.
     """
     root = read_plan(side.run.snapshot).root
-    negated, by_case = negated_paths(root), negated_paths_of_cases(side.run, root)
+    negated, by_case = negated_paths(root), negated_case_paths(side.run, root)
     figures: dict[MeasuredFigure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):

@@ -359,14 +359,14 @@ def measured_pairs(
     pairs = []
     for figure in dict.fromkeys((*candidate, *baseline)):
         sides = baseline.get(figure, nothing), candidate.get(figure, nothing)
-        before, after = ([_mean_of(side, case) for case in shared] for side in sides)
+        before, after = ([_case_mean(side, case) for case in shared] for side in sides)
         own = tuple(OwnMean(side.mean, side.executions) for side in sides)
         name = sides[1].name or sides[0].name
         pairs.append(MeasuredPair(figure, name, before, after, (own[0], own[1])))
     return tuple(pairs)
 
 
-def _mean_of(side: Measured, case: str) -> float | None:
+def _case_mean(side: Measured, case: str) -> float | None:
     return mean(side.scores.get(case, ()))
 
 

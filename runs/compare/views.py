@@ -40,9 +40,9 @@ from runs.compare.rules import UNITS, Tolerances
 from runs.engine.plan import read_policy
 from runs.lists import read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
-from runs.requests import MemberRequest, may_change_suites, may_start, may_view, run_of
+from runs.requests import MemberRequest, get_run_or_404, may_change_suites, may_start, may_view
 from runs.results.runs import run_word
-from runs.what_if.services import cannot_score_alike, has_rules_of, score_alike
+from runs.what_if.services import cannot_score_alike, has_same_rules, score_alike
 
 NOT_TWO_TICKED = "Tick two runs to compare them."
 SAME_RUN = "Both sides name the same run. Choose another one to compare it with."
@@ -134,7 +134,7 @@ def _run(name: str) -> Run:
     place = read_run_name(name)
     if place is None:
         raise Http404(f"{name!r} names no run")
-    return run_of(*place)
+    return get_run_or_404(*place)
 
 
 @require_POST
@@ -317,7 +317,7 @@ class RescoringOffer:
 
 def rescoring_offer(baseline: Run, candidate: Run, reader: User) -> RescoringOffer:
     """Return the policies under which a reader may score both runs; no query."""
-    if has_rules_of(baseline, candidate):
+    if has_same_rules(baseline, candidate):
         return RescoringOffer()
     if reason := cannot_score_alike(baseline, candidate) or cannot_score_alike(candidate, baseline):
         return RescoringOffer(reason=reason)

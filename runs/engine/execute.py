@@ -73,11 +73,11 @@ class Scoring:
     def _results_below(self, node: EvaluatorSpec, path: str) -> tuple[ChildResult, ...]:
         """Return the outcomes of everything below a composite, for the script or judge that reads them."""
         return tuple(
-            self._result_of(child, below(path, child.name), node.child_weight(child))
+            self._child_result(child, below(path, child.name), node.child_weight(child))
             for child in node.children
         )
 
-    def _result_of(self, node: EvaluatorSpec, path: str, weight: float) -> ChildResult:
+    def _child_result(self, node: EvaluatorSpec, path: str, weight: float) -> ChildResult:
         outcome = self.outcomes.get(path) or self.combined.get(path)
         score = child_score(node, outcome)
         policy = self.execution.rules.policy

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.kinds._base import Kind, models_of_samples
+from evaluators.kinds._base import Kind, sample_models
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
@@ -118,7 +118,7 @@ def _agents(snapshot: Mapping[str, Any]) -> dict[str, TargetPlan]:
     return {name: TargetPlan(**agent) for name, agent in snapshot.get("agents", {}).items()}
 
 
-def tree_of_case(
+def case_tree(
     root: EvaluatorSpec, evaluators: Mapping[str, Any] | None, *, append: bool = False
 ) -> EvaluatorSpec:
     """Return the tree that scores a case: the suite's, the case's own, or the two joined.
@@ -190,8 +190,10 @@ def planned_calls_by_judge(
 
     A judge is ("model", slug), with "" for the run's judge, or ("agent", name of the target).
     """
-    asked = Counter(("model", slug) for _, node in walk(root) for slug in _models_of(node, kinds))
-    asked.update(("agent", name) for _, node in walk(root) for name in _agents_of(node, kinds))
+    asked = Counter(
+        ("model", slug) for _, node in walk(root) for slug in _judge_models(node, kinds)
+    )
+    asked.update(("agent", name) for _, node in walk(root) for name in _judging_agents(node, kinds))
     if has_outcomes and needs_outcomes_call(root, kinds):
         asked["model", ""] += outcome_samples(root)
     return asked
@@ -207,7 +209,7 @@ def retry_judge_calls(
     if path == OUTCOMES_PATH:
         return outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
     in_line = (node for place, node in walk(root) if is_in_line(place, path))
-    return sum(_calls_of(node, kinds) for node in in_line)
+    return sum(_call_count(node, kinds) for node in in_line)
 
 
 def is_in_line(path: str, place: str) -> bool:
@@ -221,12 +223,12 @@ def _is_at(path: str, place: str) -> bool:
 
 def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
     """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
-    return {slug or default for _, node in walk(root) for slug in _models_of(node, kinds)}
+    return {slug or default for _, node in walk(root) for slug in _judge_models(node, kinds)}
 
 
 def agent_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> dict[str, str]:
     """Return the names of the targets that evaluators ask for a judgement, by path in tree order."""
-    named = ((path, _agents_of(node, kinds)) for path, node in walk(root))
+    named = ((path, _judging_agents(node, kinds)) for path, node in walk(root))
     return {path: names[0] for path, names in named if names}
 
 
@@ -244,21 +246,21 @@ def _runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
     return found.runs_programs(node.config)
 
 
-def _calls_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> int:
-    return len(_models_of(node, kinds)) + len(_agents_of(node, kinds))
+def _call_count(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> int:
+    return len(_judge_models(node, kinds)) + len(_judging_agents(node, kinds))
 
 
-def _agents_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+def _judging_agents(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     """Return the target's name for each call of one evaluator to a target that judges."""
     found = None if node.is_composite else kinds.get(node.kind)
     return found.judge_targets(node.config) if found else ()
 
 
-def _models_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+def _judge_models(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     """Return the model's slug for each judge call of one evaluator, "" for the suite's judge."""
     if node.is_composite:
         if node.aggregator is None or node.aggregator.type != JUDGING_AGGREGATOR:
             return ()
-        return models_of_samples(node.config.get("aggregator") or {})
+        return sample_models(node.config.get("aggregator") or {})
     found = kinds.get(node.kind)
     return found.judge_models(node.config) if found else ()

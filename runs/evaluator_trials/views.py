@@ -15,9 +15,9 @@ from runs.evaluator_trials.queries import initial_choice, read_trial, try_page
 from runs.evaluator_trials.services import find_node, try_evaluator
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import EvaluatorTrial
-from runs.requests import REFUSED, MemberRequest, may_change_suites, posted, suite_of
+from runs.requests import REFUSED, MemberRequest, get_suite_or_404, may_change_suites, posted
 from runs.running.checks import RUN_SCRIPTS, ScriptsRefusedError
-from runs.suites.drafts import draft_of
+from runs.suites.drafts import get_draft
 from runs.suites.edits import UnknownEvaluatorError
 from runs.suites.queries import suite_head
 
@@ -29,7 +29,7 @@ TRIALS = EvaluatorTrial.objects.select_related("suite", "case", "result__run", "
 @never_cache
 def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     """Show the last try of an evaluator; queue another try or a dry run."""
-    draft = draft_of(suite_of(slug=slug), request.user)
+    draft = get_draft(get_suite_or_404(slug=slug), request.user)
     path, settings = _node(draft, node)
     page = try_page(draft.suite, path, settings, judge=str(draft.content["judge"]))
     last = TRIALS.filter(suite=draft.suite, node=node, asked_by=request.user).first()
@@ -52,7 +52,7 @@ def evaluator_trial(request: MemberRequest, slug: str, node: str, pk: int) -> Ht
     own = TRIALS.filter(suite__slug=slug, node=node, asked_by=request.user)
     trial = get_object_or_404(own, pk=pk)
     try:
-        _, settings = find_node(draft_of(trial.suite, request.user), node)
+        _, settings = find_node(get_draft(trial.suite, request.user), node)
     except UnknownEvaluatorError:
         settings = trial.tree
     shown = read_trial(trial, settings)

@@ -16,7 +16,7 @@ from evaluators.model_calls.models import ModelSpec, model_spec
 from evaluators.models import LanguageModel
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
-from runs.engine.plan import Plan, TargetPlan, read_plan, tree_of_case
+from runs.engine.plan import Plan, TargetPlan, case_tree, read_plan
 from runs.execution.target_secrets import TargetSecrets, run_secrets
 from runs.models.database import clock_offset
 from runs.models.results import ModelCall
@@ -75,7 +75,7 @@ class RunWork:
         """Return the tree that scores a case and its rules; raises DomainError when it is unreadable."""
         place = case.pk if case.evaluators else None
         if place not in self.trees:
-            root = tree_of_case(self.plan.root, case.evaluators, append=case.evaluators_append)
+            root = case_tree(self.plan.root, case.evaluators, append=case.evaluators_append)
             self.trees[place] = (root, Rules(root, self.plan.policy))
         return self.trees[place]
 

@@ -108,7 +108,7 @@ class TargetCalls:
     """One question to a target, with the clients and the ledger of its calls.
 
     The ledger stores the calls under `key`. `digest` replaces the hash of the request where the
-    request holds something random. `problem_of` returns what is wrong with the text of an answer,
+    request holds something random. `find_problem` returns what is wrong with the text of an answer,
     "" for nothing; the ledger stores it with the call.
     """
 
@@ -120,7 +120,7 @@ class TargetCalls:
     agents: AgentClient | None
     ledger: Ledger
     digest: str = ""
-    problem_of: Callable[[str], str] | None = None
+    find_problem: Callable[[str], str] | None = None
 
     async def answer(self, context: TargetContext) -> Output | TargetFailure:
         """Return the target's answer; errors of the ledger's `admit` pass through."""
@@ -148,7 +148,7 @@ class TargetCalls:
             self.key,
             trace=self.trace,
             request_hash=self.digest,
-            problem_of=self.problem_of,
+            find_problem=self.find_problem,
         )
         try:
             reply = await self.client.chat(spec, call, self.ledger)
@@ -159,8 +159,8 @@ class TargetCalls:
     async def _ask_agent(self, request: AgentRequest) -> Output:
         if self.agents is None:
             raise AgentFailure("agents are not called from here", Cause.FAILED)
-        if self.problem_of is not None:
-            request = replace(request, read=partial(_read, request, self.problem_of))
+        if self.find_problem is not None:
+            request = replace(request, read=partial(_read, request, self.find_problem))
         return await self.agents.ask(
             request,
             self.target.secrets,
@@ -172,13 +172,13 @@ class TargetCalls:
 
 
 def _read(
-    request: AgentRequest, problem_of: Callable[[str], str], reply: AgentReply
+    request: AgentRequest, find_problem: Callable[[str], str], reply: AgentReply
 ) -> AgentReading:
     """Read a reply and add the problem of a text that is readable but not what was asked for."""
     reading = request.read(reply)
     if reading.output is None:
         return reading
-    return replace(reading, problem=problem_of(reading.output.text))
+    return replace(reading, problem=find_problem(reading.output.text))
 
 
 STATUSES = {cause: status for status, cause in CAUSES.items()}
@@ -193,7 +193,7 @@ class ProgramCall:
     key: CallKey
     digest: str
     request: Mapping[str, Any]
-    problem_of: Callable[[str], str]
+    find_problem: Callable[[str], str]
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def run(
@@ -220,7 +220,7 @@ class ProgramCall:
             status = STATUSES.get(ended.cause, CallOutcome.SERVER_ERROR)
             error = str(storable(ended.reason))
         else:
-            usage, error = ended.usage, self.problem_of(ended.text)
+            usage, error = ended.usage, self.find_problem(ended.text)
             reply = storable({"text": ended.text})
             status = CallOutcome.UNREADABLE if error else CallOutcome.OK
         return CallRecord(
@@ -273,15 +273,15 @@ class AgentJudge:
         agent_question, spent = _AgentQuestion(question), _CostTracker(self.ledger)
         text, digest = agent_question.as_one_text()
         answer = await self._answer(agent_question, spent, text, digest)
-        if problem := agent_question.problem_of(answer.text):
+        if problem := agent_question.find_problem(answer.text):
             again = agent_question.repair_as_one_text(answer.text, problem)
             repaired = sha256_hex([digest, answer.text, problem])
             agent_question.takes_least = True
             answer = await self._answer(agent_question, spent, again, repaired, repair=1)
-            if problem := agent_question.problem_of(answer.text):
+            if problem := agent_question.find_problem(answer.text):
                 raise JudgeFailure(UNREADABLE.format(problem), stage="parse", usage=spent.usage)
         return JudgeReply(
-            agent_question.content, spent.usage, _model_of(answer) or self.target.plan.name
+            agent_question.content, spent.usage, _traced_model(answer) or self.target.plan.name
         )
 
     async def _answer(
@@ -305,7 +305,7 @@ class AgentJudge:
             agents=self.agents,
             ledger=spent.ledger,
             digest=digest,
-            problem_of=agent_question.problem_of,
+            find_problem=agent_question.find_problem,
         )
         context = TargetContext(
             self.target.plan.name, self._case(text, question), sandbox=self.sandbox
@@ -315,7 +315,7 @@ class AgentJudge:
         else:
             request = {**_shown(self.target.config), "input": storable(text)}
             call = ProgramCall(
-                self.target.plan.name, key, digest, request, agent_question.problem_of
+                self.target.plan.name, key, digest, request, agent_question.find_problem
             )
             answer = await call.run(spent.ledger, lambda: calls.answer(context))
         if isinstance(answer, TargetFailure):
@@ -340,12 +340,12 @@ class AgentJudge:
 class _AgentQuestion(PendingQuestion):
     """A question to an agent, which may be a simple program that picks JSON out of its input."""
 
-    def problem_of(self, text: str) -> str:
+    def find_problem(self, text: str) -> str:
         """Read a reply and keep its content; return what is wrong with it, or "".
 
         A reply that appears word for word in a quoted text is a verdict by the author of that text.
         """
-        problem = PendingQuestion.problem_of(self, text)
+        problem = PendingQuestion.find_problem(self, text)
         if problem:
             return problem
         forms = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}
@@ -396,7 +396,7 @@ def _shown(config: TargetConfig) -> dict[str, Any]:
     return {name: str(value)[:MAX_COMMAND] for name, value in values.items() if value}
 
 
-def _model_of(output: Output) -> str:
+def _traced_model(output: Output) -> str:
     """Return the model that answered if the target's trace names it."""
     steps = (step.name for step in output.trace or () if step.type == "model")
     return next(steps, "")

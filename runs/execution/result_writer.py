@@ -353,7 +353,7 @@ def write_batch(
     stale = [
         execution.claim.result_id for execution in ended if execution.claim.result_id not in held
     ]
-    return replace(_state_of(run), stale=tuple(stale), broken_target=broken)
+    return replace(_run_state(run), stale=tuple(stale), broken_target=broken)
 
 
 def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> list[EndedExecution]:
@@ -384,7 +384,7 @@ def _result_row(execution: EndedExecution, now: datetime) -> tuple[object, ...]:
     outcome, decision = execution.outcome, execution.outcome.decision
     usage = outcome.output.usage if outcome.output else Usage()
     if decision is None or decision.status != "scored":
-        error, stage = _error_of(outcome)
+        error, stage = _error_and_stage(outcome)
         head: tuple[object, ...] = (ResultStatus.ERROR.value, "", None, None, "", False)
         head = (*head, error, stage)
     else:
@@ -400,7 +400,7 @@ def _result_row(execution: EndedExecution, now: datetime) -> tuple[object, ...]:
     )
 
 
-def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
+def _error_and_stage(outcome: ExecutionOutcome) -> tuple[str, str]:
     """Return the error and its stage for a result without a verdict."""
     if outcome.failure is not None:
         is_ours = outcome.failure.cause is Cause.UNSTORABLE
@@ -558,10 +558,10 @@ def _without_numbers(error: str) -> str:
 
 def read_state(run_id: int) -> RunState:
     """Return how far the run is."""
-    return _state_of(Run.objects.only(*STATE_FIELDS).get(id=run_id))
+    return _run_state(Run.objects.only(*STATE_FIELDS).get(id=run_id))
 
 
-def _state_of(run: Run) -> RunState:
+def _run_state(run: Run) -> RunState:
     return RunState(
         status=run.status,
         started_at=run.started_at,

@@ -221,7 +221,7 @@ class ActiveRuns:
         self._is_closed = False
         self._closed_runs: set[int] = set()
         self._lock = threading.Lock()
-        self._slot_of_run: dict[int, RunSlot] = {}
+        self._slot_for_run: dict[int, RunSlot] = {}
         self._slots: set[RunSlot] = set()
 
     def take(self, run_id: int) -> RunSlot | None:
@@ -232,12 +232,12 @@ class ActiveRuns:
         with self._lock:
             if self._is_closed_for(run_id):
                 return None
-            current = self._slot_of_run.get(run_id)
+            current = self._slot_for_run.get(run_id)
             if current is not None and not current.only_awaits_late_replies:
                 current.is_queued_again = True
                 return None
             slot = RunSlot(run_id)
-            self._slot_of_run[run_id] = slot
+            self._slot_for_run[run_id] = slot
             self._slots.add(slot)
             return slot
 
@@ -245,7 +245,7 @@ class ActiveRuns:
         """Give a slot back unless the run was queued again; return whether it was given back."""
         with self._lock:
             is_wanted = slot.is_queued_again and not self._is_closed_for(slot.run_id)
-            if is_wanted and self._slot_of_run.get(slot.run_id) is slot:
+            if is_wanted and self._slot_for_run.get(slot.run_id) is slot:
                 slot.is_queued_again, slot.run_loop = False, None
                 return False
             self._free_slot(slot)
@@ -284,8 +284,8 @@ class ActiveRuns:
     def _free_slot(self, slot: RunSlot) -> None:
         slot.run_loop = slot.loop = None
         self._slots.discard(slot)
-        if self._slot_of_run.get(slot.run_id) is slot:
-            del self._slot_of_run[slot.run_id]
+        if self._slot_for_run.get(slot.run_id) is slot:
+            del self._slot_for_run[slot.run_id]
 
 
 def _shut_down(slot: RunSlot) -> None:

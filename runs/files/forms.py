@@ -16,7 +16,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.files.importing import ImportedFile, import_recorded_outputs, import_suites
 from runs.files.importing_results import ImportedResults, import_results
-from runs.formats.bundles import bundles_of
+from runs.formats.bundles import read_uploads
 from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
 from runs.formats.recorded_outputs import read_outputs
 from runs.models.suites import Suite, Target
@@ -97,7 +97,7 @@ def kept_answer(
     }
 
 
-def answer_of(kept: Mapping[str, Any]) -> ImportAnswer:
+def restore_answer(kept: Mapping[str, Any]) -> ImportAnswer:
     """Return the result from the values of kept_answer."""
     return ImportAnswer(
         suites=[ImportedSuiteRow(**row) for row in kept["suites"]],
@@ -205,7 +205,7 @@ class SuiteImportForm(forms.Form):
             return FoundSuites(())
         parts = [*named_parts(folder, values.get("folder_paths", "")), *named_parts(files)]
         try:
-            return read_suites(bundles_of(parts), profile=values.get("profile", ""))
+            return read_suites(read_uploads(parts), profile=values.get("profile", ""))
         except UnreadableFileError as refusal:
             name = parts[0][0] if len(parts) == 1 else "The files"
             self.add_error("suite_files" if files else "folder", self._refused(refusal, name))
@@ -246,7 +246,7 @@ class SuiteImportForm(forms.Form):
         except DomainError as refusal:
             problems = getattr(refusal, "problems", ())
             self.problems += _first(problems)
-            self.add_error(None, _count_of(problems) if problems else str(refusal))
+            self.add_error(None, _count_text(problems) if problems else str(refusal))
             return None
 
     def _save_outputs(self, imported_by: User) -> Target | None:
@@ -263,7 +263,7 @@ class SuiteImportForm(forms.Form):
     def _refused(self, refusal: UnreadableFileError, name: str) -> forms.ValidationError:
         self.problems += _first(refusal.problems)
         were = "were" if name == "The files" else "was"
-        return forms.ValidationError(f"{name} {were} not read: {_count_of(refusal.problems)}")
+        return forms.ValidationError(f"{name} {were} not read: {_count_text(refusal.problems)}")
 
 
 def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -273,7 +273,7 @@ def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     return (*problems[:MAX_PROBLEMS], *more)
 
 
-def _count_of(problems: Sequence[Problem]) -> str:
+def _count_text(problems: Sequence[Problem]) -> str:
     count = len(problems)
     return f"{'1 problem is' if count == 1 else f'{count} problems are'} listed at the top."
 

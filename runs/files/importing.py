@@ -13,10 +13,10 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import content_hash, tree_of_case
+from runs.engine.plan import case_tree, content_hash
 from runs.formats.finding import FoundSuite
 from runs.formats.recorded_outputs import read_outputs
-from runs.formats.suite_files import slug_of
+from runs.formats.suite_files import make_slug
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile, Target
 from runs.specs.problems import Problem
 from runs.specs.suites import CaseSpec, SuiteWithCases
@@ -43,7 +43,7 @@ def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Prob
         if not any(
             node.kind == HYBRID_KIND
             for _, node in walk(
-                tree_of_case(
+                case_tree(
                     content.evaluators,
                     case.evaluators.as_json() if case.evaluators else None,
                     append=case.evaluators_append,
@@ -249,10 +249,10 @@ def _check_slug(slug: str, count: int) -> None:
         raise UnusableSlugError(
             f"{slug!r} can name one suite, but there are {count}; import that one alone."
         )
-    if not slug or slug_of(slug) != slug:
+    if not slug or make_slug(slug) != slug:
         raise UnusableSlugError(
             f"{slug!r} cannot be part of an address; use lower-case letters, digits and hyphens, such as "
-            f"{slug_of(slug) or 'support-agent'}."
+            f"{make_slug(slug) or 'support-agent'}."
         )
 
 

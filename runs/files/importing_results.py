@@ -46,16 +46,16 @@ from runs.engine.plan import (
     OUTCOMES_PATH,
     Plan,
     TargetPlan,
+    case_tree,
     cases_hash,
     content_hash,
-    tree_of_case,
 )
 from runs.files.importing import import_content
 from runs.finishing import finish_run
 from runs.formats.results_reading import ReadResult, read_results
 from runs.formats.results_writing import EvaluatorLine, ResultLine, walk_lines
-from runs.formats.suite_evaluators import default_children, root_of
-from runs.formats.suite_files import slug_of
+from runs.formats.suite_evaluators import default_children, make_root
+from runs.formats.suite_files import make_slug
 from runs.models.database import database_now, insert_rows
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus
 from runs.models.run_cases import RunCase
@@ -115,8 +115,8 @@ def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
                 expected_outcomes=tuple(outcome.text for outcome in entry.result.outcomes),
                 criteria=entry.criteria,
             )
-    slug = slug_of(named) or "results"
-    root = root_of(default_children())
+    slug = make_slug(named) or "results"
+    root = make_root(default_children())
     content = SuiteWithCases(
         slug=slug, title=named[:MAX_TITLE_LENGTH], evaluators=root, cases=tuple(cases.values())
     )
@@ -142,7 +142,7 @@ def cases_run(
     cases = []
     for key, tree in scored:
         case = current[key]
-        if tree_of_case(root, case.evaluators, append=case.evaluators_append) == tree:
+        if case_tree(root, case.evaluators, append=case.evaluators_append) == tree:
             cases.append(case)
             continue
         columns = {name: getattr(case, name) for name in COPIED}
@@ -171,16 +171,16 @@ def _revision(
 NEAR = 1e-6
 
 
-def details_of(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
+def evaluator_details(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
     """Return the metrics, final evaluation or votes of an evaluator; empty without any."""
     if evaluator.metrics:
-        return _of_metrics(evaluator, supplies_outcomes=supplies_outcomes)
+        return _metrics_details(evaluator, supplies_outcomes=supplies_outcomes)
     if evaluator.final_evaluation:
-        return _of_evaluation(evaluator.final_evaluation)
-    return _of_rounds(evaluator) if evaluator.rounds else {}
+        return _evaluation_details(evaluator.final_evaluation)
+    return _vote_details(evaluator) if evaluator.rounds else {}
 
 
-def _of_metrics(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
+def _metrics_details(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
     scores = {metric["key"]: metric["score"] for metric in evaluator.metrics}
     # A mean of several samples hides the samples, and only whole scores can be rescored.
     is_one_sample = all(score == int(score) for score in scores.values())
@@ -193,7 +193,7 @@ def _of_metrics(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[st
     }
 
 
-def _of_evaluation(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluation_details(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     overall = evaluation["judge_overall"]
     return {
         "final_evaluation": dict(evaluation),
@@ -214,7 +214,7 @@ def _of_evaluation(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_rounds(evaluator: EvaluatorLine) -> dict[str, Any]:
+def _vote_details(evaluator: EvaluatorLine) -> dict[str, Any]:
     """Return every vote, and their consensus if it equals the file's score."""
     votes = {"rounds": [dict(held) for held in evaluator.rounds]}
     own_score = (
@@ -260,7 +260,7 @@ def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> 
 
     Raises TreeError for evaluators that do not form a tree.
     """
-    outcomes = outcomes_of(line, tree)
+    outcomes = line_outcomes(line, tree)
     expected = [outcome.text for outcome in line.outcomes]
     computed = rules_for(tree, policy).decide(
         outcomes, expected_outcomes=expected, outcome_results=line.outcomes or None
@@ -325,7 +325,7 @@ def _is_near(ours: float | None, theirs: float | None) -> bool:
     return abs(ours - theirs) <= NEAR
 
 
-def outcomes_of(line: ResultLine, tree: EvaluatorSpec) -> dict[str, Outcome]:
+def line_outcomes(line: ResultLine, tree: EvaluatorSpec) -> dict[str, Outcome]:
     """Return the outcomes of leaves by path, and of composites whose rule is unknown."""
     lines_by_path = dict(walk_lines(line.evaluators))
     outcomes: dict[str, Outcome] = {}
@@ -344,7 +344,7 @@ def _outcome(evaluator: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> O
     if evaluator.status == "skipped":
         return Skipped(evaluator.reasoning or "it was not run")
     if evaluator.score is None:
-        details = details_of(evaluator, supplies_outcomes=False)
+        details = evaluator_details(evaluator, supplies_outcomes=False)
         reason = evaluator.reasoning or "the file has no score of it"
         return Unscored(reason, details=details, usage=evaluator.usage)
     score = 1.0 - evaluator.score if evaluator.is_negated else evaluator.score
@@ -354,7 +354,7 @@ def _outcome(evaluator: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> O
         scale=evaluator.scale,
         reasoning=evaluator.reasoning,
         findings=evaluator.findings,
-        details=details_of(evaluator, supplies_outcomes=bool(expected)),
+        details=evaluator_details(evaluator, supplies_outcomes=bool(expected)),
         usage=evaluator.usage,
     )
 
@@ -390,15 +390,15 @@ def common_tree(
 
     Kinds and settings come from the suite's own tree where it has the same evaluators.
     """
-    shapes = Counter(shape_of(line.evaluators) for line in lines if line.evaluators)
+    shapes = Counter(tree_shape(line.evaluators) for line in lines if line.evaluators)
     if not shapes:
         return own or _root((), AS_IN_FILE, None)
     shape = shapes.most_common(1)[0][0]
-    alike = [line for line in lines if line.evaluators and shape_of(line.evaluators) == shape]
-    return tree_of(alike, own, policy)
+    alike = [line for line in lines if line.evaluators and tree_shape(line.evaluators) == shape]
+    return evaluator_tree(alike, own, policy)
 
 
-def tree_of(
+def evaluator_tree(
     lines: Sequence[ResultLine], own: EvaluatorSpec | None, policy: PolicySpec
 ) -> EvaluatorSpec:
     """Return the tree of results whose evaluators are alike.
@@ -419,7 +419,7 @@ def tree_of(
     return _root(children, AS_IN_FILE, own)
 
 
-def shape_of(evaluators: Iterable[EvaluatorLine]) -> tuple[Any, ...]:
+def tree_shape(evaluators: Iterable[EvaluatorLine]) -> tuple[Any, ...]:
     """Return what makes trees alike: names, types, weights and nesting."""
     return tuple(
         (
@@ -427,7 +427,7 @@ def shape_of(evaluators: Iterable[EvaluatorLine]) -> tuple[Any, ...]:
             evaluator.type,
             evaluator.weight,
             evaluator.is_negated,
-            shape_of(evaluator.children),
+            tree_shape(evaluator.children),
         )
         for evaluator in evaluators
     )
@@ -531,7 +531,7 @@ def _gives(tree: EvaluatorSpec, line: ResultLine, policy: PolicySpec) -> bool:
     """Tell whether the rules of a tree give the score in the file."""
     if line.score is None or line.status == "error":
         return True
-    root_result = rules_for(tree, policy).nodes(outcomes_of(line, tree))[ROOT_PATH]
+    root_result = rules_for(tree, policy).nodes(line_outcomes(line, tree))[ROOT_PATH]
     return root_result.score is not None and abs(root_result.score - line.score) <= NEAR
 
 
@@ -677,7 +677,7 @@ def import_results(
     named = read.results[0].result.suite or PurePosixPath(file).stem
     origin = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
     with transaction.atomic():
-        existing = suite or Suite.objects.filter(slug=slug_of(named)).first()
+        existing = suite or Suite.objects.filter(slug=make_slug(named)).first()
         is_new = existing is None
         if existing is None:
             existing = make_suite(named, read.results, imported_by)
@@ -750,15 +750,15 @@ def _trees(
     places = []
     for line in lines:
         case = current[line.eval_id]
-        place = (shape_of(line.evaluators), case.pk if case.evaluators else 0)
+        place = (tree_shape(line.evaluators), case.pk if case.evaluators else 0)
         groups.setdefault(place, []).append(line)
         places.append(place)
     trees = {}
     for place, alike in groups.items():
         case = current[alike[0].eval_id]
-        usual = tree_of_case(root, case.evaluators, append=case.evaluators_append)
-        whole = tree_of_case(own, case.evaluators, append=case.evaluators_append)
-        tree = tree_of(alike, whole, policy) if place[0] else usual
+        usual = case_tree(root, case.evaluators, append=case.evaluators_append)
+        whole = case_tree(own, case.evaluators, append=case.evaluators_append)
+        tree = evaluator_tree(alike, whole, policy) if place[0] else usual
         # Use one object for equal trees, so that its rules are compiled once.
         trees[place] = next((same for same in (root, usual) if same == tree), tree)
     return [trees[place] for place in places]

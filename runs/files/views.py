@@ -9,16 +9,16 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from evaluators.templatetags.figures import counted
-from runs.files.forms import ResultsImportForm, SuiteImportForm, answer_of, kept_answer
+from runs.files.forms import ResultsImportForm, SuiteImportForm, kept_answer, restore_answer
 from runs.formats.suite_files import packed
 from runs.requests import (
     REFUSED,
     MemberRequest,
+    get_suite_or_404,
     may_change_suites,
     may_start,
     may_view,
     posted,
-    suite_of,
     uploaded,
 )
 from runs.suites.services import UnknownVersionError, suite_with_cases
@@ -53,7 +53,7 @@ def suite_imported(request: HttpRequest) -> HttpResponse:
     kept = request.session.get(ANSWER)
     if kept is None:
         return redirect("runs:suite-import")
-    return render(request, "files/imported.html", {"answer": answer_of(kept)})
+    return render(request, "files/imported.html", {"answer": restore_answer(kept)})
 
 
 @require_safe
@@ -62,7 +62,7 @@ def suite_file(
     request: HttpRequest, slug: str, version: int | None = None
 ) -> StreamingHttpResponse:
     """Download a suite as a file that can be imported again, as it is or as it was at a version."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     try:
         content = suite_with_cases(suite, version=version)
     except UnknownVersionError as error:

@@ -299,7 +299,7 @@ class LooseFiles(Mapping[str, bytes]):
         return name if name in self._files and is_free else path
 
 
-def origin_of(files: Mapping[str, bytes]) -> Origin:
+def files_origin(files: Mapping[str, bytes]) -> Origin:
     """Return where files come from."""
     origin = getattr(files, "origin", Origin.UPLOAD)
     return origin if isinstance(origin, Origin) else Origin.UPLOAD
@@ -307,7 +307,7 @@ def origin_of(files: Mapping[str, bytes]) -> Origin:
 
 def absent(reference: str, files: Mapping[str, bytes]) -> str:
     """Return the message that a referenced file is missing, with the remedy."""
-    return origin_of(files).value.format(repr(reference.strip()))
+    return files_origin(files).value.format(repr(reference.strip()))
 
 
 UPWARDS = re.compile(rb"(?:\.\./)+")
@@ -400,10 +400,10 @@ def bundles_at(paths: Sequence[Path]) -> tuple[Bundle, ...]:
         raise UnreadableFileError([Problem(message, str(path)) for path in missing])
     zips = [path for path in paths if _is_zip(path.name) and path.is_file()]
     others = [path for path in paths if path not in zips]
-    return (*map(_zip_at, zips), *([_folder_of(others)] if others else []))
+    return (*map(_zip_at, zips), *([_disk_bundle(others)] if others else []))
 
 
-def bundles_of(parts: Sequence[tuple[str, IO[bytes]]]) -> tuple[Bundle, ...]:
+def read_uploads(parts: Sequence[tuple[str, IO[bytes]]]) -> tuple[Bundle, ...]:
     """Return uploaded files: of several zips each on its own, everything else together.
 
     Raises UnreadableFileError for a damaged zip, a path that leads outside or is repeated, and too many or
@@ -442,7 +442,7 @@ def _given(archive: Unzipped) -> tuple[str, ...]:
     return (archive.suite,) if archive.suite else tuple(sorted(archive.files))
 
 
-def _folder_of(paths: Sequence[Path]) -> Bundle:
+def _disk_bundle(paths: Sequence[Path]) -> Bundle:
     """Return folders and files as parts of their common folder."""
     # Links are followed if they are named, but not inside a folder.
     named = [path.resolve() for path in paths]
@@ -475,12 +475,12 @@ def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
     if len(files) > MAX_ZIP_FILES:
         message = f"these are {len(files)} files; an import takes up to {MAX_ZIP_FILES}"
         raise UnreadableFileError([Problem(message)])
-    origin = _origin_of([name for name, _ in parts], files)
+    origin = _upload_origin([name for name, _ in parts], files)
     held = LooseFiles(files) if origin is Origin.LOOSE else files
     return Bundle(held, tuple(sorted(paths)), place, tuple(left_out.problems(place)), origin)
 
 
-def _origin_of(names: Sequence[str], files: Mapping[str, bytes]) -> Origin:
+def _upload_origin(names: Sequence[str], files: Mapping[str, bytes]) -> Origin:
     if all(map(_is_zip, names)):
         return Origin.ZIP
     return Origin.UPLOAD if any("/" in path for path in files) else Origin.LOOSE

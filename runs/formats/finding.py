@@ -15,10 +15,10 @@ from runs.formats.lines import (
     REMEDIES,
     YAML_SUFFIXES,
     Form,
-    form_of_lines,
+    detect_form,
     is_meant_as_suite,
 )
-from runs.formats.suite_cases import cases_file_of
+from runs.formats.suite_cases import cases_file_path
 from runs.formats.suite_evaluators import seen_from
 from runs.formats.yaml import decoded, read_document
 from runs.specs.problems import Problem, UnreadableFileError
@@ -101,12 +101,12 @@ class Search:
         return mentioned
 
     def _read_lines(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
-        form = form_of_lines(self.bundle.beginning(path))
+        form = detect_form(self.bundle.beginning(path))
         if form is not Form.CASES and not is_only:
             held = "no cases" if form is Form.OTHER else f"{form}, no cases,"
             self._note(path, f"holds {held} and was left out; {REMEDIES[form]}")
             return None
-        beside = suite_files.sidecar_of(path, self.bundle.files)
+        beside = suite_files.sidecar_path(path, self.bundle.files)
         self.described |= {beside} - {""}
         content = self.bundle.files[path]
 
@@ -135,10 +135,10 @@ class Search:
             return None
 
         # Even if the suite is refused: problems of its cases are reported once, as part of it.
-        self.mentioned[path] = {self.bundle.given_as(cases_file_of(document))} - {""}
+        self.mentioned[path] = {self.bundle.given_as(cases_file_path(document))} - {""}
 
         def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
-            return suite_files.suite_of(replace(document, file=file), files, self.profile)
+            return suite_files.parse_suite(replace(document, file=file), files, self.profile)
 
         return self._seen_from(path, read, content)
 

@@ -39,10 +39,10 @@ def write_junit(run: JUnitRun, lines: Iterable[ResultLine]) -> Iterator[str]:
     A test case passes exactly if the verdict is pass (SCORING §4.3): fail and borderline are failures of
     that type, an error is an error, and an execution that never ran is skipped.
     """
-    yield from write_junit_of_several([(run, lines)])
+    yield from write_combined_junit([(run, lines)])
 
 
-def write_junit_of_several(
+def write_combined_junit(
     runs: Iterable[tuple[JUnitRun, Iterable[ResultLine]]],
 ) -> Iterator[str]:
     """Yield the parts of a file with a test suite for each run; a single run names the whole file."""

@@ -53,7 +53,7 @@ def with_plain_numbers(value: Any) -> Any:
     return value
 
 
-def lines_of(content: bytes) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not blank with their numbers from 1; only a line feed ends a line."""
     for number, raw in enumerate(content.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1):
         if raw.strip():
@@ -147,7 +147,7 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
     """
     refuse_size(content, file)
     cases = LinedCases()
-    for number, raw in lines_of(content):
+    for number, raw in numbered_lines(content):
         at: Path = (key, len(cases.cases))
         try:
             case = _plain(read_object(raw), at, cases.written)
@@ -208,12 +208,12 @@ REMEDIES = {
 }
 
 
-def form_of_lines(content: bytes) -> Form:
+def detect_form(content: bytes) -> Form:
     """Return what JSON Lines contain, judged by the first lines."""
     forms: set[Form] = set()
-    for _, raw in lines_of(b"\n".join(content.split(b"\n", MAX_LINES_READ)[:MAX_LINES_READ])):
+    for _, raw in numbered_lines(b"\n".join(content.split(b"\n", MAX_LINES_READ)[:MAX_LINES_READ])):
         with suppress(UnreadableLineError):
-            forms.add(_form_of({normal_spelling(key) for key in read_object(raw)}))
+            forms.add(_guess_form({normal_spelling(key) for key in read_object(raw)}))
     return next((form for form in TELLING if form in forms), Form.OTHER)
 
 
@@ -226,13 +226,13 @@ def is_meant_as_suite(value: Any) -> bool:
 
 def misplaced(content: bytes, file: str, wanted: Form) -> Problem | None:
     """Return the problem of a file that clearly contains something else than wanted; else None."""
-    form = form_of_lines(content)
+    form = detect_form(content)
     if form in (wanted, Form.OTHER):
         return None
     return Problem(f"the file holds {form}, not {wanted}; {REMEDIES[form]}", file)
 
 
-def _form_of(keys: set[str]) -> Form:
+def _guess_form(keys: set[str]) -> Form:
     if "score" in keys and keys & RESULT_KEYS:
         return Form.RESULTS
     if keys & INPUT_KEYS:

@@ -38,7 +38,7 @@ class Reading:
     def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
         """Return a problem with the place of a value."""
         key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
-        place = self.document.file_of(path), self.document.line_of(path)
+        place = self.document.file_at(path), self.document.line_at(path)
         return Problem(message, *place, case, key)
 
     def refuse(self, path: Path, message: str, *, case: str = "") -> None:
@@ -142,7 +142,7 @@ class Fields:
             self._left[name] = (key, part)
 
     @staticmethod
-    def names_of(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    def in_snake_case(mapping: Mapping[str, Any]) -> dict[str, Any]:
         """Return a mapping with its keys in snake_case."""
         return {normal_spelling(key): part for key, part in mapping.items()}
 

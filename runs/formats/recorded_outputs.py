@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs.formats.lines import LINES_SUFFIXES, Form, lines_of, misplaced, read_object
+from runs.formats.lines import LINES_SUFFIXES, Form, misplaced, numbered_lines, read_object
 from runs.formats.reading import Fields
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import output_from_json, read_conversation
@@ -96,7 +96,7 @@ def _usage(usage: Any) -> Any:
     """Return the tokens under their standard names; other figures do not change."""
     if not isinstance(usage, dict):
         return usage
-    left = Fields.names_of(usage)
+    left = Fields.in_snake_case(usage)
     for name, spellings in TOKENS.items():
         for spelling in spellings:
             if spelling in left and name not in left:
@@ -149,7 +149,7 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
     """
     outputs: dict[str, RecordedLine] = {}
     problems: list[Problem] = []
-    for number, raw in lines_of(content):
+    for number, raw in numbered_lines(content):
         try:
             line = _line(raw, number)
         except (ValueError, TypeError, AttributeError) as error:

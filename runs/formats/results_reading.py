@@ -19,7 +19,7 @@ from evaluators.scoring.samples import BRACKETS
 from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
-from runs.formats.lines import UnreadableLineError, lines_of, read_object
+from runs.formats.lines import UnreadableLineError, numbered_lines, read_object
 from runs.formats.results_writing import EvaluatorLine, ResultLine
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
@@ -518,7 +518,7 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
     are left out. Raises UnreadableFileError with line and reason for every line without a result.
     """
     reading = _Reading(file)
-    for number, raw in lines_of(content):
+    for number, raw in numbered_lines(content):
         place = FileLine(file, number, reading.problems)
         try:
             values = read_object(raw)

@@ -26,9 +26,9 @@ from runs.formats.recorded_outputs import read_recorded
 from runs.formats.suite_evaluators import (
     check_composite,
     default_children,
+    make_root,
     read_aggregator,
     read_evaluators,
-    root_of,
 )
 from runs.formats.yaml import Path, YamlDocument, decoded, named, read_document
 from runs.specs.problems import Problem, UnreadableFileError
@@ -275,10 +275,10 @@ def _read(
     return ({**turn_facts, BLOCKS: blocks} if blocks and is_kept else turn_facts,)
 
 
-def cases_file_of(document: YamlDocument) -> str:
+def cases_file_path(document: YamlDocument) -> str:
     """Return the path of the file of cases that a suite file's `tests` name, "" when they name none."""
     return (
-        reference_path(_reference(document), folder_of(document.file))
+        reference_path(_reference(document), parent_folder(document.file))
         if _reference(document)
         else ""
     )
@@ -292,7 +292,7 @@ def with_cases(
     The file is YAML or JSON Lines. Each value keeps its place in its own file; other values of `tests` are
     not changed. Raises UnreadableFileError for a file that is missing or has no list of cases.
     """
-    reference, path, key = _reference(document), cases_file_of(document), _key_of(document)
+    reference, path, key = _reference(document), cases_file_path(document), _cases_key(document)
     if not reference:
         return document, ()
     if path not in files:
@@ -310,7 +310,7 @@ def with_cases(
     return joined_document, (path,)
 
 
-def folder_of(file: str) -> str:
+def parent_folder(file: str) -> str:
     """Return the folder of a file, "" for the top."""
     parent = str(PurePosixPath(file).parent)
     return "" if parent == "." else parent
@@ -341,12 +341,12 @@ def _lined(content: bytes, path: str, key: str) -> LinedCases:
 
 
 def _reference(document: YamlDocument) -> str:
-    key = _key_of(document)
+    key = _cases_key(document)
     reference = document.value[key].strip() if key else ""
     return reference if reference.lower().endswith((*YAML_SUFFIXES, *LINES_SUFFIXES)) else ""
 
 
-def _key_of(document: YamlDocument) -> str:
+def _cases_key(document: YamlDocument) -> str:
     """Return the key that names a file of cases, "" when none does."""
     if not isinstance(document.value, dict):
         return ""
@@ -355,7 +355,7 @@ def _key_of(document: YamlDocument) -> str:
 
 
 def _problem(document: YamlDocument, key: str, message: str) -> Problem:
-    return Problem(message, document.file, document.line_of((key,)), key=key)
+    return Problem(message, document.file, document.line_at((key,)), key=key)
 
 
 MAX_KEY_LENGTH = 200
@@ -406,7 +406,7 @@ def read_cases(
             reading.refuse((*at, "id"), f"{message}; give each case its own", case=case.key)
             continue
         cases_by_key[case.key] = case
-        first_lines[case.key] = reading.document.line_of(at)
+        first_lines[case.key] = reading.document.line_at(at)
     return tuple(cases_by_key.values())
 
 
@@ -480,8 +480,8 @@ class _Case:
             message = "comes from the suite, unless the case lists its own evaluators"
             self.fields.refuse(aggregator_key, message)
         if not own and not joined:
-            return (root_of(default_children()), False) if skips else (None, False)
-        root = root_of((*own, *joined), aggregator if options else None)
+            return (make_root(default_children()), False) if skips else (None, False)
+        root = make_root((*own, *joined), aggregator if options else None)
         check_composite(self.reading, self.path, root, case=self.fields.case)
         return root, joins
 

@@ -32,7 +32,7 @@ ROOT_NAME = "suite"
 DEFAULT_KIND = "llm_judge"
 
 
-def root_of(
+def make_root(
     children: tuple[EvaluatorSpec, ...], aggregator: Mapping[str, Any] | None = None
 ) -> EvaluatorSpec:
     """Return the outermost composite of a suite or of a case with a tree of its own."""
@@ -188,11 +188,11 @@ def _suggestion(path: tuple[str | int, ...], known: tuple[str, ...]) -> str:
 
 
 def _is_likely_mistake(name: str, known: tuple[str, ...]) -> bool:
-    return name in _settings_of_any_kind() or bool(near(name, known))
+    return name in _all_setting_names() or bool(near(name, known))
 
 
 @cache
-def _settings_of_any_kind() -> frozenset[str]:
+def _all_setting_names() -> frozenset[str]:
     return frozenset(name for kind in all_kinds().values() for name in kind.config.model_fields)
 
 
@@ -217,7 +217,7 @@ def model_places(
     """Return the files and lines that name each language model, by case ("" for the suite) and slug."""
     places_by_model: dict[tuple[str, str], list[ModelPlace]] = {}
     for path, slug in _named(document.value, ()):
-        place = ModelPlace(document.file_of(path), document.line_of(path), len(path) == 1)
+        place = ModelPlace(document.file_at(path), document.line_at(path), len(path) == 1)
         places_by_model.setdefault((_case(path, cases), slug), []).append(place)
     return {named: tuple(places) for named, places in places_by_model.items()}
 

@@ -30,7 +30,7 @@ from runs.formats.reading import Fields, Reading
 from runs.formats.suite_cases import (
     BLOCKS,
     Defaults,
-    folder_of,
+    parent_folder,
     read_cases,
     read_shared,
     with_cases,
@@ -38,11 +38,11 @@ from runs.formats.suite_cases import (
 from runs.formats.suite_evaluators import (
     check_composite,
     default_children,
+    make_root,
     model_places,
     read_aggregator,
     read_evaluators,
     read_policy,
-    root_of,
     written_policy,
 )
 from runs.formats.yaml import YamlDocument, decoded, named, read_document
@@ -183,15 +183,15 @@ def read_suite(
     `file` is the path of the suite file and `files` are the files around it by path; prompts it
     names are looked up there. Raises UnreadableFileError with every problem.
     """
-    return suite_of(read_document(decoded(content, file), file), files or {}, profile)
+    return parse_suite(read_document(decoded(content, file), file), files or {}, profile)
 
 
-def suite_of(
+def parse_suite(
     document: YamlDocument, files: Mapping[str, bytes], profile: Profile | None = None
 ) -> SuiteWithCases:
     """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
     document, beside = with_cases(document, files)
-    reading = Reading(document, files, folder_of(document.file))
+    reading = Reading(document, files, parent_folder(document.file))
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     content = _suite(reading, suite, _stem(document.file), profile)
     if reading.problems:
@@ -210,7 +210,7 @@ def write_suite_parts(content: SuiteWithCases) -> Iterator[bytes]:
     return written(content)
 
 
-def slug_of(name: str) -> str:
+def make_slug(name: str) -> str:
     """Return a name for addresses, of lower-case letters, digits and hyphens; a slug stays as it is."""
     if len(name) <= MAX_SLUG_LENGTH and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
         return name
@@ -225,7 +225,7 @@ def _stem(file: str) -> str:
 def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteWithCases:
     name = suite.text("name") or stem
     title = suite.text("title") or name
-    slug = slug_of(name)
+    slug = make_slug(name)
     if not slug:
         message = "has no letter or digit to make an address from; give the suite another name"
         suite.refuse("name", f"{name!r} {message}")
@@ -236,7 +236,7 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     aggregator = read_aggregator(reading, (aggregator_key,), options) if options else None
     profile = _profile(suite, chosen)
     usual = profile.evaluators if profile else default_children()
-    root = root_of(children or usual, aggregator)
+    root = make_root(children or usual, aggregator)
     check_composite(reading, (aggregator_key or "evaluators",), root)
     defaults = Defaults(root, not (children or profile), read_shared(suite))
     cases_key, items = _cases(suite)
@@ -334,7 +334,7 @@ def read_case_lines(
     problem, each with its file and line.
     """
     lines = read_lined(content, file, CASES)
-    beside = sidecar_of(file, files or {})
+    beside = sidecar_path(file, files or {})
     head = _head(files or {}, beside, file) if beside else YamlDocument({})
     if not lines.cases:
         raise UnreadableFileError(lines.problems or [Problem("the file holds no cases", file)])
@@ -346,7 +346,7 @@ def read_case_lines(
         elsewhere={CASES: file},
     )
     try:
-        suite = suite_of(document, files or {}, profile)
+        suite = parse_suite(document, files or {}, profile)
     except UnreadableFileError as error:
         lines.problems += [_within_line(problem, file) for problem in error.problems]
     else:
@@ -366,7 +366,7 @@ def write_case_lines(content: SuiteWithCases) -> tuple[bytes, bytes]:
     return "".join(f"{line}\n" for line in lines).encode(), write_yaml(suite_head(content)).encode()
 
 
-def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:
+def sidecar_path(file: str, files: Mapping[str, bytes]) -> str:
     """Return the path of the YAML next to a file of cases, "" if there is none."""
     stem = PurePosixPath(file).with_suffix("")
     return next((f"{stem}{suffix}" for suffix in YAML_SUFFIXES if f"{stem}{suffix}" in files), "")
@@ -380,9 +380,9 @@ def _head(files: Mapping[str, bytes], path: str, cases: str) -> YamlDocument:
     for key, value in document.value.items():
         if normal_spelling(key) not in CASES_KEYS:
             continue
-        if not isinstance(value, str) or reference_path(value, folder_of(path)) != cases:
+        if not isinstance(value, str) or reference_path(value, parent_folder(path)) != cases:
             message = "the cases are in the JSON Lines next to this file; remove them here"
-            raise UnreadableFileError([Problem(message, path, document.line_of((key,)), key=key)])
+            raise UnreadableFileError([Problem(message, path, document.line_at((key,)), key=key)])
         # It names the same file of cases.
         del head[key]
     return replace(document, value=head if "name" in head else _named(head))

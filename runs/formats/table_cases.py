@@ -40,7 +40,7 @@ class UnreadableCellError(ValueError):
     """A cell cannot be read as its part of the case; the message says why."""
 
 
-def text_of(cell: Any) -> str:
+def cell_text(cell: Any) -> str:
     """Return a cell as text: other values as JSON, null as an empty text."""
     if cell is None:
         return ""
@@ -52,7 +52,7 @@ def text_of(cell: Any) -> str:
     return text
 
 
-def structure_of(cell: Any) -> Any:
+def parse_cell(cell: Any) -> Any:
     """Return the list or object that a cell is or contains as JSON, None for any other cell."""
     if isinstance(cell, list | dict):
         return cell
@@ -66,9 +66,9 @@ def structure_of(cell: Any) -> Any:
         return None
 
 
-def turns_of(cell: Any) -> tuple[Turn, ...]:
+def cell_turns(cell: Any) -> tuple[Turn, ...]:
     """Return a conversation, or a text as a single user message."""
-    structure = structure_of(cell)
+    structure = parse_cell(cell)
     if (
         isinstance(structure, dict)
         and isinstance(structure.get("messages"), list)
@@ -76,7 +76,7 @@ def turns_of(cell: Any) -> tuple[Turn, ...]:
     ):
         structure = structure["messages"]
     if not _is_conversation(structure):
-        return ({"role": "user", "content": text_of(cell)},)
+        return ({"role": "user", "content": cell_text(cell)},)
     reading = Reading(YamlDocument(value={"input": structure}), {})
     try:
         turns = read_turns(Fields(reading, (), value={"input": structure}), "input", structure)
@@ -87,9 +87,9 @@ def turns_of(cell: Any) -> tuple[Turn, ...]:
     return turns
 
 
-def expected_of(cell: Any) -> str:
+def cell_expected_output(cell: Any) -> str:
     """Return the expected output: of a conversation, what the assistant says in it."""
-    structure = structure_of(cell)
+    structure = parse_cell(cell)
     if (
         isinstance(structure, dict)
         and isinstance(structure.get("messages"), list)
@@ -99,59 +99,59 @@ def expected_of(cell: Any) -> str:
     if isinstance(structure, dict) and "role" in structure and "content" in structure:
         structure = [structure]
     if not _is_conversation(structure):
-        return text_of(cell)
-    message = [turn["content"] for turn in turns_of(structure) if turn["role"] == "assistant"]
+        return cell_text(cell)
+    message = [turn["content"] for turn in cell_turns(structure) if turn["role"] == "assistant"]
     return "\n\n".join(content for content in message if content)
 
 
-def outcomes_of(cell: Any, split: Split) -> tuple[str, ...]:
+def cell_outcomes(cell: Any, split: Split) -> tuple[str, ...]:
     """Return the expected outcomes of a cell, without bullets and numbers before them."""
-    structure = structure_of(cell)
+    structure = parse_cell(cell)
     if isinstance(structure, list):
-        return tuple(text for part in structure if (text := text_of(_claim(part)).strip()))
-    text = text_of(cell)
+        return tuple(text for part in structure if (text := cell_text(_claim(part)).strip()))
+    text = cell_text(cell)
     parts = [text] if split is Split.NONE else text.split(SEPARATORS[split])
     shorn = (MARKER.sub("", part.strip()) for part in parts)
     return tuple(part for part in shorn if part)
 
 
-def tags_of(cell: Any) -> tuple[str, ...]:
+def cell_tags(cell: Any) -> tuple[str, ...]:
     """Return the tags of a cell: a JSON list, or separated by commas, semicolons, bars or lines."""
-    structure = structure_of(cell)
-    parts = structure if isinstance(structure, list) else re.split(r"[,;|\n]", text_of(cell))
-    return tuple(dict.fromkeys(text for part in parts if (text := text_of(part).strip())))
+    structure = parse_cell(cell)
+    parts = structure if isinstance(structure, list) else re.split(r"[,;|\n]", cell_text(cell))
+    return tuple(dict.fromkeys(text for part in parts if (text := cell_text(part).strip())))
 
 
-def metadata_of(name: str, cell: Any) -> dict[str, Any]:
+def column_metadata(name: str, cell: Any) -> dict[str, Any]:
     """Return the metadata from a column; an object in a column named metadata is used as it is."""
     plain = name.strip().lower()
     if plain.startswith("__metadata:"):
         return {name.strip()[len("__metadata:") :] or name: cell}
-    if plain in ("metadata", "meta") and isinstance(structure := structure_of(cell), dict):
-        text_of(structure)
+    if plain in ("metadata", "meta") and isinstance(structure := parse_cell(cell), dict):
+        cell_text(structure)
         return dict(structure)
-    text_of(cell)
+    cell_text(cell)
     return {name: cell}
 
 
-def recorded_of(cell: Any) -> dict[str, Any]:
+def cell_recorded_output(cell: Any) -> dict[str, Any]:
     """Return a recorded output in the form of a recorded line."""
-    structure = structure_of(cell)
+    structure = parse_cell(cell)
     if isinstance(structure, dict) and structure.keys() & {"output", "messages"}:
         try:
             output_from_json(structure)
         except (ValueError, TypeError) as error:
             raise UnreadableCellError(f"the recorded output is not readable: {error}") from error
         return structure
-    return {"output": text_of(cell)}
+    return {"output": cell_text(cell)}
 
 
-def assertion_of(cell: Any) -> tuple[str, tuple[str, ...], bool]:
+def read_assertion(cell: Any) -> tuple[str, tuple[str, ...], bool]:
     """Return a promptfoo assertion as an expected output or outcomes, and whether it was understood.
 
     Without a type it is the full answer.
     """
-    text = text_of(cell).strip()
+    text = cell_text(cell).strip()
     if asked := ASKED.match(text):
         return "", (asked[1].strip(),), True
     if contains := CONTAINS.match(text):
@@ -228,30 +228,30 @@ class RowReader:
         key = self._cell(row, CasePart.KEY, _key, "")
         answer, claims, metadata = self._assertions(row)
         for name, cell in self._filled(row, CasePart.METADATA):
-            metadata |= self._read(name, partial(metadata_of, name), cell)
+            metadata |= self._read(name, partial(column_metadata, name), cell)
         return CaseSpec(
             key=key or self._made_key(asked),
             input=asked,
-            title=title if CasePart.TITLE in self.places else beginning_of(asked),
+            title=title if CasePart.TITLE in self.places else title_from_input(asked),
             tags=tuple(dict.fromkeys(self._several(row, CasePart.TAGS, _checked_tags))),
             expected_output=expected or answer,
             expected_outcomes=(*self._several(row, CasePart.OUTCOMES, self._outcomes), *claims),
-            criteria=self._cell(row, CasePart.CRITERIA, text_of, ""),
+            criteria=self._cell(row, CasePart.CRITERIA, cell_text, ""),
             metadata=metadata,
-            recorded_output=self._cell(row, CasePart.OUTPUT, recorded_of, None),
+            recorded_output=self._cell(row, CasePart.OUTPUT, cell_recorded_output, None),
         )
 
     def _asked(self, row: TableRow) -> tuple[tuple[Mapping[str, Any], ...], str]:
         """Return the input and the expected output, which may be the last turn of it."""
-        asked: tuple[Mapping[str, Any], ...] = self._cell(row, CasePart.INPUT, turns_of, ())
+        asked: tuple[Mapping[str, Any], ...] = self._cell(row, CasePart.INPUT, cell_turns, ())
         if not asked:
             raise RefusedRowError(self.column(CasePart.INPUT), "is empty; write what the case asks")
-        expected = self._cell(row, CasePart.EXPECTED_OUTPUT, expected_of, "")
+        expected = self._cell(row, CasePart.EXPECTED_OUTPUT, cell_expected_output, "")
         ends = self.mapping.last_answer and len(asked) > 1 and asked[-1]["role"] == "assistant"
         if ends and not expected:
             *before, last = asked
             asked, expected = tuple(before), str(last["content"])
-        if system := self._cell(row, CasePart.SYSTEM, text_of, ""):
+        if system := self._cell(row, CasePart.SYSTEM, cell_text, ""):
             asked = ({"role": "system", "content": system}, *asked)
         return asked, expected
 
@@ -268,7 +268,7 @@ class RowReader:
         claims: list[str] = []
         kept: dict[str, Any] = {}
         for name, cell in self._filled(row, CasePart.ASSERTION):
-            message, listed, is_understood = self._read(name, assertion_of, cell)
+            message, listed, is_understood = self._read(name, read_assertion, cell)
             answer, claims = answer or message, [*claims, *listed]
             if not is_understood:
                 kept[name] = cell
@@ -276,7 +276,7 @@ class RowReader:
         return answer, tuple(claims), kept
 
     def _outcomes(self, cell: Any) -> tuple[str, ...]:
-        return outcomes_of(cell, self.mapping.split)
+        return cell_outcomes(cell, self.mapping.split)
 
     def _filled(self, row: TableRow, part: CasePart) -> Iterable[tuple[str, Any]]:
         for place, name in self.places.get(part, ()):
@@ -321,7 +321,7 @@ def check_key(
 
 def _short(most: int) -> Callable[[Any], str]:
     def read(cell: Any) -> str:
-        text = text_of(cell).strip()
+        text = cell_text(cell).strip()
         if len(text) > most:
             message = f"has {len(text)} characters; {most} is the limit"
             raise UnreadableCellError(message)
@@ -330,7 +330,7 @@ def _short(most: int) -> Callable[[Any], str]:
     return read
 
 
-def beginning_of(asked: Sequence[Mapping[str, Any]]) -> str:
+def title_from_input(asked: Sequence[Mapping[str, Any]]) -> str:
     """Return the first words of a case's input on one line: the title of a case from a table without titles."""
     turns = sorted(asked, key=lambda turn: turn.get("role") != "user")
     texts = (str(turn.get("content") or "") for turn in turns)
@@ -345,7 +345,7 @@ _key = _short(MAX_KEY_LENGTH)
 
 
 def _checked_tags(cell: Any) -> tuple[str, ...]:
-    tags = tags_of(cell)
+    tags = cell_tags(cell)
     if long := next((tag for tag in tags if len(tag) > MAX_TAG_LENGTH), ""):
         message = f"a tag has {len(long)} characters; {MAX_TAG_LENGTH} is the limit"
         raise UnreadableCellError(message)
@@ -398,12 +398,12 @@ def _cells(case: CaseSpec) -> list[str]:
         case.key,
         case.title,
         _either(
-            _lone(turns), _written(turns), lambda cell: [dict(t) for t in turns_of(cell)], turns
+            _lone(turns), _written(turns), lambda cell: [dict(t) for t in cell_turns(cell)], turns
         ),
         _either(
             case.expected_output,
             _written([{"role": "assistant", "content": case.expected_output}]),
-            expected_of,
+            cell_expected_output,
             case.expected_output,
         ),
         _either(
@@ -413,7 +413,7 @@ def _cells(case: CaseSpec) -> list[str]:
             case.expected_outcomes,
         ),
         case.criteria,
-        _either(", ".join(case.tags), _written(case.tags), tags_of, case.tags),
+        _either(", ".join(case.tags), _written(case.tags), cell_tags, case.tags),
         _written(case.metadata) if case.metadata else "",
         _recorded(case.recorded_output),
     ]
@@ -435,7 +435,7 @@ def _recorded(recorded: Mapping[str, Any] | None) -> str:
     if recorded is None:
         return ""
     text = recorded.get("output") if recorded.keys() == {"output"} else None
-    if isinstance(text, str) and text.strip() and recorded_of(text) == recorded:
+    if isinstance(text, str) and text.strip() and cell_recorded_output(text) == recorded:
         return text
     return _written(recorded)
 
@@ -446,7 +446,7 @@ def _written(value: Any) -> str:
 
 def _by_lines_alone(cell: str) -> tuple[str, ...]:
     """Return outcomes if only line ends could separate them, else none."""
-    return () if ";" in cell or "|" in cell else outcomes_of(cell, Split.LINES)
+    return () if ";" in cell or "|" in cell else cell_outcomes(cell, Split.LINES)
 
 
 @dataclass(frozen=True, slots=True)

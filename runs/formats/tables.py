@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from runs.formats.lines import UnreadableLineError, lines_of, read_object, with_plain_numbers
+from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
 from runs.formats.yaml import refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -171,11 +171,11 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     text, encoding = table_text(content, file)
     begins = text.lstrip()[:1]
     if begins == "{":
-        table = _of_objects(_lined(text), ("JSON Lines", encoding))
+        table = _table_from_objects(_lined(text), ("JSON Lines", encoding))
     elif begins == "[":
-        table = _of_objects(_listed(text, file), ("a JSON list", encoding))
+        table = _table_from_objects(_listed(text, file), ("a JSON list", encoding))
     else:
-        table = _of_csv(text, encoding)
+        table = _read_csv(text, encoding)
     if len(table.columns) > MAX_COLUMNS:
         message = f"the table has {len(table.columns)} columns; {MAX_COLUMNS} is the limit"
         raise UnreadableFileError([Problem(message, file)])
@@ -186,7 +186,7 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     return table
 
 
-def _of_csv(text: str, encoding: str) -> Table:
+def _read_csv(text: str, encoding: str) -> Table:
     text, delimiter, first = _declared_delimiter(text)
     delimiter = delimiter or _delimiter(text)
     rows_read = _csv_rows(text, delimiter, first)
@@ -284,7 +284,7 @@ def _delimiter(text: str) -> str:
 
 
 def _lined(text: str) -> Iterator[tuple[int, Any, str]]:
-    for line, raw in lines_of(text.encode("utf-8", "surrogatepass")):
+    for line, raw in numbered_lines(text.encode("utf-8", "surrogatepass")):
         try:
             yield line, with_plain_numbers(read_object(raw)), ""
         except UnreadableLineError as error:
@@ -314,7 +314,7 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
         at = end
 
 
-def _of_objects(objects: Iterable[tuple[int, Any, str]], message: tuple[str, ...]) -> Table:
+def _table_from_objects(objects: Iterable[tuple[int, Any, str]], message: tuple[str, ...]) -> Table:
     rows = list(objects)
     names = tuple(
         dict.fromkeys(name for _, values, unread in rows if not unread for name in values)

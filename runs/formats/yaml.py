@@ -194,11 +194,11 @@ class YamlDocument:
     written: Mapping[Path, str] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
-    def file_of(self, path: Path) -> str:
+    def file_at(self, path: Path) -> str:
         """Return the file a value stands in."""
         return self.elsewhere.get(str(path[0]), self.file) if path else self.file
 
-    def line_of(self, path: Path) -> int:
+    def line_at(self, path: Path) -> int:
         """Return the line of a value, or of the nearest one around it."""
         while path and path not in self.lines:
             path = path[:-1]

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from runs.home import queries
 from runs.home.queries import SuiteTableQuery, latest_rows, suite_page, suite_table
 from runs.home.queries import search as find
-from runs.requests import may_view, suite_of
+from runs.requests import get_suite_or_404, may_view
 from runs.suites.queries import policy_words
 
 
@@ -48,7 +48,7 @@ def dashboard(request: HttpRequest) -> HttpResponse:
 @require_safe
 def suite(request: HttpRequest, slug: str) -> HttpResponse:
     """Show one suite: policy, evaluators and last runs."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     page = suite_page(suite)
     words = policy_words(page.policy)
     return render(request, "home/suite.html", {"page": page, "suite": suite, "words": words})

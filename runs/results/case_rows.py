@@ -29,10 +29,10 @@ from runs.models.suites import Case
 from runs.results.result_state import (
     Override,
     RepetitionMark,
-    mark_of_row,
-    override_of_case,
-    people_of_row,
+    case_override,
     result_url,
+    row_mark,
+    row_reviewed_verdict,
     with_names,
 )
 from runs.running.retrying import is_retryable, matching_results
@@ -96,7 +96,7 @@ def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[ResultRow,
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)
     overrides = with_names(
-        {case: override_of_case(rows, policy) for case, rows in results.items()},
+        {case: case_override(rows, policy) for case, rows in results.items()},
         {case: [row["id"] for row in rows] for case, rows in results.items()},
     )
     return tuple(
@@ -115,7 +115,7 @@ def _row(
     case: Case,
     results: Sequence[Mapping[str, Any]],
 ) -> ResultRow:
-    marks = [mark_of_row(row, policy) for row in results]
+    marks = [row_mark(row, policy) for row in results]
     shown = next((row for row in results if row["is_forced"]), None) or next(
         (row for row, mark in zip(results, marks, strict=True) if mark == group["live_state"]),
         results[0],
@@ -137,7 +137,7 @@ def _row(
                 result_url(run, case.key, row["repetition"]),
                 mark,
                 row["score"],
-                people_of_row(row),
+                row_reviewed_verdict(row),
             )
             for row, mark in zip(results[:MAX_MARKS], marks, strict=False)
         ),

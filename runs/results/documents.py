@@ -18,7 +18,7 @@ from runs.engine.plan import CHANGED
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
-from runs.results.runs import RunRepetitions, listed, repetitions_of_run, run_row
+from runs.results.runs import RunRepetitions, listed, run_repetitions, run_row
 from runs.suites.documents import PolicyDoc
 from runs.summary.cases import summarise_case
 from runs.summary.figures import CaseSummary, Summary
@@ -508,7 +508,7 @@ def _cost_fields(costs: CostPair) -> dict[str, Any]:
 
 
 def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    costs, over = run_costs(run), repetitions_of_run(run)
+    costs, over = run_costs(run), run_repetitions(run)
     summary, final = None, None
     if run.summary is not None:
         # A summary that was written before a figure existed lacks it.

@@ -17,8 +17,8 @@ from runs.engine.plan import (
     OUTCOMES_KIND,
     OUTCOMES_PATH,
     Plan,
+    case_tree,
     read_plan,
-    tree_of_case,
 )
 from runs.formats.results_writing import EvaluatorLine, ResultLine
 from runs.formats.results_writing import walk_lines as walk_line
@@ -65,7 +65,7 @@ def _line(
     run: Run, plan: Plan, result: Result, output: ResultOutput | None, rows: Rows
 ) -> ResultLine:
     case = result.case
-    root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    root = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
     is_scored = result.status == ResultStatus.SCORED
     return ResultLine(
         suite=run.suite.slug,

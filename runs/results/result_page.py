@@ -18,7 +18,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from runs.costs import CostPair, result_costs
-from runs.engine.plan import METRICS_KIND, read_plan, tree_of_case
+from runs.engine.plan import METRICS_KIND, case_tree, read_plan
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     Artifact,
@@ -40,14 +40,14 @@ from runs.results.result_state import (
     LeftFile,
     Override,
     ReviewHistory,
-    mark_of,
-    mark_of_row,
-    override_of,
-    override_of_case,
+    case_override,
     passed_words,
     result_files,
+    result_mark,
+    result_override,
     result_url,
     review_history,
+    row_mark,
 )
 from runs.results.result_tree import (
     FindingRow,
@@ -117,7 +117,7 @@ def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRu
         target=results[0]["run__target_name"],
         is_this=number == run.number,
         passed=passed_words(case),
-        override=override_of_case(results, policy),
+        override=case_override(results, policy),
     )
 
 
@@ -148,7 +148,7 @@ class Neighbour:
     url: str
 
 
-def repetitions_of(
+def list_repetitions(
     run: Run, result: Result, policy: PolicySpec
 ) -> tuple[tuple[Repetition, ...], str]:
     """Return every repetition of the same case in the run, and the state of the case; one query."""
@@ -162,12 +162,12 @@ def repetitions_of(
         Repetition(
             number=row["repetition"],
             url=result_url(run, result.case.key, row["repetition"]),
-            state=mark_of_row(row, policy),
+            state=row_mark(row, policy),
             score=row["score"],
             outcomes=row["outcome_marks"],
             latency_ms=row["latency_ms"],
             is_this=row["repetition"] == result.repetition,
-            override=override_of_case([row], policy),
+            override=case_override([row], policy),
         )
         for row in rows
     )
@@ -313,7 +313,7 @@ def _current(
     return AttemptRow(
         name=attempt_name(result.generation, result.attempt),
         is_current=True,
-        state=mark_of(result),
+        state=result_mark(result),
         score=result.score,
         reason=result.error or result.decided_by,
         cost_usd=None if spent is None else spent - (before or Decimal(0)),
@@ -448,9 +448,9 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
     plan, case = read_plan(run.snapshot), result.case
     output = _output(result)
     decision = Decision.from_json(output.decision) if output.decision else None
-    root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    root = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
     tree = result_tree(root, decision, rows, plan.policy)
-    repetitions, case_state = repetitions_of(run, result, plan.policy)
+    repetitions, case_state = list_repetitions(run, result, plan.policy)
     steps = output.trace
     outcomes = tuple(output.outcomes or ())
     return ResultPage(
@@ -458,7 +458,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         case=case,
         result=result,
         policy=plan.policy,
-        state=mark_of(result),
+        state=result_mark(result),
         is_open=result.status in OPEN_RESULT_STATUSES,
         stage=STAGES.get(result.error_stage, "The result is errored") if result.error else "",
         decision=decision,
@@ -486,7 +486,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
         files=result_files(result),
-        override=override_of(result, plan.policy),
+        override=result_override(result, plan.policy),
         reviews=review_history(
             result,
             plan.policy.review_reviewers,
@@ -558,13 +558,13 @@ class ResultCalls:
 
 def result_calls(run: Run, key: str, repetition: int) -> ResultCalls:
     """Return the calls of one execution, by its target and its judges."""
-    calls = _calls_of(run, key, repetition)
+    calls = _result_calls(run, key, repetition)
     return ResultCalls(tuple(_row(call) for call in calls[:MAX_CALLS]), calls.count())
 
 
 def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:
     """Return one call of an execution with whole texts; raises ModelCall.DoesNotExist."""
-    call = _calls_of(run, key, repetition).get(pk=pk)
+    call = _result_calls(run, key, repetition).get(pk=pk)
     return {
         "request": call.request,
         "reply": call.reply,
@@ -575,7 +575,7 @@ def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:
     }
 
 
-def _calls_of(run: Run, key: str, repetition: int) -> QuerySet[ModelCall]:
+def _result_calls(run: Run, key: str, repetition: int) -> QuerySet[ModelCall]:
     return ModelCall.objects.filter(run=run, result__case__key=key, result__repetition=repetition)
 
 

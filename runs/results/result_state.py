@@ -80,7 +80,7 @@ class ReviewHistory:
     source: int = 0
 
 
-def override_of(result: Result, policy: PolicySpec) -> Override | None:
+def result_override(result: Result, policy: PolicySpec) -> Override | None:
     """Return the verdict of reviewers on one execution; None where there is none."""
     if not result.reviewed_verdict or result.status not in ENDED:
         return None
@@ -88,7 +88,7 @@ def override_of(result: Result, policy: PolicySpec) -> Override | None:
     return Override(machine, result.reviewed_verdict, is_counted=policy.count_reviews)
 
 
-def override_of_case(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> Override | None:
+def case_override(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> Override | None:
     """Return the verdict of a case without and with its reviews; None without a review.
 
     `rows` are its repetitions in the form that `execution_from` takes.
@@ -105,7 +105,7 @@ def override_of_case(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> O
     )
 
 
-def people_of(run: Run) -> Mapping[str, str]:
+def reviewed_verdicts(run: Run) -> Mapping[str, str]:
     """Return by key the verdict of each reviewed case of a run, with the reviews.
 
     At most two queries, and no names of reviewers.
@@ -119,7 +119,7 @@ def people_of(run: Run) -> Mapping[str, str]:
     for row in run.results.filter(case__in=cases).order_by("repetition").values(*columns):
         rows[row["case__key"]].append(row)
     policy = run.policy
-    overrides = {key: override_of_case(group, policy) for key, group in rows.items()}
+    overrides = {key: case_override(group, policy) for key, group in rows.items()}
     return {key: override.people for key, override in overrides.items() if override}
 
 
@@ -131,7 +131,7 @@ def with_names(
     One query, none without an override.
     """
     keys = {result: key for key, ids in results.items() if overrides.get(key) for result in ids}
-    reviewers, texts = reviewers_of_results(keys), defaultdict[int, list[str]](list)
+    reviewers, texts = reviewer_names(keys), defaultdict[int, list[str]](list)
     for result, key in keys.items():
         if result in reviewers:
             texts[key].append(reviewers[result])
@@ -141,7 +141,7 @@ def with_names(
     }
 
 
-def reviewers_of_results(results: Iterable[int]) -> Mapping[int, str]:
+def reviewer_names(results: Iterable[int]) -> Mapping[int, str]:
     """Return for each reviewed result who decided and when; one query, none without results."""
     wanted = list(results)
     if not wanted:
@@ -205,12 +205,12 @@ class RepetitionMark:
     people: str = ""
 
 
-def people_of_row(row: Mapping[str, Any]) -> str:
+def row_reviewed_verdict(row: Mapping[str, Any]) -> str:
     """Return the verdict of reviewers, "" where there is none or the result has not ended."""
     return str(row["reviewed_verdict"]) if row["status"] in ENDED else ""
 
 
-def mark_of_row(row: Mapping[str, Any], policy: PolicySpec) -> str:
+def row_mark(row: Mapping[str, Any], policy: PolicySpec) -> str:
     """Return the state of a result: the verdict that counts, or how far it is."""
     if policy.count_reviews and row["reviewed_verdict"] and row["status"] in ENDED:
         return str(row["reviewed_verdict"])
@@ -288,13 +288,13 @@ def hides_machine(user: User, run: Run, key: str, repetition: int) -> bool:
     return hidden.machine and not hidden.may_look
 
 
-def item_of_result(result: Result) -> ReviewItem | None:
+def review_item(result: Result) -> ReviewItem | None:
     """Return the item of a result in the review queue, decided or not; None where it has none."""
     people = ReviewItem.objects.select_related("reserved_by", "assigned_to")
     return people.filter(result=result).first()
 
 
-def mark_of(result: Result) -> str:
+def result_mark(result: Result) -> str:
     """Return the state of a result: the verdict of the machine, or how far it is."""
     return result.verdict or STATUS_MARKS.get(result.status, result.status)
 

@@ -38,13 +38,13 @@ from runs.results.runs import (
     RunRepetitions,
     RunUsage,
     cases_gate,
-    dimensions_of,
-    evaluators_of,
+    dimensions_by_judge,
+    evaluator_rows,
+    metrics_by_judge,
     metrics_gate,
-    metrics_of,
     reads_evaluators_at_once,
-    repetitions_of_run,
-    usage_of_run,
+    run_repetitions,
+    run_usage,
 )
 from runs.suites.version_pages import value_label, value_text
 
@@ -96,7 +96,7 @@ class ErrorCause:
     action: str
 
 
-def error_cause_of(run: Run, error: str) -> ErrorCause:
+def find_error_cause(run: Run, error: str) -> ErrorCause:
     """Return the remedy for an error that all first executions share."""
     target = run.snapshot["target"]
     slug = target["model"]
@@ -227,7 +227,7 @@ def run_end(run: Run, *, now: datetime) -> RunEnd | None:
         is_settling=run.run_workers.filter(heartbeat_at__gte=now - LEASE).exists(),
         budget_usd=run.budget_usd,
         spent_usd=spent,
-        error_cause=error_cause_of(run, run.status_reason)
+        error_cause=find_error_cause(run, run.status_reason)
         if run.status_reason.startswith(ALL_ALIKE)
         else None,
     )
@@ -415,11 +415,11 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         folded=events[EVENTS_SHOWN:],
         event_count=len(events) if len(events) < MAX_EVENTS else run.events.count(),
         policy=policy,
-        evaluators=evaluators_of(run) if reads_evaluators_at_once(run) else None,
-        judged=metrics_of(run),
-        dimensions=dimensions_of(run),
-        repeated=repetitions_of_run(run),
-        usage=usage_of_run(run),
+        evaluators=evaluator_rows(run) if reads_evaluators_at_once(run) else None,
+        judged=metrics_by_judge(run),
+        dimensions=dimensions_by_judge(run),
+        repeated=run_repetitions(run),
+        usage=run_usage(run),
     )
 
 

@@ -21,7 +21,7 @@ from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted
 from runs import lists
 from runs.costs import CostPair, listed_costs, with_costs
-from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, tree_of_case
+from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, case_tree, read_plan
 from runs.lists import NEWEST_FIRST, Chip, Control, ListQuery
 from runs.models.results import CallPurpose, EvaluatorScore, Result, ResultStatus, ScoreState
 from runs.models.run_cases import repetition_figures
@@ -294,11 +294,11 @@ def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
     return frozenset(path for path, node in walk(root) if node.is_stored_before_negation)
 
 
-def negated_paths_of_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:
+def negated_case_paths(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:
     """Return these paths for each case that has its own evaluators, by key; one query."""
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
     return {
-        key: negated_paths(tree_of_case(root, evaluators, append=append))
+        key: negated_paths(case_tree(root, evaluators, append=append))
         for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
     }
 
@@ -373,16 +373,16 @@ class JudgedMetrics:
     tiers: tuple[Tier, ...]
 
 
-def metrics_of(run: Run) -> tuple[JudgedMetrics, ...]:
+def metrics_by_judge(run: Run) -> tuple[JudgedMetrics, ...]:
     """Return the means of every metrics judge, from the summary of an ended run."""
-    means = _metric_means_of_run(run)
+    means = _metric_means(run)
     return tuple(
         _judged_metrics(run, path, tuple(group))
         for path, group in groupby(means, key=lambda metric: metric.path)
     )
 
 
-def _metric_means_of_run(run: Run) -> Iterable[MetricMean]:
+def _metric_means(run: Run) -> Iterable[MetricMean]:
     if run.summary:
         return [MetricMean.from_json(entry) for entry in run.summary.get("metrics", ())]
     is_judged = any(node.kind == METRICS_KIND for _, node in walk(read_plan(run.snapshot).root))
@@ -413,17 +413,15 @@ class JudgedDimensions:
     dimensions: tuple[DimensionMean, ...]
 
 
-def dimensions_of(run: Run) -> tuple[JudgedDimensions, ...]:
+def dimensions_by_judge(run: Run) -> tuple[JudgedDimensions, ...]:
     """Return the means of every hybrid judge, from the summary of an ended run."""
     return tuple(
         _judged_dimensions(run, path, tuple(group))
-        for path, group in groupby(
-            _dimension_means_of_run(run), key=lambda dimension: dimension.path
-        )
+        for path, group in groupby(_dimension_means(run), key=lambda dimension: dimension.path)
     )
 
 
-def _dimension_means_of_run(run: Run) -> Iterable[DimensionMean]:
+def _dimension_means(run: Run) -> Iterable[DimensionMean]:
     if run.summary:
         return [DimensionMean.from_json(entry) for entry in run.summary.get("dimensions", ())]
     is_judged = any(node.kind == HYBRID_KIND for _, node in walk(read_plan(run.snapshot).root))
@@ -456,7 +454,7 @@ class EvaluatorRow:
     skipped: int
 
 
-def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
+def evaluator_rows(run: Run) -> tuple[EvaluatorRow, ...]:
     """Return the evaluators below the root in tree order; at most three queries.
 
     The mean of a negated evaluator is that of the scores that count, also where only some cases have it.
@@ -489,7 +487,7 @@ def reads_evaluators_at_once(run: Run) -> bool:
 
 def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
     """Return the means of the evaluators whose negation differs between cases and suite."""
-    negated, of_cases = negated_paths(root), negated_paths_of_cases(run, root)
+    negated, of_cases = negated_paths(root), negated_case_paths(run, root)
     paths = {path for own in of_cases.values() for path in own ^ negated}
     if not paths:
         return {}
@@ -555,7 +553,7 @@ class RunRepetitions:
         return self.all_passed.total == self.cases
 
 
-def repetitions_of_run(run: Run) -> RunRepetitions | None:
+def run_repetitions(run: Run) -> RunRepetitions | None:
     """Return the figures of the repetitions so far; None where each case runs once.
 
     One query, none for a run with a summary.
@@ -610,7 +608,7 @@ class RunUsage:
     judges: Tokens
 
 
-def usage_of_run(run: Run) -> RunUsage:
+def run_usage(run: Run) -> RunUsage:
     """Return the usage of a run so far, from its summary or by four queries."""
     if run.summary and "timed" in run.summary:
         summary = Summary.from_json(run.summary)

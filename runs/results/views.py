@@ -23,10 +23,10 @@ from runs.requests import (
     REFUSED,
     STOP_POLLING,
     MemberRequest,
+    get_run_or_404,
     may_change_suites,
     may_start,
     may_view,
-    run_of,
 )
 from runs.results import runs as listing
 from runs.results.case_rows import results_table
@@ -40,12 +40,12 @@ from runs.results.result_page import (
     whole_output,
 )
 from runs.results.result_page import (
-    result_calls as calls_of_result,
+    result_calls as list_calls,
 )
-from runs.results.result_state import hidden_parts, hides_machine, item_of_result
-from runs.results.run_page import run_head as head_of
-from runs.results.run_page import run_live as live_of
-from runs.results.runs import evaluators_of
+from runs.results.result_state import hidden_parts, hides_machine, review_item
+from runs.results.run_page import run_head as build_head
+from runs.results.run_page import run_live as build_live
+from runs.results.runs import evaluator_rows
 from runs.running.retry_forms import ResumeForm
 from runs.suites.services import drop_baseline, make_baseline
 
@@ -74,7 +74,7 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 @may_view
 def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Show one run with the first of its results."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     return show_run(request, run, resume=ResumeForm(run))
 
 
@@ -85,8 +85,8 @@ def show_run(
     now = database_now()
     context = {
         "run": run,
-        "head": head_of(run, now=now),
-        "live": live_of(run, now=now),
+        "head": build_head(run, now=now),
+        "live": build_live(run, now=now),
         "table": results_table(run, ResultsQuery.read(request.GET)),
         "resume": resume,
         "scripts_problem": resume.scripts_problem(request.user),
@@ -99,11 +99,11 @@ def show_run(
 @may_view
 def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return the head of a run's page, after its status changed."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     return render(
         request,
         "results/_run_head.html",
-        {"run": run, "head": head_of(run, now=database_now())},
+        {"run": run, "head": build_head(run, now=database_now())},
     )
 
 
@@ -112,8 +112,8 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return what changes while a run is active; polling ends with the run."""
-    run = run_of(slug, number)
-    live = live_of(run, now=database_now())
+    run = get_run_or_404(slug, number)
+    live = build_live(run, now=database_now())
     context = {"run": run, "live": live, "resume": ResumeForm(run)}
     status = 200 if live.is_moving else STOP_POLLING
     response = render(request, "results/_run_live.html", context, status=status)
@@ -126,8 +126,8 @@ def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return the mean of every evaluator over a large run, which its page leaves out."""
-    run = run_of(slug, number)
-    context = {"run": run, "evaluators": evaluators_of(run), "policy": run.policy}
+    run = get_run_or_404(slug, number)
+    context = {"run": run, "evaluators": evaluator_rows(run), "policy": run.policy}
     return render(request, "results/_run_evaluators.html", context | {"is_active": run.is_active})
 
 
@@ -136,7 +136,7 @@ def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse
 @may_view
 def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return one page of a run's results."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     table = results_table(run, ResultsQuery.read(request.GET))
     response = render(request, "results/_run_results.html", {"run": run, "table": table})
     if not table.query.after:
@@ -148,7 +148,7 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonResponse:
     """Return every figure of a run, and each case over its repetitions, as JSON."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     url = request.build_absolute_uri(reverse("runs:run", args=(slug, number)))
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-summary.json"'}
     document = run_file_document(run, url=url).as_json()
@@ -160,7 +160,7 @@ def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonRespon
 def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
     """Stream every result of a run as JSON Lines."""
     is_camel = request.GET.get("keys") == "camelCase"
-    lines = write_results(result_lines(run_of(slug, number)), is_camel=is_camel)
+    lines = write_results(result_lines(get_run_or_404(slug, number)), is_camel=is_camel)
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.jsonl"'}
     kind = "application/jsonl; charset=utf-8"
     return StreamingHttpResponse(lines, content_type=kind, headers=headers)
@@ -173,7 +173,7 @@ def run_results_table(request: HttpRequest, slug: str, number: int) -> Streaming
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.csv"'}
     kind = "text/csv; charset=utf-8"
     return StreamingHttpResponse(
-        results_csv(run_of(slug, number)), content_type=kind, headers=headers
+        results_csv(get_run_or_404(slug, number)), content_type=kind, headers=headers
     )
 
 
@@ -184,10 +184,10 @@ def result(
 ) -> HttpResponse:
     """Show one result in full."""
     try:
-        page = result_page(run_of(slug, number), key, repetition)
+        page = result_page(get_run_or_404(slug, number), key, repetition)
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
-    item = item_of_result(page.result)
+    item = review_item(page.result)
     hidden = hidden_parts(request.user, page.result, item, page.policy)
     context = {"page": page, "run": page.run, "item": item, "kept": hidden}
     is_blind = hidden.machine and not (hidden.may_look and request.GET.get("shown"))
@@ -202,7 +202,7 @@ def result_progress(
     request: HttpRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
     """Reload the page of a result once it has ended."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     try:
         is_over = is_finished(run, key, repetition)
     except Result.DoesNotExist:
@@ -219,10 +219,10 @@ def result_calls(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
     """Return every call of a result with request and reply, inside its page or as a page."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     if hides_machine(request.user, run, key, repetition):
         return redirect("runs:result", slug, number, key, repetition)
-    context = {"calls": calls_of_result(run, key, repetition), "run": run}
+    context = {"calls": list_calls(run, key, repetition), "run": run}
     context |= {"key": key, "repetition": repetition}
     template = "results/_result_calls.html" if request.htmx else "results/result_calls.html"
     return render(request, template, context)
@@ -234,7 +234,7 @@ def result_call(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int, pk: int
 ) -> HttpResponse:
     """Return one call with whole texts as a file."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     if hides_machine(request.user, run, key, repetition):
         return redirect("runs:result", slug, number, key, repetition)
     try:
@@ -257,7 +257,7 @@ def result_output(
 ) -> HttpResponse:
     """Return the whole answer of the target as a file."""
     try:
-        text = whole_output(run_of(slug, number), key, repetition)
+        text = whole_output(get_run_or_404(slug, number), key, repetition)
     except ResultOutput.DoesNotExist:
         raise Http404 from None
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}.txt")
@@ -272,7 +272,7 @@ def result_file(
 ) -> HttpResponse:
     """Return a file that the target left, as a download that no browser shows as a page."""
     try:
-        content = one_file(run_of(slug, number), key, repetition, file)
+        content = one_file(get_run_or_404(slug, number), key, repetition, file)
     except Artifact.DoesNotExist:
         raise Http404 from None
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-{PurePosixPath(file).name}")
@@ -284,7 +284,7 @@ def result_file(
 @may_change_suites
 def run_baseline(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Make a run the baseline of its suite, or with `drop` no longer."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     try:
         if "drop" in request.POST:
             if drop_baseline(run, by=request.user):
@@ -301,7 +301,7 @@ def run_baseline(request: MemberRequest, slug: str, number: int) -> HttpResponse
 @may_start
 def run_resume(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Resume a run that ended early; show its page again where the budget is refused."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     form = ResumeForm(run, request.POST)
     if message := form.resume(request.user):
         messages.info(request, message)

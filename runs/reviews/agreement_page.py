@@ -34,7 +34,7 @@ from runs.reviews.judge_agreement import (
     scope_text,
     suite_agreement,
 )
-from runs.suites.drafts import draft_of, is_stored
+from runs.suites.drafts import get_draft, is_stored
 
 MINUS = "−"
 KAPPA_DIGITS = 2
@@ -199,14 +199,14 @@ def bands_panel(
     best = (suggestion.best.pass_threshold, suggestion.best.borderline_threshold)
     if not reader.has_perm("runs.change_suite") or suite.archived_at:
         return BandsPanel(suggestion, "", None, is_in_draft=False, run=run)
-    draft = draft_of(suite, reader)
-    kept = bands_of(draft)
+    draft = get_draft(suite, reader)
+    kept = draft_bands(draft)
     present = (suite.policy.pass_threshold, suite.policy.borderline_threshold)
     other = kept if is_stored(draft) and kept != present and kept != best else None
     return BandsPanel(suggestion, draft.stamp, other, kept == best, run)
 
 
-def bands_of(draft: SuiteDraft) -> tuple[float, float]:
+def draft_bands(draft: SuiteDraft) -> tuple[float, float]:
     """Return the thresholds of a draft, pass and borderline, 0 to 1."""
     policy = PolicySpec.model_validate(draft.content["policy"])
     return policy.pass_threshold, policy.borderline_threshold

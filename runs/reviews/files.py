@@ -38,7 +38,7 @@ from runs.reviews.services import (
     COMMAND_LINE,
     MAX_NAME_LENGTH,
     clean_tags,
-    reviewers_of,
+    reviewer_count,
     store_consensus,
 )
 
@@ -406,7 +406,7 @@ def import_reviews(
 
 def _take(run: Run, matched: Sequence[Matched], by: User | None) -> int:
     """Add the decisions on executions of one run; return how many reviewed verdicts changed."""
-    now, reviewers = database_now(), reviewers_of(run)
+    now, reviewers = database_now(), reviewer_count(run)
     for entry in sorted(matched, key=lambda entry: entry.review.created_at or now):
         _enter(entry, reviewers, by)
         _add(entry, now)

@@ -13,7 +13,7 @@ from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs import lists
-from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
+from runs.engine.plan import METRICS_KIND, Plan, case_tree, read_plan
 from runs.engine.review_rules import LABELS, VERDICTS
 from runs.lists import ListQuery
 from runs.models.results import EvaluatorScore, Result, ScoreState
@@ -287,7 +287,7 @@ def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str
 
 
 def _nodes(root: EvaluatorSpec, case: Case) -> dict[str, EvaluatorSpec]:
-    return dict(walk(tree_of_case(root, case.evaluators, append=case.evaluators_append)))
+    return dict(walk(case_tree(root, case.evaluators, append=case.evaluators_append)))
 
 
 def _outcome_marks(rows: Sequence[Result]) -> Iterator[Judged]:

@@ -17,7 +17,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, walk
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import MINUS, down
-from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
+from runs.engine.plan import METRICS_KIND, Plan, case_tree, read_plan
 from runs.engine.review_rules import RULE, VERDICTS, Consensus, ReviewReason, combine_decisions
 from runs.lists import Control
 from runs.models.database import database_now
@@ -29,10 +29,10 @@ from runs.requests import MAY_REVIEW
 from runs.results.result_state import (
     LeftFile,
     RepetitionMark,
-    mark_of,
-    mark_of_row,
     result_files,
+    result_mark,
     result_url,
+    row_mark,
 )
 from runs.reviews import services
 from runs.reviews.agreement import JudgeAgreement, Pair, measure_agreement
@@ -385,7 +385,7 @@ def judge_panel(
     spoken = sorted((leaf for leaf in leaves if leaf[0].reasoning), key=lambda leaf: leaf[1])
     met = sum(bool(outcome["passed"]) for outcome in outcomes)
     return JudgePanel(
-        state=mark_of(result),
+        state=result_mark(result),
         score=result.score,
         scale=plan.policy.scale,
         decided_by=result.decided_by,
@@ -403,7 +403,7 @@ def _leaves(
 ) -> list[tuple[EvaluatorScore, float]]:
     """Return the leaves that scored, each with its score of 0 to 1 after negation."""
     case = result.case
-    tree = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    tree = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
     negated = {path for path, node in walk(tree) if node.negate}
     return [
         (row, 1 - row.score if row.path in negated else row.score)
@@ -435,7 +435,7 @@ def _others(result: Result, policy: PolicySpec) -> tuple[RepetitionMark, ...]:
         RepetitionMark(
             row["repetition"],
             result_url(run, result.case.key, row["repetition"]),
-            mark_of_row(row, policy),
+            row_mark(row, policy),
             row["score"],
         )
         for row in rows.values(*columns)

@@ -28,7 +28,7 @@ from runs.models.reviews import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
-from runs.suites.drafts import change_draft, draft_of
+from runs.suites.drafts import change_draft, get_draft
 from runs.suites.edits import SetPolicy
 from runs.suites.services import SuiteArchivedError
 
@@ -141,7 +141,7 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
         item, is_new = ReviewItem.objects.get_or_create(
             result=result,
             defaults={"reasons": reason, "rank": ReviewReason.ASKED_FOR.rank, "added_by": by}
-            | {"wanted": reviewers_of(run)},
+            | {"wanted": reviewer_count(run)},
         )
         if not is_new and ReviewReason.ASKED_FOR not in item.why:
             item.reasons, item.rank, item.added_by = reason + item.reasons.lstrip(), 0, by
@@ -149,7 +149,7 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
     return item
 
 
-def reviewers_of(run: Run) -> int:
+def reviewer_count(run: Run) -> int:
     """Return how many reviewers decide each item, by the policy of the run; 1 where it cannot be read."""
     try:
         return read_plan(
@@ -340,7 +340,7 @@ def store_consensus(
     That is the item in the queue, the reviewed verdict with an audit entry, and the figures of the run where
     it counts reviews. Returns the consensus on the last result, and how many reviewed verdicts changed.
     """
-    reviewers, now = reviewers_of(run), database_now()
+    reviewers, now = reviewer_count(run), database_now()
     entries, cases = [], set()
     consensus = combine_decisions([], reviewers)
     for result in results:
@@ -399,7 +399,7 @@ def take_bands(suite: Suite, sent: Mapping[str, str], *, by: User) -> SuiteDraft
             f"{suite.title} is archived and cannot be changed. Take it out of the archive first."
         )
     bands = {name: _share(name, sent.get(name, "")) for name in BANDS}
-    return change_draft(draft_of(suite, by), sent.get("stamp", ""), SetPolicy(bands))
+    return change_draft(get_draft(suite, by), sent.get("stamp", ""), SetPolicy(bands))
 
 
 def _share(name: str, text: str) -> float:

@@ -32,12 +32,12 @@ from runs.requests import (
     REFUSED,
     STOP_POLLING,
     MemberRequest,
+    get_run_or_404,
+    get_suite_or_404,
     may_change_suites,
     may_start,
     may_view,
     posted,
-    run_of,
-    suite_of,
     uploaded,
 )
 from runs.reviews import page as review_pages
@@ -207,7 +207,9 @@ def result_review(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
     """Add a result to the queue by hand, to decide on it now or later."""
-    results = Result.objects.filter(run=run_of(slug, number), case__key=key, repetition=repetition)
+    results = Result.objects.filter(
+        run=get_run_or_404(slug, number), case__key=key, repetition=repetition
+    )
     result = results.first()
     if result is None:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.")
@@ -346,7 +348,7 @@ def _file(parts: Iterator[str], query: QueueQuery, ending: str, kind: str) -> St
 @may_view
 def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
     """Show how far each judge of a suite agrees with reviewers; for htmx only matrix and cases of one."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     query = AgreementQuery.read(request.GET)
     context = {"suite": suite, "page": agreement_page(suite, query, request.user)}
     if request.htmx:
@@ -359,7 +361,7 @@ def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
     """Put suggested bands into the reader's draft and open the what-if for them."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     run = read_integer(request.POST.get("run", ""))
     try:
         take_bands(suite, request.POST, by=request.user)

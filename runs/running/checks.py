@@ -17,7 +17,7 @@ from evaluators.sandbox import probe
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import agent_paths, judge_models, read_plan, script_paths, tree_of_case
+from runs.engine.plan import agent_paths, case_tree, judge_models, read_plan, script_paths
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -107,7 +107,7 @@ def suite_scripts_problem(
         return ""
     root = suite.spec.evaluators
     own = suite.cases.filter(is_current=True, evaluators__isnull=False)
-    trees = [root, *_trees_of(root, own)]
+    trees = [root, *_case_trees(root, own)]
     problems = (scripts_problem(trees, target, user) for target in (None, *targets))
     return next((problem for problem in problems if problem), "")
 
@@ -130,7 +130,7 @@ def run_scripts_problem(
         return ""
     plan = read_plan(run.snapshot)
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
-    trees = [plan.root, *_trees_of(plan.root, own)]
+    trees = [plan.root, *_case_trees(plan.root, own)]
     kind = plan.target.kind
     target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
     agents = {name: agent.kind for name, agent in plan.agents.items()}
@@ -138,9 +138,9 @@ def run_scripts_problem(
     return f"{programs}, and {obstacle}" if programs else ""
 
 
-def _trees_of(root: EvaluatorSpec, cases: QuerySet[Case]) -> Iterator[EvaluatorSpec]:
+def _case_trees(root: EvaluatorSpec, cases: QuerySet[Case]) -> Iterator[EvaluatorSpec]:
     for evaluators, append in cases.values_list("evaluators", "evaluators_append"):
-        yield tree_of_case(root, evaluators, append=append)
+        yield case_tree(root, evaluators, append=append)
 
 
 def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[str]:
@@ -332,7 +332,7 @@ def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
 def check_trees(root: EvaluatorSpec, cases: Sequence[Case]) -> list[EvaluatorSpec]:
     """Return every tree that scores the run; raises DomainError naming a wrong evaluator."""
     own = (case for case in cases if case.evaluators)
-    joined = ((c.key, tree_of_case(root, c.evaluators, append=c.evaluators_append)) for c in own)
+    joined = ((c.key, case_tree(root, c.evaluators, append=c.evaluators_append)) for c in own)
     trees = []
     for key, tree in (("", root), *joined):
         trees.append(tree)

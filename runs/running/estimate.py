@@ -23,7 +23,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted, money
-from runs.engine.plan import agent_paths, judge_calls, planned_calls_by_judge, tree_of_case
+from runs.engine.plan import agent_paths, case_tree, judge_calls, planned_calls_by_judge
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -71,7 +71,7 @@ def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
     named = reduce(or_, (Q(written__contains=name) for name in asking))
     own = written.filter(named, is_current=True, evaluators__isnull=False)
     for evaluators, append in own.values_list("evaluators", "evaluators_append"):
-        trees.append(tree_of_case(root, evaluators, append=append))
+        trees.append(case_tree(root, evaluators, append=append))
     paths_by_name: dict[str, list[str]] = {}
     for tree in trees:
         for path, name in agent_paths(tree, all_kinds()).items():
@@ -175,7 +175,7 @@ def unscorable_warnings(
     # Most cases are alike in these facts, so each combination is checked once.
     groups = Counter((*facts, bool(outcomes)) for _, *facts, outcomes in rows)
     for (written, append, *has), count in groups.items():
-        tree = root if written is None else tree_of_case(root, json.loads(written), append=append)
+        tree = root if written is None else case_tree(root, json.loads(written), append=append)
         for path, lack in _leaves(tree, _facts(*has)):
             totals[path] += count
             if lack:
@@ -392,7 +392,7 @@ def planned_judge_calls(request: EstimateRequest) -> Judges:
     # Trees of many cases are mostly the same few, so each is read once.
     groups = Counter((written, append, bool(outcomes)) for _, written, append, outcomes in rows)
     for (written, append, has_outcomes), count in groups.items():
-        tree = tree_of_case(request.root, json.loads(written), append=append)
+        tree = case_tree(request.root, json.loads(written), append=append)
         _add(calls, planned_calls_by_judge(tree, kinds, has_outcomes=has_outcomes), count)
         cases, with_outcomes = cases - count, with_outcomes - count * has_outcomes
     for has_outcomes, count in ((True, with_outcomes), (False, cases - with_outcomes)):

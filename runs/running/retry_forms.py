@@ -19,7 +19,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.costs import budget_words, counted_usd, is_replayed
-from runs.engine.plan import judge_calls, read_plan, retry_judge_calls, tree_of_case
+from runs.engine.plan import case_tree, judge_calls, read_plan, retry_judge_calls
 from runs.lists import MAX_INTEGER, read_integer
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -166,7 +166,7 @@ def _trees(
     own = Counter(rows.exclude(case__evaluators__isnull=True).values_list("case_id", flat=True))
     cases = Case.objects.only("evaluators", "evaluators_append", "expected_outcomes")
     for case in cases.filter(pk__in=own):
-        tree = tree_of_case(root, case.evaluators, append=case.evaluators_append)
+        tree = case_tree(root, case.evaluators, append=case.evaluators_append)
         yield tree, bool(case.expected_outcomes), own[case.pk]
 
 

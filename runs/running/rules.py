@@ -20,10 +20,10 @@ from runs.suites.edits import (
     Require,
     SetPolicy,
     SetWeight,
+    aggregator_options,
     begin_draft,
     change,
     nodes_with_paths,
-    options_of,
 )
 
 MAX_SHOWN_LENGTH = 60
@@ -73,7 +73,7 @@ class Sample:
         """Set the samples; raises InvalidConfigError naming the evaluator for a wrong number."""
         place = editing.place(self.node)
         node = place.node
-        holder = options_of(node) if place.is_composite else node["config"]
+        holder = aggregator_options(node) if place.is_composite else node["config"]
         if (holder.get(SAMPLES) or 1) == self.samples:
             return
         changed = {**holder, SAMPLES: self.samples}

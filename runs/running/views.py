@@ -15,7 +15,14 @@ from django_htmx.http import HttpResponseClientRedirect
 from evaluators.scoring.types import DomainError
 from runs.models.results import Result
 from runs.models.runs import Run
-from runs.requests import REFUSED, MemberRequest, may_start, posted, run_of, suite_of
+from runs.requests import (
+    REFUSED,
+    MemberRequest,
+    get_run_or_404,
+    get_suite_or_404,
+    may_start,
+    posted,
+)
 from runs.running.forms import (
     StartRunForm,
     read_address,
@@ -40,7 +47,7 @@ def run_start_any(request: HttpRequest) -> HttpResponse:
 @may_start
 def run_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Start one run a target, or show the form with its estimate or its errors."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     initial, rules = read_address(suite, request.GET)
     form = StartRunForm(suite, posted(request), initial=initial, rules=rules)
     is_preview = "preview" in request.POST
@@ -63,7 +70,7 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
 @may_start
 def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
     """Show what the form would start and cost; it is posted when its cases are too many for an address."""
-    form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
+    form = StartRunForm(get_suite_or_404(slug=slug), posted(request) or request.GET)
     form.is_valid()
     return render(request, "running/_estimate.html", _context(request, form))
 
@@ -72,7 +79,7 @@ def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
 @may_start
 def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
     """Show the cases that a search finds, ticked ones first."""
-    form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
+    form = StartRunForm(get_suite_or_404(slug=slug), posted(request) or request.GET)
     return render(request, "running/_start_cases.html", {"suite": form.suite, "form": form})
 
 
@@ -80,7 +87,7 @@ def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
 @may_start
 def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Redirect from the ticked rows of a run to the start form with these cases."""
-    form = RunRetryForm(run_of(slug, number), request.POST)
+    form = RunRetryForm(get_run_or_404(slug, number), request.POST)
     place = reverse("runs:run", args=[slug, number])
     if not form.is_valid():
         messages.error(request, "Nothing is chosen. Tick at least one row of this run.")
@@ -117,7 +124,7 @@ shows_and_takes = require_http_methods(["GET", "HEAD", "POST"])
 @may_start
 def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Stop a run; what is finished is kept."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     try:
         stop_run(run, stopped_by=request.user)
     except DomainError as refusal:
@@ -129,7 +136,7 @@ def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
 @may_start
 def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Show what a retry would do, or do it."""
-    run = run_of(slug, number)
+    run = get_run_or_404(slug, number)
     if request.method != "POST":
         return _ask(request, RunRetryForm(run, request.GET))
     form = RunRetryForm(run, request.POST)
@@ -143,7 +150,7 @@ def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
 @may_start
 def run_retry_ask(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Show what a retry of the ticked rows would do; they can be too many for an address."""
-    form = RunRetryForm(run_of(slug, number), request.POST)
+    form = RunRetryForm(get_run_or_404(slug, number), request.POST)
     return _ask(request, form, status=200 if form.is_valid() else REFUSED)
 
 
@@ -155,7 +162,7 @@ def result_retry(
     """Show what a retry of one result would do, or do it: wholly, its scoring, or one evaluator."""
     data = request.POST if request.method == "POST" else request.GET
     try:
-        form = ResultRetryForm(run_of(slug, number), data, key=key, repetition=repetition)
+        form = ResultRetryForm(get_run_or_404(slug, number), data, key=key, repetition=repetition)
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
     if request.method != "POST":

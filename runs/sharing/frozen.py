@@ -37,7 +37,7 @@ from runs.engine.plan import METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries, run_detail_document
 from runs.results.result_page import ResultPage, result_page
-from runs.results.result_state import people_of
+from runs.results.result_state import reviewed_verdicts
 from runs.results.result_tree import TreeNode
 from runs.results.run_page import RunLive, run_live
 from runs.results.runs import RunGate, listed
@@ -276,7 +276,7 @@ def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedR
     """Describe a run for a share link, with all figures; `filter_document` hides those of higher levels."""
     live = run_live(run, now=now)
     summaries = sorted(case_summaries(run), key=_case_order)
-    titles, people = case_titles(run), people_of(run)
+    titles, people = case_titles(run), reviewed_verdicts(run)
     cases = [
         {
             **_case(number, case, titles.get(case.case, ""), run.scale),

@@ -29,7 +29,7 @@ from runs.documents import DetailLevel
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.result_state import mark_of
+from runs.results.result_state import result_mark
 from runs.results.run_page import RunLive
 from runs.results.runs import RunGate
 
@@ -306,7 +306,7 @@ def _worst_results(run: Run, keys: Sequence[str]) -> Mapping[str, Result]:
 
 
 def _repetition_order(result: Result) -> int:
-    state = mark_of(result)
+    state = result_mark(result)
     in_order = state in REPETITION_ORDER
     return REPETITION_ORDER.index(state) if in_order else len(REPETITION_ORDER)
 
@@ -331,7 +331,7 @@ def _answers(
                 "run": run.number,
                 "repetition": result.repetition,
                 "repetitions": run.repetitions,
-                "state": mark_of(result),
+                "state": result_mark(result),
                 "output": budget.cut(output.get("start") or "", output.get("size") or 0),
                 "error": budget.brief(result.error),
                 "outcomes": outcomes(output.get("outcomes"), budget),

@@ -86,14 +86,14 @@ class ShareForm(forms.Form):
         if expiry == ON_A_DAY and until is None and "until" not in self.errors:
             self.add_error("until", "Name the day on which the link closes.")
         elif expiry == ON_A_DAY and until is not None:
-            fields["expires_at"] = self._end_of(until)
+            fields["expires_at"] = self._end_of_day(until)
         elif expiry == NEVER:
             fields["expires_at"] = None
         elif expiry:
             fields["expires_at"] = timezone.now() + timedelta(days=int(expiry))
         return fields
 
-    def _end_of(self, day: date) -> datetime | None:
+    def _end_of_day(self, day: date) -> datetime | None:
         today = timezone.localdate()
         if not today <= day <= today + timedelta(days=MAX_DAYS):
             self.add_error("until", "Choose a day from today to a year from now.")

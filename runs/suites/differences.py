@@ -15,7 +15,14 @@ from typing import Any
 from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, EvaluatorSpec, below, walk
 from evaluators.scoring.types import DomainError
 from runs.specs.suites import CaseRevision, SuiteSpec, VersionSpec
-from runs.suites.edits import Content, begin_draft, guard, nodes_with_paths, options_of, weigh
+from runs.suites.edits import (
+    Content,
+    aggregator_options,
+    begin_draft,
+    guard,
+    nodes_with_paths,
+    weigh,
+)
 
 AGGREGATOR = "aggregator."
 CONFIG = "config."
@@ -23,7 +30,7 @@ CONFIG = "config."
 OF_CHILDREN = ("weights", "required")
 
 
-def facts_of(root: EvaluatorSpec) -> dict[str, dict[str, Any]]:
+def evaluator_facts(root: EvaluatorSpec) -> dict[str, dict[str, Any]]:
     """Return the facts of every evaluator by path, in tree order, without names and places."""
     facts: dict[str, dict[str, Any]] = {}
     _gather(root, ROOT_PATH, None, facts)
@@ -65,7 +72,7 @@ def match_evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, s
     old, new = dict(walk(before)), dict(walk(after))
     pairs = {path: path for path in old if path in new}
     pairs[ROOT_PATH] = ROOT_PATH
-    facts = facts_of(before), facts_of(after)
+    facts = evaluator_facts(before), evaluator_facts(after)
     likenesses: tuple[Callable[[str, EvaluatorSpec, Mapping[str, Any]], Any], ...] = (
         lambda _, node, __: (node.name, node.kind),
         lambda path, node, facts: (path.rpartition("/")[0], node.kind, _settings(facts)),
@@ -234,7 +241,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Chang
 def _evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> Iterator[EvaluatorChange]:
     pairs = match_evaluators(before, after)
     came_from = {new: old for old, new in pairs.items()}
-    old_facts, new_facts = facts_of(before), facts_of(after)
+    old_facts, new_facts = evaluator_facts(before), evaluator_facts(after)
     shuffled = _shuffled(before, after, pairs)
     for path, node in walk(after):
         old = came_from.get(path)
@@ -353,7 +360,7 @@ class ChangeFacts:
     after: dict[str, Any] = field(default_factory=dict)
 
 
-def facts_of_change(difference: VersionDifference) -> ChangeFacts:
+def change_facts(difference: VersionDifference) -> ChangeFacts:
     """Return the changed values, evaluators by path and setting; long texts are cut, and long lists too."""
     facts = ChangeFacts()
     for change in (*difference.texts, *difference.policy):
@@ -479,7 +486,7 @@ def _evaluator_values(
         [f"{path} ({node.kind})" for path, node in walk(tree) if path] for tree in trees
     )
     arrangement = _value(ARRANGEMENT, ARRANGEMENT, None, *arrangements)
-    old, new, own = (facts_of(tree) for tree in trees)
+    old, new, own = (evaluator_facts(tree) for tree in trees)
     shared = {path for path in new if path in own and new[path]["kind"] == own[path]["kind"]}
     if arrangement is not None and arrangement.who is not Who.BOTH:
         # One side changed an evaluator that the other removed, so somebody has to decide.
@@ -560,12 +567,14 @@ def _take_evaluator(content: dict[str, Any], path: str, tree: EvaluatorSpec) -> 
     node, other = nodes[path], dict(walk(tree))[path].as_json()
     config = other["config"]
     if node["kind"] == COMPOSITE:
-        ties = {name: value for name, value in options_of(node).items() if name in OF_CHILDREN}
+        ties = {
+            name: value for name, value in aggregator_options(node).items() if name in OF_CHILDREN
+        }
         rule = {n: v for n, v in config["aggregator"].items() if n not in OF_CHILDREN}
         config = {**config, "aggregator": rule | ties}
     node |= {name: other[name] for name in ("required", "required_below", "negate")}
     node["config"] = config
     if path != ROOT_PATH:
-        parent, facts = nodes[path.rpartition("/")[0]], facts_of(tree)[path]
+        parent, facts = nodes[path.rpartition("/")[0]], evaluator_facts(tree)[path]
         weigh(parent, node, facts["weight"])
         guard(parent, node, gate=facts["gate"])

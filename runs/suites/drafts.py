@@ -23,14 +23,14 @@ from evaluators.scoring.numbers import format_weight
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, Aggregator, EvaluatorSpec, below, validate, walk
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import judge_models, tree_of_case
+from runs.engine.plan import case_tree, judge_models
 from runs.models.suites import Suite, SuiteDraft, SuiteVersion
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import (
     Value,
+    change_facts,
     compare_specs,
     differing_values,
-    facts_of_change,
     merge_draft,
 )
 from runs.suites.edits import Content, Operation, begin_draft, change, check, nodes_with_paths
@@ -78,7 +78,7 @@ class InvalidDraftError(DomainError):
         super().__init__("\n".join([*lines, f"and {more} more"] if more > 0 else lines))
 
 
-def problems_of(suite: Suite, content: Content) -> list[DraftProblem]:
+def find_problems(suite: Suite, content: Content) -> list[DraftProblem]:
     """Return what keeps the content from becoming a version, in the order of the tree.
 
     The rules are those of imports: the tree and its weights, the settings of every kind, the suite's
@@ -169,7 +169,7 @@ def _case_problems(suite: Suite, root: EvaluatorSpec) -> Iterator[DraftProblem]:
     own = suite.cases.filter(is_current=True, evaluators__isnull=False, evaluators_append=True)
     for key, evaluators in own.order_by("position").values_list("key", "evaluators"):
         try:
-            validate(tree_of_case(root, evaluators, append=True))
+            validate(case_tree(root, evaluators, append=True))
         except DomainError as error:
             message = f"together with the own evaluators of case {key}: {error}."
             yield DraftProblem("", "", message)
@@ -195,7 +195,7 @@ class DraftChangedError(DomainError):
     code = "draft_changed"
 
 
-def draft_of(suite: Suite, author: User) -> SuiteDraft:
+def get_draft(suite: Suite, author: User) -> SuiteDraft:
     """Return the person's draft of the suite; without one, an unstored draft of the suite as it is now."""
     draft = SuiteDraft.objects.filter(suite=suite, author=author).first()
     return draft or _begun(suite, author)
@@ -207,7 +207,7 @@ def draft_for(suite: Suite, author: User, stamp: str) -> SuiteDraft:
     That is the person's draft. If none is stored and others saved since the page was opened, it is a draft
     of the version the page showed, so that the person's input is kept and shown as a conflict with theirs.
     """
-    draft = draft_of(suite, author)
+    draft = get_draft(suite, author)
     if not stamp or is_stored(draft) or draft.stamp == stamp:
         return draft
     earlier = suite.versions.filter(number__lt=suite.version).order_by("-number")
@@ -337,13 +337,13 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
         suite = editable(draft.suite)
         held = held_draft(draft, stamp)
         held.suite = suite
-        if is_stored(held) and (conflict := conflict_of(held)):
+        if is_stored(held) and (conflict := find_conflict(held)):
             raise DraftConflictError(conflict)
         if not is_stored(held) or SuiteSpec.model_validate(held.content) == suite.spec:
             raise NothingToSaveError(
                 f"Your draft is the same as version {suite.version}; there is nothing to save."
             )
-        if problems := problems_of(suite, held.content):
+        if problems := find_problems(suite, held.content):
             raise InvalidDraftError(tuple(problems))
         version = _store(suite, held, note)
         if is_stored(held):
@@ -352,7 +352,7 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
     return version
 
 
-def conflict_of(draft: SuiteDraft) -> Conflict | None:
+def find_conflict(draft: SuiteDraft) -> Conflict | None:
     """Return the conflict that keeps the draft from being saved; None without one."""
     suite = draft.suite
     if draft.base_version == suite.version:
@@ -389,7 +389,7 @@ def rebase_draft(
                 f"Version {suite.version} was saved while you were choosing. Your draft is unchanged. "
                 "Look at the differences now and choose again."
             )
-        conflict = conflict_of(held)
+        conflict = find_conflict(held)
         if conflict is not None:
             base = conflict.base.spec if conflict.base else suite.spec
             content = merge_draft(base, suite.spec, held.content, choices)
@@ -411,7 +411,7 @@ def _store(suite: Suite, draft: SuiteDraft, note: str) -> SuiteVersion:
         author=draft.author,
         note=" ".join(note.split()) or ", ".join(difference.words),
     )
-    facts = facts_of_change(difference)
+    facts = change_facts(difference)
     write_down(
         suite,
         "save",

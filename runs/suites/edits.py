@@ -44,7 +44,7 @@ def nodes_with_paths(
         yield from nodes_with_paths(child, below(path, child["name"]))
 
 
-def path_of(content: Content, node_id: str) -> str | None:
+def find_path(content: Content, node_id: str) -> str | None:
     """Return an evaluator's path in the draft's tree, None when it is not there."""
     nodes = nodes_with_paths(content["evaluators"])
     return next((path for path, node in nodes if node["id"] == node_id), None)
@@ -319,7 +319,7 @@ def _check_length(field: str, text: str, most: int) -> None:
         )
 
 
-def options_of(composite: dict[str, Any]) -> dict[str, Any]:
+def aggregator_options(composite: dict[str, Any]) -> dict[str, Any]:
     """Return the aggregator of a composite, for changing it in place."""
     options: dict[str, Any] = composite["config"].setdefault("aggregator", {})
     return options
@@ -327,38 +327,38 @@ def options_of(composite: dict[str, Any]) -> dict[str, Any]:
 
 def weight_in_force(composite: dict[str, Any], child: dict[str, Any]) -> float:
     """Return a child's weight: the one its composite's aggregator sets, else its own (SCORING §3)."""
-    weights = options_of(composite).get("weights") or {}
+    weights = aggregator_options(composite).get("weights") or {}
     weight: float = weights.get(child["name"], child["weight"])
     return weight
 
 
 def weigh(composite: dict[str, Any], child: dict[str, Any], weight: float) -> None:
     """Set the weight that is in force: the aggregator's if that names the child, else the child's own."""
-    weights = options_of(composite).get("weights") or {}
+    weights = aggregator_options(composite).get("weights") or {}
     if child["name"] in weights:
-        options_of(composite)["weights"] = {**weights, child["name"]: weight}
+        aggregator_options(composite)["weights"] = {**weights, child["name"]: weight}
     else:
         child["weight"] = weight
 
 
 def is_gate(composite: dict[str, Any], child: dict[str, Any]) -> bool:
     """Tell whether the composite names the child as a gate."""
-    return child["name"] in (options_of(composite).get("required") or ())
+    return child["name"] in (aggregator_options(composite).get("required") or ())
 
 
 def guard(composite: dict[str, Any], child: dict[str, Any], *, gate: bool) -> None:
     """Add the child to the composite's gates, or remove it."""
-    names = [*(options_of(composite).get("required") or ())]
+    names = [*(aggregator_options(composite).get("required") or ())]
     if gate and child["name"] not in names:
         names.append(child["name"])
     elif not gate:
         names = [name for name in names if name != child["name"]]
-    _put(options_of(composite), "required", names)
+    _put(aggregator_options(composite), "required", names)
 
 
 def follow(composite: dict[str, Any], old: str, new: str) -> None:
     """Make the aggregator follow a child that is renamed."""
-    options = options_of(composite)
+    options = aggregator_options(composite)
     weights = options.get("weights") or {}
     _put(options, "weights", {new if name == old else name: w for name, w in weights.items()})
     names = options.get("required") or ()
@@ -368,7 +368,7 @@ def follow(composite: dict[str, Any], old: str, new: str) -> None:
 def forget(composite: dict[str, Any], child: dict[str, Any]) -> None:
     """Remove a child from the aggregator; the child keeps its weight."""
     child["weight"] = weight_in_force(composite, child)
-    options = options_of(composite)
+    options = aggregator_options(composite)
     weights = options.get("weights") or {}
     _put(options, "weights", {name: w for name, w in weights.items() if name != child["name"]})
     guard(composite, child, gate=False)
@@ -738,7 +738,10 @@ class Guard:
     def apply(self, editing: Editing) -> None:
         """Set it; raises ChangeRefusedError outside a safety gate."""
         place = editing.place(self.node)
-        if place.parent is None or options_of(place.parent.node).get("type") != "safety_gate":
+        if (
+            place.parent is None
+            or aggregator_options(place.parent.node).get("type") != "safety_gate"
+        ):
             raise ChangeRefusedError(
                 f"{place.name} is not in a safety gate. Make its composite a safety gate first."
             )
@@ -768,7 +771,9 @@ class Combine:
         given = {name: value for name, value in (self.options or {}).items() if value is not None}
         if foreign := sorted(given.keys() - takes):
             raise ChangeRefusedError(f"{place.name}: {self.type} takes no {', '.join(foreign)}.")
-        before = {name: value for name, value in options_of(place.node).items() if name in takes}
+        before = {
+            name: value for name, value in aggregator_options(place.node).items() if name in takes
+        }
         options = {**before, **given, "type": self.type}
         evaluator = place.path or place.node["name"]
         settings = read_config(COMPOSITE, {"aggregator": options}, evaluator=evaluator)

@@ -34,7 +34,7 @@ from runs.suites.edits import (
     nodes_with_paths,
     weight_in_force,
 )
-from runs.suites.queries import composites, files_of, rules_offered
+from runs.suites.queries import composites, list_file_paths, rules_offered
 from runs.suites.tree_forms import (
     PERCENT,
     WrongNumberError,
@@ -64,7 +64,7 @@ def offer_choices(form: forms.Form, suite: Suite) -> None:
         targets = Target.objects.filter(archived_at=None).order_by("name")
         _choose(form, AGENT, list(targets.values_list("name", flat=True)), empty="Choose one")
     named = [name for name in FILE_SETTINGS if name in fields]
-    if named and (files := files_of(suite)):
+    if named and (files := list_file_paths(suite)):
         shown = ", ".join(files[:MAX_FILES]) + (" and more" if len(files) > MAX_FILES else "")
         for name in named:
             _add_help(fields[name], f"Files of the suite: {shown}.")

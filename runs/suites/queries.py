@@ -16,13 +16,13 @@ from runs.models.reviews import ReviewItem
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, Target
 from runs.specs.suites import SuiteSpec
-from runs.suites.differences import compare_specs, facts_of, facts_of_change
+from runs.suites.differences import change_facts, compare_specs, evaluator_facts
 from runs.suites.drafts import (
     DraftProblem,
     TreeWarning,
-    conflict_of,
+    find_conflict,
+    find_problems,
     is_stored,
-    problems_of,
     tree_warnings,
 )
 from runs.suites.edits import nodes_with_paths
@@ -117,7 +117,7 @@ class DraftPanel:
 def draft_panel(draft: SuiteDraft) -> DraftPanel:
     """Return the panel of a draft, stored or not."""
     suite = draft.suite
-    conflict = conflict_of(draft)
+    conflict = find_conflict(draft)
     theirs = conflict.theirs if conflict else ()
     return DraftPanel(
         stamp=draft.stamp,
@@ -125,7 +125,7 @@ def draft_panel(draft: SuiteDraft) -> DraftPanel:
         base_version=draft.base_version,
         next_version=suite.version + 1,
         changes=_draft_changes(suite.spec, SuiteSpec.model_validate(draft.content)),
-        problems=problems_of(suite, draft.content) if is_stored(draft) else (),
+        problems=find_problems(suite, draft.content) if is_stored(draft) else (),
         others=tuple(
             version.author.get_username() if version.author else "somebody" for version in theirs
         ),
@@ -135,7 +135,7 @@ def draft_panel(draft: SuiteDraft) -> DraftPanel:
 def _draft_changes(saved: SuiteSpec, edited: SuiteSpec) -> Sequence[AuditChange]:
     if edited == saved:
         return ()
-    facts = facts_of_change(compare_specs(saved, edited))
+    facts = change_facts(compare_specs(saved, edited))
     return changes_between(facts.before, facts.after)
 
 
@@ -373,7 +373,7 @@ class _Known:
     fields: Mapping[str, Any]
 
 
-def base_of(draft: SuiteDraft) -> SuiteSpec:
+def base_spec(draft: SuiteDraft) -> SuiteSpec:
     """Return the spec of the version a draft is based on."""
     suite = draft.suite
     if draft.base_version != suite.version:
@@ -403,8 +403,8 @@ def tree_editor(
     known = _Known(
         branches=_branches(root, scale),
         old=_branches(base.evaluators, scale),
-        facts=facts_of(root),
-        old_facts=facts_of(base.evaluators),
+        facts=evaluator_facts(root),
+        old_facts=evaluator_facts(base.evaluators),
         warnings=warnings,
         problems=by_node,
         fields=fields,
@@ -438,7 +438,7 @@ def composites(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(node["id"], path or node["name"]) for path, node in nodes if node["kind"] == COMPOSITE]
 
 
-def files_of(suite: Suite) -> list[str]:
+def list_file_paths(suite: Suite) -> list[str]:
     """Return the paths of the suite's files as settings write them."""
     return [f"./{path}" for path in suite.files.order_by("path").values_list("path", flat=True)]
 

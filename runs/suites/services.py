@@ -17,12 +17,12 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import content_hash
-from runs.formats.table_cases import beginning_of
+from runs.formats.table_cases import title_from_input
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
 from runs.specs.profiles import Profile
 from runs.specs.suites import CaseRevision, CaseSpec, SuiteSpec, SuiteWithCases, VersionSpec
-from runs.suites.differences import compare_specs, facts_of_change
+from runs.suites.differences import change_facts, compare_specs
 
 EMPTY_ROOT = EvaluatorSpec(name="suite", kind=COMPOSITE)
 
@@ -177,7 +177,7 @@ def written_titles(suite: Suite | None) -> Mapping[str, str]:
         return {}
     cases = suite.cases.filter(is_current=True).exclude(title="")
     rows = cases.values_list("key", "title", "input").iterator()
-    return {key: title for key, title, turns in rows if title != beginning_of(turns)}
+    return {key: title for key, title, turns in rows if title != title_from_input(turns)}
 
 
 MAX_NOTE_LENGTH = 300
@@ -497,7 +497,7 @@ def _record_change(
     version: SuiteVersion,
 ) -> None:
     number, spec = before
-    facts = facts_of_change(compare_specs(spec, version.spec))
+    facts = change_facts(compare_specs(spec, version.spec))
     after = {"version": version.number, "note": version.note, **facts.after}
     write_down(suite, action, actor=actor, before={"version": number, **facts.before}, after=after)
 

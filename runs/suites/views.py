@@ -16,21 +16,28 @@ from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.types import DomainError
 from runs.lists import read_integer
 from runs.models.suites import Suite, SuiteDraft
-from runs.requests import REFUSED, MemberRequest, may_change_suites, may_view, posted, suite_of
+from runs.requests import (
+    REFUSED,
+    MemberRequest,
+    get_suite_or_404,
+    may_change_suites,
+    may_view,
+    posted,
+)
 from runs.suites.drafts import (
     DraftConflictError,
-    conflict_of,
     discard_draft,
     draft_for,
-    draft_of,
-    problems_of,
+    find_conflict,
+    find_problems,
+    get_draft,
     save_draft,
 )
 from runs.suites.edits import nodes_with_paths
 from runs.suites.evaluator_forms import AddForm, EvaluatorForm
 from runs.suites.forms import ConflictForm, NewSuiteForm, RestoreForm, SuiteSettingsForm
 from runs.suites.queries import (
-    base_of,
+    base_spec,
     draft_panel,
     entered_by_rule,
     rules_offered,
@@ -63,7 +70,7 @@ def suite_new(request: MemberRequest) -> HttpResponse:
 @may_change_suites
 def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
     """Edit a suite's texts and policy in the member's draft."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     form = SuiteSettingsForm(draft, posted(request))
     form.say_what_entered(entered_by_rule(suite))
@@ -78,7 +85,7 @@ def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def suite_archive(request: MemberRequest, slug: str) -> HttpResponse:
     """Archive a suite, or with `restore` put it back into the lists."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     if "restore" in request.POST:
         if unarchive_suite(suite, by=request.user):
             messages.success(request, f"{suite.title} is back in the lists.")
@@ -91,7 +98,7 @@ def suite_archive(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def suite_delete(request: MemberRequest, slug: str) -> HttpResponse:
     """Delete a suite that was never run."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     try:
         delete_suite(suite, by=request.user)
     except DomainError as refusal:
@@ -109,7 +116,7 @@ OWN_PAGES = ("runs:suite", "runs:suite-settings", "runs:suite-evaluators", "runs
 @may_change_suites
 def draft_save(request: MemberRequest, slug: str) -> HttpResponse:
     """Save the draft as the next version, or say why not and keep the draft."""
-    draft = draft_of(suite_of(slug=slug), request.user)
+    draft = get_draft(get_suite_or_404(slug=slug), request.user)
     return redirect(save_and_report(request, draft, request.POST.get("stamp", "")))
 
 
@@ -118,7 +125,9 @@ def draft_save(request: MemberRequest, slug: str) -> HttpResponse:
 def draft_discard(request: MemberRequest, slug: str) -> HttpResponse:
     """Discard the draft."""
     try:
-        discard_draft(draft_of(suite_of(slug=slug), request.user), request.POST.get("stamp", ""))
+        discard_draft(
+            get_draft(get_suite_or_404(slug=slug), request.user), request.POST.get("stamp", "")
+        )
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect(_back(request, slug, "runs:suite-settings"))
@@ -129,9 +138,9 @@ def draft_discard(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
     """Show a draft next to what others saved since, and bring it up to their version as chosen."""
-    suite = suite_of(slug=slug)
-    draft = draft_of(suite, request.user)
-    conflict = conflict_of(draft)
+    suite = get_suite_or_404(slug=slug)
+    draft = get_draft(suite, request.user)
+    conflict = find_conflict(draft)
     if conflict is None:
         return redirect("runs:suite-settings", slug)
     form = ConflictForm(conflict, posted(request))
@@ -177,7 +186,7 @@ PAIR, MAX_NUMBER = 2, 10**9
 @require_safe
 def version_rows(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the versions of a suite, newest first."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     table = version_list(suite, VersionsQuery.read(request.GET))
     context = {"suite": suite, "head": suite_head(suite), "table": table}
     return render(request, "suites/versions.html", context)
@@ -187,7 +196,7 @@ def version_rows(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def version(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Show the suite as it was at a version."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     stored = get_object_or_404(suite.versions.select_related("author"), number=number)
     page = version_page(suite, stored, first_case=_number(request, "case") or 0)
     context = {"suite": suite, "head": suite_head(suite), "page": page}
@@ -198,7 +207,7 @@ def version(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @require_safe
 def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
     """Show what differs between two versions; two ticked versions redirect to their comparison."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     if "version" in request.GET:
         return _compare_ticked(request, slug)
     newer = _number(request, "to") or suite.version
@@ -231,7 +240,7 @@ def _compare_ticked(request: HttpRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def version_restore(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Show what restoring a version would change, and do it."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     old = get_object_or_404(suite.versions.select_related("author"), number=number)
     form = RestoreForm(suite, posted(request))
     if form.is_bound and (restored := form.restore(number, request.user)):
@@ -251,14 +260,14 @@ STALE = 409
 @may_view
 def suite_evaluators(request: MemberRequest, slug: str) -> HttpResponse:
     """Show the tree and thresholds of the member's draft; a member who may not edit sees the suite's."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     if not request.user.has_perm("runs.change_suite"):
         version = suite.versions.filter(number=suite.version)
         page = suite_rules(suite, version.values_list("content__evaluators", flat=True).first())
         context = {"suite": suite, "head": page.head, "page": page}
         return render(request, "suites/evaluators_read.html", context)
-    draft = draft_of(suite, request.user)
-    base = base_of(draft)
+    draft = get_draft(suite, request.user)
+    base = base_spec(draft)
     return _editor(request, EvaluatorTreeForm(draft, base.policy.as_json()), base)
 
 
@@ -267,8 +276,8 @@ def evaluators_keep(request: MemberRequest, slug: str) -> HttpResponse:
     """Save the form of the tree in the member's draft, and do what the pressed button asks for."""
     if request.method != "POST":
         return redirect("runs:suite-evaluators", slug)
-    draft = draft_for(suite_of(slug=slug), request.user, request.POST.get("stamp", ""))
-    base = base_of(draft)
+    draft = draft_for(get_suite_or_404(slug=slug), request.user, request.POST.get("stamp", ""))
+    base = base_spec(draft)
     form = EvaluatorTreeForm(draft, base.policy.as_json(), request.POST)
     address = _keep(request, form)
     return redirect(address) if address else _editor(request, form, base)
@@ -278,7 +287,7 @@ def evaluators_keep(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def evaluator_kinds(request: MemberRequest, slug: str) -> HttpResponse:
     """Show the kinds of evaluators to choose from, each with its manual."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     context = {
         "suite": suite,
         "head": suite_head(suite),
@@ -291,7 +300,7 @@ def evaluator_kinds(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def evaluator_add(request: MemberRequest, slug: str, kind: str) -> HttpResponse:
     """Add an evaluator of a kind to the member's draft."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     try:
         chosen = get_kind(kind)
     except UnknownKindError as error:
@@ -309,7 +318,7 @@ def evaluator_add(request: MemberRequest, slug: str, kind: str) -> HttpResponse:
 @may_change_suites
 def evaluator(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     """Edit one evaluator of the member's draft: name, marks and settings."""
-    suite = suite_of(slug=slug)
+    suite = get_suite_or_404(slug=slug)
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     settings, parent, path = _node(draft, node)
     kind = all_kinds().get(settings["kind"])
@@ -317,7 +326,7 @@ def evaluator(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     if form.is_bound and form.is_valid() and form.keep():
         messages.info(request, f"{form.marks.cleaned_data['name']} is saved in the draft.")
         return redirect(_at(slug, node))
-    problems = [problem for problem in problems_of(suite, draft.content) if problem.node == node]
+    problems = [problem for problem in find_problems(suite, draft.content) if problem.node == node]
     context = {
         "kind": kind,
         "node": settings,

@@ -282,11 +282,11 @@ def record_change(
         object_id=str(target.pk),
         object_name=target.name,
         before=before,
-        after=facts_of(target) | ({"secrets_entered": entered} if entered else {}),
+        after=audited_facts(target) | ({"secrets_entered": entered} if entered else {}),
     )
 
 
-def facts_of(target: Target) -> dict[str, Any]:
+def audited_facts(target: Target) -> dict[str, Any]:
     """Return the settings without the values of secret headers, which are stored apart."""
     return {
         "name": target.name,
@@ -454,7 +454,7 @@ class TargetForm(forms.Form):
         with transaction.atomic():
             self._refuse_if_changed()
             target = self.target or Target(kind=self.kind.name)
-            before = facts_of(target) if target.pk else None
+            before = audited_facts(target) if target.pk else None
             self._fill(target)
             try:
                 with transaction.atomic():

@@ -14,7 +14,7 @@ from evaluators.kinds import read_config
 from evaluators.kinds._base import Kind, KindConfig
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
-from runs.engine.plan import Plan, judge_models, script_paths, tree_of_case
+from runs.engine.plan import Plan, case_tree, judge_models, script_paths
 from runs.running.rules import Origins
 
 ORIGIN = "origin"
@@ -73,9 +73,9 @@ def case_trees(
     if not evaluators:
         return CaseTrees(before.root, after.root, origins)
     if not append:
-        own = tree_of_case(before.root, evaluators)
+        own = case_tree(before.root, evaluators)
         return CaseTrees(own, own, None)
-    joined = [tree_of_case(root, evaluators, append=True) for root in (before.root, after.root)]
+    joined = [case_tree(root, evaluators, append=True) for root in (before.root, after.root)]
     return CaseTrees(
         joined[0], joined[1], _with_own(origins, EvaluatorSpec.model_validate(evaluators))
     )

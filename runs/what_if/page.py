@@ -120,7 +120,7 @@ MAX_OFFERED = 20
 HEAVY = ("snapshot", "leaf_scores")
 
 
-def what_if_of(run: Run, rules: RuleSet, *, origins: Origins = None) -> WhatIf:
+def answer_what_if(run: Run, rules: RuleSet, *, origins: Origins = None) -> WhatIf:
     """Return the run under its own rules and under these. At most five queries, and one per batch of long outcomes.
 
     `origins` are the paths of evaluators in the run by their new paths, None for a new evaluator.
@@ -300,7 +300,7 @@ def changes_rules(base: SuiteSpec, content: Mapping[str, Any]) -> bool:
 
 
 def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIfFigures:
-    what_if = what_if_of(run, rules, origins=origins)
+    what_if = answer_what_if(run, rules, origins=origins)
     scale = rules.policy.scale
     return WhatIfFigures(
         what_if=what_if,

@@ -200,7 +200,7 @@ def score_alike(run: Run, like: Run, *, by: User | None) -> Run:
     Raises CannotRescoreError for runs of two suites and for an archived suite, and what
     `rescore_run` refuses with, as where evaluators need new calls.
     """
-    if has_rules_of(run, like):
+    if has_same_rules(run, like):
         return run
     if reason := cannot_score_alike(run, like):
         raise CannotRescoreError(reason)
@@ -208,14 +208,14 @@ def score_alike(run: Run, like: Run, *, by: User | None) -> Run:
     for rescored in (
         known.order_by("-number").select_related("suite").defer("leaf_scores", "summary")
     ):
-        if has_rules_of(rescored, like):
+        if has_same_rules(rescored, like):
             return rescored
     rules = RuleSet.of_plan(read_plan(like.snapshot))
     rules = replace(rules, judge=read_plan(run.snapshot).judge)
     return rescore_run(run, rules, by=by, text=f"under the policy of run #{like.number}")
 
 
-def has_rules_of(run: Run, like: Run) -> bool:
+def has_same_rules(run: Run, like: Run) -> bool:
     """Tell whether both runs froze the same policy and evaluators."""
     return all(run.snapshot[name] == like.snapshot[name] for name in RULES)
 

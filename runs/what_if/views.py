@@ -21,15 +21,15 @@ from runs.requests import (
     REFUSED,
     MemberRequest,
     csv_answer,
+    get_suite_or_404,
     may_change_suites,
     may_start,
     posted,
-    suite_of,
 )
 from runs.specs.suites import SuiteSpec
-from runs.suites.drafts import draft_of
+from runs.suites.drafts import get_draft
 from runs.suites.edits import Content
-from runs.suites.queries import base_of, suite_head, tree_editor
+from runs.suites.queries import base_spec, suite_head, tree_editor
 from runs.suites.tree_forms import EvaluatorTreeForm
 from runs.what_if.page import WhatIfPage, what_if_page
 from runs.what_if.panel import FlipQuery, filter_flips, flip_table, flips_file
@@ -79,8 +79,8 @@ class WhatIfRequest:
 
     def __init__(self, request: MemberRequest, slug: str) -> None:
         """Read the draft and the form; nothing is stored."""
-        draft = draft_of(suite_of(slug=slug), request.user)
-        self.base = base_of(draft)
+        draft = get_draft(get_suite_or_404(slug=slug), request.user)
+        self.base = base_spec(draft)
         self.form = EvaluatorTreeForm(draft, self.base.policy.as_json(), posted(request))
         self.rule_change: DraftContent = read_content(self.form)
         self.query = FlipQuery.read(request.GET.dict() | request.POST.dict())

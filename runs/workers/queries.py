@@ -306,7 +306,7 @@ class Window:
         return f"in the last {span}"
 
 
-def calls_of_last_hour(*, now: datetime) -> Window:
+def calls_in_last_hour(*, now: datetime) -> Window:
     """Return the counts in two queries; replies that were reused from the ledger do not count."""
     since = _start(now - HOUR)
     calls = ModelCall.objects.filter(created_at__gte=since, is_cached=False, model__isnull=False)
@@ -429,7 +429,7 @@ def read_models(readings: Readings) -> Models:
     """Return the models as they are now, in five queries."""
     holders = _holders(readings)
     started = _started(readings.now)
-    window = calls_of_last_hour(now=readings.now)
+    window = calls_in_last_hour(now=readings.now)
     lines = [
         _line(model, holders.get(model.pk, ()), started.get(model.pk), window, readings)
         for model in LanguageModel.objects.only(*MODEL_COLUMNS)

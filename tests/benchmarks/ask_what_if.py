@@ -104,7 +104,7 @@ def measure(run_id: int) -> dict[str, float]:
     from runs.models.runs import Run
     from runs.tasks import rescore_run as complete_run
     from runs.what_if.changes import RuleSet
-    from runs.what_if.page import what_if_of
+    from runs.what_if.page import answer_what_if
     from runs.what_if.services import rescore_run
 
     plan = read_plan(Run.objects.get(pk=run_id).snapshot)
@@ -114,7 +114,7 @@ def measure(run_id: int) -> dict[str, float]:
     rules = RuleSet(plan.policy.replace(**BANDS), plan.root.replace(children=children))
 
     def ask() -> None:
-        found = what_if_of(Run.objects.defer("leaf_scores").get(pk=run_id), rules)
+        found = answer_what_if(Run.objects.defer("leaf_scores").get(pk=run_id), rules)
         if not (found.flips and found.is_exact and not found.fixed):
             raise SystemExit(f"{len(found.flips)} flips, {found.fixed} fixed, {found.stale}")
 
@@ -145,13 +145,13 @@ def panel_of(suite: Any) -> Callable[[], None]:
     from django.test import Client
     from django.urls import reverse
 
-    from runs.suites.drafts import draft_of
+    from runs.suites.drafts import get_draft
 
     editor = User.objects.create_superuser("editor")
     client = Client(SERVER_NAME="localhost")
     client.force_login(editor)
     sent = {name: str(value) for name, value in BANDS.items()}
-    sent["stamp"] = draft_of(suite, editor).stamp
+    sent["stamp"] = get_draft(suite, editor).stamp
     address = reverse("runs:what-if", args=[suite.slug])
 
     def panel() -> None:

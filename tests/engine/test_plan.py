@@ -12,6 +12,7 @@ from runs.engine.plan import (
     Plan,
     TargetPlan,
     UnreadableSnapshotError,
+    case_tree,
     cases_hash,
     content_hash,
     judge_calls,
@@ -20,7 +21,6 @@ from runs.engine.plan import (
     outcome_samples,
     read_plan,
     retry_judge_calls,
-    tree_of_case,
 )
 from tests.support.run_doubles import composite, leaf, make_kind
 
@@ -78,7 +78,7 @@ OWN = composite("own", leaf("exact", "expected_output")).as_json()
     ],
 )
 def test_a_case_is_scored_by_the_suites_tree_its_own_or_both(evaluators, append, names):
-    tree = tree_of_case(ROOT, evaluators, append=append)
+    tree = case_tree(ROOT, evaluators, append=append)
 
     assert [child.name for child in tree.children] == names
 

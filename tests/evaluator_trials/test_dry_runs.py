@@ -21,7 +21,7 @@ from runs.execution import run_worker
 from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.models.runs import Run
 from runs.running.services import start_run
-from runs.suites.drafts import draft_of
+from runs.suites.drafts import get_draft
 from tests.support.agent_server import AgentServer, says
 from tests.support.factories import make_case, make_model, make_suite, make_target
 from tests.support.members import make_client
@@ -159,7 +159,7 @@ def carried_out(evaluators: dict[str, Any], server: ModelServer, **facts: Any) -
 
 def dry_run(name: str, run: Run, asked_by: User) -> tuple[dict[str, Any], str]:
     """Return what the dry run of an evaluator found, and its page as it is read."""
-    draft = draft_of(run.suite, asked_by)
+    draft = get_draft(run.suite, asked_by)
     root = draft.content["evaluators"]
     [node_id] = [one["id"] for one in (root, *root["children"]) if one["name"] == name]
     result = run.results.get()

@@ -28,7 +28,7 @@ from runs.models.results import ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite, Target
 from runs.models.temporary import EvaluatorTrial
-from runs.suites.drafts import change_draft, draft_of
+from runs.suites.drafts import change_draft, get_draft
 from runs.suites.edits import Configure
 from tests.support.agent_server import AgentServer, says
 from tests.support.factories import (
@@ -291,7 +291,7 @@ def test_settings_of_the_draft_are_tried_before_they_are_saved(
     editor: User, editor_client: Client
 ) -> None:
     suite = suite_with(CHECK)
-    draft = draft_of(suite, editor)
+    draft = get_draft(suite, editor)
     kept = change_draft(
         draft, draft.stamp, Configure(FIRST, {"operator": "contains", "value": "days"})
     )

@@ -27,7 +27,7 @@ from evaluators.scoring.decision import Decision
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import Score, Usage
 from runs.engine.execute import execute
-from runs.engine.plan import OUTCOMES_PATH, tree_of_case
+from runs.engine.plan import OUTCOMES_PATH, case_tree
 from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.formats import suite_files
 from runs.specs.suites import CaseSpec, SuiteWithCases
@@ -142,7 +142,7 @@ def ended(suite: SuiteWithCases, case: CaseSpec, target: str, line: Entry | None
         criteria=case.criteria,
         metadata=case.metadata,
     )
-    root = tree_of_case(suite.evaluators, own, append=case.evaluators_append)
+    root = case_tree(suite.evaluators, own, append=case.evaluators_append)
     ports = WrittenPorts(target, case.key, line)
     found = asyncio.run(execute(Execution(facts, root, Rules(root, suite.policy)), ports))
     judged = isinstance(found.outcomes.get(OUTCOMES_PATH), Score)

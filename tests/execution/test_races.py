@@ -19,7 +19,7 @@ from runs.models.results import Attempt, ModelCall, Result, Retry
 from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
 from runs.running.retrying import resume_run, retry_results, stop_run
-from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import SetWeight
 from tests.support.factories import make_scored_run, make_suite, make_user
 from tests.support.model_server import ModelServer
@@ -196,7 +196,7 @@ def test_of_two_drafts_saved_at_once_one_becomes_the_version_and_the_other_stays
     suite = make_suite()
     drafts = []
     for weight in (3.0, 4.0):
-        draft = draft_of(suite, make_user())
+        draft = get_draft(suite, make_user())
         drafts.append(change_draft(draft, draft.stamp, SetWeight("n2", weight)))
     saves = [partial(save_draft, draft, draft.stamp) for draft in drafts]
     answers = at_once(*saves)
@@ -213,7 +213,7 @@ def test_of_two_drafts_saved_at_once_one_becomes_the_version_and_the_other_stays
 
 def test_a_draft_saved_twice_at_once_is_one_version_and_begun_twice_is_one_draft() -> None:
     suite, ada = make_suite(), make_user()
-    page = draft_of(suite, ada)
+    page = get_draft(suite, ada)
     change = partial(change_draft, page, page.stamp, SetWeight("n2", 3))
     begun = at_once(change, change, change)
     assert sum(isinstance(answer, str) for answer in begun) == 2

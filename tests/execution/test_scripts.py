@@ -13,7 +13,7 @@ from django.urls import reverse
 from runs.execution.run_worker import work_on_run
 from runs.files.importing import import_suite
 from runs.formats import suite_files
-from runs.formats.bundles import bundles_of
+from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
 from runs.formats.suite_files import packed
 from runs.models.results import Result
@@ -138,10 +138,10 @@ def test_a_script_beside_the_folder_of_its_suite_runs_and_comes_out_and_in_again
 ) -> None:
     settings.SCRIPTS = True
     files = [(path, BytesIO(content)) for path, content in OTHER_FILES.items()]
-    [archive_suite] = read_suites(bundles_of(files)).suites
+    [archive_suite] = read_suites(read_uploads(files)).suites
     suite = import_suite(archive_suite.content, imported_by=None)
     taken_out = BytesIO(b"".join(packed(suite_with_cases(suite), "cities").parts))
-    [again] = read_suites(bundles_of([("cities.zip", taken_out)])).suites
+    [again] = read_suites(read_uploads([("cities.zip", taken_out)])).suites
     assert import_suite(again.content, imported_by=None).version == 1
 
     run = start_run(suite=suite, target=make_target(), started_by=None)

@@ -12,7 +12,7 @@ from evaluators.kinds._judging import models_named
 from evaluators.models import LanguageModel
 from runs.files.importing import import_suite
 from runs.formats import suite_files
-from runs.formats.bundles import bundles_of
+from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
 from runs.formats.suite_files import packed
 from runs.models.suites import Suite, SuiteVersion
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 def through_a_file(content: SuiteWithCases) -> SuiteWithCases:
     file = packed(content, "suite")
-    found = read_suites(bundles_of([(file.name, BytesIO(b"".join(file.parts)))]))
+    found = read_suites(read_uploads([(file.name, BytesIO(b"".join(file.parts)))]))
     return found.suites[0].content
 
 

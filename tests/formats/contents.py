@@ -14,7 +14,7 @@ from evaluators.kinds._text import write_yaml
 from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk
 from runs.formats import suite_files
-from runs.formats.suite_evaluators import root_of
+from runs.formats.suite_evaluators import make_root
 from runs.specs.suites import CaseSpec, SuiteWithCases
 
 STORABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -285,7 +285,7 @@ def case(draw: st.DrawFn, key: str, taken: frozenset[str]) -> CaseSpec:
         expected_outcomes=tuple(draw(st.lists(TEXT.filter(str.strip), max_size=2))),
         criteria=draw(ANY_TEXT),
         metadata=draw(METADATA),
-        evaluators=None if own is None else root_of(own, aggregator),
+        evaluators=None if own is None else make_root(own, aggregator),
         evaluators_append=own is not None and append,
         recorded_output=draw(st.none() | RECORDED),
     )
@@ -321,7 +321,7 @@ def suites(draw: st.DrawFn) -> SuiteWithCases:
     children = draw(nodes())
     names = frozenset(child.name for child in children)
     keys = draw(st.lists(TEXT.filter(str.strip), min_size=1, max_size=3, unique=True))
-    root = root_of(children, draw(st.none() | aggregators(children)))
+    root = make_root(children, draw(st.none() | aggregators(children)))
     made = tuple(draw(case(key, names)) for key in keys)
     return SuiteWithCases(
         slug=draw(st.from_regex(r"[a-z0-9_]{1,5}(-[a-z0-9_]{1,5}){0,2}", fullmatch=True)),

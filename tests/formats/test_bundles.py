@@ -12,7 +12,7 @@ from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile, ZipI
 import pytest
 
 from runs.formats import bundles
-from runs.formats.bundles import bundles_at, bundles_of
+from runs.formats.bundles import bundles_at, read_uploads
 from runs.specs.problems import UnreadableFileError
 
 
@@ -32,7 +32,7 @@ def written(folder: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def contents(parts: list[tuple[str, BytesIO]]) -> list[dict[str, bytes]]:
-    return [{path: bundle.files[path] for path in bundle.paths} for bundle in bundles_of(parts)]
+    return [{path: bundle.files[path] for path in bundle.paths} for bundle in read_uploads(parts)]
 
 
 def test_files_and_a_zip_are_one_bundle() -> None:
@@ -47,7 +47,7 @@ def test_files_and_a_zip_are_one_bundle() -> None:
 
 def test_what_was_chosen_is_read_be_it_hidden_and_what_is_hidden_in_it_is_not() -> None:
     names = (".suite.yaml", ".evals/suite.yaml", ".evals/.env", ".evals/venv/x.yaml")
-    (bundle,) = bundles_of([(name, BytesIO()) for name in names])
+    (bundle,) = read_uploads([(name, BytesIO()) for name in names])
     assert bundle.paths == (".evals/suite.yaml", ".suite.yaml")
     assert "are not read: .env, venv/" in str(bundle.left_out[0])
 
@@ -72,7 +72,7 @@ def test_hidden_files_and_caches_are_left_out_and_told() -> None:
         packed.writestr(link, "/etc/passwd")
     buffer.seek(0)
 
-    (bundle,) = bundles_of([("all.zip", buffer)])
+    (bundle,) = read_uploads([("all.zip", buffer)])
 
     assert bundle.paths == ("suite.yaml",)
     assert [str(told) for told in bundle.left_out] == [
@@ -99,7 +99,7 @@ def test_what_cannot_be_taken_is_refused_by_name(
     parts: list[tuple[str, BytesIO]], said: str
 ) -> None:
     with pytest.raises(UnreadableFileError) as refusal:
-        bundles_of(parts)
+        read_uploads(parts)
     assert said in str(refusal.value)
 
 
@@ -109,20 +109,20 @@ def test_a_damaged_zip_is_refused_wherever_the_damage_is(method: int) -> None:
     for place in range(len(whole)):
         broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
         with suppress(UnreadableFileError):
-            bundles_of([("a.zip", BytesIO(broken))])
+            read_uploads([("a.zip", BytesIO(broken))])
 
 
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "MAX_ZIP_BYTES", 10)
     for name, stream in (("a.zip", zipped({"a": b"x" * 11})), ("a", BytesIO(b"x" * 11))):
         with pytest.raises(UnreadableFileError, match="more than"):
-            bundles_of([(name, stream)])
+            read_uploads([(name, stream)])
     several = [(f"{n}.zip", zipped({"a": b"x" * 6})) for n in range(3)]
     with pytest.raises(UnreadableFileError, match="more than"):
-        bundles_of(several)
+        read_uploads(several)
     monkeypatch.setattr(bundles, "MAX_ZIP_FILES", 1)
     with pytest.raises(UnreadableFileError, match="2 files"):
-        bundles_of([("a", BytesIO()), ("b", BytesIO())])
+        read_uploads([("a", BytesIO()), ("b", BytesIO())])
 
 
 class TestThisMachine:

@@ -13,10 +13,10 @@ from runs.cases.checks import (
     read_recorded_json,
     recorded_text,
 )
-from runs.formats.suite_evaluators import default_children, root_of
+from runs.formats.suite_evaluators import default_children, make_root
 from runs.specs.problems import UnreadableFileError
 
-SUITE = root_of(default_children())
+SUITE = make_root(default_children())
 OWN = """\
 - type: contains
   value: refund

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from evaluators.kinds import all_kinds
 from evaluators.scoring.tree import COMPOSITE
 from runs.formats import suite_files
-from runs.formats.bundles import bundles_of
+from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
 from runs.formats.suite_files import packed
 from runs.specs.suites import SuiteWithCases
@@ -40,6 +40,6 @@ def test_a_suite_reads_back_the_same_from_everything_it_is_written_as(
     assert suite_files.read_case_lines(lines, file="cases.jsonl", files=files) == content
 
     file = packed(content, "download")
-    found = read_suites(bundles_of([(file.name, BytesIO(b"".join(file.parts)))]))
+    found = read_suites(read_uploads([(file.name, BytesIO(b"".join(file.parts)))]))
     assert [suite.content for suite in found.suites] == [content]
     assert found.notes == ()

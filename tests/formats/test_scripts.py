@@ -12,7 +12,7 @@ from evaluators.kinds import read_config
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.formats import suite_files
-from runs.formats.suite_evaluators import root_of
+from runs.formats.suite_evaluators import make_root
 from runs.specs.problems import UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
 
@@ -160,6 +160,6 @@ def test_every_script_is_exported_and_read_back_the_same(
         name="g", kind="composite", config={"aggregator": options}, children=(leaf,)
     )
     case = CaseSpec(key="a", input=({"role": "user", "content": "hi"},))
-    content = SuiteWithCases(slug="s", title="s", evaluators=root_of((gate,)), cases=(case,))
+    content = SuiteWithCases(slug="s", title="s", evaluators=make_root((gate,)), cases=(case,))
 
     assert suite_files.read_suite(suite_files.write_suite(content)) == content

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from runs.formats.bundles import Bundle, bundles_at, bundles_of
+from runs.formats.bundles import Bundle, bundles_at, read_uploads
 from runs.formats.finding import FoundSuites, read_suites
 from runs.formats.suite_files import packed
 from runs.specs.problems import UnreadableFileError
@@ -113,7 +113,7 @@ SCRIPTED = b"evaluators: [{type: code_judge, script: [python, ./scripts/exact.py
 
 
 def uploaded(files: Mapping[str, bytes]) -> FoundSuites:
-    return read_suites(bundles_of([(path, BytesIO(part)) for path, part in files.items()]))
+    return read_suites(read_uploads([(path, BytesIO(part)) for path, part in files.items()]))
 
 
 def test_files_without_their_folders_are_found_by_their_names() -> None:
@@ -148,7 +148,7 @@ def test_a_missing_file_is_said_with_what_mends_it_where_it_was_given(tmp_path: 
         zipped.writestr("s.yaml", SCRIPTED)
     buffer.seek(0)
     with pytest.raises(UnreadableFileError, match="'./scripts/exact.py' is not in the zip; add it"):
-        read_suites(bundles_of([("e.zip", buffer)]))
+        read_suites(read_uploads([("e.zip", buffer)]))
 
 
 def test_what_lies_outside_is_said_to_need_the_folder_above() -> None:
@@ -189,7 +189,7 @@ def test_a_suite_that_was_written_out_whole_is_the_only_one_of_its_zip() -> None
     first = suites(files).suites[1].content
     assert list(first.files) == ["b/two.yaml", "judge.py"]
 
-    again = read_suites(bundles_of([("x.zip", BytesIO(b"".join(packed(first, "x").parts)))]))
+    again = read_suites(read_uploads([("x.zip", BytesIO(b"".join(packed(first, "x").parts)))]))
 
     assert [suite.content for suite in again.suites] == [first]
     assert again.notes == ()

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from runs.compare.comparison import ComparisonSide, measured_scores
-from runs.results.runs import evaluators_of
+from runs.results.runs import evaluator_rows
 from tests.support.factories import (
     make_case,
     make_result,
@@ -38,7 +38,7 @@ def test_a_leaf_is_turned_round_and_a_composite_that_was_already_is_not():
     make_score(result=result, path="no_slang", kind="text_check", score=0.0)
     make_score(result=result, path="risky", kind="composite", score=0.75)
 
-    means = {row.name: row.mean for row in evaluators_of(run)}
+    means = {row.name: row.mean for row in evaluator_rows(run)}
     assert means == {"no_slang": 1.0, "risky": 0.75}
 
     side = SimpleNamespace(run=run, keys={result.pk: "C-1"})
@@ -65,7 +65,7 @@ def test_what_cases_alone_have_is_turned_round_as_well():
     told = {figure.path: one.scores for figure, one in found.items()}
     assert told == {"no_card": {key: [1.0] for key in keys.values()}}
 
-    (row,) = evaluators_of(run)
+    (row,) = evaluator_rows(run)
     assert (row.name, row.mean, row.scored) == ("no_card", 1.0, 10)
 
 
@@ -80,5 +80,5 @@ def test_a_mean_over_cases_that_negate_and_cases_that_do_not_takes_each_as_it_co
         result = make_result(run=run, case=make_case(suite=suite, key=key, **own))
         make_score(result=result, path=CHECK["name"], kind="text_check", score=score)
 
-    (row,) = evaluators_of(run)
+    (row,) = evaluator_rows(run)
     assert (row.mean, row.scored) == (0.75, 3)

@@ -14,7 +14,7 @@ from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
 from runs.reviews.services import ReviewDecision, ask_for_review, decide
-from runs.suites.drafts import change_draft, draft_of
+from runs.suites.drafts import change_draft, get_draft
 from runs.suites.edits import Describe, SetPolicy
 from tests.support.factories import make_score, make_suite, make_user
 from tests.support.members import make_client, make_member
@@ -185,7 +185,7 @@ def test_better_bands_go_into_the_draft_and_leave_the_rest_of_it(bands_run: Run)
     editor = make_member("editor", "ed")
     client = make_client(editor)
     draft = change_draft(
-        (begun := draft_of(bands_run.suite, editor)), begun.stamp, Describe(title="Another title")
+        (begun := get_draft(bands_run.suite, editor)), begun.stamp, Describe(title="Another title")
     )
     said = words(client)
     assert "Pass from 0.80 → 0.72" in said

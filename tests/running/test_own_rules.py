@@ -16,7 +16,7 @@ from runs.models.suites import Case, Suite
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules
 from runs.running.services import start_run
-from runs.suites.drafts import draft_of
+from runs.suites.drafts import get_draft
 from runs.suites.edits import Configure, change
 from runs.what_if.services import NewCallsNeededError, score_again
 from tests.support.factories import (
@@ -168,7 +168,7 @@ def test_scored_again_a_run_goes_by_other_rules_keeps_its_samples_and_says_so(
     suite: Suite, editor: User, editor_client: Client, model_server: ModelServer
 ) -> None:
     run = finished(started(suite))
-    draft = draft_of(suite, editor)
+    draft = get_draft(suite, editor)
     panel = editor_client.post(reverse("runs:what-if", args=["desk"]), {"stamp": draft.stamp})
     assert "started with values of its own: Pass from 0.80 → 0.75, right: Weight ×1 → ×3" in (
         shown := " ".join(panel.text.split())
@@ -202,7 +202,7 @@ def test_scored_again_a_run_goes_by_other_rules_keeps_its_samples_and_says_so(
 
 def test_samples_the_suite_changed_since_need_the_judge_again(suite: Suite, editor: User) -> None:
     run = finished(started(suite))
-    draft = draft_of(suite, editor)
+    draft = get_draft(suite, editor)
     [judge, _] = draft.content["evaluators"]["children"]
     content = change(draft.content, Configure(judge["id"], {**judge["config"], "samples": 3}))
     with pytest.raises(NewCallsNeededError, match="right"):

@@ -11,7 +11,7 @@ from evaluators.scoring.metrics import DEFAULT_METRICS
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, walk
 from runs.formats import suite_files
-from runs.formats.bundles import bundles_of
+from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import UnknownProfileError, all_profiles, profile_named
@@ -139,7 +139,7 @@ def test_a_chosen_profile_gives_what_the_file_does_not_write() -> None:
 def test_a_file_of_cases_alone_becomes_a_suite_of_the_chosen_profile(name: str) -> None:
     profile = profile_named(name)
     found = read_suites(
-        bundles_of([("cases.jsonl", BytesIO(b'{"id": "A", "input": "Hello"}'))]), profile=name
+        read_uploads([("cases.jsonl", BytesIO(b'{"id": "A", "input": "Hello"}'))]), profile=name
     )
 
     [suite] = found.suites
@@ -153,7 +153,7 @@ def test_a_profile_that_the_file_names_goes_before_the_chosen_one(
 ) -> None:
     files = [("a.yaml", BytesIO(f"name: a\nprofile: tasks\n{CASE}".encode()))]
     files += [("b.yaml", BytesIO(f"name: b\n{CASE}".encode()))]
-    found = read_suites(bundles_of(files), profile=chosen)
+    found = read_suites(read_uploads(files), profile=chosen)
 
     own, other = (suite.content for suite in found.suites)
     assert own.policy == profile_named("tasks").policy
@@ -164,4 +164,4 @@ def test_a_profile_that_the_file_names_goes_before_the_chosen_one(
 
 def test_an_unknown_choice_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownProfileError, match="verdicts, metrics, tasks, hybrid"):
-        read_suites(bundles_of([("a.yaml", BytesIO(CASE.encode()))]), profile="metric")
+        read_suites(read_uploads([("a.yaml", BytesIO(CASE.encode()))]), profile="metric")

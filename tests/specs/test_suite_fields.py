@@ -12,7 +12,7 @@ from runs.formats import suite_files
 from runs.models.suites import Suite
 from runs.specs.suites import LISTS, TEXTS, CaseSpec, SuiteSpec, SuiteWithCases
 from runs.suites.differences import compare_specs
-from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import Describe, begin_draft
 from runs.suites.services import suite_with_cases
 from tests.evaluators.scoring.trees import leaf, root
@@ -60,7 +60,7 @@ class TestEveryField:
         if name not in FIELDS or name == "judge":
             return
         other = "Other" if name in TEXTS else ["Other"]
-        draft = draft_of(suite, ada)
+        draft = get_draft(suite, ada)
         before = suite.spec
         draft = change_draft(draft, draft.stamp, Describe(**{name: other}))
         save_draft(draft, draft.stamp)

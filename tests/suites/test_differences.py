@@ -18,7 +18,7 @@ from runs.suites.differences import (
     VersionDifference,
     compare_specs,
     differing_values,
-    facts_of,
+    evaluator_facts,
     merge_draft,
 )
 from runs.suites.edits import (
@@ -256,7 +256,7 @@ def test_mine_or_theirs_throughout_is_what_that_side_made_of_it(
             for key, value in values.items()
             if value.who is not None
         }
-        facts = facts_of(spec.evaluators)
+        facts = evaluator_facts(spec.evaluators)
         for key, value in values.items():
             wanted = value.mine if taken.get(key) == "mine" else value.theirs
             if key == "arrangement":
@@ -289,8 +289,10 @@ def test_nothing_is_lost_that_the_page_does_not_show(theirs: Operations, mine: O
     base, saved, content = both(theirs, mine)
     values = values_of(base, saved, content)
     merged = merge_draft(base, saved, content, dict.fromkeys(values, "theirs"))
-    kept, wanted = (facts_of(SuiteSpec.model_validate(one).evaluators) for one in (merged, content))
-    before = facts_of(base.evaluators)
+    kept, wanted = (
+        evaluator_facts(SuiteSpec.model_validate(one).evaluators) for one in (merged, content)
+    )
+    before = evaluator_facts(base.evaluators)
     for path, facts in wanted.items():
         if facts != before.get(path) and kept.get(path) != facts:
             assert f"evaluators.{path}" in values

@@ -19,10 +19,10 @@ from runs.suites.drafts import (
     InvalidDraftError,
     NothingToSaveError,
     change_draft,
-    conflict_of,
     discard_draft,
     draft_for,
-    draft_of,
+    find_conflict,
+    get_draft,
     is_stored,
     rebase_draft,
     save_draft,
@@ -48,7 +48,7 @@ SUMS = {"type": "script", "command": ["python3", "sums.py"]}
 
 
 def change(suite: Suite, author: User, *operations: Any) -> SuiteDraft:
-    draft = draft_of(suite, author)
+    draft = get_draft(suite, author)
     return change_draft(draft, draft.stamp, *operations)
 
 
@@ -62,7 +62,7 @@ def node_id(draft: SuiteDraft, name: str) -> str:
 
 
 def weight(suite: Suite, author: User, name: str, value: float) -> SuiteDraft:
-    draft = draft_of(suite, author)
+    draft = get_draft(suite, author)
     return change(suite, author, SetWeight(node_id(draft, name), value))
 
 
@@ -78,7 +78,7 @@ def weights(suite: Suite) -> dict[str, float]:
 class TestOneDraft:
     def test_it_is_stored_with_its_first_change_and_becomes_the_next_version(self) -> None:
         suite, ada = make_suite(cases=2), make_user()
-        untouched = draft_of(suite, ada)
+        untouched = get_draft(suite, ada)
         assert not is_stored(untouched)
         assert SuiteDraft.objects.count() == 0
 
@@ -120,7 +120,7 @@ class TestOneDraft:
 
     def test_forms_of_an_earlier_state_are_refused(self) -> None:
         suite, ada = make_suite(), make_user()
-        first_tab = draft_of(suite, ada)
+        first_tab = get_draft(suite, ada)
         draft = weight(suite, ada, "tone", 5)
 
         for stale in (first_tab, draft):
@@ -136,14 +136,14 @@ class TestOneDraft:
 
     def test_a_page_of_an_untouched_draft_becomes_one_of_the_version_it_was_opened_at(self) -> None:
         suite, ada, bob = make_suite(), make_user(), make_user()
-        page = draft_of(suite, ada)
+        page = get_draft(suite, ada)
         save(weight(suite, bob, "tone", 3))
         save(weight(again(suite), bob, "tone", 4))
 
         now = again(suite)
         assert draft_for(now, ada, "new-0123456789ab").base_version == 3
         with pytest.raises(DraftChangedError, match="Your draft or the suite has changed"):
-            change_draft(draft_of(now, ada), page.stamp, SetWeight("n2", 9))
+            change_draft(get_draft(now, ada), page.stamp, SetWeight("n2", 9))
         with pytest.raises(DraftChangedError, match="Your draft or the suite has changed"):
             change_draft(
                 draft_for(now, ada, page.stamp), page.stamp, SetWeight(node_id(page, "tone"), 4)
@@ -276,7 +276,7 @@ class TestTwoPeople:
         mine = weight(suite, bob, "tone", 4)
         save(change(suite, ada, Remove("n2"), Add("rubric", "n1", config=RUBRIC)))
 
-        conflict = conflict_of(draft_of(again(suite), bob))
+        conflict = find_conflict(get_draft(again(suite), bob))
         assert conflict is not None
         assert [one.key for one in conflict.open] == ["arrangement"]
         alone = {

@@ -9,7 +9,7 @@ import pytest
 from evaluators.catalog.queries import kinds_shown
 from evaluators.kinds import get_kind
 from runs.formats import suite_files
-from runs.suites.drafts import draft_of
+from runs.suites.drafts import get_draft
 from runs.suites.edits import nodes_with_paths
 from runs.suites.evaluator_forms import EvaluatorForm
 from tests.support.factories import make_suite
@@ -23,7 +23,7 @@ def test_the_form_of_an_evaluator_sent_untouched_changes_nothing(name: str) -> N
     example = "\n".join(f"    {line}" for line in get_kind(name).example.splitlines())
     text = f"name: s\nevaluators:\n  -\n{example}\ntests:\n  - {{id: a, input: hi}}\n"
     suite = make_suite(tree=suite_files.read_suite(text.encode()).evaluators.as_json())
-    draft = draft_of(suite, make_member("editor"))
+    draft = get_draft(suite, make_member("editor"))
     before = draft.content["evaluators"]
     node: dict[str, Any] = before["children"][0]
     shown = EvaluatorForm(draft, node, before, get_kind(name), None)

@@ -11,7 +11,7 @@ from django.test import Client
 
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from runs.models.suites import Suite, SuiteDraft
-from runs.suites.drafts import draft_of
+from runs.suites.drafts import get_draft
 from runs.suites.edits import nodes_with_paths
 from tests.suites.contents import tree_of
 from tests.support.factories import (
@@ -62,7 +62,7 @@ def client(suite: Suite, ada: User) -> Client:
 
 
 def draft_content(suite: Suite, ada: User) -> Any:
-    return draft_of(suite, ada).content
+    return get_draft(suite, ada).content
 
 
 def id_of(content: Any, path: str) -> str:
@@ -367,7 +367,7 @@ def test_the_gallery_of_a_suite_leads_to_a_form_that_adds(
     assert f'href="{PAGE}add/rubric/?into={quality}"' in gallery
     address = f"{PAGE}add/expected_output/?into={quality}"
     form = client.get(address).context["form"]
-    sent = {"stamp": draft_of(suite, ada).stamp, "name": "match", "weight": "2", "parent": quality}
+    sent = {"stamp": get_draft(suite, ada).stamp, "name": "match", "weight": "2", "parent": quality}
     for bound in form.settings:
         value = bound.field.prepare_value(bound.value())
         if value is not None and value is not False:
@@ -396,7 +396,7 @@ def test_a_name_that_cannot_be_is_refused_at_the_name(
     client: Client, suite: Suite, ada: User, ids: dict[str, str], name: str, said: str
 ) -> None:
     address = f"{PAGE}{ids['quality/facts']}/"
-    sent = {"stamp": draft_of(suite, ada).stamp, "name": name, "weight": "1"}
+    sent = {"stamp": get_draft(suite, ada).stamp, "name": name, "weight": "1"}
     sent |= {"settings-samples": "1", "settings-samples_by": "median"}
     answer = client.post(address, sent)
     assert answer.status_code == 422
@@ -411,7 +411,7 @@ def test_one_evaluator_is_edited_with_its_settings_and_its_problems_stand_at_the
     address = f"{PAGE}{ids['quality/facts']}/"
     page = client.get(address)
     assert '<option value="juno-2">' in text_of(page)
-    sent = {"stamp": draft_of(suite, ada).stamp, "name": HTML.replace("/", ""), "weight": "2.5"}
+    sent = {"stamp": get_draft(suite, ada).stamp, "name": HTML.replace("/", ""), "weight": "2.5"}
     sent |= {"settings-samples": "3", "settings-samples_by": "mean", "settings-model": "juno-2"}
     refused = client.post(address, sent | {"settings-prompt": "{{nothing}}"})
     assert "is not a variable" in str(refused.context["form"].settings.errors["prompt"])
@@ -432,7 +432,7 @@ def test_a_composite_is_edited_with_its_rule(
     client: Client, suite: Suite, ada: User, ids: dict[str, str]
 ) -> None:
     address = f"{PAGE}{ids['quality']}/"
-    sent = {"stamp": draft_of(suite, ada).stamp, "name": "worth", "weight": "1"}
+    sent = {"stamp": get_draft(suite, ada).stamp, "name": "worth", "weight": "1"}
     wrong = client.post(address, sent | {"settings-type": "code_judge"})
     assert wrong.status_code == 422
     bare = client.post(address, sent | {"settings-type": "safety_gate"})
@@ -501,7 +501,7 @@ def test_an_evaluator_that_was_edited_in_another_tab_is_kept_on_the_second_try(
     client: Client, suite: Suite, ada: User, ids: dict[str, str]
 ) -> None:
     address = f"{PAGE}{ids['length']}/"
-    sent = {"stamp": draft_of(suite, ada).stamp, "name": "size", "weight": "2"}
+    sent = {"stamp": get_draft(suite, ada).stamp, "name": "size", "weight": "2"}
     sent |= {"settings-samples": "1", "settings-samples_by": "median"}
     keep(client, pass_threshold="0.9")
     stale = client.post(address, sent)

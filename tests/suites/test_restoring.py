@@ -10,7 +10,7 @@ from runs.formats import suite_files
 from runs.models.suites import FileContent, Suite
 from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.differences import compare_specs
-from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import Combine, SetPolicy, SetWeight
 from runs.suites.services import (
     CannotRestoreError,
@@ -79,7 +79,7 @@ def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: Suit
 def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteWithCases) -> None:
     ada = make_user()
     suite = import_suite(content, imported_by=ada)
-    draft = draft_of(suite, ada)
+    draft = get_draft(suite, ada)
     save = change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.95}))
     save_draft(save, save.stamp)
     change_suite(suite, judge=None)
@@ -107,7 +107,7 @@ def test_what_is_so_already_is_not_restored(content: SuiteWithCases) -> None:
 def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteWithCases) -> None:
     ada = make_user()
     suite = import_suite(content, imported_by=ada)
-    draft = draft_of(suite, ada)
+    draft = get_draft(suite, ada)
     gate = draft.content["evaluators"]["children"][0]
     tone = gate["children"][1]
     draft = change_draft(

@@ -13,7 +13,7 @@ from django.test import Client
 from evaluators.models import AuditEntry
 from runs.models.reviews import ReviewItem
 from runs.models.suites import Suite, SuiteDraft
-from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import Describe, SetPolicy
 from runs.suites.services import create_suite
 from tests.support.factories import make_case, make_model, make_result, make_run
@@ -222,7 +222,7 @@ def test_a_page_opened_before_others_saved_keeps_what_was_entered(
     suite: Suite, client: Client
 ) -> None:
     old = values_of(client)
-    theirs = draft_of(suite, make_member("editor", "bob"))
+    theirs = get_draft(suite, make_member("editor", "bob"))
     stored = change_draft(theirs, theirs.stamp, Describe(description="Theirs"))
     save_draft(stored, stored.stamp)
     assert client.post(PAGE, old | {"title": "Mine"}).status_code == 302
@@ -235,7 +235,7 @@ def test_a_page_opened_before_others_saved_keeps_what_was_entered(
 def test_two_people_editing_decide_value_by_value(suite: Suite, client: Client) -> None:
     keep(client, title="Mine", fallback_threshold="50")
     bob = make_member("editor", "bob")
-    theirs = draft_of(suite, bob)
+    theirs = get_draft(suite, bob)
     changes = Describe(title="Theirs"), SetPolicy({"pass_threshold": 0.9})
     stored = change_draft(theirs, theirs.stamp, *changes)
     save_draft(stored, stored.stamp, note="stricter")

@@ -7,7 +7,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from runs.models.suites import Suite, SuiteVersion
-from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import Add, Configure, Describe, Move, SetPolicy, SetWeight
 from runs.suites.services import record_version
 from tests.support.factories import make_case, make_model, make_run, make_suite, make_user
@@ -32,7 +32,7 @@ def shop() -> Suite:
         suite=suite, key="C-2", revision=2, position=2, criteria="Short", content_hash="other"
     )
     make_case(suite=suite, key=ODD[:8], position=3)
-    draft = draft_of(suite, ada)
+    draft = get_draft(suite, ada)
     operations = (
         *(SetWeight("n2", 4), SetPolicy({"pass_threshold": 0.85, "count_reviews": True})),
         *(Describe(description=f"For the {ODD} desk"), Configure("n2", {"prompt": "Is it rude?"})),

@@ -12,7 +12,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
-from runs.suites.drafts import draft_of
+from runs.suites.drafts import get_draft
 from runs.suites.services import record_version
 from runs.what_if import stored
 from tests.support.factories import change_evaluator, change_suite, make_case, make_model
@@ -69,7 +69,7 @@ def test_a_run_that_ended_early_is_asked_with_what_it_has_and_says_so(
     assert f"made of its {5 - left} stored executions" in text
     assert "1 case would flip" in text
     form_key = panel.context["form_key"]
-    sent = {"stamp": draft_of(run.suite, ada).stamp, "run": "1", "form_key": form_key, **STRICT}
+    sent = {"stamp": get_draft(run.suite, ada).stamp, "run": "1", "form_key": form_key, **STRICT}
     made = client.post(address(run.suite, "score/"), sent, follow=True)
     assert made.redirect_chain == [(f"/suites/{run.suite.slug}/runs/2/", 302)]
     assert Run.objects.get(number=2).status == RunStatus.STOPPED

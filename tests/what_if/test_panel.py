@@ -17,11 +17,11 @@ from runs.models.results import Result
 from runs.models.reviews import Review
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite, SuiteDraft
-from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import SetPolicy
 from runs.suites.services import create_suite
 from runs.what_if import stored
-from runs.what_if.page import what_if_of
+from runs.what_if.page import answer_what_if
 from tests.support.factories import make_run
 from tests.support.members import make_client, make_member
 from tests.support.scored_runs import CHECK, EXACT, SHORT, STYLE, finished_run, rules_of
@@ -59,7 +59,7 @@ def address(suite: Suite, end: str = "") -> str:
 
 
 def ask(client: Client, suite: Suite, ada: User, *, htmx: bool = True, **sent: str) -> Any:
-    values = {"stamp": draft_of(suite, ada).stamp} | sent
+    values = {"stamp": get_draft(suite, ada).stamp} | sent
     return client.post(address(suite), values, headers=HTMX if htmx else {})
 
 
@@ -67,7 +67,7 @@ def test_the_figures_of_the_panel_are_those_of_the_core(
     client: Client, run: Run, ada: User
 ) -> None:
     response = ask(client, run.suite, ada, **STRICT)
-    found = what_if_of(run, rules_of(run, policy=STRICTER))
+    found = answer_what_if(run, rules_of(run, policy=STRICTER))
     assert response.context["what_if"].answer.what_if == found
     assert found.cases_flipped == 1
     text = text_of(response)
@@ -95,11 +95,11 @@ def test_bands_stand_in_the_histogram_where_they_were_and_where_they_would_be(
     assert drawn.count('class="limit"') == 4
     assert "Dotted: where a band was." in drawn
     table = re.findall(r"<th scope=\"row\">([^<]+)</th><td[^>]*>(\d+)</td><td[^>]*>(\d+)", drawn)
-    scores = what_if_of(run, rules_of(run)).histogram.bins
+    scores = answer_what_if(run, rules_of(run)).histogram.bins
     assert [(int(before), int(after)) for _, before, after in table] == [
         (one.before, one.after) for one in scores if one.before
     ]
-    assert f'id="{draft_of(run.suite, ada).content["evaluators"]["id"]}-share" hx-swap-oob' in page
+    assert f'id="{get_draft(run.suite, ada).content["evaluators"]["id"]}-share" hx-swap-oob' in page
 
 
 def test_a_suite_without_evaluators_is_sent_no_rows_its_page_does_not_have(
@@ -122,7 +122,7 @@ def test_a_preview_shows_the_page_without_scripts_and_keeps_nothing(
     assert not SuiteDraft.objects.exists()
     followed = client.post(
         address(run.suite),
-        {"stamp": draft_of(run.suite, ada).stamp, "keep": "1", **STRICT},
+        {"stamp": get_draft(run.suite, ada).stamp, "keep": "1", **STRICT},
         follow=True,
     )
     assert followed.redirect_chain == [(address(run.suite), 302)]
@@ -137,7 +137,7 @@ def test_all_flips_are_filtered_by_address_and_given_as_a_file(
         result=run.results.get(case__key="C-1"), reviewer=ada, verdict="borderline"
     )
     run.results.filter(case__key="C-1").update(reviewed_verdict="borderline")
-    draft = draft_of(run.suite, ada)
+    draft = get_draft(run.suite, ada)
     change_draft(
         draft, draft.stamp, SetPolicy({"pass_threshold": 0.0, "borderline_threshold": 0.0})
     )
@@ -196,7 +196,7 @@ def test_a_draft_that_changes_nothing_says_so(client: Client, run: Run, ada: Use
 
 
 def test_evaluators_that_need_new_calls_are_named(client: Client, run: Run, ada: User) -> None:
-    root = draft_of(run.suite, ada).content["evaluators"]["id"]
+    root = get_draft(run.suite, ada).content["evaluators"]["id"]
     sent = {f"{root}.type": "weighted_average", f"{root}.gate_threshold": "0.5"}
     text = text_of(ask(client, run.suite, ada, **sent))
     assert "Stored scores do not tell all of it." in text
@@ -205,7 +205,7 @@ def test_evaluators_that_need_new_calls_are_named(client: Client, run: Run, ada:
     assert "cannot be scored with this" in text
     refused = client.post(
         address(run.suite, "score/"),
-        {"stamp": draft_of(run.suite, ada).stamp, "run": "1", **sent},
+        {"stamp": get_draft(run.suite, ada).stamp, "run": "1", **sent},
     )
     assert refused.status_code == 422
     assert "exact: it was not run behind a gate" in text_of(refused)
@@ -252,7 +252,7 @@ def test_a_run_of_errors_alone_is_scored_again_where_other_evaluators_have_score
 ) -> None:
     blind = {**SHORT, "name": "tokens", "config": {"max_tokens": 100}}
     errored = finished_run(evaluators=tree(CHECK, blind))
-    draft = draft_of(errored.suite, ada)
+    draft = get_draft(errored.suite, ada)
     change_draft(draft, draft.stamp, SetPolicy({"on_unscored": "exclude"}))
     page = client.get(address(errored.suite), {"run": "1"})
     assert page.context["what_if"].answer.what_if.before.scored == 0
@@ -264,7 +264,7 @@ def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
 ) -> None:
     panel = ask(client, run.suite, ada, **STRICT)
     sent = {
-        "stamp": draft_of(run.suite, ada).stamp,
+        "stamp": get_draft(run.suite, ada).stamp,
         "run": "1",
         "form_key": panel.context["form_key"],
         **STRICT,
@@ -285,9 +285,9 @@ def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
     plain = {"stamp": sent["stamp"], "run": "1", "form_key": "other"}
     client.post(address(run.suite, "score/"), plain)
     assert Run.objects.get(number=3).note == "under v1"
-    draft = draft_of(run.suite, ada)
+    draft = get_draft(run.suite, ada)
     change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.9}))
-    save_draft(draft_of(run.suite, ada), draft_of(run.suite, ada).stamp, note="")
+    save_draft(get_draft(run.suite, ada), get_draft(run.suite, ada).stamp, note="")
     saved = client.get(address(run.suite), {"run": "1"})
     assert saved.context["what_if"].rules_name == "v2"
     stale = client.post(address(run.suite, "score/"), sent)
@@ -297,7 +297,7 @@ def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
 def test_an_archived_suite_makes_no_run(client: Client, run: Run, ada: User) -> None:
     Suite.objects.filter(pk=run.suite_id).update(archived_at=run.created_at)
     assert "The suite is archived" in text_of(ask(client, run.suite, ada))
-    sent = {"stamp": draft_of(run.suite, ada).stamp, "run": "1"}
+    sent = {"stamp": get_draft(run.suite, ada).stamp, "run": "1"}
     refused = client.post(address(run.suite, "score/"), sent)
     assert "is archived. Take it out" in text_of(refused)
     assert Run.objects.count() == 1

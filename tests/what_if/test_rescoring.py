@@ -22,7 +22,7 @@ from runs.running.retrying import stop_run
 from runs.tasks import rescore_run as complete_run
 from runs.what_if import services as what_if_services
 from runs.what_if import stored
-from runs.what_if.page import what_if_of
+from runs.what_if.page import answer_what_if
 from runs.what_if.services import CannotRescoreError, NewCallsNeededError, rescore_run
 from tests.support.factories import make_user
 from tests.support.scored_runs import (
@@ -53,7 +53,7 @@ def standing(run):
 def test_it_comes_to_what_was_foreseen():
     source = finished_run(repetitions=2)
     rules = rules_of(source, root=CHANGED, policy=STRICT)
-    foreseen = what_if_of(source, rules)
+    foreseen = answer_what_if(source, rules)
     run = rescore_run(source, rules, by=None, text="stricter")
     summarise_run(run.pk)
     run.refresh_from_db()
@@ -68,7 +68,7 @@ def test_it_comes_to_what_was_foreseen():
         foreseen.after.distribution
     )
     assert run.summary["metrics_gate"]["share"] == foreseen.after.metrics_gate.share
-    again = what_if_of(run, rules_of(run))
+    again = answer_what_if(run, rules_of(run))
     assert (again.flips, again.fixed, again.stale) == ((), 0, ())
     assert again.before == foreseen.after
 

@@ -12,7 +12,7 @@ from evaluators.scoring.types import DomainError
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run, RunStatus
 from runs.what_if import stored
-from runs.what_if.page import askable_runs, edited_rules, what_if_of
+from runs.what_if.page import answer_what_if, askable_runs, edited_rules
 from runs.what_if.stored import RunNotEndedError
 from tests.support.scored_runs import (
     CHECK,
@@ -35,7 +35,7 @@ def states(found):
 
 def test_the_same_rules_give_what_is_stored():
     run = finished_run(repetitions=2)
-    found = what_if_of(run, rules_of(run))
+    found = answer_what_if(run, rules_of(run))
     assert (found.flips, found.stale, found.fixed) == ((), (), 0)
     assert found.before == found.after
     assert found.before.distribution == {
@@ -51,7 +51,7 @@ def test_settings_weights_and_bands_move_it_without_new_calls():
     trimmed = {**EXACT, "config": {"match": "exact", "trim": True}}
     patient = {**STYLE, "children": [{**SHORT, "config": {"max_duration_ms": 120}}, NO_CARD]}
     root = EvaluatorSpec.model_validate({**TREE, "children": [CHECK, trimmed, patient]})
-    found = what_if_of(run, rules_of(run, root=root, policy=PolicySpec(pass_threshold=0.9)))
+    found = answer_what_if(run, rules_of(run, root=root, policy=PolicySpec(pass_threshold=0.9)))
     assert found.is_exact
     before = {r.case.key: (r.verdict, r.score) for r in run.results.select_related("case")}
     assert before["C-1"] == ("borderline", 0.75)
@@ -63,7 +63,7 @@ def test_a_gate_that_lets_through_asks_for_calls_that_were_never_made():
     run = finished_run()
     gate = {"type": "safety_gate", "required": ["mentions_refund"], "gate_threshold": 0.0}
     root = EvaluatorSpec.model_validate({**TREE, "config": {"aggregator": gate}})
-    found = what_if_of(run, rules_of(run, root=root))
+    found = answer_what_if(run, rules_of(run, root=root))
     assert {
         one.path: (one.instead, one.results, one.total) for one in found.stale
     } == dict.fromkeys(("exact", "style/short", "style/no_card"), ("open", 1, 4))
@@ -77,26 +77,26 @@ def test_it_takes_few_queries_however_many_results_there_are(django_assert_max_n
     )
     run = Run.objects.select_related("suite").defer("leaf_scores").get(pk=run.pk)
     with django_assert_max_num_queries(4):
-        assert what_if_of(run, rules_of(run, root=root)).is_exact
+        assert answer_what_if(run, rules_of(run, root=root)).is_exact
 
 
 def test_scores_packed_by_another_version_are_read_from_the_rows(monkeypatch):
     run = finished_run()
-    expected = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7)))
+    expected = answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7)))
     run.leaf_scores = None
-    assert what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
+    assert answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
     from runs.models import stored
 
     monkeypatch.setattr(stored, "VERSION", 2)
     run.leaf_scores = stored.pack_leaf_scores(run.pk)
     monkeypatch.undo()
-    assert what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
+    assert answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
 
 
 def test_what_is_kept_of_one_run_serves_no_other():
     one, other = finished_run(), finished_run(("We cannot help",))
-    assert what_if_of(one, rules_of(one)).before.executions == 5
-    assert what_if_of(other, rules_of(other)).before.executions == 1
+    assert answer_what_if(one, rules_of(one)).before.executions == 5
+    assert answer_what_if(other, rules_of(other)).before.executions == 1
     assert len(stored.DECODED.values) <= stored.MAX_KEPT
 
 
@@ -107,11 +107,11 @@ def test_cases_follow_their_own_evaluators():
         "evaluators_append": True,
     }
     run = finished_run(own={0: alone, 1: joined})
-    assert what_if_of(run, rules_of(run)).fixed == 0
+    assert answer_what_if(run, rules_of(run)).fixed == 0
     root = EvaluatorSpec.model_validate(
         {**TREE, "children": [CHECK, {**EXACT, "weight": 9.0}, STYLE]}
     )
-    found = what_if_of(run, rules_of(run, root=root))
+    found = answer_what_if(run, rules_of(run, root=root))
     assert "C-0" not in states(found)
     assert states(found)["C-1"] == ("pass", "fail")
     assert found.is_exact
@@ -121,9 +121,9 @@ def test_cases_follow_their_own_evaluators():
 def test_a_verdict_that_a_file_told_is_kept_and_counted():
     run = finished_run()
     Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
-    found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
+    found = answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
     stored.FIXED.values.clear()
-    found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
+    found = answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
     assert found.fixed == 1
     assert "C-0" not in states(found)
 
@@ -133,7 +133,7 @@ def test_a_run_that_is_on_cannot_be_asked():
     Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING)
     run.refresh_from_db()
     with pytest.raises(RunNotEndedError, match="still running"):
-        what_if_of(run, rules_of(run))
+        answer_what_if(run, rules_of(run))
     assert askable_runs(run.suite) == []
 
 
@@ -160,7 +160,7 @@ def test_an_edited_suite_tells_where_its_evaluators_came_from():
         },
     }
     rules, origins = edited_rules(run, content)
-    found = what_if_of(run, rules, origins=origins)
+    found = answer_what_if(run, rules, origins=origins)
     assert found.is_exact
     assert states(found) == {"C-1": ("borderline", "pass")}
     assert rules.files == run.snapshot["files"]
@@ -180,7 +180,7 @@ def test_stored_parts_that_cannot_be_read_keep_the_score():
     root = EvaluatorSpec.model_validate(
         {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
     )
-    (stale,) = what_if_of(run, rules_of(run, root=root)).stale
+    (stale,) = answer_what_if(run, rules_of(run, root=root)).stale
     assert (stale.path, stale.instead, stale.why) == (
         "exact",
         "kept",

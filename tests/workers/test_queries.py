@@ -119,18 +119,18 @@ class TestCrews:
         worker = make_worker(last_error="OSError: no space", last_error_at=ago(60))
         run = make_open_run(cases=9)
         make_run_worker(run=run, worker=worker, token="a", holds=5, in_flight=3)
-        [line_of_worker] = workers_page().worker_lines
+        [worker_line] = workers_page().worker_lines
         assert (
-            line_of_worker.host,
-            line_of_worker.pid,
-            line_of_worker.kind,
-            line_of_worker.version,
+            worker_line.host,
+            worker_line.pid,
+            worker_line.kind,
+            worker_line.version,
         ) == (*("eval-1", "4121", "process", "0.1.0"),)
-        assert (line_of_worker.sandbox, line_of_worker.last_error) == (
+        assert (worker_line.sandbox, worker_line.last_error) == (
             "bubblewrap 0.11.0",
             "OSError: no space",
         )
-        [run_worker] = line_of_worker.run_workers
+        [run_worker] = worker_line.run_workers
         assert (run_worker.run.number, run_worker.under_way, run_worker.held) == (run.number, 3, 5)
         assert 15_000 < run_worker.lease_left_ms <= 20_000
         totals = workers_page().totals
@@ -141,15 +141,15 @@ class TestCrews:
         run = make_open_run(cases=2)
         columns = {"started_at": now, "heartbeat_at": now, "in_flight": 0}
         make_run_worker(run=run, worker=make_worker(), token="a", holds=2, **columns)
-        [line_of_worker] = workers_page().worker_lines
-        assert line_of_worker.run_workers[0].under_way is None
+        [worker_line] = workers_page().worker_lines
+        assert worker_line.run_workers[0].under_way is None
 
     def test_the_silent_come_first_then_those_at_work(self):
         make_worker(pid=1)
         busy = make_worker(pid=2)
         make_worker(pid=3, seen=SILENT)
         make_run_worker(run=make_open_run(cases=1), worker=busy, token="a", holds=1)
-        assert [line_of_worker.pid for line_of_worker in workers_page().worker_lines] == [
+        assert [worker_line.pid for worker_line in workers_page().worker_lines] == [
             "3",
             "2",
             "1",
@@ -159,8 +159,8 @@ class TestCrews:
         run = make_open_run(cases=2, owner="command_line", heartbeat_at=ago(1))
         make_run_worker(run=run, worker="a/host/x/77/1", token="a", holds=2)
         page = workers_page()
-        [line_of_worker] = page.worker_lines
-        assert (line_of_worker.kind, line_of_worker.host, line_of_worker.pid) == (
+        [worker_line] = page.worker_lines
+        assert (worker_line.kind, worker_line.host, worker_line.pid) == (
             "command_line",
             "a/host",
             "77",
@@ -169,8 +169,8 @@ class TestCrews:
 
     def test_run_workers_of_a_process_that_took_itself_off_the_list(self):
         make_run_worker(run=make_open_run(cases=1), worker="odd name", token="a", holds=1)
-        [line_of_worker] = workers_page().worker_lines
-        assert (line_of_worker.kind, line_of_worker.host, line_of_worker.pid) == (
+        [worker_line] = workers_page().worker_lines
+        assert (worker_line.kind, worker_line.host, worker_line.pid) == (
             "unlisted",
             "odd name",
             "",

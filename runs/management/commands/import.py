@@ -15,8 +15,14 @@ from django.utils.text import slugify
 
 from evaluators.templatetags.figures import counted
 from runs.cases.services import put_cases
-from runs.cases.uploads import Existing, TableReading, cases_of, check_rejected, keys_of
-from runs.cases.uploads import note_of as note_of_table
+from runs.cases.uploads import (
+    Existing,
+    TableReading,
+    check_rejected,
+    current_keys,
+    read_uploaded_cases,
+    upload_note,
+)
 from runs.cli.command import (
     FAILED,
     MISUSED,
@@ -220,7 +226,7 @@ def check_table_options(options: dict[str, Any]) -> None:
     paths: Sequence[Path] = options["paths"]
     table = next((path for path in paths if path.suffix.lower() in SUFFIXES), None)
     if options["suite"] is None and options["profile"] and table and len(paths) == 1:
-        options["suite"] = options["slug"] or _slug_of(table)
+        options["suite"] = options["slug"] or _file_slug(table)
         options["slug"] = None
     if options["suite"] is None:
         if options["map"]:
@@ -255,12 +261,12 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
             ]
         )
     reading = TableReading(mapping, Existing(options["existing"]))
-    rows = cases_of(table, reading, keys_of(existing), written_titles(existing))
+    rows = read_uploaded_cases(table, reading, current_keys(existing), written_titles(existing))
     rejected = [Problem(row.reason, str(path), row.line, key=row.column) for row in rows.rejected]
     if rejected and not options["leave_out_rejected"]:
         raise UnreadableFileError(rejected)
     check_rejected(rows, leaves_out=True)
-    note = options["note"] or note_of_table(rows.cases, path.name)
+    note = options["note"] or upload_note(rows.cases, path.name)
     suite = existing or _create_suite(options)
     stored = put_cases(suite, rows.cases, by=None, note=note)
     pairs = zip(table.columns, mapping.parts, strict=True)
@@ -274,7 +280,7 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
     ], rejected
 
 
-def _slug_of(path: Path) -> str:
+def _file_slug(path: Path) -> str:
     slug = slugify(path.stem)[:MAX_SLUG_LENGTH].strip("-_")
     if not slug:
         raise _misuse(f"The name of {path} makes no short name; name the new suite with --suite.")

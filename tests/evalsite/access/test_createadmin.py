@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from evalsite.access.roles import Role, role_of
+from evalsite.access.roles import Role, highest_role
 from evaluators.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +52,7 @@ def test_a_new_name_becomes_an_admin_with_a_password_from_a_file(
     )
     assert message == ("", "ada was added and is an admin.")
     member = User.objects.get()
-    assert (role_of(member), member.email) == (Role.ADMIN, "ada@example.com")
+    assert (highest_role(member), member.email) == (Role.ADMIN, "ada@example.com")
     client.post("/login/", {"username": "ada", "password": GOOD})
     assert client.get("/members/").status_code == 200
     entry = AuditEntry.objects.get()
@@ -99,7 +99,7 @@ def test_a_deactivated_member_is_reactivated_as_admin(viewer: User) -> None:
     viewer.save()
     createadmin(viewer.username, "--link")
     viewer = User.objects.get()
-    assert (viewer.is_active, role_of(viewer)) == (True, Role.ADMIN)
+    assert (viewer.is_active, highest_role(viewer)) == (True, Role.ADMIN)
     assert viewer.groups.count() == 1
 
 

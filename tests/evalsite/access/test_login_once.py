@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from evalsite.access.members import login_path, password_path
-from evalsite.access.roles import Role, role_of
+from evalsite.access.roles import Role, highest_role
 
 
 def printed_link(*arguments: str) -> str:
@@ -72,7 +72,7 @@ def test_the_command_makes_the_first_admin(client: Client, db: None) -> None:
     link = printed_link("--url", "http://127.0.0.1:8001")
     assert link.startswith("http://127.0.0.1:8001/login/")
     admin = User.objects.get()
-    assert role_of(admin) == Role.ADMIN
+    assert highest_role(admin) == Role.ADMIN
     client.post(link.removeprefix("http://127.0.0.1:8001"))
     assert client.get("/account/").status_code == 200
 

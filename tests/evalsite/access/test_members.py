@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite.access.forms import MemberForm
-from evalsite.access.roles import Role, role_of
+from evalsite.access.roles import Role, highest_role
 from evaluators.models import AuditEntry
 from tests.support.members import PASSWORD, make_client, make_member
 
@@ -69,7 +69,7 @@ def test_a_new_member_sets_a_password_by_a_link_shown_once(
     response = admin_client.post("/members/add/", sent, follow=True)
     link = shown_link(response.text)
     mira = User.objects.get(username="mira")
-    assert role_of(mira) == Role.EDITOR
+    assert highest_role(mira) == Role.EDITOR
     assert not mira.has_usable_password()
     assert link not in admin_client.get(f"/members/{mira.pk}/").text
 
@@ -145,21 +145,21 @@ def test_the_last_active_admin_cannot_be_removed(
     assert "admin is the last active admin. Make somebody else admin first." in response.text
     admin.refresh_from_db()
     assert admin.is_active
-    assert role_of(admin) == Role.ADMIN
+    assert highest_role(admin) == Role.ADMIN
     assert not AuditEntry.objects.exists()
 
 
 def test_one_of_two_admins_can_be_removed(admin: User, admin_client: Client) -> None:
     other = make_member("admin", "other")
     assert admin_client.post(f"/members/{other.pk}/", {"role": "viewer"}).status_code == 302
-    assert role_of(User.objects.get(pk=other.pk)) == Role.VIEWER
+    assert highest_role(User.objects.get(pk=other.pk)) == Role.VIEWER
 
 
 def test_a_superuser_who_gets_a_role_is_no_superuser_any_more(admin_client: Client) -> None:
     root = User.objects.create_superuser("root")
     admin_client.post(f"/members/{root.pk}/", {"role": "viewer"})
     root = User.objects.get(pk=root.pk)
-    assert role_of(root) == Role.VIEWER
+    assert highest_role(root) == Role.VIEWER
     assert not root.has_perm("auth.change_user")
 
 

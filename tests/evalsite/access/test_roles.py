@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
-from evalsite.access.roles import MEANINGS, Role, role_of, role_permissions
+from evalsite.access.roles import MEANINGS, Role, highest_role, role_permissions
 from tests.support.members import make_member
 
 pytestmark = pytest.mark.django_db
@@ -30,12 +30,12 @@ def test_every_role_includes_the_one_before() -> None:
 def test_the_highest_role_counts() -> None:
     member = make_member("viewer")
     member.groups.add(Group.objects.get(name="editor"))
-    assert role_of(member) == Role.EDITOR
+    assert highest_role(member) == Role.EDITOR
 
 
 def test_a_user_without_a_group_has_no_role_and_a_superuser_is_admin() -> None:
-    assert role_of(make_member("", "nobody")) is None
-    assert role_of(User.objects.create_superuser("root")) == Role.ADMIN
+    assert highest_role(make_member("", "nobody")) is None
+    assert highest_role(User.objects.create_superuser("root")) == Role.ADMIN
 
 
 def test_extra_permissions_of_a_group_are_removed() -> None:

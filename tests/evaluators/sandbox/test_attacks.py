@@ -16,7 +16,7 @@ from textwrap import dedent
 import pytest
 
 from evaluators.kinds._base import SandboxRefusal
-from evaluators.sandbox.box import remove, user_of_slot
+from evaluators.sandbox.box import remove, slot_user
 from evaluators.sandbox.processes import child_processes
 from tests.evaluators.sandbox.offers import make_sandbox, processes_named, python, run, shell
 
@@ -346,7 +346,7 @@ def test_what_a_program_leaves_in_public_folders_is_removed(sandbox, is_boxed, h
     if is_boxed or IS_ROOT:
         shell(sandbox, "ipcmk -M 4096; ipcmk -Q; ipcmk -S 1")
     kept = "".join(Path(f"/proc/sysvipc/{kind}").read_text() for kind in ("shm", "msg", "sem"))
-    assert str(user_of_slot(0)) not in kept
+    assert str(slot_user(0)) not in kept
     left = [path for folder in public for path in Path(folder).glob(f"{mark}*")]
     if is_boxed or IS_ROOT or hides_files:
         assert left == []
