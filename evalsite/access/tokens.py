@@ -100,7 +100,7 @@ def make_token(
     token = ApiToken.objects.create(
         owner=owner,
         name=name,
-        beginning=secret[:SHOWN_LENGTH],
+        prefix=secret[:SHOWN_LENGTH],
         token_hash=token_hash(secret),
         role=role.value,
         expires_at=expires_at,
@@ -155,7 +155,7 @@ def _record(actor: User, action: str, token: ApiToken, *, after: dict[str, str])
         action=action,
         object_type="api_token",
         object_id=str(token.pk),
-        object_name=f"{token.name} ({token.beginning}…)",
+        object_name=f"{token.name} ({token.prefix}…)",
         after=after,
     )
 

@@ -134,17 +134,17 @@ OVER_OTHERS = "A judge over other evaluators receives their scores; evaluators t
 OVER_PROGRAMS = "A judge sees the results of its checks; checks by scripts have none, as a dry run starts no script."
 
 
-def dry_run_text(found: Mapping[str, Any], root: EvaluatorSpec) -> str:
+def dry_run_text(outcome: Mapping[str, Any], root: EvaluatorSpec) -> str:
     """Return sentences on what a dry run of a tree shows and how a try would differ, "" if it shows nothing."""
-    paths = {request["path"] for request in found.get("requests") or ()}
-    scripts = bool(found.get("scripts"))
+    paths = {request["path"] for request in outcome.get("requests") or ()}
+    scripts = bool(outcome.get("scripts"))
     if not paths and not scripts:
         return ""
-    return " ".join(_sentences(found, root, paths, has_scripts=scripts))
+    return " ".join(_sentences(outcome, root, paths, has_scripts=scripts))
 
 
 def _sentences(
-    found: Mapping[str, Any], root: EvaluatorSpec, paths: set[str], *, has_scripts: bool
+    outcome: Mapping[str, Any], root: EvaluatorSpec, paths: set[str], *, has_scripts: bool
 ) -> Iterator[str]:
     sends = bool(paths - {OUTCOMES_PATH})
     actions = [verb for verb, is_done in (("send", sends), ("start", has_scripts)) if is_done]
@@ -153,15 +153,15 @@ def _sentences(
         yield NEW_MARKS
     if OUTCOMES_PATH in paths:
         yield BESIDE
-    if _judges_over_unasked(found, root):
+    if _judges_over_unasked(outcome, root):
         yield OVER_OTHERS
     if any(path in paths and _runs_programs(node) for path, node in walk(root)):
         yield OVER_PROGRAMS
 
 
-def _judges_over_unasked(found: Mapping[str, Any], root: EvaluatorSpec) -> bool:
+def _judges_over_unasked(outcome: Mapping[str, Any], root: EvaluatorSpec) -> bool:
     """Tell whether a judge or a script combines scores, some of which a dry run does not have."""
-    scores = found.get("scores") or ()
+    scores = outcome.get("scores") or ()
     unasked = {row["path"] for row in scores if row["state"] == ScoreState.SKIPPED}
     return any(
         inner in unasked
@@ -397,32 +397,32 @@ ANSWERED_LABELS = {CallStatus(status).label for status in ANSWERED}
 
 def read_trial(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> TrialShown:
     """Return the state of a try and its scores; `tree` is the evaluator in the current draft."""
-    found: Mapping[str, Any] = trial.found or {}
+    outcome: Mapping[str, Any] = trial.outcome or {}
     return TrialShown(
         trial=trial,
         state=trial.stage(),
-        problem=str(found.get("problem", "")),
-        duration_ms=found.get("duration_ms"),
-        scored=_scored(trial, found) if "decision" in found else None,
-        calls=tuple(read_call(call) for call in found.get("calls") or ()),
-        call_count=int(found.get("call_count") or 0),
-        requests=tuple(read_request(request) for request in found.get("requests") or ()),
+        problem=str(outcome.get("problem", "")),
+        duration_ms=outcome.get("duration_ms"),
+        scored=_scored(trial, outcome) if "decision" in outcome else None,
+        calls=tuple(read_call(call) for call in outcome.get("calls") or ()),
+        call_count=int(outcome.get("call_count") or 0),
+        requests=tuple(read_request(request) for request in outcome.get("requests") or ()),
         scripts=tuple(
             {**script, "command": _json_text(script["command"])}
-            for script in found.get("scripts") or ()
+            for script in outcome.get("scripts") or ()
         ),
-        foreword=dry_run_text(found, trial.root),
+        foreword=dry_run_text(outcome, trial.root),
         is_current=tree is None or EvaluatorSpec.model_validate(tree).as_json() == trial.tree,
     )
 
 
-def _scored(trial: EvaluatorTrial, found: Mapping[str, Any]) -> Scored | None:
+def _scored(trial: EvaluatorTrial, outcome: Mapping[str, Any]) -> Scored | None:
     """Return the whole tree; for a dry run that would make calls, the evaluators that scored without them."""
     policy = trial.rules
-    rows = {row["path"]: _row(row) for row in found["scores"]}
-    decision = Decision.from_json(found["decision"])
+    rows = {row["path"]: _row(row) for row in outcome["scores"]}
+    decision = Decision.from_json(outcome["decision"])
     tree = _as_top(result_tree(trial.root, decision, rows, policy), trial.path)
-    if not (found.get("requests") or found.get("scripts")):
+    if not (outcome.get("requests") or outcome.get("scripts")):
         return Scored((tree,), policy)
     scored = tuple(
         replace(node, is_decisive=False)

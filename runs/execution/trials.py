@@ -94,7 +94,7 @@ def _describe_answer(output: Output, config: TargetConfig) -> dict[str, Any]:
             for path, content in list(output.files.items())[:MAX_ANSWER_FILES]
         ],
         "file_count": len(output.files),
-        "reports_nothing_of": _paths_without_value(output, config),
+        "empty_paths": _paths_without_value(output, config),
     }
 
 

@@ -90,7 +90,7 @@ class ApiToken(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
     )
     name = models.CharField(max_length=100)
-    beginning = models.CharField(max_length=12, blank=True, default="")
+    prefix = models.CharField(max_length=12, blank=True, default="")
     token_hash = models.CharField(max_length=64, unique=True)
     role = models.CharField(max_length=20)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -55,7 +55,7 @@ class TrialQuerySet(models.QuerySet[TrialModel]):
 
 
 class Trial(models.Model):
-    """A trial: a person asks for it, one worker takes it and stores the outcome in `found`."""
+    """A trial: a person asks for it, one worker takes it and stores its `outcome`."""
 
     asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
@@ -63,7 +63,7 @@ class Trial(models.Model):
     asked_at = models.DateTimeField(default=timezone.now, db_index=True)
     state = models.CharField(max_length=10, choices=TrialState.choices, default=TrialState.WAITING)
     begun_at = models.DateTimeField(null=True, blank=True)
-    found = models.JSONField(null=True, blank=True)
+    outcome = models.JSONField(null=True, blank=True)
 
     class Meta:
         """Newest first."""
@@ -76,13 +76,13 @@ class Trial(models.Model):
         waiting = type(self)._default_manager.filter(pk=self.pk, state=TrialState.WAITING)
         return bool(waiting.update(state=TrialState.RUNNING, begun_at=timezone.now()))
 
-    def finish(self, found: Mapping[str, Any], *, has_failed: bool, **columns: Any) -> None:
+    def finish(self, outcome: Mapping[str, Any], *, has_failed: bool, **columns: Any) -> None:
         """Store the outcome, even if the trial was marked lost meanwhile: its calls are paid."""
         state = TrialState.FAILED if has_failed else TrialState.DONE
         begun = type(self)._default_manager.filter(
             pk=self.pk, state__in=(TrialState.RUNNING, TrialState.LOST)
         )
-        begun.update(state=state, found=found, **columns)
+        begun.update(state=state, outcome=outcome, **columns)
 
     def stage(self) -> str:
         """Return the state for its page, without waiting for the reaper to mark it lost."""

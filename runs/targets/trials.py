@@ -168,7 +168,7 @@ class TargetTrialReport:
     suite: str = ""
     title: str = ""
     reason: str = ""
-    found: Mapping[str, Any] = field(default_factory=dict)
+    outcome: Mapping[str, Any] = field(default_factory=dict)
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: Decimal | None = None
@@ -177,7 +177,7 @@ class TargetTrialReport:
     @property
     def unreported(self) -> str:
         """Name the paths at which the reply holds nothing."""
-        named = ", ".join(self.found.get("reports_nothing_of") or ())
+        named = ", ".join(self.outcome.get("empty_paths") or ())
         return f"{named}. The agent left it out this time, or the path is wrong."
 
     @property
@@ -188,8 +188,8 @@ class TargetTrialReport:
 
 def trial_report(trial: TargetTrial) -> TargetTrialReport:
     """Return the state of a try and its answer."""
-    found: Mapping[str, Any] = trial.found or {}
-    usage: Mapping[str, Any] = found.get("usage") or {}
+    outcome: Mapping[str, Any] = trial.outcome or {}
+    usage: Mapping[str, Any] = outcome.get("usage") or {}
     usd = usage.get("cost_usd")
     return TargetTrialReport(
         pk=trial.pk,
@@ -198,9 +198,9 @@ def trial_report(trial: TargetTrial) -> TargetTrialReport:
         asked_by=trial.asked_by.get_username(),
         case=str(trial.case.get("key", "")),
         suite=trial.suite.slug if trial.suite else "",
-        title=str(found.get("label", "")),
-        reason=str(found.get("reason", "")),
-        found=found,
+        title=str(outcome.get("label", "")),
+        reason=str(outcome.get("reason", "")),
+        outcome=outcome,
         input_tokens=usage.get("input_tokens"),
         output_tokens=usage.get("output_tokens"),
         cost_usd=None if usd is None else Decimal(usd),

@@ -169,7 +169,7 @@ def dry_run(name: str, run: Run, asked_by: User) -> tuple[dict[str, Any], str]:
     place = reverse("runs:evaluator-trial", args=["support", node_id, trial.pk])
     page = unescape(make_client(asked_by).get(place).content.decode())
     trial.refresh_from_db()
-    return trial.found, page
+    return trial.outcome, page
 
 
 def shown(found: dict[str, Any], asks: str) -> list[Any]:

@@ -195,7 +195,7 @@ def test_what_a_dry_run_shows_is_sent_byte_for_byte(
     suite_with(sampled, panel, judge=judge)
     model_server.on_evaluator("panel", good())
     shown = dry(editor_client, ROOT)
-    bodies = [one["body"] for one in EvaluatorTrial.objects.get().found["requests"]]
+    bodies = [one["body"] for one in EvaluatorTrial.objects.get().outcome["requests"]]
     assert not model_server.chats
     ask(editor_client, ROOT)
     work()
