@@ -78,8 +78,8 @@ class WhatIfSide:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
-    """The state of an execution or a case: a verdict, error, waiting or not_run; `score` is 0 to 1."""
+class FlipSide:
+    """One side of a flip. `state` is a verdict, error, waiting or not_run; `score` is 0 to 1."""
 
     state: str
     score: float | None
@@ -96,8 +96,8 @@ class ExecutionFlip:
 
     result: int
     repetition: int
-    before: Stand
-    after: Stand
+    before: FlipSide
+    after: FlipSide
     reviewed: str = ""
     review: str = ""
 
@@ -111,8 +111,8 @@ class CaseFlip:
 
     case: int
     key: str
-    before: Stand
-    after: Stand
+    before: FlipSide
+    after: FlipSide
     executions: tuple[ExecutionFlip, ...]
 
     @property
@@ -247,14 +247,14 @@ def _bin_counts(rows: Iterable[ExecutionRecord]) -> list[int]:
 
 
 STATES = {"error": "error", "pending": "waiting", "running": "waiting"}
-Standing = Mapping[str, tuple[str, float | None]]
+CaseStates = Mapping[str, tuple[str, float | None]]
 Rows = tuple[Sequence[ExecutionRecord], Sequence[ExecutionRecord]]
 
 
 def case_flips(
     stored: StoredRun,
     rows: Rows,
-    cases: tuple[Standing, Standing],
+    cases: tuple[CaseStates, CaseStates],
     policies: tuple[PolicySpec, PolicySpec],
     explain: Callable[[StoredResult], str],
 ) -> tuple[CaseFlip, ...]:
@@ -266,19 +266,19 @@ def case_flips(
     for place, (old, new) in enumerate(zip(*rows, strict=True)):
         if old is not new and (old.status, old.verdict) != (new.status, new.verdict):
             changed.setdefault(stored.results[place].case, []).append(place)
-    writer = FlipWriter(stored, rows, policies, explain)
+    builder = FlipBuilder(stored, rows, policies, explain)
     flips = []
     for case, facts in stored.cases.items():
         if facts.key not in cases[0]:
             continue
         if cases[0][facts.key][0] != cases[1][facts.key][0] or case in changed:
-            executions = tuple(writer.execution(place) for place in changed.get(case, ()))
-            stands = writer.stands(case, (cases[0][facts.key], cases[1][facts.key]), executions)
-            flips.append(CaseFlip(case, facts.key, *stands, executions))
+            executions = tuple(builder.execution_flip(place) for place in changed.get(case, ()))
+            sides = builder.case_sides(case, (cases[0][facts.key], cases[1][facts.key]), executions)
+            flips.append(CaseFlip(case, facts.key, *sides, executions))
     return tuple(flips)
 
 
-class FlipWriter:
+class FlipBuilder:
     """Describes both sides of flips."""
 
     def __init__(
@@ -293,25 +293,27 @@ class FlipWriter:
         for place, result in enumerate(stored.results):
             self.places.setdefault(result.case, []).append(place)
 
-    def execution(self, place: int) -> ExecutionFlip:
+    def execution_flip(self, place: int) -> ExecutionFlip:
         """Return the flip of one execution."""
         result = self.stored.results[place]
         before, after = (side[place] for side in self.rows)
         return ExecutionFlip(
             result=result.id,
             repetition=result.repetition,
-            before=Stand(execution_state(before), before.score, result.decided_by or result.error),
-            after=Stand(execution_state(after), after.score, self.explain(result)),
+            before=FlipSide(
+                execution_state(before), before.score, result.decided_by or result.error
+            ),
+            after=FlipSide(execution_state(after), after.score, self.explain(result)),
             reviewed=result.reviewed,
             review=_review(before.verdict, after.verdict, before.reviewed_verdict),
         )
 
-    def stands(
+    def case_sides(
         self,
         case: int,
-        standings: tuple[tuple[str, float | None], tuple[str, float | None]],
+        states: tuple[tuple[str, float | None], tuple[str, float | None]],
         executions: tuple[ExecutionFlip, ...],
-    ) -> tuple[Stand, Stand]:
+    ) -> tuple[FlipSide, FlipSide]:
         """Return both states of a case; with one repetition, the text is that of its execution."""
         places = self.places[case]
         if len(places) == 1 and executions:
@@ -321,8 +323,8 @@ class FlipWriter:
                 case_decision([rows[place] for place in places], policy).text
                 for rows, policy in zip(self.rows, self.policies, strict=True)
             ]
-        (old, old_score), (new, new_score) = standings
-        return Stand(old, old_score, texts[0]), Stand(new, new_score, texts[1])
+        (old, old_score), (new, new_score) = states
+        return FlipSide(old, old_score, texts[0]), FlipSide(new, new_score, texts[1])
 
 
 def execution_state(row: ExecutionRecord) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.what_if.asking import Band, Bin, CaseFlip, ExecutionFlip, Histogram, Stand
+from runs.what_if.asking import Band, Bin, CaseFlip, ExecutionFlip, FlipSide, Histogram
 from runs.what_if.deciding import Stale
 from runs.what_if.panel import NARROW, WIDE, FlipQuery, by_harm, score_histogram, unanswered
 
@@ -20,8 +20,8 @@ def drawn(counts: dict[int, tuple[int, int]], before=BANDS, after=BANDS, scale: 
 
 
 def flip(key: str, before: str, after: str, review: str = "") -> CaseFlip:
-    stands = Stand(before, 0.5), Stand(after, 0.5)
-    return CaseFlip(1, key, *stands, (ExecutionFlip(1, 1, *stands, "pass", review),))
+    sides = FlipSide(before, 0.5), FlipSide(after, 0.5)
+    return CaseFlip(1, key, *sides, (ExecutionFlip(1, 1, *sides, "pass", review),))
 
 
 def test_bars_have_the_colour_of_the_band_they_lie_in_and_are_cut_where_one_begins():
