@@ -14,7 +14,7 @@ from evaluators.models import SlotLease
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution.claims import RELEASED
 from runs.execution.database import is_away, note_error
-from runs.execution.rate_limits import forget_slot_leases, forget_starts
+from runs.execution.shared_limits import forget_slot_leases, forget_starts
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_answers_since
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus

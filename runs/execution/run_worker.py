@@ -47,11 +47,11 @@ from runs.execution.database import (
     note_crash,
     note_error,
 )
+from runs.execution.execution_ports import ExecutionPorts, sandbox_in_force
 from runs.execution.ledger import Admission, Budget, CallRefusedError
 from runs.execution.loading import RunWork, load_work
-from runs.execution.ports import ExecutionPorts, sandbox_in_force
-from runs.execution.rate_limits import SlotKeeper
 from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
+from runs.execution.shared_limits import SlotKeeper
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus, RunWorker

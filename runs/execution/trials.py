@@ -42,10 +42,10 @@ from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.execution.agents import AgentClient, AgentTry, shown_request
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread
+from runs.execution.execution_ports import ExecutionPorts, sandbox_in_force
 from runs.execution.ledger import admit_always, count_nothing
 from runs.execution.loading import FrozenTarget, RunWork, case_facts
-from runs.execution.ports import ExecutionPorts, sandbox_in_force
-from runs.execution.rate_limits import SlotKeeper
+from runs.execution.shared_limits import SlotKeeper
 from runs.execution.target_secrets import TargetSecrets, open_secrets, run_secrets
 from runs.models.database import clock_offset
 from runs.models.results import ANSWERED, Artifact

@@ -22,7 +22,7 @@ from evaluators.model_calls.rate_limits import UnsharedLimits
 from evaluators.models import LanguageModel, SlotLease
 from evaluators.templatetags.figures import thousands
 from runs import tasks
-from runs.execution import rate_limits, trials
+from runs.execution import shared_limits, trials
 from runs.execution.reaper import reap
 from runs.models.results import ModelCall
 from runs.models.runs import Run
@@ -72,9 +72,9 @@ def shares_limits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(told)
         return slots_agree(*told)
 
-    slots_agree = rate_limits.agree
-    monkeypatch.setattr(trials, "SlotKeeper", rate_limits.SlotKeeper)
-    monkeypatch.setattr(rate_limits, "agree", agree)
+    slots_agree = shared_limits.agree
+    monkeypatch.setattr(trials, "SlotKeeper", shared_limits.SlotKeeper)
+    monkeypatch.setattr(shared_limits, "agree", agree)
     return asked
 
 

@@ -20,7 +20,7 @@ from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.limit_policy import LimitRequest
 from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel, SlotLease
-from runs.execution import rate_limits
+from runs.execution import shared_limits
 from runs.execution.database import DatabaseThread
 from runs.execution.run_worker import RunSlot, _work
 from runs.models.results import ModelCall
@@ -40,7 +40,7 @@ HEARTBEAT_S = 5.0
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """Let the database go by a clock of its own."""
     virtual = VirtualTime()
-    monkeypatch.setattr(rate_limits, "database_now", virtual.database_now)
+    monkeypatch.setattr(shared_limits, "database_now", virtual.database_now)
     return virtual
 
 
@@ -130,7 +130,7 @@ def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_r
     model = make_model(slug="m", name="Big model", base_url=model_server.base_url, concurrency=8)
     first, second = make_run(status="running"), make_run(status="running")
     changes, arrivals, refused = [(0.0, 8)], [], []
-    really_agree = rate_limits.agree
+    really_agree = shared_limits.agree
 
     def agree(*facts):
         state = really_agree(*facts)
@@ -145,7 +145,7 @@ def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_r
         await clock.sleep_at_work(0.5)
         return await good("fine")(request)
 
-    monkeypatch.setattr(rate_limits, "agree", agree)
+    monkeypatch.setattr(shared_limits, "agree", agree)
     model_server.behave(then=busy_at_first)
     a, b = Worker("a", model, first, clock), Worker("b", model, second, clock)
     replies = together(clock, a.call(300), b.call(300))
@@ -312,9 +312,9 @@ def test_workers_that_ask_at_the_same_moment_get_no_more_than_there_is():
 
     def take(name):
         try:
-            standing = rate_limits.agree(model.pk, run.pk, name, ask)
-            granted = [rate_limits.grant_starts(model.pk, name, 3, {}).calls for _ in range(5)]
-            rate_limits.agree(model.pk, run.pk, name, replace(ask, cuts=standing.cuts))
+            standing = shared_limits.agree(model.pk, run.pk, name, ask)
+            granted = [shared_limits.grant_starts(model.pk, name, 3, {}).calls for _ in range(5)]
+            shared_limits.agree(model.pk, run.pk, name, replace(ask, cuts=standing.cuts))
             return standing, sum(granted)
         finally:
             connection.close()

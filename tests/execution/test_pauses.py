@@ -239,7 +239,7 @@ def test_a_database_error_while_a_call_waits_is_no_error_of_the_target(start_cha
         raise DatabaseError("gave up")
 
     with monkeypatch.context() as broken:
-        broken.setattr("runs.execution.rate_limits.agree", agree)
+        broken.setattr("runs.execution.shared_limits.agree", agree)
         work_on_run(run.pk)
     assert refused
     assert counts(run)[1:] == (0, 0, 0)

@@ -16,8 +16,8 @@ from evaluators.model_calls.limit_policy import (
 )
 from evaluators.models import LanguageModel, SlotLease, StartGrant
 from evaluators.sandbox.processes import process_name
-from runs.execution.rate_limits import agree, grant_starts, leave, note_wait
 from runs.execution.reaper import reap
+from runs.execution.shared_limits import agree, grant_starts, leave, note_wait
 from runs.models.runs import LEASE, RunEvent, RunWorker
 from tests.support.factories import make_model, make_run
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from evaluators.model_calls.limit_policy import LimitRequest, LimitState, QuotaGrant
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import Limiter
-from runs.execution.rate_limits import SlotKeeper
+from runs.execution.shared_limits import SlotKeeper
 
 Value = TypeVar("Value")
 EPOCH = datetime(2026, 5, 12, 9, tzinfo=UTC)
