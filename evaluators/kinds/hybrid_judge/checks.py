@@ -175,7 +175,7 @@ async def run_check(check: CheckSetting, context: Context) -> dict[str, Any]:
         outcome, reason, evidence = ERRORED, str(error), ""
     else:
         outcome = PASSED if passes != check.negate else FAILED
-    texts = {"said": storable(reason), "evidence": storable(evidence)}
+    texts = {"message": storable(reason), "evidence": storable(evidence)}
     return {"comparison": check.comparison, "outcome": outcome, **texts}
 
 

@@ -166,7 +166,7 @@ def _check(check: Mapping[str, Any]) -> str:
     negated = "must not hold: " if check["negate"] else ""
     word = "no result" if check["outcome"] == ERRORED else check["outcome"]
     evidence = f" [{check['evidence']}]" if check["evidence"] else ""
-    return f"{word}: {check['name']}{tags}: {negated}{check['said']}{evidence}"
+    return f"{word}: {check['name']}{tags}: {negated}{check['message']}{evidence}"
 
 
 def _snake_case_keys(values: Any) -> dict[str, Any]:
@@ -311,7 +311,9 @@ def hybrid_findings(
     )
     checked = (
         Finding(
-            f"{entry['name']}: {entry['said']}", entry["outcome"] == PASSED, str(entry["evidence"])
+            f"{entry['name']}: {entry['message']}",
+            entry["outcome"] == PASSED,
+            str(entry["evidence"]),
         )
         for entry in checks
         if entry["outcome"] != ERRORED

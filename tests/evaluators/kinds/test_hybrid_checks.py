@@ -21,7 +21,7 @@ def checked(check: dict[str, Any], context: Context | None = None, **facts: Any)
     judge = ListedJudge(reply())
     score = score_of(KIND, {"checks": [check]}, context or context_of(judge=judge, **facts))
     (found,) = score.details["checks"]
-    return found["outcome"], found["said"]
+    return found["outcome"], found["message"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_check_that_cannot_be_made_is_left_out(check: dict[str, Any], said: st
 
     score = hybrid(reply(), checks=[tagged, {**PRESENT, "dimensions": ["task"]}])
 
-    assert said in score.details["checks"][0]["said"]
+    assert said in score.details["checks"][0]["message"]
     assert score.details["dimensions"][0]["deterministic"] == 10
     assert score.warnings == ("check calls errored and is left out",)
     assert len(score.findings) == 1
