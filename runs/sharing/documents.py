@@ -208,7 +208,7 @@ class ChangeFigureDoc(Document):
     limit: Figure
     state: Figure
     tone: Figure
-    said: Annotated[list[str], FIGURES]
+    notes: Annotated[list[str], FIGURES]
 
 
 class SharedDifferenceDoc(Document):
@@ -237,7 +237,7 @@ class MeasuredRowDoc(BarDoc):
     means: Figure
     change: Figure
     tone: Figure
-    said: Figure
+    interval: Figure
     note: Figure
 
 

@@ -117,7 +117,7 @@ def metric_group(group: MetricGroup) -> dict[str, Any]:
                 "means": row.means,
                 "change": row.change,
                 "tone": row.tone,
-                "said": row.interval,
+                "interval": row.interval,
                 "note": row.note,
                 **_bar(row.bar),
             }
@@ -265,7 +265,7 @@ def _measure(measure: Measure) -> dict[str, Any]:
         "limit": measure.limit,
         "state": measure.state,
         "tone": measure.tone,
-        "said": list(measure.notes),
+        "notes": list(measure.notes),
     }
 
 

@@ -39,7 +39,7 @@ MAX_KEPT = 4
 MAX_KEPT_LENGTH = 2_000_000
 RESULT_COLUMNS = (
     *("id", "case_id", "repetition", "status", "verdict", "score", "is_forced"),
-    *("reviewed_verdict", "outcome_marks", "decided_by", "said"),
+    *("reviewed_verdict", "outcome_marks", "decided_by", "short_error"),
 )
 
 
@@ -142,7 +142,7 @@ def _decoded(run: Run, packed: bytes) -> LeafScores:
 
 def _results(run: Run) -> list[StoredResult]:
     rows = (
-        run.results.annotate(said=Substr("error", 1, MAX_CELL_LENGTH))
+        run.results.annotate(short_error=Substr("error", 1, MAX_CELL_LENGTH))
         .order_by("position", "repetition", "id")
         .values_list(*RESULT_COLUMNS)
     )
