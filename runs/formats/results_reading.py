@@ -616,7 +616,9 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
 def _verdict(fields: ResultFields, place: FileLine) -> str:
     word = fields.text("verdict").lower()
     if word and word not in VERDICTS:
-        place.refuse(f"verdict: {word!r} is none of {', '.join(VERDICTS)}")
+        place.refuse(
+            f"verdict: {word!r} is not a verdict; use {', '.join(VERDICTS[:-1])} or {VERDICTS[-1]}"
+        )
         return ""
     return word
 

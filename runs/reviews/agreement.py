@@ -86,15 +86,17 @@ def measure_agreement(
     from (Horvitz and Thompson). Intervals of rates are Wilson's with the effective number of decisions
     (Σ weight)² ÷ Σ weight² (Kish), which is their number when all weigh alike; that of kappa is the percentile
     interval of 2,000 seeded resamples. `quadratic` weighs a disagreement of kappa by the square of its
-    distance, as for labels from 0 to 5. The last category is the positive one. Raises ValueError for a category
-    that is none of them and for a sampling rate outside 0 to 1.
+    distance, as for labels from 0 to 5. The last category is the positive one. Raises ValueError for an
+    unknown category and for a sampling rate outside 0 to 1.
     """
     names = tuple(categories)
     places = {name: place for place, name in enumerate(names)}
     if unknown := {category for entry in pairs for category in (entry.machine, entry.person)} - set(
         names
     ):
-        raise ValueError(f"{min(unknown)!r} is none of {', '.join(names)}")
+        raise ValueError(
+            f"{min(unknown)!r} is not a category; the categories are {', '.join(names)}"
+        )
     counted = [(places[entry.machine], places[entry.person], _weight(entry)) for entry in pairs]
     drawn = [(machine, person, weight) for machine, person, weight in counted if weight]
     table = np.zeros((len(names), len(names)))

@@ -511,7 +511,9 @@ class Shift:
     def apply(self, editing: Editing) -> None:
         """Move it; raises ChangeRefusedError where that step is impossible."""
         if self.way not in WAYS:
-            raise ChangeRefusedError(f"{self.way!r} is none of {', '.join(WAYS)}.")
+            raise ChangeRefusedError(
+                f"{self.way!r} is not a direction; choose {', '.join(WAYS[:-1])} or {WAYS[-1]}."
+            )
         place = _movable(editing, self.node, "moved")
         assert place.parent is not None  # noqa: S101 - what is movable has a parent
         goal: tuple[str, int | None]
@@ -765,7 +767,8 @@ class Combine:
         place = composite_at(editing, self.node)
         if self.type not in AGGREGATOR_TYPES:
             raise ChangeRefusedError(
-                f"{place.name}: {self.type!r} is none of {', '.join(AGGREGATOR_TYPES)}."
+                f"{place.name}: {self.type!r} is not a way to combine scores; choose one of "
+                f"{', '.join(AGGREGATOR_TYPES)}."
             )
         takes = ALWAYS | OPTIONS.get(self.type, set())
         given = {name: value for name, value in (self.options or {}).items() if value is not None}

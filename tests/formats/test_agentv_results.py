@@ -185,7 +185,10 @@ def test_what_was_never_carried_out_is_left_out_and_told():
         ({"eval_id": "a", "score": 1.5}, "the score 1.5 is not a number from 0 to 1"),
         ({"eval_id": "a", "score": "0.5"}, "the score '0.5' is not a number from 0 to 1"),
         ({"eval_id": "a", "score": True}, "the score True is not a number from 0 to 1"),
-        ({"eval_id": "a", "score": 1, "verdict": "great"}, "'great' is none of pass, borderline"),
+        (
+            {"eval_id": "a", "score": 1, "verdict": "great"},
+            "'great' is not a verdict; use pass, borderline or fail",
+        ),
         ({"eval_id": "a", "score": 1, "cost_usd": -1}, "cost_usd"),
         (
             {"eval_id": "a", "score": 1, "scores": [{"name": "tone", "score": 7}]},

@@ -258,8 +258,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "last": (Shift("facts", "down"), "“facts” is the last already"),
     "outermost level": (Shift("tone", "out"), "outermost level already"),
     "nothing beside": (Shift("facts/price", "into"), "There is no composite next to “price”"),
-    "sideways": (Shift("tone", "left"), "'left' is none of"),
-    "an unknown rule": (Combine("safety", "median"), "'median' is none of"),
+    "sideways": (Shift("tone", "left"), "'left' is not a direction; choose up, down, into or out"),
+    "an unknown rule": (
+        Combine("safety", "median"),
+        "'median' is not a way to combine scores; choose one of ",
+    ),
     "another rule's option": (
         Combine("facts", "minimum", {"share": 0.5}),
         "minimum takes no share",
