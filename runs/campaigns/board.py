@@ -369,8 +369,8 @@ SCORED = ("pass", "borderline", "fail")
 ENDED = (*SCORED, "error")
 
 # The state of a case, and how many of its repetitions passed and were scored.
-Outcome = tuple[str, int, int]
-Outcomes = Mapping[int, Outcome]
+CaseOutcome = tuple[str, int, int]
+CaseOutcomes = Mapping[int, CaseOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +412,7 @@ class Matrix:
     next_address: str
 
 
-def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, Outcomes]:
+def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, CaseOutcomes]:
     """Return by case, in the order of the suite, its outcome in each run; one query.
 
     The runs of a campaign share cases, policy and repetitions.
@@ -420,20 +420,20 @@ def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, Outcomes]:
     cases = RunCase.objects.filter(run__in=[run.pk for run in runs]).live(*runs).order_by()
     columns = ("run_id", "case_id", "position", "live_state", "passed", "scored")
     places: dict[int, int] = {}
-    outcomes: dict[int, dict[int, Outcome]] = defaultdict(dict)
+    outcomes: dict[int, dict[int, CaseOutcome]] = defaultdict(dict)
     # Thousands of cases have few different outcomes, so equal ones share an object.
-    known: dict[Outcome, Outcome] = {}
+    known: dict[CaseOutcome, CaseOutcome] = {}
     rows: Any = cases.values_list(*columns)
     for run, case, place, *counts in rows.iterator(CHUNK):
         places[case] = place
-        outcome: Outcome = tuple(counts)
+        outcome: CaseOutcome = tuple(counts)
         outcomes[case][run] = known.setdefault(outcome, outcome)
     return {
         case: outcomes[case] for case in sorted(outcomes, key=lambda case: (places[case], case))
     }
 
 
-def _share(outcome: Outcome | None) -> float | None:
+def _share(outcome: CaseOutcome | None) -> float | None:
     """Return the share of a case's scored repetitions that passed; None where it has no verdict."""
     if outcome is None or outcome[0] not in SCORED:
         return None
@@ -441,7 +441,7 @@ def _share(outcome: Outcome | None) -> float | None:
 
 
 def evidence_against(
-    first: int, others: Sequence[int], cases: Mapping[int, Outcomes]
+    first: int, others: Sequence[int], cases: Mapping[int, CaseOutcomes]
 ) -> Mapping[int, Evidence]:
     """Return by run the evidence that its pass rate differs from that of the first (SCORING §9).
 
@@ -459,7 +459,7 @@ def evidence_against(
 
 
 def matrix(
-    runs: Sequence[Run], cases: Mapping[int, Outcomes], query: CampaignQuery, slug: str
+    runs: Sequence[Run], cases: Mapping[int, CaseOutcomes], query: CampaignQuery, slug: str
 ) -> Matrix:
     """Return 50 of the cases that match, with a cell for each run; three queries or four."""
     kinds = _kinds_of_all(cases, len(runs))
@@ -483,9 +483,9 @@ def matrix(
     )
 
 
-def _kinds_of_all(cases: Mapping[int, Outcomes], runs: int) -> Mapping[int, set[str]]:
+def _kinds_of_all(cases: Mapping[int, CaseOutcomes], runs: int) -> Mapping[int, set[str]]:
     """Return by case the filters that show it."""
-    known: dict[tuple[Outcome, ...], set[str]] = {}
+    known: dict[tuple[CaseOutcome, ...], set[str]] = {}
     found = {}
     for case, outcomes in cases.items():
         key = (*outcomes.values(),)
@@ -495,7 +495,7 @@ def _kinds_of_all(cases: Mapping[int, Outcomes], runs: int) -> Mapping[int, set[
     return found
 
 
-def _kinds(outcomes: Outcomes, runs: int) -> set[str]:
+def _kinds(outcomes: CaseOutcomes, runs: int) -> set[str]:
     """Return the filters that show a case."""
     ended = [state for state, *_ in outcomes.values() if state in ENDED]
     found = {""}
@@ -508,7 +508,7 @@ def _kinds(outcomes: Outcomes, runs: int) -> set[str]:
     return found
 
 
-def _rows(runs: Sequence[Run], shown: Mapping[int, Outcomes], slug: str) -> Sequence[MatrixRow]:
+def _rows(runs: Sequence[Run], shown: Mapping[int, CaseOutcomes], slug: str) -> Sequence[MatrixRow]:
     cases = Case.objects.only("key", "title").in_bulk(list(shown))
     last_failures = _last_failures(runs, list(shown)) if runs and runs[0].repetitions > 1 else {}
     reviews = _reviewed_verdicts(runs, list(shown))
@@ -575,7 +575,7 @@ def _with_reviews(
 
 
 def _cell(
-    run: Run, key: str, outcome: Outcome | None, slug: str, repetition: int | None
+    run: Run, key: str, outcome: CaseOutcome | None, slug: str, repetition: int | None
 ) -> CampaignCell:
     if outcome is None:
         return CampaignCell("", f"{key} is not in this run", "")

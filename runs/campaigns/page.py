@@ -19,8 +19,8 @@ from runs.campaigns.board import (
     COLUMNS,
     BoardRow,
     CampaignQuery,
+    CaseOutcomes,
     Matrix,
-    Outcomes,
     board,
     evidence_against,
     headline,
@@ -159,7 +159,7 @@ class CampaignPage:
         return "-".join(run.status for run in self.runs)
 
     @cached_property
-    def cases(self) -> Mapping[int, Outcomes]:
+    def cases(self) -> Mapping[int, CaseOutcomes]:
         """Return the outcome of each case in each run."""
         return outcomes_by_case(self.runs)
 

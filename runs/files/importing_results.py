@@ -247,7 +247,7 @@ MAX_CELL_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedResult:
+class ImportedDecision:
     """One result with the tree that scored it, the outcomes of its evaluators, and the decision."""
 
     tree: EvaluatorSpec
@@ -255,7 +255,7 @@ class DecidedResult:
     decision: Decision
 
 
-def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> DecidedResult:
+def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> ImportedDecision:
     """Return a result with its decision: by our rules if they agree with the file, else as in the file.
 
     Raises TreeError for evaluators that do not form a tree.
@@ -271,8 +271,8 @@ def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> 
         step = TraceStep(f"The file says: {line.error}", passed=False)
         told_error = Decision(status="error", error=line.error, nodes=computed.nodes, trace=(step,))
         decision = replace(told_error, rule=IMPORTED, outcomes=computed.outcomes)
-        return DecidedResult(tree, outcomes, decision)
-    return DecidedResult(tree, outcomes, _as_in_file(line, computed, policy))
+        return ImportedDecision(tree, outcomes, decision)
+    return ImportedDecision(tree, outcomes, _as_in_file(line, computed, policy))
 
 
 def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
@@ -540,7 +540,7 @@ MAX_STAGE_LENGTH, MAX_MARKS = 30, 200
 BATCH = 1_000
 ZERO = Decimal(0)
 
-Row = tuple[ReadResult, int, DecidedResult, Case]
+Row = tuple[ReadResult, int, ImportedDecision, Case]
 
 
 def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:

@@ -392,7 +392,7 @@ class RunDetailDoc(RunDoc):
     """Null without a hybrid judge."""
 
 
-CaseState = Literal["pass", "borderline", "fail", "error", "waiting", "not_run"]
+CaseStateName = Literal["pass", "borderline", "fail", "error", "waiting", "not_run"]
 
 
 class RunCaseDoc(Document):
@@ -400,7 +400,7 @@ class RunCaseDoc(Document):
 
     case: str
     """Its key."""
-    state: CaseState
+    state: CaseStateName
     """Its verdict, or why it has none."""
     verdict: VerdictOrNone
     """Its verdict; null without one."""

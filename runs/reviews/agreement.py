@@ -16,7 +16,7 @@ from runs.engine.review_rules import VERDICTS
 FEWEST = 20
 MARKS = ("missed", "met")
 
-Table = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def measure_agreement(
     )
 
 
-def kappas(tables: Table, *, quadratic: bool = False) -> Table:
+def kappas(tables: FloatArray, *, quadratic: bool = False) -> FloatArray:
     """Return Cohen's kappa of each table of a stack, rows by columns; nan where agreement by chance is complete."""
     size = tables.shape[-1]
     places = np.arange(size)
@@ -134,7 +134,7 @@ def kappas(tables: Table, *, quadratic: bool = False) -> Table:
     expected = (by_chance * cost).sum(axis=(1, 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         kappa = 1 - (tables * cost).sum(axis=(1, 2)) * total / expected
-    known: Table = np.where(expected > 0, kappa, np.nan)
+    known: FloatArray = np.where(expected > 0, kappa, np.nan)
     return known
 
 
@@ -274,7 +274,7 @@ def suggest_bands(
     return Suggestion(before, after, len(reviewed), _changed(reviewed, before, after))
 
 
-def _tables(reviewed: Sequence[Reviewed], limits: Table) -> Table:
+def _tables(reviewed: Sequence[Reviewed], limits: FloatArray) -> FloatArray:
     """Return by the places of pass and borderline threshold the weighted table of machine by person."""
     size = len(limits)
     # By the verdict of reviewers: the weight at and above each limit.

@@ -15,7 +15,7 @@ from runs.documents import CASE_NAMES, FIGURES, OUTPUTS, TRACES, Document
 from runs.results.documents import RunDetailDoc
 from runs.sharing.whitelist import build_whitelist
 
-Figure = Annotated[str, FIGURES]
+FigureText = Annotated[str, FIGURES]
 Name = Annotated[str, CASE_NAMES]
 Count = Annotated[int, FIGURES]
 Number = Annotated[float | None, FIGURES]
@@ -110,18 +110,18 @@ class SharedCaseDoc(QuestionDoc):
 class VerdictDoc(Document):
     """The verdict, as a word and as a sentence."""
 
-    state: Figure
-    word: Figure
-    headline: Figure = ""
-    tone: Figure
-    sentence: Figure
+    state: FigureText
+    word: FigureText
+    headline: FigureText = ""
+    tone: FigureText
+    sentence: FigureText
 
 
 class RuleDoc(Document):
     """A rule or a limit: its name and its value."""
 
-    name: Figure
-    value: Figure
+    name: FigureText
+    value: FigureText
 
 
 class StateCountsDoc(Document):
@@ -139,18 +139,18 @@ class StateCountsDoc(Document):
 class SharedGateDoc(Document):
     """A gate with its figure and limit."""
 
-    name: Figure
+    name: FigureText
     share: Number
     limit: Number
-    state: Figure
-    note: Figure
+    state: FigureText
+    note: FigureText
 
 
 class SharedMetricDoc(Document):
     """The mean of a metric."""
 
-    name: Figure
-    tier: Figure
+    name: FigureText
+    tier: FigureText
     mean: Number
     binary: YesNo
     judged: Count
@@ -159,8 +159,8 @@ class SharedMetricDoc(Document):
 class HeadlineFigureDoc(Document):
     """A figure of the headline, with notes such as n of N."""
 
-    name: Figure
-    value: Figure
+    name: FigureText
+    value: FigureText
     notes: Annotated[list[str], FIGURES]
 
 
@@ -168,10 +168,10 @@ class SharedDoc(Document):
     """The fields that every shared document begins with."""
 
     version: Count
-    kind: Figure
-    depth: Figure
-    made_at: Figure
-    heading: Figure
+    kind: FigureText
+    depth: FigureText
+    made_at: FigureText
+    heading: FigureText
     verdict: VerdictDoc
     facts: Annotated[list[str], FIGURES]
     suites: Annotated[list[str], CASE_NAMES]
@@ -189,10 +189,10 @@ class CaseListDoc(SharedDoc):
 class SharedSideDoc(Document):
     """One of two runs."""
 
-    role: Figure
+    role: FigureText
     number: Count
-    target: Figure
-    status: Figure
+    target: FigureText
+    status: FigureText
     counts: StateCountsDoc
     gates: list[SharedGateDoc]
 
@@ -200,21 +200,21 @@ class SharedSideDoc(Document):
 class ChangeFigureDoc(Document):
     """A change in a figure of the headline, with its limit."""
 
-    name: Figure
-    change: Figure
-    before: Figure
-    after: Figure
-    note: Figure
-    limit: Figure
-    state: Figure
-    tone: Figure
+    name: FigureText
+    change: FigureText
+    before: FigureText
+    after: FigureText
+    note: FigureText
+    limit: FigureText
+    state: FigureText
+    tone: FigureText
     notes: Annotated[list[str], FIGURES]
 
 
 class SharedDifferenceDoc(Document):
     """A difference besides the targets; its text may quote a prompt."""
 
-    what: Figure
+    what: FigureText
     spoils: YesNo
     text: Remark
 
@@ -222,23 +222,23 @@ class SharedDifferenceDoc(Document):
 class BarDoc(Document):
     """A bar from zero with its interval, as percentages of the width."""
 
-    x: Figure = ""
-    width: Figure = ""
-    bar_tone: Figure = ""
-    low: Figure = ""
-    high: Figure = ""
+    x: FigureText = ""
+    width: FigureText = ""
+    bar_tone: FigureText = ""
+    low: FigureText = ""
+    high: FigureText = ""
 
 
 class MeasuredRowDoc(BarDoc):
     """A measured figure of both runs."""
 
-    name: Figure
+    name: FigureText
     path: Name
-    means: Figure
-    change: Figure
-    tone: Figure
-    interval: Figure
-    note: Figure
+    means: FigureText
+    change: FigureText
+    tone: FigureText
+    interval: FigureText
+    note: FigureText
 
 
 class EvaluatorRowDoc(MeasuredRowDoc):
@@ -250,62 +250,62 @@ class EvaluatorRowDoc(MeasuredRowDoc):
 class MetricGroupDoc(Document):
     """The metrics, or the dimensions, of the shared cases."""
 
-    title: Figure
-    scale: Figure
-    axis: Figure
+    title: FigureText
+    scale: FigureText
+    axis: FigureText
     rows: list[MeasuredRowDoc]
 
 
 class EvaluatorGroupDoc(Document):
     """The evaluators of the shared cases."""
 
-    title: Figure
-    scale: Figure
-    axis: Figure
+    title: FigureText
+    scale: FigureText
+    axis: FigureText
     rows: list[EvaluatorRowDoc]
 
 
 class ChangeCountDoc(Document):
     """The number of cases with one kind of change."""
 
-    label: Figure
+    label: FigureText
     count: Count
-    icon: Figure
-    tone: Figure
+    icon: FigureText
+    tone: FigureText
 
 
 class CellDoc(Document):
     """The number of cases that went from one verdict to another."""
 
     count: Count
-    tone: Figure
+    tone: FigureText
     is_same: YesNo
 
 
 class MatrixRowDoc(Document):
     """The cases of one verdict in the baseline, by their verdict in the candidate."""
 
-    verdict: Figure
+    verdict: FigureText
     cells: list[CellDoc]
 
 
 class ComparedCaseDoc(SharedCaseDoc, BarDoc):
     """A case of both runs with the changes between them."""
 
-    label: Figure
-    icon: Figure
-    tone: Figure
-    before: Figure
-    after: Figure
-    before_people: Figure
-    after_people: Figure
-    only: Figure
-    before_score: Figure
-    after_score: Figure
-    change: Figure
-    met: Figure
-    cost: Figure
-    latency: Figure
+    label: FigureText
+    icon: FigureText
+    tone: FigureText
+    before: FigureText
+    after: FigureText
+    before_people: FigureText
+    after_people: FigureText
+    only: FigureText
+    before_score: FigureText
+    after_score: FigureText
+    change: FigureText
+    met: FigureText
+    cost: FigureText
+    latency: FigureText
 
 
 class SharedComparison(CaseListDoc):
@@ -313,8 +313,8 @@ class SharedComparison(CaseListDoc):
 
     sides: list[SharedSideDoc]
     measures: list[ChangeFigureDoc]
-    tolerance: Figure
-    evidence: Figure
+    tolerance: FigureText
+    evidence: FigureText
     differences: list[SharedDifferenceDoc]
     is_comparable: YesNo
     only_shared: YesNo
@@ -333,13 +333,13 @@ class SharedComparison(CaseListDoc):
 class RunCaseRowDoc(SharedCaseDoc):
     """A case of the run over its repetitions."""
 
-    state: Figure
-    score: Figure
+    state: FigureText
+    score: FigureText
     passed: Count
     executions: Count
-    latency: Figure
-    cost: Figure
-    people: Figure
+    latency: FigureText
+    cost: FigureText
+    people: FigureText
 
 
 class SharedRun(CaseListDoc):
@@ -356,12 +356,12 @@ class SharedEvaluatorDoc(Document):
 
     depth: Count
     name: Name
-    kind: Figure
-    icon: Figure
-    weight: Figure
-    state: Figure
-    score: Figure
-    verdict: Figure
+    kind: FigureText
+    icon: FigureText
+    weight: FigureText
+    state: FigureText
+    score: FigureText
+    verdict: FigureText
     is_decisive: YesNo
     note: Remark
     reasoning: Remark
@@ -389,7 +389,7 @@ class SharedResult(SharedDoc, QuestionDoc, ResponseDoc):
     key: Name
     title: Name
     decided_by: Name
-    stage: Figure
+    stage: FigureText
     error: Remark
     warnings: Annotated[list[str], OUTPUTS]
     metrics: list[SharedMetricDoc]

@@ -431,7 +431,7 @@ class UndecidedError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class DifferingValue:
     """One value that differs: in the base version, in theirs and in the draft; None for no value.
 
     `key` names it in forms. `evaluator` is a path, None for a value outside the tree; an evaluator's
@@ -453,7 +453,9 @@ class Value:
         return self.who is Who.BOTH
 
 
-def differing_values(base: SuiteSpec, theirs: SuiteSpec, mine: SuiteSpec) -> tuple[Value, ...]:
+def differing_values(
+    base: SuiteSpec, theirs: SuiteSpec, mine: SuiteSpec
+) -> tuple[DifferingValue, ...]:
     """Return every value that differs between the draft and their version, in the order of the suite."""
     sides = [side.plain().as_json() for side in (base, theirs, mine)]
     values = [
@@ -471,16 +473,16 @@ def differing_values(base: SuiteSpec, theirs: SuiteSpec, mine: SuiteSpec) -> tup
 
 def _value(
     key: str, name: str, evaluator: str | None, base: Any, theirs: Any, mine: Any
-) -> Value | None:
+) -> DifferingValue | None:
     if theirs == mine:
         return None
     who = Who.MINE if theirs == base else Who.THEIRS if mine == base else Who.BOTH
-    return Value(key, name, evaluator, base, theirs, mine, who)
+    return DifferingValue(key, name, evaluator, base, theirs, mine, who)
 
 
 def _evaluator_values(
     base: EvaluatorSpec, theirs: EvaluatorSpec, mine: EvaluatorSpec
-) -> Iterator[Value | None]:
+) -> Iterator[DifferingValue | None]:
     trees = (base, theirs, mine)
     arrangements = (
         [f"{path} ({node.kind})" for path, node in walk(tree) if path] for tree in trees
@@ -542,7 +544,7 @@ def merge_draft(
     return content
 
 
-def _side(value: Value, choices: Mapping[str, str]) -> MergeSide:
+def _side(value: DifferingValue, choices: Mapping[str, str]) -> MergeSide:
     if not value.is_open:
         return MergeSide(str(value.who))
     if choices.get(value.key) not in tuple(MergeSide):

@@ -27,7 +27,7 @@ from runs.engine.plan import case_tree, judge_models
 from runs.models.suites import Suite, SuiteDraft, SuiteVersion
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import (
-    Value,
+    DifferingValue,
     change_facts,
     compare_specs,
     differing_values,
@@ -302,10 +302,10 @@ class Conflict:
     base: SuiteVersion | None
     theirs: Sequence[SuiteVersion]
     version: int
-    values: Sequence[Value]
+    values: Sequence[DifferingValue]
 
     @property
-    def open(self) -> tuple[Value, ...]:
+    def open(self) -> tuple[DifferingValue, ...]:
         """Return the values that need a decision."""
         return tuple(value for value in self.values if value.is_open)
 

@@ -19,7 +19,7 @@ from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDra
 from runs.requests import as_share, percent_field, plain, shown_percent
 from runs.specs.profiles import all_profiles, profile_named
 from runs.specs.suites import LISTS, TEXTS
-from runs.suites.differences import AGGREGATOR, ARRANGEMENT, CONFIG, MergeSide, Value, Who
+from runs.suites.differences import AGGREGATOR, ARRANGEMENT, CONFIG, DifferingValue, MergeSide, Who
 from runs.suites.drafts import Conflict, change_draft, rebase_draft
 from runs.suites.edits import (
     MAX_DESCRIPTION_LENGTH,
@@ -410,7 +410,7 @@ def format_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _label(value: Value) -> str:
+def _label(value: DifferingValue) -> str:
     if value.evaluator is not None:
         return f"Evaluator {value.evaluator}" if value.evaluator else "The whole suite"
     return "Evaluators and their order" if value.key == ARRANGEMENT else _words(value.name)

@@ -162,7 +162,7 @@ MAX_BYTES = 20_000_000
 MAX_PATH_LENGTH = 300
 MAX_LEFT_OUT = 20
 UNSTORABLE = re.compile("[\\x00-\\x1f\\x7f\ud800-\udfff\\\\]")
-FileContent = TypeVar("FileContent")
+Content = TypeVar("Content")
 FORMS = 'write a text, {"text": …}, {"base64": …} or {"path": …}'
 
 
@@ -204,7 +204,7 @@ def clean_path(name: str) -> str:
 
 
 def select_files(
-    named: Iterable[tuple[str, FileContent]], read: Callable[[str, FileContent], bytes]
+    named: Iterable[tuple[str, Content]], read: Callable[[str, Content], bytes]
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """Return the files of an answer, and why others are left out: one odd file does not fail the answer.
 

@@ -370,7 +370,7 @@ OUTCOMES_UNJUDGED = "nobody judged the expected outcomes in this run"
 OUTCOMES_REJUDGED = "another language model judges them"
 OUTCOMES_ORPHANED = "the evaluator that judged them is gone"
 
-Key = tuple[str, str, str, str, str, str]
+StaleKey = tuple[str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +397,7 @@ class Staleness:
         self.rejudges = before.judge != after.judge
         self.by_outcomes = after.policy.case_gate == BY_OUTCOMES
         self.outcomes_column = stored.columns.get(OUTCOMES_PATH)
-        self.counts: Counter[Key] = Counter()
+        self.counts: Counter[StaleKey] = Counter()
         self.total = 0
         self.watched: dict[int, _Watched] = {}
 

@@ -13,8 +13,8 @@ from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.specs.suites import SuiteSpec, VersionSpec
 from runs.suites.differences import (
+    DifferingValue,
     UndecidedError,
-    Value,
     VersionDifference,
     compare_specs,
     differing_values,
@@ -236,7 +236,9 @@ def both(theirs: Operations, mine: Operations) -> tuple[SuiteSpec, SuiteSpec, di
     return base, saved, edited(mine)
 
 
-def values_of(base: SuiteSpec, saved: SuiteSpec, content: dict[str, Any]) -> dict[str, Value]:
+def values_of(
+    base: SuiteSpec, saved: SuiteSpec, content: dict[str, Any]
+) -> dict[str, DifferingValue]:
     values = differing_values(base, saved, SuiteSpec.model_validate(content))
     return {value.key: value for value in values}
 
