@@ -10,7 +10,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import close_old_connections, connection
 
-from evaluators.sandbox.box import clear_after_the_dead
+from evaluators.sandbox.box import remove_dead_boxes
 from evaluators.sandbox.probe import MAX_WORD_LENGTH, sandbox_offered
 from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
@@ -112,7 +112,7 @@ def reap_and_queue() -> None:
 def clear_boxes() -> None:
     """End processes and remove files that scripts of killed workers left on this machine."""
     try:
-        clear_after_the_dead()
+        remove_dead_boxes()
     except OSError:
         logger.exception("Processes or files of dead workers could not be removed")
 

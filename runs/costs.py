@@ -34,7 +34,7 @@ from runs.models.results import (
 )
 from runs.models.runs import Run, RunStatus
 from runs.summary.figures import combined_cost
-from runs.target_kinds import target_kind_named
+from runs.target_kinds import get_target_kind
 
 # The judges of an imported run were paid elsewhere. No other run completes without a start.
 JUDGED_ELSEWHERE = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
@@ -262,7 +262,7 @@ def budget_words(spent_usd: Decimal, budget_usd: Decimal) -> str:
 def is_replayed(snapshot: Mapping[str, Any]) -> bool:
     """Tell whether the target's outputs existed before the run, so that asking costs nothing."""
     try:
-        return target_kind_named(snapshot["target"]["kind"]).replays
+        return get_target_kind(snapshot["target"]["kind"]).replays
     except DomainError:
         return False
 

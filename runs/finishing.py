@@ -21,9 +21,9 @@ from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError, Verdict
 from runs.engine.plan import DELIBERATION_KIND, case_tree, read_plan
 from runs.engine.review_rules import (
-    Entry,
-    Finished,
-    Missed,
+    FinishedExecution,
+    MissedRequirement,
+    QueueEntry,
     ReviewReason,
     queue_entries,
     sort_reasons,
@@ -59,7 +59,7 @@ class RunOutcome:
     """The outcome of a run: the columns that store it, and its entries for the review queue."""
 
     columns: Mapping[str, Any]
-    entries: Sequence[Entry] | None
+    entries: Sequence[QueueEntry] | None
     reviewers: int
 
     @classmethod
@@ -200,7 +200,7 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
 
 
-def review_entries(run: Run) -> list[Entry]:
+def review_entries(run: Run) -> list[QueueEntry]:
     """Return the entries of a run for the review queue by its frozen rules; none if they are unreadable.
 
     Results that reviewers have decided are left out. A rescored run has the outputs of its source, so
@@ -229,7 +229,9 @@ def _waiting_at_source(run: Run) -> Iterator[int]:
     yield from run.results.filter(Exists(same)).order_by().values_list("id", flat=True)
 
 
-def finished_executions(run: Run, policy: PolicySpec, root: EvaluatorSpec) -> Iterator[Finished]:
+def finished_executions(
+    run: Run, policy: PolicySpec, root: EvaluatorSpec
+) -> Iterator[FinishedExecution]:
     """Yield the executions of a run that have a verdict, with the evidence that the rules need."""
     evidence: dict[int, _Evidence] = defaultdict(_Evidence)
     if policy.review_split_panel or policy.review_samples:
@@ -243,7 +245,7 @@ def finished_executions(run: Run, policy: PolicySpec, root: EvaluatorSpec) -> It
     columns = ("id", "case_id", "verdict", "score", "is_forced", "outcome_marks")
     for pk, case, verdict, score, is_forced, marks in rows.values_list(*columns).iterator(CHUNK):
         seen = evidence.get(pk) or _Evidence()
-        yield Finished(
+        yield FinishedExecution(
             result=pk,
             case=case,
             verdict=Verdict(verdict),
@@ -271,7 +273,7 @@ class _Evidence:
 
     samples: list[tuple[float, ...]] = field(default_factory=list)
     votes: list[tuple[str, ...]] = field(default_factory=list)
-    missed: list[Missed] = field(default_factory=list)
+    missed: list[MissedRequirement] = field(default_factory=list)
     text: str = ""
 
 
@@ -316,7 +318,7 @@ def _read_missed(run: Run, root: EvaluatorSpec, evidence: Mapping[int, _Evidence
             continue
         reached = 1 - score if required.is_negated else score
         if reached < required.minimum:
-            evidence[result].missed.append(Missed(reached, required.minimum))
+            evidence[result].missed.append(MissedRequirement(reached, required.minimum))
 
 
 def _read_criteria(run: Run, evidence: Mapping[int, _Evidence]) -> None:
@@ -327,7 +329,9 @@ def _read_criteria(run: Run, evidence: Mapping[int, _Evidence]) -> None:
     for result, criteria in rows.values_list("result_id", "details__criteria").iterator(CHUNK):
         for part in criteria or ():
             if part.get("failed_required") and part.get("min_score") is not None:
-                missed = Missed(float(part["score"]), float(part["min_score"]), RUBRIC_STEP)
+                missed = MissedRequirement(
+                    float(part["score"]), float(part["min_score"]), RUBRIC_STEP
+                )
                 evidence[result].missed.append(missed)
 
 
@@ -349,7 +353,7 @@ def _read_texts(run: Run, evidence: Mapping[int, _Evidence]) -> None:
             evidence[result].text = phrase
 
 
-def enter_queue(run: Run, entries: Sequence[Entry], *, wanted: int) -> None:
+def enter_queue(run: Run, entries: Sequence[QueueEntry], *, wanted: int) -> None:
     """Add entries to the review queue; the caller holds the run.
 
     Repeating it changes nothing. Existing items get the present reasons. Items that no rule picks any
@@ -389,7 +393,7 @@ def _reason_names(reasons: Sequence[ReviewReason]) -> str:
     return f" {' '.join(reason.value for reason in reasons)} "
 
 
-def _renew(item: ReviewItem, entry: Entry) -> bool:
+def _renew(item: ReviewItem, entry: QueueEntry) -> bool:
     """Give a waiting item its present reasons; False when nothing changes."""
     if item.closed_at is not None:
         return False

@@ -79,7 +79,7 @@ class KindTrialForm(KindForm):
         return write_yaml([{**settings_written, **settings}])
 
 
-def kinds_shown() -> list[Kind]:
+def gallery_kinds() -> list[Kind]:
     """Return the kinds that a suite may use, by label."""
     return sorted(
         (kind for kind in all_kinds().values() if kind.in_gallery), key=lambda kind: kind.label

@@ -20,9 +20,9 @@ from evaluators.broker import NotQueuedError, queue_trial
 from evaluators.catalog.forms import LanguageModelForm, ModelSlugTakenError
 from evaluators.catalog.queries import (
     KindTrialForm,
+    gallery_kinds,
     key_problem,
     kind_page,
-    kinds_shown,
     model_facts,
     model_rows,
     trial_report,
@@ -34,7 +34,7 @@ from evaluators.models import LanguageModel, ModelInUseError
 @require_safe
 def gallery(request: HttpRequest) -> HttpResponse:
     """List the kinds of evaluators with one sentence each."""
-    return render(request, "catalog/kinds.html", {"kinds": kinds_shown()})
+    return render(request, "catalog/kinds.html", {"kinds": gallery_kinds()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

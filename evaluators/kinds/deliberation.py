@@ -122,24 +122,24 @@ async def deliberate(
             {"number": len(results) + 1, "breaks_tie": len(results) == rounds, "votes": votes}
         )
         usages.append(usage)
-        if not is_quorate(len(readable(results[-1])), len(models)):
+        if not is_quorate(len(readable_votes(results[-1])), len(models)):
             return Deliberation(tuple(results), total_usage(usages), _too_few(results[-1]))
     return Deliberation(tuple(results), total_usage(usages))
 
 
-def readable(result: Round) -> list[Mapping[str, Any]]:
+def readable_votes(result: Round) -> list[Mapping[str, Any]]:
     """Return the votes of a round that name a bracket."""
     return [vote for vote in result["votes"] if vote["bracket"]]
 
 
 def read_votes(result: Round) -> list[Vote]:
     """Return the votes of a round in the form that scoring uses."""
-    return [Vote(vote["bracket"], vote["score"]) for vote in readable(result)]
+    return [Vote(vote["bracket"], vote["score"]) for vote in readable_votes(result)]
 
 
 def ballot(result: Round, winner: Bracket) -> list[dict[str, Any]]:
     """Return every bracket with the judges that voted for it in a round."""
-    votes = readable(result)
+    votes = readable_votes(result)
     return [
         {
             "name": bracket.name,
@@ -174,7 +174,7 @@ async def _round(
     context: Context, models: Sequence[str], results: Sequence[Round], question: Asking
 ) -> tuple[list[Mapping[str, Any]], Usage]:
     """Ask every judge once; samples number the judges."""
-    last_votes = readable(results[-1]) if results else []
+    last_votes = readable_votes(results[-1]) if results else []
 
     async def vote(number: int) -> tuple[Mapping[str, Any], Usage]:
         label, model = LABELS[number], models[number]
@@ -352,7 +352,7 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     won = f"{winner.bracket.name} won with {winner.votes} of {len(votes)} votes{tie}."
     reasons = [
         f"{vote['judge']}: {vote['reasons']}"
-        for vote in readable(last)
+        for vote in readable_votes(last)
         if vote["bracket"] == winner.bracket.name
     ]
     return Score(

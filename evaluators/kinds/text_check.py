@@ -57,7 +57,7 @@ class UncheckableError(Exception):
     """The settings of the check cannot be applied to this answer."""
 
 
-def shown(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return a text in quotes, without its middle if it is long."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
@@ -102,8 +102,8 @@ def _escaped(text: str) -> str:
 def _presence(config: TextCheckConfig, wanted: str, text: str) -> Finding:
     place = _position(config, wanted, text)
     if place is None:
-        return Finding(f"Does not contain {shown(wanted)}", False)
-    return Finding(f"Contains {shown(wanted)}", True, passage(text, *place))
+        return Finding(f"Does not contain {quote_text(wanted)}", False)
+    return Finding(f"Contains {quote_text(wanted)}", True, passage(text, *place))
 
 
 async def _contains(config: TextCheckConfig, text: str) -> Findings:
@@ -119,7 +119,7 @@ async def _contains_any(config: TextCheckConfig, text: str) -> Findings:
     present = tuple(finding for finding in findings if finding.passed)
     if present:
         return present
-    listed = ", ".join(shown(wanted) for wanted in config.values)
+    listed = ", ".join(quote_text(wanted) for wanted in config.values)
     return (Finding(f"Contains none of {listed}", False),)
 
 
@@ -130,35 +130,41 @@ def _same(config: TextCheckConfig, first: str, second: str) -> bool:
 async def _equals(config: TextCheckConfig, text: str) -> Findings:
     wanted = config.value or ""
     if _same(config, text, wanted):
-        return (Finding(f"Is {shown(wanted)}", True),)
+        return (Finding(f"Is {quote_text(wanted)}", True),)
     if _same(config, text.strip(), wanted.strip()):
-        return (Finding(f"Differs from {shown(wanted)} only by white space at its ends", False),)
-    return (Finding(f"Is not {shown(wanted)}", False, shown(text)),)
+        return (
+            Finding(f"Differs from {quote_text(wanted)} only by white space at its ends", False),
+        )
+    return (Finding(f"Is not {quote_text(wanted)}", False, quote_text(text)),)
 
 
 async def _starts_with(config: TextCheckConfig, text: str) -> Findings:
     wanted = config.value or ""
     start = text[: len(wanted)]
     if _same(config, start, wanted):
-        return (Finding(f"Starts with {shown(wanted)}", True),)
-    return (Finding(f"Does not start with {shown(wanted)}", False, passage(text, 0, len(start))),)
+        return (Finding(f"Starts with {quote_text(wanted)}", True),)
+    return (
+        Finding(f"Does not start with {quote_text(wanted)}", False, passage(text, 0, len(start))),
+    )
 
 
 async def _ends_with(config: TextCheckConfig, text: str) -> Findings:
     wanted = config.value or ""
     end = text[max(0, len(text) - len(wanted)) :]
     if _same(config, end, wanted):
-        return (Finding(f"Ends with {shown(wanted)}", True),)
+        return (Finding(f"Ends with {quote_text(wanted)}", True),)
     rest = len(text) - len(end)
-    return (Finding(f"Does not end with {shown(wanted)}", False, passage(text, rest, len(text))),)
+    return (
+        Finding(f"Does not end with {quote_text(wanted)}", False, passage(text, rest, len(text))),
+    )
 
 
 async def _regex(config: TextCheckConfig, text: str) -> Findings:
     pattern = compile_pattern(config.value or "", ignore_case=config.ignore_case)
     match = await find_pattern(pattern, text)
     if match is None:
-        return (Finding(f"Has no match of {shown(pattern.pattern)}", False),)
-    return (Finding(f"Matches {shown(pattern.pattern)}", True, shown(match)),)
+        return (Finding(f"Has no match of {quote_text(pattern.pattern)}", False),)
+    return (Finding(f"Matches {quote_text(pattern.pattern)}", True, quote_text(match)),)
 
 
 async def _is_json(config: TextCheckConfig, text: str) -> Findings:

@@ -105,7 +105,7 @@ class Try:
 
     def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
         """Read what the server sent: a completion or an error."""
-        text = without_key(text, self.spec)
+        text = redact_key(text, self.spec)
         self.http_status, self.reply = http_status, _body_without_key(text, self.spec)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
             self.failure = read_failure(http_status, headers, text)
@@ -129,7 +129,7 @@ class Try:
             if isinstance(cause, TimeoutError):
                 return self.timed_out()
             last, cause = cause, cause.__cause__ or cause.__context__
-        message = without_key(str(last), self.spec) or type(last).__name__
+        message = redact_key(str(last), self.spec) or type(last).__name__
         reason = f"The server could not be reached: {message[:300]}"
         self.failure = Failure(CallOutcome.CONNECTION, reason)
         return None
@@ -210,7 +210,7 @@ def recall_reply(record: CallRecord, call: ChatCall) -> ChatReply | None:
     )
 
 
-def without_key(text: str, spec: ModelSpec) -> str:
+def redact_key(text: str, spec: ModelSpec) -> str:
     """Return the text with the key of the model redacted, in case a server echoes it."""
     if not spec.api_key:
         return text

@@ -273,7 +273,7 @@ class Limiter:
     async def slot(self, spec: ModelSpec) -> AsyncIterator[float]:
         """Wait for a slot, hold it, and give it back; yields the start of the call on the limiter's clock.
 
-        Raises the refusal of `turn_away`.
+        Raises the refusal of `refuse_all`.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -299,7 +299,7 @@ class Limiter:
     async def start_again(self, spec: ModelSpec) -> float:
         """Wait for another place in the minute for a call that missed its own; return its new start.
 
-        Raises the refusal of `turn_away`.
+        Raises the refusal of `refuse_all`.
         """
         while True:
             if self._refusal is not None:
@@ -338,7 +338,7 @@ class Limiter:
         if model.has_news:
             self._report(model)
 
-    def turn_away(self, refusal: Exception) -> None:
+    def refuse_all(self, refusal: Exception) -> None:
         """Refuse all further calls, even waiting ones; calls in flight continue."""
         self._refusal = refusal
         for model in self._models.values():

@@ -20,12 +20,12 @@ from pathlib import Path, PurePosixPath
 from evaluators.kinds._base import SandboxRefusal
 from evaluators.sandbox.processes import (
     all_processes,
-    is_over,
-    own_life,
+    has_ended,
+    own_process_key,
     place_of_processes,
     process_environment,
     process_user,
-    started,
+    start_time,
 )
 
 # Far above the users of any machine: a block for each worker process, a user for each slot.
@@ -109,7 +109,7 @@ def open_box(
 
     Raises SandboxRefusal for a path that leads outside, and if the disk is full.
     """
-    box = Box(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{'-'.join(map(str, own_life()))}-")))
+    box = Box(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{'-'.join(map(str, own_process_key()))}-")))
     try:
         try:
             # The program's user may pass through, but change nothing.
@@ -304,7 +304,7 @@ MAX_AGE_S = 7200
 MAX_ROUNDS = 1000
 
 
-def clear_after_the_dead() -> None:
+def remove_dead_boxes() -> None:
     """Kill the programs of dead workers on this machine and remove their boxes.
 
     Several workers may do this at once.
@@ -338,7 +338,7 @@ def _own_boxes() -> list[Box]:
 def _is_over(box: Box) -> bool:
     name = NAME.match(box.root.name)
     if name and name["place"] == place_of_processes():
-        return is_over(name["place"], int(name["pid"]), name["start"])
+        return has_ended(name["place"], int(name["pid"]), name["start"])
     try:
         return box.root.stat().st_mtime < time.time() - MAX_AGE_S
     except FileNotFoundError:
@@ -367,7 +367,7 @@ def _kill_all(box: Box, user: int | None) -> None:
 
 def _belongs(pid: int, mark: bytes, user: int | None) -> bool:
     belongs = (user is not None and process_user(pid) == user) or mark in process_environment(pid)
-    return belongs and bool(started(pid))
+    return belongs and bool(start_time(pid))
 
 
 def _send(pid: int, number: signal.Signals, mark: bytes, user: int | None) -> None:

@@ -307,7 +307,7 @@ def _restrained(place: StartingPlace) -> list[str]:
         *(
             path
             for top in (*shown, *filter(None, [place.folder]))
-            for path in without(top, place.hidden)
+            for path in visible_paths(top, place.hidden)
         ),
     )
     writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
@@ -319,7 +319,7 @@ def _restrained(place: StartingPlace) -> list[str]:
     return [*restraint_command(python), calls, *kept]
 
 
-def without(folder: str, hidden: Iterable[str]) -> Iterator[str]:
+def visible_paths(folder: str, hidden: Iterable[str]) -> Iterator[str]:
     """Yield the readable paths of a folder without hidden ones; the folder itself if nothing in it is hidden.
 
     A right to a folder covers everything in it, so a parent of a hidden folder is replaced by its other entries.
@@ -333,7 +333,7 @@ def without(folder: str, hidden: Iterable[str]) -> Iterator[str]:
             # The target of a link has its own rights.
             siblings = [entry.path for entry in entries if not entry.is_symlink()]
             for path in siblings:
-                yield from without(path, inside)
+                yield from visible_paths(path, inside)
 
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -366,7 +366,7 @@ def namespaces(*, user: int | None, has_network: bool = False) -> list[str]:
     return [*words, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
 
 
-def boxed(
+def boxed_command(
     bubblewrap: str, command: Sequence[str], place: StartingPlace, filter_handle: int | None = None
 ) -> list[str]:
     """Return the command line that runs a command with a view of only what it needs.
@@ -416,7 +416,7 @@ def _view_of_machine(*, has_network: bool) -> Mounts:
     return mounts
 
 
-def limited(command: Sequence[str], place: StartingPlace) -> list[str]:
+def limited_command(command: Sequence[str], place: StartingPlace) -> list[str]:
     """Return the command line that runs a command under limits alone; it ends when we do."""
     return _limited(command, place, is_boxed=False)
 

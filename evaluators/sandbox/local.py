@@ -29,10 +29,10 @@ from evaluators.sandbox.confinement import (
     ProgramLimits,
     StartingPlace,
     Terms,
-    boxed,
+    boxed_command,
     interpreter,
     is_open_to_all,
-    limited,
+    limited_command,
     own_environment,
 )
 from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, sandbox_offered
@@ -215,9 +215,9 @@ def _link_names(box: Box, program: str, names: tuple[str, ...]) -> None:
 def _start(call: ScriptCall, place: StartingPlace, calls: int | None, *, is_boxed: bool) -> Start:
     variables = own_environment(place, is_boxed=is_boxed)
     if is_boxed:
-        command = boxed(bubblewrap_path(), call.command, place, calls)
+        command = boxed_command(bubblewrap_path(), call.command, place, calls)
     else:
-        command = limited(call.command, place)
+        command = limited_command(call.command, place)
     unboxed_folder = place.folder or str(place.box.start)
     return Start(
         command=command,

@@ -80,7 +80,7 @@ def end_family(family: ProcessFamily) -> None:
         _families.pop(family.root, None)
 
 
-def members(family: ProcessFamily) -> set[int]:
+def family_pids(family: ProcessFamily) -> set[int]:
     """Return the numbers of all living processes of a family."""
     numbers: set[int] = set()
     pending = [family.root, *_strays(family)]
@@ -107,7 +107,7 @@ def close_to_others() -> None:
 def _stop_all(family: ProcessFamily) -> None:
     stopped = {family.root}
     for _ in range(MAX_ROUNDS):
-        running = members(family) - stopped
+        running = family_pids(family) - stopped
         if not running:
             return
         for pid in running:
@@ -158,14 +158,14 @@ def _remove_dead(pid: int) -> None:
 
 def process_name() -> str:
     """Return host, place, pid and start of this process, joined by "/"; not cached, as a fork changes them."""
-    place, pid, start = own_life()
+    place, pid, start = own_process_key()
     return "/".join((platform.node() or "host", place, str(pid), start))
 
 
-def own_life() -> tuple[str, int, str]:
+def own_process_key() -> tuple[str, int, str]:
     """Return place, number and start of this process; not cached, as a fork changes them."""
     pid = os.getpid()
-    return place_of_processes(), pid, started(pid)
+    return place_of_processes(), pid, start_time(pid)
 
 
 def is_dead(name: str) -> bool:
@@ -175,12 +175,12 @@ def is_dead(name: str) -> bool:
     no help, as containers share it.
     """
     parts = name.rsplit("/", 3)
-    return len(parts) == 4 and is_over(parts[1], int(parts[2]), parts[3])
+    return len(parts) == 4 and has_ended(parts[1], int(parts[2]), parts[3])
 
 
-def is_over(place: str, pid: int, start: str) -> bool:
+def has_ended(place: str, pid: int, start: str) -> bool:
     """Tell whether this process has ended; False if that cannot be known here."""
-    return bool(place) and place == place_of_processes() and started(pid) != start
+    return bool(place) and place == place_of_processes() and start_time(pid) != start
 
 
 @cache
@@ -197,7 +197,7 @@ def place_of_processes() -> str:
     return sha256(f"{boot} {namespace}".encode()).hexdigest()[:12]
 
 
-def started(pid: int) -> str:
+def start_time(pid: int) -> str:
     """Return the kernel's start time of a process; "" if it is gone or a zombie."""
     fields = _stat(pid)
     return fields[START_TIME] if fields and fields[STATE] not in ("Z", "X") else ""

@@ -21,7 +21,7 @@ from evaluators.sandbox.confinement import MEGABYTE, ProgramLimits
 from evaluators.sandbox.processes import (
     ProcessFamily,
     end_family,
-    members,
+    family_pids,
     memory_held,
     memory_share,
     start_family,
@@ -110,7 +110,7 @@ class ProgramGuard:
 
     def limit_passed(self, family: ProcessFamily) -> str:
         """Return the limit that a running program has passed, "" for none."""
-        pids = members(family)
+        pids = family_pids(family)
         if _hold_too_much(pids, self._limits.memory_mb * 1024):
             return self._limits.memory_words
         deleted, closed = deleted_bytes(pids, family.user)
@@ -181,7 +181,7 @@ def _sizes(folders: Iterable[Path], others: Iterable[str]) -> Iterator[int]:
 CHUNK = 64 * 1024
 
 
-class Ends:
+class PipeEnds:
     """Both ends of the three pipes of a program: input, output, errors."""
 
     def __init__(self, user: int | None) -> None:
@@ -344,7 +344,7 @@ def run_program(
 
     Raises OSError or ValueError if it cannot be started.
     """
-    ends = Ends(start.user)
+    ends = PipeEnds(start.user)
     process, family = _start(start, ends)
     began = time.monotonic()
     with contextlib.ExitStack() as last:
@@ -363,7 +363,7 @@ def run_program(
     return Ending(exit_code, ended_by, is_time, duration_ms, *pipes.texts)
 
 
-def _start(start: Start, ends: Ends) -> tuple[subprocess.Popen[bytes], ProcessFamily]:
+def _start(start: Start, ends: PipeEnds) -> tuple[subprocess.Popen[bytes], ProcessFamily]:
     its_input, its_output, its_errors = ends.its
 
     def open_process() -> subprocess.Popen[bytes]:

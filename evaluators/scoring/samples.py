@@ -105,7 +105,7 @@ def find_bracket(score: float) -> Bracket:
     return next(bracket for bracket in BRACKETS if whole <= bracket.high)
 
 
-def bracket_named(name: str) -> Bracket:
+def get_bracket(name: str) -> Bracket:
     """Return the bracket of this name, in upper or lower case; raises UnknownBracketError."""
     for bracket in BRACKETS:
         if bracket.name.casefold() == name.strip().casefold():
@@ -121,7 +121,7 @@ def winning_bracket(votes: Sequence[Vote]) -> Winner:
     """
     if not votes:
         raise UnknownBracketError("there are no votes")
-    counts = Counter(bracket_named(vote.bracket) for vote in votes)
+    counts = Counter(get_bracket(vote.bracket) for vote in votes)
     most = max(counts.values())
     tied = [bracket for bracket in BRACKETS if counts[bracket] == most]
     return Winner(tied[0], most, len(tied) > 1)
@@ -142,7 +142,7 @@ def deliberation_score(votes: Sequence[Vote], *, by_mean: bool = False) -> float
         vote.score
         for vote in votes
         if vote.score is not None
-        and bracket_named(vote.bracket) == winner
+        and get_bracket(vote.bracket) == winner
         and find_bracket(vote.score) == winner
     ]
     average = mean(inside) if by_mean else None

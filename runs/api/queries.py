@@ -16,7 +16,7 @@ from runs.lists import ListQuery, read_integer, read_run_name, with_tag
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
-from runs.results.runs import listed
+from runs.results.runs import with_list_columns
 
 
 def with_counts(suites: QuerySet[Suite]) -> QuerySet[Suite]:
@@ -59,10 +59,10 @@ def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:
     return case
 
 
-def run_named(word: str) -> Run:
+def get_run(word: str) -> Run:
     """Return the run of an id, or of suite and number as in `support-agent:12`; raises NotFound."""
     place, pk = read_run_name(word), read_integer(word)
-    runs = listed(Run.objects.all())
+    runs = with_list_columns(Run.objects.all())
     if pk is not None:
         run = runs.filter(pk=pk).first()
     else:
@@ -94,7 +94,7 @@ class ExecutionsQuery(ListQuery):
         return results.only(*(column.attname for column in Result._meta.concrete_fields), *of_case)
 
 
-def result_numbered(pk: int) -> Result:
+def get_result(pk: int) -> Result:
     """Return a result with its case, run and suite; raises Http404."""
     results = Result.objects.select_related("case", "run__suite").defer("run__leaf_scores")
     return get_object_or_404(results, pk=pk)

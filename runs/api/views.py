@@ -19,8 +19,8 @@ from runs.api.queries import (
     ExecutionsQuery,
     SuitesQuery,
     case_revision,
-    result_numbered,
-    run_named,
+    get_result,
+    get_run,
     with_counts,
 )
 from runs.api.schema import CAMPAIGN, KEY, NUMBER, RESULT, RUN, SLUG, reads
@@ -176,7 +176,7 @@ def runs(request: Request) -> Response:
 def run(request: Request, run: str) -> Response:
     """Give a run with its policy, both gates, its summary and its costs."""
     NoParams.read(request)
-    return Response(run_detail_document(run_named(run)).as_json())
+    return Response(run_detail_document(get_run(run)).as_json())
 
 
 SAME_RUN = "That is the same run. Name another one to compare it with."
@@ -190,8 +190,8 @@ def compare_runs(request: Request) -> Response:
     repeats the applied ones, each with its unit.
     """
     params = ComparisonParams.read(request)
-    baseline = run_named(params["baseline_run_id"])
-    candidate = run_named(params["candidate_run_id"])
+    baseline = get_run(params["baseline_run_id"])
+    candidate = get_run(params["candidate_run_id"])
     if baseline.pk == candidate.pk:
         raise ValidationError({"candidate_run_id": [SAME_RUN]})
     usual = Tolerances.from_policy(read_policy(candidate.snapshot))
@@ -219,7 +219,7 @@ def campaign(request: Request, campaign: int) -> Response:
 @reads("Results of a run", ResultDoc, lists=ExecutionsQuery, path=[RUN], tag="results")
 def run_results(request: Request, run: str) -> Response:
     """List the results of a run in the order of its suite, by case and repetition."""
-    params, found = ListRequest.read(request, ExecutionsQuery), run_named(run)
+    params, found = ListRequest.read(request, ExecutionsQuery), get_run(run)
     return params.page(
         params.query.results(found),
         BY_EXECUTION,
@@ -231,7 +231,7 @@ def run_results(request: Request, run: str) -> Response:
 def result(request: Request, result: int) -> Response:
     """Give a result in full: its case, answer, evaluators, outcomes, metrics and costs."""
     NoParams.read(request)
-    found = result_numbered(result)
+    found = get_result(result)
     return Response(result_detail_document(found.run, found).as_json())
 
 
@@ -239,7 +239,7 @@ def result(request: Request, result: int) -> Response:
 def result_output(request: Request, result: int) -> Response:
     """Give the whole answer of the target, at any length."""
     NoParams.read(request)
-    found = result_numbered(result)
+    found = get_result(result)
     try:
         text = whole_output(found.run, found.case.key, found.repetition)
     except ResultOutput.DoesNotExist:

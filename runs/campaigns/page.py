@@ -34,7 +34,7 @@ from runs.costs import with_origins
 from runs.lists import NEWEST_FIRST, Control, HeadCell, ListQuery, head_cell
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunStatus
 from runs.models.suites import Suite
-from runs.results.runs import listed
+from runs.results.runs import with_list_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def campaign_list(query: CampaignsQuery) -> CampaignList:
 def campaign_rows(campaigns: Sequence[Campaign]) -> Sequence[CampaignRow]:
     """Return the campaigns as lists show them, in a fixed number of queries."""
     runs: dict[int | None, list[Run]] = defaultdict(list)
-    for run in listed(Run.objects.filter(campaign__in=campaigns)).order_by("pk"):
+    for run in with_list_columns(Run.objects.filter(campaign__in=campaigns)).order_by("pk"):
         runs[run.campaign_id].append(run)
     return [_row(campaign, runs[campaign.pk]) for campaign in campaigns]
 
@@ -140,7 +140,7 @@ class CampaignPage:
     @cached_property
     def runs(self) -> Sequence[Run]:
         """Return the runs in the order of their start, without long columns."""
-        runs = with_origins(listed(self.campaign.runs.all()))
+        runs = with_origins(with_list_columns(self.campaign.runs.all()))
         return list(runs.annotate(judge_slug=F("snapshot__judge__slug")).order_by("pk"))
 
     @property

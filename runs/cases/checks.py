@@ -24,7 +24,7 @@ from runs.formats.suite_evaluators import (
     read_evaluators,
 )
 from runs.formats.suite_files import own_values
-from runs.formats.yaml import YamlDocument, named, read_document
+from runs.formats.yaml import YamlDocument, describe_value, read_document
 from runs.models.suites import Suite
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
@@ -162,7 +162,9 @@ def read_mapping(text: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        message = f"expected names with values, such as plan: pro, but found {named(value)}"
+        message = (
+            f"expected names with values, such as plan: pro, but found {describe_value(value)}"
+        )
         raise UnreadableFileError([Problem(message, line=1)])
     return value
 

@@ -482,7 +482,7 @@ def ticked_cases(suite: Suite, data: QueryDict) -> TickedCases:
     return TickedCases(suite, [key for key in keys if key in named], query, everything=False)
 
 
-def retag(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str:
+def change_tags(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str:
     """Add the tags to the cases, or remove them, and return a message; "" when there was no valid tag.
 
     Raises SuiteArchivedError.
@@ -498,7 +498,7 @@ def retag(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str
     return f"{named} removed from {figures.counted(count, 'case')} of {len(ticked.keys)}."
 
 
-def is_sure(ticked: TickedCases, data: QueryDict) -> bool:
+def is_deletion_confirmed(ticked: TickedCases, data: QueryDict) -> bool:
     """Tell whether deleting was confirmed for exactly as many cases as there are now."""
     return data.get("sure") == str(len(ticked.keys))
 

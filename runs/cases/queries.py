@@ -19,7 +19,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs import lists
 from runs.cases.conflict_forms import field_text
-from runs.formats.suite_files import Packed, case_values, packed
+from runs.formats.suite_files import PackedSuite, case_values, pack_suite
 from runs.formats.tables import csv_parts
 from runs.lists import PAGE_SIZE, Control, Key, Keyset, ListQuery, read_integer, with_tag
 from runs.models.results import Result
@@ -205,7 +205,7 @@ FORMATS = ("yaml", "jsonl", "csv")
 COLUMNS = ("key", "title", "tags", "input", "expected_output", "expected_outcomes", "criteria")
 
 
-def case_file(suite: Suite, keys: Sequence[str], form: str) -> Packed:
+def case_file(suite: Suite, keys: Sequence[str], form: str) -> PackedSuite:
     """Return a file of these cases.
 
     `yaml` is the suite with only these cases, a zip if it has files; `jsonl` has one case per line, in full;
@@ -214,10 +214,10 @@ def case_file(suite: Suite, keys: Sequence[str], form: str) -> Packed:
     content = suite_with_cases(suite, only=set(keys))
     name = f"{suite.slug}-v{suite.version}-{len(keys)}-cases"
     if form == "jsonl":
-        return Packed(f"{name}.jsonl", "application/jsonl", _lines(content.cases))
+        return PackedSuite(f"{name}.jsonl", "application/jsonl", _lines(content.cases))
     if form == "csv":
-        return Packed(f"{name}.csv", "text/csv; charset=utf-8", _table(content.cases))
-    return packed(content, name)
+        return PackedSuite(f"{name}.csv", "text/csv; charset=utf-8", _table(content.cases))
+    return pack_suite(content, name)
 
 
 def _lines(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
@@ -319,7 +319,7 @@ def case_place(case: Case) -> int:
     return current.filter(before).count() + 1
 
 
-def runs_with(suite: Suite, keys: Sequence[str]) -> int:
+def count_runs(suite: Suite, keys: Sequence[str]) -> int:
     """Return how many runs have results of any revision of these cases."""
     cases = Case.objects.filter(suite=suite, key__in=keys).values("pk")
     return suite.runs.filter(
@@ -363,7 +363,7 @@ def saved_by(case: Case) -> str:
     return author.get_username() if author else ""
 
 
-def done_to(page: CasePage, asked: Mapping[str, str]) -> Mapping[str, int]:
+def undoable_change(page: CasePage, asked: Mapping[str, str]) -> Mapping[str, int]:
     """Return what was just done to the case and can be undone: it was `made`, or changed from `before`.
 
     Empty once the case has changed again, so that an old address cannot undo later work.

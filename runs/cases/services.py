@@ -20,7 +20,7 @@ from runs.formats.suite_cases import MAX_KEY_LENGTH
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
-from runs.suites.services import editable, record_version
+from runs.suites.services import lock_editable_suite, record_version
 
 BATCH = 500
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def add_case(suite: Suite, content: CaseSpec, *, by: User | None) -> Case:
     Raises SuiteArchivedError, InvalidCaseError and CaseKeyTakenError.
     """
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         check_cases(held, (content,))
         now = current_case(held, content.key)
         if now is not None:
@@ -138,7 +138,7 @@ def change_case(
     SuiteArchivedError, InvalidCaseError, CaseKeyTakenError, CaseKeyInUseError.
     """
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         check_cases(held, (content,))
         there = current_case(held, content.key)
         if there is not None and is_same(there, content):
@@ -163,7 +163,7 @@ def restore_case(
     CaseChangedError, UnknownCaseError and SuiteArchivedError.
     """
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         wanted = held.cases.filter(key=key, revision=revision).first()
         if wanted is None:
             raise UnknownCaseError(f"The case {key} has no revision {revision}.")
@@ -187,7 +187,7 @@ def remove_case(suite: Suite, key: str, *, base_revision: int | None, by: User |
     `base_revision`, and SuiteArchivedError.
     """
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         now = current_case(held, key)
         if now is None:
             return
@@ -203,7 +203,7 @@ def place_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
     Raises UnknownCaseError and SuiteArchivedError.
     """
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         rows = held.cases.filter(is_current=True).only("key", "position")
         cases = list(rows.order_by("position", "id"))
         moved = next((case for case in cases if case.key == key), None)
@@ -260,7 +260,7 @@ def put_cases(
     SuiteArchivedError, and InvalidCaseError by key and field.
     """
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         check_cases(held, tuple(contents))
         light = held.cases.filter(is_current=True).only("key", "position", "content_hash")
         current = {case.key: case for case in light}
@@ -283,7 +283,7 @@ def put_cases(
 def remove_cases(suite: Suite, keys: Sequence[str], *, by: User | None) -> int:
     """Take cases out of the suite and return how many; runs and versions keep their revisions."""
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         gone = 0
         for part in in_batches(list(dict.fromkeys(keys))):
             gone += held.cases.filter(is_current=True, key__in=part).update(is_current=False)
@@ -307,7 +307,7 @@ def _retag(
 ) -> int:
     changed = 0
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         for part in in_batches(list(dict.fromkeys(keys))):
             made, retired = [], []
             for case in held.cases.filter(is_current=True, key__in=part):
@@ -376,7 +376,7 @@ def make_case(result: Result, *, with_answer: bool, by: User | None) -> Case:
     return add_case(result.run.suite, content, by=by)
 
 
-def expect_answer(result: Result, *, by: User | None) -> tuple[Case, int]:
+def set_expected_output(result: Result, *, by: User | None) -> tuple[Case, int]:
     """Make the answer the case's expected output; return the case and its revision before.
 
     Raises NoAnswerError, UnknownCaseError for a removed case, and what change_case raises.

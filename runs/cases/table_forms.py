@@ -23,7 +23,7 @@ from runs.lists import ListQuery, NumberedPage, numbered_page
 from runs.models.suites import Suite
 from runs.models.temporary import CaseUpload
 from runs.specs.problems import UnreadableFileError
-from runs.specs.profiles import profile_named
+from runs.specs.profiles import get_profile
 from runs.specs.suites import CaseSpec
 from runs.suites.forms import EMPTY, NewSuiteForm
 
@@ -95,7 +95,7 @@ def new_suite_text(upload: CaseUpload) -> str:
     begins = upload.begins
     if not begins:
         return ""
-    profile = profile_named(begins["profile"]).label if begins["profile"] else ""
+    profile = get_profile(begins["profile"]).label if begins["profile"] else ""
     judge = LanguageModel.objects.filter(slug=begins["judge"]).first() if begins["judge"] else None
     start = f"It starts from the profile {profile}" if profile else "It starts without evaluators"
     return f"{start}, {f'judged by {judge.name}' if judge else 'without a judge'}."

@@ -21,7 +21,7 @@ from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.suites import Suite
 from runs.models.temporary import CaseUpload
-from runs.specs.profiles import profile_named
+from runs.specs.profiles import get_profile
 from runs.specs.suites import CaseSpec
 from runs.suites.services import create_suite, written_titles
 
@@ -218,6 +218,6 @@ def _create_suite(begins: Mapping[str, Any], by: User) -> Suite:
         description=begins["description"],
         tags=begins["tags"],
         judge=judge,
-        profile=profile_named(begins["profile"]) if begins["profile"] else None,
+        profile=get_profile(begins["profile"]) if begins["profile"] else None,
         is_kept=False,
     )

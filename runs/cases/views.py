@@ -17,12 +17,12 @@ from runs.cases.forms import (
     ACTION,
     CaseForm,
     TickedCases,
+    change_tags,
     delete,
-    is_sure,
+    is_deletion_confirmed,
     read_beginning,
     read_revision,
     result_at,
-    retag,
     ticked_cases,
 )
 from runs.cases.queries import (
@@ -32,17 +32,17 @@ from runs.cases.queries import (
     case_page,
     case_place,
     case_revisions,
-    done_to,
-    runs_with,
+    count_runs,
     saved_by,
+    undoable_change,
 )
 from runs.cases.queries import case_table as case_list
 from runs.cases.services import (
     CaseChangedError,
-    expect_answer,
     make_case,
     remove_case,
     restore_case,
+    set_expected_output,
 )
 from runs.cases.table_forms import (
     CaseColumnsForm,
@@ -103,7 +103,7 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
     revision = request.GET.get("revision", "")
     found = get_object_or_404(case_revisions(slug, key, revision))
     page = case_page(found)
-    done = done_to(page, request.GET) if request.user.has_perm(CHANGE) else {}
+    done = undoable_change(page, request.GET) if request.user.has_perm(CHANGE) else {}
     context = {"page": page, "case": found, "suite": found.suite, "done": done}
     return render(request, "cases/case.html", context)
 
@@ -149,7 +149,7 @@ def case_delete(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     case = get_object_or_404(case_revisions(slug, key, ""))
     if request.method != "POST":
         context = {"case": case, "suite": case.suite, "head": suite_head(case.suite)}
-        context["runs"] = runs_with(case.suite, [key])
+        context["runs"] = count_runs(case.suite, [key])
         return render(request, "cases/delete.html", context)
     try:
         remove_case(case.suite, key, base_revision=read_revision(request.POST), by=request.user)
@@ -202,7 +202,7 @@ def result_expected(
     """Make a result's answer the expected output of its case."""
     result = result_at(slug, number, key, repetition)
     try:
-        case, before = expect_answer(result, by=request.user)
+        case, before = set_expected_output(result, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:result", slug, number, key, repetition)
@@ -245,7 +245,7 @@ def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
     """Add tags to the ticked cases, remove tags, or delete the cases after a confirmation."""
     ticked = ticked_cases(get_suite_or_404(slug=slug), request.POST)
     action = request.POST.get("action")
-    if ticked.keys and action == "delete" and not is_sure(ticked, request.POST):
+    if ticked.keys and action == "delete" and not is_deletion_confirmed(ticked, request.POST):
         return _confirm_delete(request, ticked)
     try:
         message = _done(request, ticked, action) if ticked.keys else NONE
@@ -278,14 +278,14 @@ def _done(request: MemberRequest, ticked: TickedCases, action: str | None) -> st
     if action == "delete":
         return delete(ticked, request.user)
     tags = request.POST.get("tags", "")
-    message = retag(ticked, tags, is_added=action == "tag", by=request.user)
+    message = change_tags(ticked, tags, is_added=action == "tag", by=request.user)
     return message or "Enter a tag of up to 200 characters."
 
 
 def _confirm_delete(request: MemberRequest, ticked: TickedCases) -> HttpResponse:
     suite = ticked.suite
     context = {"suite": suite, "head": suite_head(suite), "ticked": ticked}
-    context["runs"] = runs_with(suite, ticked.keys)
+    context["runs"] = count_runs(suite, ticked.keys)
     return render(request, "cases/delete_many.html", context)
 
 

@@ -176,7 +176,7 @@ class UnknownNameError(DomainError):
     code = "unknown_name"
 
 
-def suite_named(slug: str) -> Suite:
+def get_suite(slug: str) -> Suite:
     """Return the suite of that short name; raises UnknownNameError."""
     suites = Suite.objects.select_related("judge")
     suite = suites.filter(slug=slug).first()
@@ -186,7 +186,7 @@ def suite_named(slug: str) -> Suite:
     return suite
 
 
-def target_named(name: str) -> Target:
+def get_target(name: str) -> Target:
     """Return the target; raises UnknownNameError."""
     targets = Target.objects.select_related("model")
     target = targets.filter(name=name).first()
@@ -196,7 +196,7 @@ def target_named(name: str) -> Target:
     return target
 
 
-def run_named(word: str) -> Run:
+def get_run(word: str) -> Run:
     """Return the run of SUITE#N, SUITE:latest or SUITE:baseline; raises UnknownNameError.
 
     The latest is the newest finished run, with any status; runs that were scored again do not count.
@@ -206,7 +206,7 @@ def run_named(word: str) -> Run:
         raise UnknownNameError(
             f"{word!r} names no run. Write SUITE#NUMBER, SUITE:latest or SUITE:baseline."
         )
-    suite = suite_named(parts["suite"])
+    suite = get_suite(parts["suite"])
     runs = Run.objects.select_related("suite").defer("summary", "leaf_scores").filter(suite=suite)
     if parts["number"]:
         run = runs.filter(number=min(int(parts["number"]), MAX_NUMBER)).first()
@@ -222,7 +222,7 @@ def run_named(word: str) -> Run:
     return run
 
 
-def model_named(slug: str) -> LanguageModel:
+def get_model(slug: str) -> LanguageModel:
     """Return the language model; raises UnknownNameError."""
     model = LanguageModel.objects.filter(slug=slug).first()
     if model is None:

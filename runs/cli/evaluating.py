@@ -15,7 +15,7 @@ from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.queries import case_tags
-from runs.cli.command import MISUSED, read_file, suite_named, target_named
+from runs.cli.command import MISUSED, get_suite, get_target, read_file
 from runs.files.importing import Imported, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
@@ -24,7 +24,7 @@ from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.results.documents import RunFileDoc, run_file_document
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.summary.figures import Summary
-from runs.target_kinds import target_kind_named
+from runs.target_kinds import get_target_kind
 
 Note = Callable[[str], None]
 
@@ -51,7 +51,7 @@ def find_suite(word: str, *, judge: str, profile: str = "", note: Note) -> Suite
     """
     if _is_path(word):
         return _import_suite(Path(word), judge=judge, profile=profile, note=note)
-    suite = suite_named(word)
+    suite = get_suite(word)
     if profile:
         raise ProfileOfStoredSuiteError(
             f"--profile is only for files, and {word} is a suite of this site, which has its own "
@@ -157,7 +157,7 @@ def find_target(name: str, outputs: Path | None, model: LanguageModel | None) ->
         return _get_or_make_target(RECORDED_IN_CASES, RECORDED, None)
     if not name and model is not None:
         return _get_or_make_target(model.slug, CHAT, model)
-    target = target_named(name)
+    target = get_target(name)
     return target if model is None else _with_model(target, model)
 
 
@@ -216,7 +216,7 @@ def _get_or_make_target(name: str, kind: str, model: LanguageModel | None) -> Ta
 
 def _with_model(target: Target, model: LanguageModel) -> Target:
     """Return a copy of a chat target with another model."""
-    if not target_kind_named(target.kind).uses_model:
+    if not get_target_kind(target.kind).uses_model:
         raise ContradictoryOptionsError(
             f"The target {target.name} is of kind {target.kind} and uses no language model; "
             "--model works with chat targets only."

@@ -16,7 +16,7 @@ from runs.costs import Cost, run_costs
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries
 from runs.results.runs import (
-    CountOf,
+    Proportion,
     RunGate,
     RunRepetitions,
     cases_gate,
@@ -132,7 +132,7 @@ def _repetition_rows(figures: RunRepetitions | None, scale: int) -> list[tuple[s
     return rows
 
 
-def _share(share: CountOf) -> str:
+def _share(share: Proportion) -> str:
     return f"{share.count} of {counted(share.total, 'case')} ({pct(share.share)})".translate(GAPS)
 
 

@@ -11,7 +11,7 @@ from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case
 from runs.engine.plan import read_policy
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
-from runs.results.result_state import Override, result_override, with_names
+from runs.results.result_state import Override, result_override, with_reviewers
 from runs.texts import DiffLine, text_diff
 
 # Longer answers are shown on the pages of their results.
@@ -150,7 +150,7 @@ def _reviewed(run: Run, result: Result | None) -> Override | None:
     if result is None or not result.reviewed_verdict:
         return None
     override = result_override(result, read_policy(run.snapshot))
-    return with_names({result.pk: override}, {result.pk: [result.pk]})[result.pk]
+    return with_reviewers({result.pk: override}, {result.pk: [result.pk]})[result.pk]
 
 
 def _is_worse(before: Result | None, after: Result | None) -> bool:

@@ -73,7 +73,7 @@ def run_gates(run: Run) -> tuple[RunGate, RunGate]:
     return metrics_gate(run, policy), cases_gate(run, policy)
 
 
-def gates_missed(run: Run) -> str:
+def missed_gates_text(run: Run) -> str:
     """Name the gates that an ended run failed or left open, each with figure and threshold.
 
     "" where both passed, and while the run is running.
@@ -96,7 +96,7 @@ def gates_missed(run: Run) -> str:
     return "; ".join(parts)
 
 
-def gates_in_short(run: Run) -> str:
+def short_gates_text(run: Run) -> str:
     """Return two or three words on gates that a completed run failed or left open, "" where both passed."""
     if run.status != RunStatus.COMPLETED:
         return ""
@@ -522,7 +522,7 @@ def conclude(
     With `is_forced` it does not matter that runs differ in more than targets or were not completed.
     """
     limits, (kind, obstacle) = _limits(comparison), _obstacle(comparison, is_forced, least_cases)
-    evidence, gates = _evidence(comparison), gates_missed(comparison.candidate.run)
+    evidence, gates = _evidence(comparison), missed_gates_text(comparison.candidate.run)
     if obstacle:
         # The obstacle says already that the run was not completed.
         unfinished = (
@@ -542,7 +542,7 @@ def conclude(
     sentence = (
         f"{limits} {_meaning(comparison, is_breach)}{_as_sentence(gates) if is_breach else ''}"
     )
-    short = gates_in_short(comparison.candidate.run) if gates else ""
+    short = short_gates_text(comparison.candidate.run) if gates else ""
     return Conclusion(state, sentence, limits, evidence, gates=gates, gates_short=short)
 
 

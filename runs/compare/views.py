@@ -42,7 +42,7 @@ from runs.lists import read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.requests import MemberRequest, get_run_or_404, may_change_suites, may_start, may_view
 from runs.results.runs import run_word
-from runs.what_if.services import cannot_score_alike, has_same_rules, score_alike
+from runs.what_if.services import has_same_rules, score_like, score_like_problem
 
 NOT_TWO_TICKED = "Tick two runs to compare them."
 SAME_RUN = "Both sides name the same run. Choose another one to compare it with."
@@ -112,7 +112,7 @@ def _show_comparison(
 def _show_choice(request: HttpRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:
     context = {
         "query": query,
-        "offered": offered_runs(query.baseline, query.candidate),
+        "offered": run_choices(query.baseline, query.candidate),
         "problem": problem,
     }
     return render(request, "compare/choice.html", context)
@@ -146,7 +146,7 @@ def compare_score(request: MemberRequest) -> HttpResponse:
     baseline, candidate = _run(query.baseline), _run(query.candidate)
     like = baseline if request.POST.get("like") == "baseline" else candidate
     try:
-        rescored = [score_alike(run, like, by=request.user) for run in (baseline, candidate)]
+        rescored = [score_like(run, like, by=request.user) for run in (baseline, candidate)]
     except DomainError as refusal:
         messages.error(request, f"Not scored again. {refusal}")
         return _redirect(query)
@@ -272,7 +272,7 @@ def baseline_first(runs: Sequence[Run]) -> tuple[str, str]:
     return run_word(first), run_word(second)
 
 
-def offered_runs(*names: str) -> list[RunChoice]:
+def run_choices(*names: str) -> list[RunChoice]:
     """Return the newest runs, and those that are named already; two queries."""
     light = Run.objects.select_related("suite").only(
         *("number", "target_name", "status", "note", "suite__slug", "suite__title"),
@@ -319,7 +319,7 @@ def rescoring_offer(baseline: Run, candidate: Run, reader: User) -> RescoringOff
     """Return the policies under which a reader may score both runs; no query."""
     if has_same_rules(baseline, candidate):
         return RescoringOffer()
-    if reason := cannot_score_alike(baseline, candidate) or cannot_score_alike(candidate, baseline):
+    if reason := score_like_problem(baseline, candidate) or score_like_problem(candidate, baseline):
         return RescoringOffer(reason=reason)
     if not reader.has_perms(RESCORING_RIGHTS):
         return RescoringOffer(reason=NOT_ALLOWED)

@@ -112,7 +112,7 @@ DRAWS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class MissedRequirement:
     """A missed requirement: its score and minimum, 0 to 1, and the smallest step between scores."""
 
     score: float
@@ -121,7 +121,7 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedExecution:
     """One execution with a verdict, in the form that the rules take.
 
     `score` is 0 to 1, None where only the outcomes could be judged. `outcome_marks` is one character
@@ -138,12 +138,12 @@ class Finished:
     outcome_marks: str = ""
     samples: tuple[tuple[float, ...], ...] = ()
     votes: tuple[tuple[str, ...], ...] = ()
-    missed: tuple[Missed, ...] = ()
+    missed: tuple[MissedRequirement, ...] = ()
     says: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """One execution for the queue: the reasons, and the probability (0 to 1) that the rules pick such a one.
 
     `distance` is how far its score is from the nearest threshold that could have decided, 0 to 1.
@@ -156,8 +156,8 @@ class Entry:
 
 
 def queue_entries(
-    executions: Iterable[Finished], policy: PolicySpec, *, run: int, draws: bool = True
-) -> Iterator[Entry]:
+    executions: Iterable[FinishedExecution], policy: PolicySpec, *, run: int, draws: bool = True
+) -> Iterator[QueueEntry]:
     """Yield the executions of a run that enter the queue.
 
     What a rule brings in has the sampling rate 1. Of the rest passes and fails are drawn, each by itself, with the
@@ -174,10 +174,10 @@ def queue_entries(
         if not found and is_drawn(run, execution.result, rate):
             found = (ReviewReason.AUDIT,)
         if found:
-            yield Entry(execution.result, found, rate, threshold_distance(execution, policy))
+            yield QueueEntry(execution.result, found, rate, threshold_distance(execution, policy))
 
 
-def review_reasons(execution: Finished, policy: PolicySpec) -> tuple[ReviewReason, ...]:
+def review_reasons(execution: FinishedExecution, policy: PolicySpec) -> tuple[ReviewReason, ...]:
     """Return the reasons that lie in the execution itself, the weightiest first."""
     by_outcomes = policy.case_gate == OUTCOMES_GATE
     found = {
@@ -200,7 +200,7 @@ def review_reasons(execution: Finished, policy: PolicySpec) -> tuple[ReviewReaso
     return sort_reasons(reason for reason, applies in found.items() if applies)
 
 
-def threshold_distance(execution: Finished, policy: PolicySpec) -> float:
+def threshold_distance(execution: FinishedExecution, policy: PolicySpec) -> float:
     """Return the distance of the score to the nearest threshold that decides, 0 to 1; 1 without one.
 
     Under the score gate these are the bands. Under the outcomes gate it is the fallback, and that alone where
@@ -221,13 +221,13 @@ def is_drawn(run: int, result: int, rate: float) -> bool:
     return int.from_bytes(digest[:8]) < rate * DRAWS
 
 
-def _share(execution: Finished, policy: PolicySpec) -> float:
+def _share(execution: FinishedExecution, policy: PolicySpec) -> float:
     if execution.verdict is Verdict.PASS:
         return policy.review_pass_sample
     return policy.review_fail_sample if execution.verdict is Verdict.FAIL else 0.0
 
 
-def _differing(finished: Sequence[Finished]) -> set[int]:
+def _differing(finished: Sequence[FinishedExecution]) -> set[int]:
     """Return the cases whose repetitions have different verdicts."""
     verdicts: dict[int, set[Verdict]] = defaultdict(set)
     for execution in finished:
@@ -235,7 +235,7 @@ def _differing(finished: Sequence[Finished]) -> set[int]:
     return {case for case, found in verdicts.items() if len(found) > 1}
 
 
-def _disagree(execution: Finished, policy: PolicySpec) -> bool:
+def _disagree(execution: FinishedExecution, policy: PolicySpec) -> bool:
     """Tell whether the gate passed below the fallback threshold, or failed at or above it."""
     if execution.score is None:
         return False
@@ -244,12 +244,12 @@ def _disagree(execution: Finished, policy: PolicySpec) -> bool:
     )
 
 
-def _lacks_one(execution: Finished) -> bool:
+def _lacks_one(execution: FinishedExecution) -> bool:
     """Tell whether all outcomes but one were met, and at least one was."""
     return execution.outcome_marks.count(MISSED) == 1 and MET in execution.outcome_marks
 
 
-def _is_narrow(missed: Missed, policy: PolicySpec) -> bool:
+def _is_narrow(missed: MissedRequirement, policy: PolicySpec) -> bool:
     """Tell whether a requirement was missed by at most the distance, or by one step of its scores."""
     return rounded(missed.minimum - missed.score) <= rounded(
         max(policy.review_distance, missed.step)

@@ -22,7 +22,7 @@ from runs.models.database import clock_offset
 from runs.models.results import ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent, RecordedOutput, Target
-from runs.target_kinds import target_kind_named
+from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetConfig, TargetKind
 
 REUSABLE_STATUSES = (CallOutcome.OK, CallOutcome.UNREADABLE)
@@ -83,7 +83,7 @@ class RunWork:
 def load_work(run: Run) -> RunWork:
     """Return the run's work; raises DomainError when its snapshot or target is unusable."""
     plan = read_plan(run.snapshot)
-    target = target_kind_named(plan.target.kind)
+    target = get_target_kind(plan.target.kind)
     config = target.config.model_validate(plan.target.config)
     models = LanguageModel.objects.filter(slug__in=plan.models)
     uploads = RecordedOutput.objects.filter(target=run.target)
@@ -113,7 +113,7 @@ def _agents(plan: Plan) -> dict[str, FrozenTarget]:
     rows = Target.objects.in_bulk([agent.id for agent in plan.agents.values()])
     agents = {}
     for name, agent in plan.agents.items():
-        kind = target_kind_named(agent.kind)
+        kind = get_target_kind(agent.kind)
         config = kind.config.model_validate(agent.config)
         agents[name] = FrozenTarget(agent, kind, config, run_secrets(rows.get(agent.id), config))
     return agents

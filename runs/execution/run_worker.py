@@ -478,7 +478,7 @@ class RunLoop:
     def _check_budget(self) -> None:
         """Once the budget is spent, refuse the calls that wait for a slot or a start."""
         if self.budget.is_used_up:
-            self._limiter.turn_away(CallRefusedError(self.budget.describe()))
+            self._limiter.refuse_all(CallRefusedError(self.budget.describe()))
 
     async def _renew_limits(self) -> None:
         self._check_budget()

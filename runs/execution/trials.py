@@ -52,7 +52,7 @@ from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
 from runs.models.suites import SuiteFile, Target
 from runs.models.temporary import MAX_TRY_LENGTH, EvaluatorTrial, TargetTrial
-from runs.target_kinds import target_kind_named
+from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetConfig, TargetContext
 from runs.target_kinds._outputs import (
     messages_as_json,
@@ -170,7 +170,7 @@ def try_target(trial_id: int) -> None:
 
 
 def _target_work(trial: TargetTrial) -> RunWork:
-    config = target_kind_named(trial.kind).config.model_validate(trial.config)
+    config = get_target_kind(trial.kind).config.model_validate(trial.config)
     name = trial.target.name if trial.target else "the target"
     slug = trial.model.slug if trial.model else ""
     plan = Plan(
@@ -200,7 +200,7 @@ def _work_outside_runs(plan: Plan, suite_id: int | None, **facts: Any) -> RunWor
         started_at=timezone.now(),
         clock_offset=clock_offset(),
         plan=plan,
-        target=target_kind_named(plan.target.kind),
+        target=get_target_kind(plan.target.kind),
         has_uploads=False,
         concurrency=1,
         budget_usd=None,
@@ -494,7 +494,7 @@ def trial_work(trial: EvaluatorTrial) -> RunWork:
     return _work_outside_runs(
         plan,
         trial.suite_id,
-        target_config=target_kind_named(RECORDED).config(),
+        target_config=get_target_kind(RECORDED).config(),
         target_id=None,
         models={model.slug: _spec(model, is_dry=is_dry) for model in models},
         model_ids={model.slug: model.pk for model in models},
@@ -524,7 +524,7 @@ def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, FrozenTarget]:
     names = set(agent_paths(root, all_kinds()).values())
     result: dict[str, FrozenTarget] = {}
     for row in Target.objects.filter(name__in=names, archived_at=None).select_related("model"):
-        kind = target_kind_named(row.kind)
+        kind = get_target_kind(row.kind)
         config: Any = kind.config.model_validate(row.config)
         model = row.model.slug if row.model else ""
         plan = TargetPlan(row.name, row.kind, row.config, model, row.pk)

@@ -71,7 +71,7 @@ class ImportAnswer:
         return sum(not row.is_changed for row in self.suites)
 
 
-def kept_answer(
+def dump_answer(
     files: Sequence[ImportedFile], target: Target | None, warnings: Sequence[Problem]
 ) -> dict[str, Any]:
     """Return the result of an import as plain JSON values."""
@@ -97,7 +97,7 @@ def kept_answer(
     }
 
 
-def restore_answer(kept: Mapping[str, Any]) -> ImportAnswer:
+def load_answer(kept: Mapping[str, Any]) -> ImportAnswer:
     """Return the result from the values of kept_answer."""
     return ImportAnswer(
         suites=[ImportedSuiteRow(**row) for row in kept["suites"]],
@@ -115,7 +115,7 @@ FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ImportOutcome:
     """The result of an import: the suites of its files, the target of its outputs, and warnings."""
 
     files: tuple[ImportedFile, ...]
@@ -233,7 +233,7 @@ class SuiteImportForm(forms.Form):
         file = str(self.cleaned_data.get("outputs_name", ""))
         return str(self.cleaned_data["target_name"]).strip() or PurePosixPath(file).stem
 
-    def save(self, *, imported_by: User) -> Done | None:
+    def save(self, *, imported_by: User) -> ImportOutcome | None:
         """Store everything or nothing; None, with the reason among the errors, if that is refused."""
         values = self.cleaned_data
         judge = values["judge"].slug if values["judge"] else None
@@ -242,7 +242,7 @@ class SuiteImportForm(forms.Form):
             with transaction.atomic():
                 files = import_suites(suites.suites, imported_by=imported_by, judge=judge)
                 notes = (*suites.warnings, *(note for file in files for note in file.notes))
-                return Done(files, self._save_outputs(imported_by), notes)
+                return ImportOutcome(files, self._save_outputs(imported_by), notes)
         except DomainError as refusal:
             problems = getattr(refusal, "problems", ())
             self.problems += _first(problems)

@@ -27,7 +27,7 @@ from runs.suites.references import (
     missing_models,
     unfit_agents,
 )
-from runs.suites.services import current_version, next_version, version_spec, write_down
+from runs.suites.services import current_version, next_version, record_change, version_spec
 
 
 def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
@@ -129,7 +129,7 @@ def import_content(
             version = next_version(suite, spec, author=imported_by, note=note)
             version_note, old = version.note, {"version": before.number} if before else None
             new = {"version": version.number, "note": version_note}
-            write_down(suite, "import", actor=imported_by, before=old, after=new)
+            record_change(suite, "import", actor=imported_by, before=old, after=new)
     return Imported(suite, before.number if before else None, version_note, len(content.cases))
 
 

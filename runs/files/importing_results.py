@@ -77,14 +77,14 @@ COPIED = (
 )
 
 
-class NotOfThisSuiteError(UnreadableFileError):
+class CaseNotInSuiteError(UnreadableFileError):
     """A file holds results of cases that the suite does not have."""
 
     code = "not_of_this_suite"
 
 
 def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
-    """Raise NotOfThisSuiteError with the first line of each case that the suite does not have."""
+    """Raise CaseNotInSuiteError with the first line of each case that the suite does not have."""
     known = set(suite.cases.filter(is_current=True).values_list("key", flat=True))
     unknown: dict[str, int] = {}
     for result in results:
@@ -99,7 +99,7 @@ def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
     left = len(unknown) - MAX_NAMED
     if left > 0:
         problems.append(Problem(f"and {left} more that {suite.slug} does not have", file))
-    raise NotOfThisSuiteError(problems)
+    raise CaseNotInSuiteError(problems)
 
 
 def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:
@@ -124,7 +124,7 @@ def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
     return import_content(content, imported_by=by, note=note).suite
 
 
-def cases_run(
+def scored_revisions(
     suite: Suite,
     root: EvaluatorSpec,
     current: Mapping[str, Case],
@@ -670,7 +670,7 @@ def import_results(
 
     Without a suite they belong to the one the lines name, else to one with the file's name; if there is none,
     it is made from the cases of the lines. `target_name` is for lines that name no target. Raises
-    UnreadableFileError with line and reason, or NotOfThisSuiteError with the missing cases; then nothing is
+    UnreadableFileError with line and reason, or CaseNotInSuiteError with the missing cases; then nothing is
     stored.
     """
     read = read_results(content, file=file)
@@ -718,7 +718,7 @@ def _import_run(
     current = {case.key: case for case in suite.cases.filter(is_current=True)}
     trees = _trees(lines, root, own, current, policy)
     decided = [decide_result(line, tree, policy) for line, tree in zip(lines, trees, strict=True)]
-    cases = cases_run(
+    cases = scored_revisions(
         suite, root, current, [(lines[n].eval_id, d.tree) for n, d in enumerate(decided)]
     )
     plan = Plan(

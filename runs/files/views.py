@@ -9,8 +9,8 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from evaluators.templatetags.figures import counted
-from runs.files.forms import ResultsImportForm, SuiteImportForm, kept_answer, restore_answer
-from runs.formats.suite_files import packed
+from runs.files.forms import ResultsImportForm, SuiteImportForm, dump_answer, load_answer
+from runs.formats.suite_files import pack_suite
 from runs.requests import (
     REFUSED,
     MemberRequest,
@@ -34,7 +34,7 @@ def suite_import(request: MemberRequest) -> HttpResponse:
     if done is None:
         status = REFUSED if form.is_bound else 200
         return render(request, "files/import.html", {"form": form}, status=status)
-    answer = kept_answer(done.files, done.target, done.warnings)
+    answer = dump_answer(done.files, done.target, done.warnings)
     if len(done.files) > 1 or done.warnings:
         request.session[ANSWER] = answer
         return redirect("runs:suite-imported")
@@ -53,7 +53,7 @@ def suite_imported(request: HttpRequest) -> HttpResponse:
     kept = request.session.get(ANSWER)
     if kept is None:
         return redirect("runs:suite-import")
-    return render(request, "files/imported.html", {"answer": restore_answer(kept)})
+    return render(request, "files/imported.html", {"answer": load_answer(kept)})
 
 
 @require_safe
@@ -67,7 +67,7 @@ def suite_file(
         content = suite_with_cases(suite, version=version)
     except UnknownVersionError as error:
         raise Http404(str(error)) from error
-    file = packed(content, f"{slug}-v{version or suite.version}")
+    file = pack_suite(content, f"{slug}-v{version or suite.version}")
     headers = {"Content-Disposition": str(content_disposition_header(True, file.name))}
     return StreamingHttpResponse(file.parts, content_type=file.media_type, headers=headers)
 

@@ -49,7 +49,7 @@ class LeftOut:
             "links that lead out of the folder are not followed": self.links,
         }
         return [
-            Problem(f"{sentence}: {named(paths)}", place.rstrip("/"))
+            Problem(f"{sentence}: {summarise_paths(paths)}", place.rstrip("/"))
             for sentence, paths in message.items()
             if paths
         ]
@@ -66,7 +66,7 @@ def checked_path(path: str, source: str) -> str:
     return str(pure_path)
 
 
-def named(paths: set[str] | list[str]) -> str:
+def summarise_paths(paths: set[str] | list[str]) -> str:
     """Return the first of some paths and how many more there are."""
     listed = sorted(paths)
     rest = len(listed) - MAX_NAMED
@@ -103,7 +103,7 @@ class FolderFiles(Mapping[str, bytes]):
     def __iter__(self) -> Iterator[str]:
         """Yield the paths without hidden files and caches, as of the first call."""
         if self._paths is None:
-            self._paths = listed(self._root, LeftOut())
+            self._paths = list_files(self._root, LeftOut())
         return iter(self._paths)
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class FolderFiles(Mapping[str, bytes]):
         return place if is_inside else None
 
 
-def listed(root: Path, left_out: LeftOut) -> list[str]:
+def list_files(root: Path, left_out: LeftOut) -> list[str]:
     """Return the paths of the regular files in a folder, sorted; raises UnreadableFileError for too many."""
     files: list[str] = []
     inside = FolderFiles(root)
@@ -198,7 +198,7 @@ def comment_for(suite: str) -> bytes:
     return f"{WRITTEN_BY}{suite}".encode()
 
 
-def unzipped(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
+def unzip(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
     """Return the contents of a zip by path; hidden files, caches and links are noted as left out.
 
     Raises UnreadableFileError for a damaged or encrypted zip, a path that leads outside or is repeated,
@@ -305,7 +305,7 @@ def files_origin(files: Mapping[str, bytes]) -> Origin:
     return origin if isinstance(origin, Origin) else Origin.UPLOAD
 
 
-def absent(reference: str, files: Mapping[str, bytes]) -> str:
+def missing_file_message(reference: str, files: Mapping[str, bytes]) -> str:
     """Return the message that a referenced file is missing, with the remedy."""
     return files_origin(files).value.format(repr(reference.strip()))
 
@@ -314,7 +314,7 @@ UPWARDS = re.compile(rb"(?:\.\./)+")
 STEP = len(b"../")
 
 
-class Below(Mapping[str, bytes]):
+class Subfolder(Mapping[str, bytes]):
     """The files under one folder of others, by their path from there."""
 
     def __init__(
@@ -429,7 +429,7 @@ def _zip_at(path: Path) -> Bundle:
     left_out, place = LeftOut(), f"{path}/"
     try:
         with path.open("rb") as stream:
-            archive = unzipped(stream, str(path), left_out)
+            archive = unzip(stream, str(path), left_out)
     except OSError as error:
         message = f"the file cannot be read: {error.strerror}"
         raise UnreadableFileError([Problem(message, str(path))]) from error
@@ -450,7 +450,7 @@ def _disk_bundle(paths: Sequence[Path]) -> Bundle:
     files, problems = dict[str, None](), list[Problem]()
     for path in named:
         below, left_out = path.relative_to(root), LeftOut()
-        inside = listed(path, left_out) if path.is_dir() else [""]
+        inside = list_files(path, left_out) if path.is_dir() else [""]
         files.update(dict.fromkeys((below / part).as_posix() for part in inside))
         problems += left_out.problems(_shown(path))
     return Bundle(FolderFiles(root), tuple(files), _shown(root), tuple(problems), Origin.DISK)
@@ -499,7 +499,7 @@ def _refuse_large(size: int) -> None:
 
 def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> Unzipped:
     if _is_zip(name):
-        return unzipped(stream, name, left_out)
+        return unzip(stream, name, left_out)
     path = checked_path(name, name)
     # A hidden file or folder that was chosen itself is wanted; hidden files inside a folder are not.
     inside = PurePosixPath(path).parts[1:]

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from evaluators.kinds.script.program import INTERPRETERS
 from runs.formats import suite_files
-from runs.formats.bundles import Below, Bundle, Origin, folder_for, named
+from runs.formats.bundles import Bundle, Origin, Subfolder, folder_for, summarise_paths
 from runs.formats.lines import (
     LINES_SUFFIXES,
     REMEDIES,
@@ -19,10 +19,10 @@ from runs.formats.lines import (
     is_meant_as_suite,
 )
 from runs.formats.suite_cases import cases_file_path
-from runs.formats.suite_evaluators import seen_from
-from runs.formats.yaml import decoded, read_document
+from runs.formats.suite_evaluators import with_file_prefix
+from runs.formats.yaml import decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.profiles import Profile, profile_named
+from runs.specs.profiles import Profile, get_profile
 from runs.specs.suites import SuiteWithCases
 
 SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
@@ -76,7 +76,7 @@ class Search:
             some = f"{len(rest)} files" if len(rest) > 1 else "1 file"
             message = f"{some} that no suite names {'were' if len(rest) > 1 else 'was'} left out"
             more = NEEDED if self.bundle.origin is Origin.LOOSE and _has_scripts(rest) else ""
-            message = f"{message}: {named(rest)}{more}"
+            message = f"{message}: {summarise_paths(rest)}{more}"
             self.notes.append(Problem(message, self.bundle.place.rstrip("/")))
         self.notes += self.bundle.left_out
 
@@ -121,7 +121,7 @@ class Search:
     def _read_yaml(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
         content = self.bundle.files[path]
         try:
-            document = read_document(decoded(content, path), path)
+            document = read_document(decode_text(content, path), path)
         except UnreadableFileError as error:
             if is_only or MEANT.search(content):
                 problems = [self._placed(problem) for problem in error.problems]
@@ -168,11 +168,11 @@ class Search:
             if any(PurePosixPath(name).name.encode() in part for part in texts)
         }
         warnings = tuple(self._placed(warning, before) for warning in content.warnings)
-        places = seen_from(content.model_places, f"{self.bundle.place}{before}")
+        places = with_file_prefix(content.model_places, f"{self.bundle.place}{before}")
         return content.replace(warnings=warnings, model_places=places)
 
-    def _below(self, folder: str) -> Below:
-        return Below(self.bundle.files, folder, self.bundle.origin)
+    def _below(self, folder: str) -> Subfolder:
+        return Subfolder(self.bundle.files, folder, self.bundle.origin)
 
     def _note(self, path: str, message: str) -> None:
         self.notes.append(self._placed(Problem(message, path)))
@@ -220,7 +220,7 @@ def read_suites(bundles: Sequence[Bundle], *, profile: str = "") -> FoundSuites:
     and UnreadableFileError with the problems of every suite if one of them cannot be used, if two have the
     same name, or if there is none.
     """
-    chosen = profile_named(profile) if profile else None
+    chosen = get_profile(profile) if profile else None
     searches = [Search(bundle, chosen) for bundle in bundles]
     for search in searches:
         search.look()

@@ -224,7 +224,7 @@ def is_meant_as_suite(value: Any) -> bool:
     return bool((keys | inner) & (CASES_KEYS | EVALUATOR_KEYS))
 
 
-def misplaced(content: bytes, file: str, wanted: Form) -> Problem | None:
+def wrong_content_problem(content: bytes, file: str, wanted: Form) -> Problem | None:
     """Return the problem of a file that clearly contains something else than wanted; else None."""
     form = detect_form(content)
     if form in (wanted, Form.OTHER):

@@ -9,9 +9,9 @@ from typing import Any
 
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.kinds.script.program import placed
-from runs.formats.bundles import OUTSIDE, absent
-from runs.formats.yaml import Path, YamlDocument, named
+from evaluators.kinds.script.program import locate_script
+from runs.formats.bundles import OUTSIDE, missing_file_message
+from runs.formats.yaml import Path, YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, near
 
 MAX_PROBLEMS = 500
@@ -65,7 +65,7 @@ class Reading:
         if not path:
             raise ValueError(f"the file {shown} {OUTSIDE}")
         if path not in self.files:
-            raise ValueError(absent(reference, self.files))
+            raise ValueError(missing_file_message(reference, self.files))
         if is_kept:
             self.used_files[path] = self.files[path]
         return path
@@ -92,11 +92,11 @@ class Reading:
 
         Raises ValueError naming a file that is missing.
         """
-        script = placed(config, self.folder, self.files)
+        script = locate_script(config, self.folder, self.files)
         if script.outside:
             raise ValueError(f"the file {script.outside[0]!r} {OUTSIDE}")
         if script.missing:
-            raise ValueError(absent(script.missing[0], self.files))
+            raise ValueError(missing_file_message(script.missing[0], self.files))
         self.used_files |= script.files
         return script.config
 
@@ -132,7 +132,7 @@ class Fields:
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
-            self.refuse("", f"expected a mapping of keys, but found {named(value)}")
+            self.refuse("", f"expected a mapping of keys, but found {describe_value(value)}")
             return
         for key, part in value.items():
             name = normal_spelling(key)
@@ -182,7 +182,7 @@ class Fields:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return self._as_written(self.place(key), value)
         if value is not None and not isinstance(value, str):
-            self.refuse(key, f"expected a text, but found {named(value)}")
+            self.refuse(key, f"expected a text, but found {describe_value(value)}")
             return ""
         return value or ""
 
@@ -198,7 +198,7 @@ class Fields:
             return ()
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list):
-            self.refuse(key, f"expected a list of texts, but found {named(value)}")
+            self.refuse(key, f"expected a list of texts, but found {describe_value(value)}")
             return ()
         return tuple(self._listed(key, values))
 
@@ -212,7 +212,7 @@ class Fields:
             if isinstance(part, str | int | float) and not isinstance(part, bool):
                 yield self._as_written((*self.place(key), n), part)
                 continue
-            message = f"expected a text, but found {named(part)}"
+            message = f"expected a text, but found {describe_value(part)}"
             self.reading.refuse((*self.place(key), n), message, case=self.case)
 
     def number(self, name: str) -> float | None:
@@ -240,7 +240,7 @@ class Fields:
         if value is None:
             return key, {}
         if not isinstance(value, dict):
-            self.refuse(key, f"expected a mapping of keys, but found {named(value)}")
+            self.refuse(key, f"expected a mapping of keys, but found {describe_value(value)}")
             return key, {}
         return key, value
 
@@ -250,7 +250,7 @@ class Fields:
         if value is None:
             return key, []
         if not isinstance(value, list):
-            self.refuse(key, f"expected a list, but found {named(value)}")
+            self.refuse(key, f"expected a list, but found {describe_value(value)}")
             return key, []
         return key, value
 

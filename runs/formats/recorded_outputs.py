@@ -8,7 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs.formats.lines import LINES_SUFFIXES, Form, misplaced, numbered_lines, read_object
+from runs.formats.lines import (
+    LINES_SUFFIXES,
+    Form,
+    numbered_lines,
+    read_object,
+    wrong_content_problem,
+)
 from runs.formats.reading import Fields
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import output_from_json, read_conversation
@@ -163,7 +169,7 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
     if not outputs and not problems:
         problems.append(Problem("the file holds no outputs", file))
     if problems:
-        only = misplaced(content, file, Form.OUTPUTS)
+        only = wrong_content_problem(content, file, Form.OUTPUTS)
         raise UnreadableFileError([only] if only else problems[:MAX_PROBLEMS])
     return tuple(outputs.values())
 

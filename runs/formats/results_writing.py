@@ -39,7 +39,7 @@ def _camel(key: str) -> str:
 FIRST = ("schema_version",)
 
 
-def published(
+def results_document(
     evaluation: Mapping[str, Any],
     *,
     case: str,
@@ -237,7 +237,11 @@ class ResultLine:
             return {}
         costs = (self.run_cost_usd, self.evaluation_cost_usd)
         name = f"{self.suite}#{self.run}"
-        return {"final_evaluation": published(evaluation, case=self.eval_id, run=name, costs=costs)}
+        return {
+            "final_evaluation": results_document(
+                evaluation, case=self.eval_id, run=name, costs=costs
+            )
+        }
 
 
 def write_results(lines: Iterable[ResultLine], *, is_camel: bool = False) -> Iterator[str]:

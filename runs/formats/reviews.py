@@ -12,7 +12,7 @@ from typing import Any
 from evaluators.scoring.numbers import rounded
 from runs.engine.review_rules import LABELS, VERDICTS, ReviewReason
 from runs.formats.table_cases import Rejected
-from runs.formats.tables import Table, TableRow, as_meant, harmless, read_table
+from runs.formats.tables import Table, TableRow, escape_formula, read_table, unescape_formula
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_NAME_LENGTH = 150
@@ -264,7 +264,7 @@ def _review(row: TableRow, table: Table) -> ReviewLine:
     for name, cell in zip(table.columns, row.cells, strict=False):
         if name not in READERS:
             continue
-        value = as_meant(cell) if isinstance(cell, str) and not table.is_json else cell
+        value = unescape_formula(cell) if isinstance(cell, str) and not table.is_json else cell
         if value is None or (isinstance(value, str) and not value.strip()):
             if name in REQUIRED:
                 raise WrongCellError(name, "is empty")
@@ -292,11 +292,11 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple):
         # One line for each part if a part contains a semicolon.
         if any(";" in part for part in value):
-            return harmless("\n".join([*value, ""]))
-        return harmless("; ".join(value))
+            return escape_formula("\n".join([*value, ""]))
+        return escape_formula("; ".join(value))
     if isinstance(value, datetime):
         return value.isoformat()
-    return harmless(value) if isinstance(value, str) else value
+    return escape_formula(value) if isinstance(value, str) else value
 
 
 def rejected_rows(rejected: Sequence[Rejected]) -> Iterator[str]:

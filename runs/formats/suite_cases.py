@@ -11,15 +11,15 @@ from typing import Any
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.scoring.tree import EvaluatorSpec
-from runs.formats.bundles import OUTSIDE, absent
+from runs.formats.bundles import OUTSIDE, missing_file_message
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
     YAML_SUFFIXES,
     Form,
     LinedCases,
-    misplaced,
     read_lined,
+    wrong_content_problem,
 )
 from runs.formats.reading import Fields, Reading
 from runs.formats.recorded_outputs import read_recorded
@@ -30,7 +30,7 @@ from runs.formats.suite_evaluators import (
     read_aggregator,
     read_evaluators,
 )
-from runs.formats.yaml import Path, YamlDocument, decoded, named, read_document
+from runs.formats.yaml import Path, YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec
 
@@ -56,10 +56,10 @@ def read_content(
         turn.refuse(key, f"the content is neither a text nor blocks; {WRITE}")
         return "", []
     read = [_block(turn, key, n, part, is_kept=is_kept) for n, part in enumerate(content)]
-    return joined([block for block in read if block is not None])
+    return join_blocks([block for block in read if block is not None])
 
 
-def joined(parts: Sequence[Block]) -> tuple[str, list[dict[str, str]]]:
+def join_blocks(parts: Sequence[Block]) -> tuple[str, list[dict[str, str]]]:
     """Return the text of blocks, and the blocks where some of them are files.
 
     A single file is its text; among other blocks its text is enclosed in tags with its name.
@@ -190,7 +190,7 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
         case.reading.keep(block["value"] for _, block in shared.files)
         for content, _ in shared.files:
             case.reading.weigh(content, case.path, case=case.case)
-    content, blocks = joined([*(files or shared.files), text_block(text)])
+    content, blocks = join_blocks([*(files or shared.files), text_block(text)])
     own = {"role": "user", "content": content}
     return (*shared.turns, {**own, BLOCKS: blocks} if blocks else own)
 
@@ -296,7 +296,9 @@ def with_cases(
     if not reference:
         return document, ()
     if path not in files:
-        message = absent(reference, files) if path else f"the file {reference!r} {OUTSIDE}"
+        message = (
+            missing_file_message(reference, files) if path else f"the file {reference!r} {OUTSIDE}"
+        )
         raise UnreadableFileError([_problem(document, key, message)])
     read = _lined if path.lower().endswith(LINES_SUFFIXES) else _listed
     cases = read(files[path], path, key)
@@ -318,9 +320,9 @@ def parent_folder(file: str) -> str:
 
 def _listed(content: bytes, path: str, key: str) -> LinedCases:
     """Return the cases of a YAML file."""
-    document = read_document(decoded(content, path), path)
+    document = read_document(decode_text(content, path), path)
     if not isinstance(document.value, list):
-        message = f"expected a list of cases, but found {named(document.value)}"
+        message = f"expected a list of cases, but found {describe_value(document.value)}"
         raise UnreadableFileError([Problem(message, path, 1)])
     return LinedCases(
         cases=document.value,
@@ -334,7 +336,7 @@ def _lined(content: bytes, path: str, key: str) -> LinedCases:
     cases = read_lined(content, path, key)
     if not cases.cases and not cases.problems:
         cases.problems.append(Problem("the file holds no cases", path))
-    only = misplaced(content, path, Form.CASES)
+    only = wrong_content_problem(content, path, Form.CASES)
     if only or cases.problems:
         raise UnreadableFileError([only] if only else cases.problems)
     return cases

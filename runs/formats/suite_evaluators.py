@@ -222,7 +222,7 @@ def model_places(
     return {named: tuple(places) for named, places in places_by_model.items()}
 
 
-def seen_from(
+def with_file_prefix(
     places: Mapping[tuple[str, str], tuple[ModelPlace, ...]], before: str
 ) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
     """Return the places with a prefix before the paths of their files."""

@@ -23,8 +23,8 @@ from runs.formats.lines import (
     LINES_SUFFIXES,
     YAML_SUFFIXES,
     Form,
-    misplaced,
     read_lined,
+    wrong_content_problem,
 )
 from runs.formats.reading import Fields, Reading
 from runs.formats.suite_cases import (
@@ -45,9 +45,9 @@ from runs.formats.suite_evaluators import (
     read_policy,
     written_policy,
 )
-from runs.formats.yaml import YamlDocument, decoded, named, read_document
+from runs.formats.yaml import YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.profiles import Profile, UnknownProfileError, profile_named
+from runs.specs.profiles import Profile, UnknownProfileError, get_profile
 from runs.specs.suites import LISTS, TEXTS, CaseSpec, SuiteWithCases
 
 
@@ -183,7 +183,7 @@ def read_suite(
     `file` is the path of the suite file and `files` are the files around it by path; prompts it
     names are looked up there. Raises UnreadableFileError with every problem.
     """
-    return parse_suite(read_document(decoded(content, file), file), files or {}, profile)
+    return parse_suite(read_document(decode_text(content, file), file), files or {}, profile)
 
 
 def parse_suite(
@@ -263,7 +263,7 @@ def _profile(suite: Fields, chosen: Profile | None) -> Profile | None:
     key, _ = suite.peek("profile")
     name = suite.text("profile")
     try:
-        own = profile_named(name) if name else None
+        own = get_profile(name) if name else None
     except UnknownProfileError as error:
         suite.refuse("profile", str(error))
         return None
@@ -283,7 +283,7 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
         suite.refuse(key, f"{value[:100]!r} {message}")
         return key, []
     if value is not None and not isinstance(value, list):
-        suite.refuse(key, f"expected a list of cases, but found {named(value)}")
+        suite.refuse(key, f"expected a list of cases, but found {describe_value(value)}")
         return key, []
     if not value:
         suite.refuse(key, "the suite has no cases; list them under tests")
@@ -354,7 +354,7 @@ def read_case_lines(
         suite = suite.replace(warnings=warnings)
         if not lines.problems:
             return suite
-    only = misplaced(content, file, Form.CASES)
+    only = wrong_content_problem(content, file, Form.CASES)
     raise UnreadableFileError([only] if only else lines.problems)
 
 
@@ -373,7 +373,7 @@ def sidecar_path(file: str, files: Mapping[str, bytes]) -> str:
 
 
 def _head(files: Mapping[str, bytes], path: str, cases: str) -> YamlDocument:
-    document = read_document(decoded(files[path], path), path)
+    document = read_document(decode_text(files[path], path), path)
     if not isinstance(document.value, dict):
         raise UnreadableFileError([Problem("the file is not a mapping of keys", path, 1)])
     head = dict(document.value)
@@ -405,7 +405,7 @@ READABLE = 0o644 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedSuite:
     """A file to download: its name, media type, and content in parts."""
 
     name: str
@@ -413,7 +413,7 @@ class Packed:
     parts: Iterator[bytes]
 
 
-def packed(content: SuiteWithCases, name: str, *, always_zip: bool = False) -> Packed:
+def pack_suite(content: SuiteWithCases, name: str, *, always_zip: bool = False) -> PackedSuite:
     """Return the suite as `<name>.yaml`, or as `<name>.zip` if it has files or `always_zip` is set.
 
     The first part is written at once, so that an error is raised here.
@@ -422,8 +422,8 @@ def packed(content: SuiteWithCases, name: str, *, always_zip: bool = False) -> P
     parts = _zip_parts(content) if is_zip else write_suite_parts(content)
     begun = chain([next(parts)], parts)
     if is_zip:
-        return Packed(f"{name}.zip", "application/zip", begun)
-    return Packed(f"{name}.yaml", "application/yaml", begun)
+        return PackedSuite(f"{name}.zip", "application/zip", begun)
+    return PackedSuite(f"{name}.yaml", "application/yaml", begun)
 
 
 def _zip_parts(content: SuiteWithCases) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from runs.formats.table_mapping import (
     CasePart,
     Split,
 )
-from runs.formats.tables import REASON_COLUMNS, Table, TableRow, harmless
+from runs.formats.tables import REASON_COLUMNS, Table, TableRow, escape_formula
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import UnreadableFileError
 from runs.specs.suites import CaseSpec
@@ -366,11 +366,13 @@ def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     yield "\ufeff"
-    writer.writerow([*map(harmless, table.columns), *REASON_COLUMNS])
+    writer.writerow([*map(escape_formula, table.columns), *REASON_COLUMNS])
     for row in rejected:
         cells = (*row.cells, *("",) * (len(table.columns) - len(row.cells)))
         reason = f"{row.column}: {row.reason}" if row.column else row.reason
-        writer.writerow([*(harmless(_spelled(cell)) for cell in cells), harmless(reason), row.line])
+        writer.writerow(
+            [*(escape_formula(_spelled(cell)) for cell in cells), escape_formula(reason), row.line]
+        )
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()

@@ -152,7 +152,7 @@ def suggest(table: Table) -> CaseMapping:
     return CaseMapping(chosen, _split(table, chosen), _ends_with_answers(table, chosen))
 
 
-def part_named(word: str) -> CasePart | None:
+def find_part(word: str) -> CasePart | None:
     """Return the part that a person names on the command line, None if there is no such part."""
     name = _plain(word).replace(" ", "_")
     short = {

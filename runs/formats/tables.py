@@ -21,14 +21,14 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 REASON_COLUMNS = ("rejected because", "rejected on line")
 
 
-def harmless(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula, with an apostrophe if it begins like one."""
     return f"'{text}" if text.lstrip("'").startswith(FORMULAS) else text
 
 
-def as_meant(text: str) -> str:
-    """Undo `harmless`."""
-    return text[1:] if text.startswith("'") and harmless(text) != text else text
+def unescape_formula(text: str) -> str:
+    """Undo `escape_formula`."""
+    return text[1:] if text.startswith("'") and escape_formula(text) != text else text
 
 
 # What a spreadsheet would take for a formula.
@@ -200,8 +200,8 @@ def _read_csv(text: str, encoding: str) -> Table:
     rows = [row for row in every if row.unread or _is_filled(row)]
     blank = len(every) - len(rows)
     if tuple(names[-2:]) == REASON_COLUMNS:
-        names = list(map(as_meant, names))
-        rows = [replace(row, cells=tuple(map(as_meant, row.cells))) for row in rows]
+        names = list(map(unescape_formula, names))
+        rows = [replace(row, cells=tuple(map(unescape_formula, row.cells))) for row in rows]
     message = ("CSV", f"{DELIMITERS[delimiter]} between cells", encoding)
     return Table(_unique(names), tuple(rows), blank, message)
 

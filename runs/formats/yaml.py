@@ -26,7 +26,7 @@ def refuse_size(content: bytes, file: str) -> None:
         raise UnreadableFileError([Problem(message, file)])
 
 
-def decoded(content: bytes, file: str) -> str:
+def decode_text(content: bytes, file: str) -> str:
     """Return the text of a file; raises UnreadableFileError for one too large or not in UTF-8."""
     refuse_size(content, file)
     try:
@@ -118,7 +118,7 @@ class _Loader(CParser, _Resolver):
         _Resolver.__init__(self)
 
 
-def parsed(text: str, file: str = "") -> Node | None:
+def parse_yaml(text: str, file: str = "") -> Node | None:
     """Return the root of the one document of a text, None for an empty one.
 
     Raises UnreadableFileError with line and remedy for what is not YAML, holds several documents,
@@ -211,7 +211,7 @@ def read_document(text: str, file: str = "") -> YamlDocument:
     Dates stay as written. Raises UnreadableFileError with the line if the text is not YAML, has several
     documents, repeats a key, uses custom tags, cannot be stored, nests too deeply, or unfolds without end.
     """
-    root = parsed(text, file)
+    root = parse_yaml(text, file)
     if root is None:
         raise UnreadableFileError(
             [Problem("the file is empty; a suite names its cases under tests", file)]
@@ -320,7 +320,7 @@ class _Reading:
         return UnreadableFileError([Problem(message, self.file, node.start_mark.line + 1)])
 
 
-def named(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Describe a value in words."""
     match value:
         case bool():

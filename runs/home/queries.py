@@ -24,7 +24,7 @@ from runs.models.results import CallPurpose, ModelCall
 from runs.models.reviews import QueueQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Case, Suite, Target
-from runs.results.runs import RunRow, cases_gate, listed, metrics_gate, run_row
+from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_list_columns
 from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
 
 TREND = 12
@@ -136,7 +136,7 @@ def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
     """Return the newest of the runs by suite."""
     place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
     ranked = runs.annotate(place=place).filter(place=1)
-    return {run.suite_id: run for run in listed(ranked)}
+    return {run.suite_id: run for run in with_list_columns(ranked)}
 
 
 def _trends() -> Mapping[int, Sequence[float]]:
@@ -404,7 +404,7 @@ def _verdict(run: Run) -> str:
     }
     if run.status in named:
         return named[RunStatus(run.status)]
-    policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
+    policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `with_list_columns` annotates it
     gates = {metrics_gate(run, policy).state, cases_gate(run, policy).state}
     return "fail" if "failed" in gates else "pass" if gates == {"passed"} else "borderline"
 
@@ -484,7 +484,7 @@ def _runs(query: str) -> tuple[RunRow, ...]:
     number = RUN_NUMBER.fullmatch(query)
     named = Q(note__icontains=query) | Q(target_name__icontains=query)
     wanted = Q(number=int(number[1])) if number else named
-    runs = listed(Run.objects.filter(wanted))
+    runs = with_list_columns(Run.objects.filter(wanted))
     return tuple(run_row(run) for run in runs[:MAX_EACH])
 
 
@@ -572,7 +572,9 @@ def suite_page(suite: Suite) -> SuitePage:
         .first()
     )
     rules = suite_rules(suite, version and version["content__evaluators"])
-    rows = [run_row(run) for run in listed(suite.runs.all()).order_by("-number")[:RUNS_SHOWN]]
+    rows = [
+        run_row(run) for run in with_list_columns(suite.runs.all()).order_by("-number")[:RUNS_SHOWN]
+    ]
     return SuitePage(
         head=rules.head,
         policy=rules.policy,

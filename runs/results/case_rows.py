@@ -33,7 +33,7 @@ from runs.results.result_state import (
     result_url,
     row_mark,
     row_reviewed_verdict,
-    with_names,
+    with_reviewers,
 )
 from runs.running.retrying import is_retryable, matching_results
 from runs.summary.cases import BY_FORCE, summarise_case
@@ -95,7 +95,7 @@ def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[ResultRow,
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)
-    overrides = with_names(
+    overrides = with_reviewers(
         {case: case_override(rows, policy) for case, rows in results.items()},
         {case: [row["id"] for row in rows] for case, rows in results.items()},
     )

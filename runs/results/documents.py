@@ -18,7 +18,7 @@ from runs.engine.plan import CHANGED
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
-from runs.results.runs import RunRepetitions, listed, run_repetitions, run_row
+from runs.results.runs import RunRepetitions, run_repetitions, run_row, with_list_columns
 from runs.suites.documents import PolicyDoc
 from runs.summary.cases import summarise_case
 from runs.summary.figures import CaseSummary, Summary
@@ -442,18 +442,18 @@ class RunFileDoc(RunDetailDoc):
 
 
 def run_document(run: Run) -> RunDoc:
-    """Describe a run of `listed`; no query."""
+    """Describe a run of `with_list_columns`; no query."""
     return RunDoc(**_fields(run))
 
 
 def run_detail_document(run: Run) -> RunDetailDoc:
-    """Describe a run of `listed` in full."""
+    """Describe a run of `with_list_columns` in full."""
     return RunDetailDoc(**_detail_fields(run, _final_scores(run)))
 
 
 def run_file_document(run: Run, *, url: str) -> RunFileDoc:
     """Describe a run in full with its cases; an active run has only its cases so far."""
-    run = listed(Run.objects.filter(pk=run.pk)).get()
+    run = with_list_columns(Run.objects.filter(pk=run.pk)).get()
     finals = _final_scores(run)
     cases = [_case_document(case, finals.get(case.case, ())) for case in case_summaries(run)]
     return RunFileDoc(**_detail_fields(run, finals) | {"url": url, "cases": cases})

@@ -123,7 +123,7 @@ def reviewed_verdicts(run: Run) -> Mapping[str, str]:
     return {key: override.people for key, override in overrides.items() if override}
 
 
-def with_names(
+def with_reviewers(
     overrides: Mapping[int, Override | None], results: Mapping[int, Sequence[int]]
 ) -> Mapping[int, Override | None]:
     """Return the overrides with who decided and when; `results` holds the results of each by its key.

@@ -72,7 +72,7 @@ class RunsQuery(ListQuery):
             "campaign": "campaign",
             "since": "created_at__gte",
         }
-        runs = listed(Run.objects.all())
+        runs = with_list_columns(Run.objects.all())
         if self.status:
             is_active = self.status == ACTIVE
             runs = runs.filter(status__in=ACTIVE_RUN_STATUSES if is_active else (self.status,))
@@ -145,7 +145,7 @@ def run_list(query: RunsQuery) -> RunList:
     )
 
 
-def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
+def with_list_columns(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs with what lists show, without long columns, newest first."""
     light = runs.select_related("suite", "created_by", "campaign").defer(*HEAVY)
     return with_costs(
@@ -154,12 +154,12 @@ def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def listed_policy(run: Run) -> PolicySpec:
-    """Return the frozen policy of a run of `listed`."""
-    return PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
+    """Return the frozen policy of a run of `with_list_columns`."""
+    return PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `with_list_columns` annotates it
 
 
 def run_row(run: Run) -> RunRow:
-    """Return one run of `listed` as lists show it."""
+    """Return one run of `with_list_columns` as lists show it."""
     done = run.pass_count + run.borderline_count + run.fail_count + run.error_count
     rest = "waiting" if run.is_active else "cancelled"
     policy = listed_policy(run)
@@ -523,7 +523,7 @@ NAMES = tuple(field.name for field in fields(RepetitionFigures))
 
 
 @dataclass(frozen=True, slots=True)
-class CountOf:
+class Proportion:
     """A number of cases out of a total."""
 
     count: int
@@ -541,9 +541,9 @@ class RunRepetitions:
 
     each: int
     cases: int
-    all_passed: CountOf
-    any_passed: CountOf
-    flaky: CountOf
+    all_passed: Proportion
+    any_passed: Proportion
+    flaky: Proportion
     spread: float | None
     spread_cases: int
 
@@ -564,9 +564,9 @@ def run_repetitions(run: Run) -> RunRepetitions | None:
     return RunRepetitions(
         each=run.repetitions,
         cases=run.case_count,
-        all_passed=CountOf(repetition_figures.all_passed, repetition_figures.settled),
-        any_passed=CountOf(repetition_figures.any_passed, repetition_figures.settled),
-        flaky=CountOf(repetition_figures.flaky, repetition_figures.comparable),
+        all_passed=Proportion(repetition_figures.all_passed, repetition_figures.settled),
+        any_passed=Proportion(repetition_figures.any_passed, repetition_figures.settled),
+        flaky=Proportion(repetition_figures.flaky, repetition_figures.comparable),
         spread=repetition_figures.spread,
         spread_cases=repetition_figures.spread_cases,
     )

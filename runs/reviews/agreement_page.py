@@ -23,10 +23,10 @@ from runs.reviews.judge_agreement import (
     VERDICT,
     AgreementQuery,
     CountedRun,
-    Covered,
-    Judged,
+    JudgedResult,
     JudgeFigures,
     SuiteAgreement,
+    VerdictCoverage,
     counted_runs,
     coverage,
     coverage_sentences,
@@ -117,7 +117,7 @@ class ReviewedRow:
     `times` is how many of its decisions are listed, for an execution has several outcomes.
     """
 
-    judged: Judged
+    judged: JudgedResult
     title: str
     reviewers: str
     note: str
@@ -134,7 +134,7 @@ class ReviewedCases:
     """One page of the reviewed executions that match."""
 
     rows: Sequence[ReviewedRow]
-    pages: NumberedPage[Judged]
+    pages: NumberedPage[JudgedResult]
 
 
 def case_table(figures: JudgeFigures, query: AgreementQuery) -> ReviewedCases:
@@ -147,7 +147,7 @@ def case_table(figures: JudgeFigures, query: AgreementQuery) -> ReviewedCases:
     ]
     matching.sort(key=lambda entry: -abs(places[entry.pair.machine] - places[entry.pair.person]))
     times = Counter(entry.result for entry in matching)
-    first: dict[int, Judged] = {}
+    first: dict[int, JudgedResult] = {}
     for entry in matching:
         first.setdefault(entry.result, entry)
     every = list(first.values())
@@ -155,7 +155,7 @@ def case_table(figures: JudgeFigures, query: AgreementQuery) -> ReviewedCases:
     return ReviewedCases(_rows(pages.rows, times), pages)
 
 
-def _rows(shown: Sequence[Judged], times: Mapping[int, int]) -> list[ReviewedRow]:
+def _rows(shown: Sequence[JudgedResult], times: Mapping[int, int]) -> list[ReviewedRow]:
     ids = [entry.result for entry in shown]
     if not ids:
         return []
@@ -243,7 +243,7 @@ class AgreementPage:
     columns: Sequence[tuple[str, str]]
     matrix: Sequence[AgreementRow]
     cases: ReviewedCases
-    covered: Sequence[Covered]
+    covered: Sequence[VerdictCoverage]
     words: Sequence[str]
     bands: BandsPanel | None
     choices: Sequence[CountedRun]

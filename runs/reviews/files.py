@@ -127,7 +127,7 @@ One = TypeVar("One")
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedReview:
     """A decision with its execution, and the member who decided or None for other names."""
 
     review: ReviewLine
@@ -149,7 +149,7 @@ class Matched:
 class Matching:
     """What a file would add: new decisions, the number of `known` ones, and rejected rows."""
 
-    new: tuple[Matched, ...]
+    new: tuple[MatchedReview, ...]
     known: int
     rejected: tuple[Rejected, ...]
 
@@ -167,7 +167,7 @@ class _MismatchError(Exception):
         super().__init__(reason)
 
 
-def runs_named(reviews: Sequence[ReviewLine]) -> Mapping[tuple[str, int], int]:
+def find_runs(reviews: Sequence[ReviewLine]) -> Mapping[tuple[str, int], int]:
     """Return the ids of the runs that decisions name, by suite and number."""
     named = {(entry.suite, entry.run) for entry in reviews}
     slugs, numbers = {slug for slug, _ in named}, {number for _, number in named}
@@ -186,7 +186,7 @@ def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
     of theirs stands. One on another output than the execution has now fits nothing, unless the file itself says
     that it is stale. The number of queries grows with each 500 decisions.
     """
-    runs = runs_named(reviews)
+    runs = find_runs(reviews)
     slugs = set(
         Suite.objects.filter(slug__in={entry.suite for entry in reviews}).values_list(
             "slug", flat=True
@@ -207,7 +207,7 @@ def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
         except _MismatchError as error:
             rejected.append(Rejected(review.line, error.column, error.reason, ()))
             continue
-        entry = Matched(review, result, members.get(review.reviewer))
+        entry = MatchedReview(review, result, members.get(review.reviewer))
         identity: Identity = (result.pk, entry.who, review.created_at, review.verdict)
         if identity in known:
             times += 1
@@ -389,12 +389,12 @@ def import_reviews(
     """
     read = read_reviews(content, file=file)
     with transaction.atomic():
-        runs = [Run.objects.hold(pk) for pk in sorted(runs_named(read.reviews).values())]
+        runs = [Run.objects.hold(pk) for pk in sorted(find_runs(read.reviews).values())]
         matching = match_reviews(read.reviews)
         rejected = (*read.rejected, *matching.rejected)
         if rejected and not leaves_out:
             raise ReviewsRejectedError(rejected)
-        of_run: dict[int, list[Matched]] = defaultdict(list)
+        of_run: dict[int, list[MatchedReview]] = defaultdict(list)
         for entry in matching.new:
             of_run[entry.result.run_id].append(entry)
         changed = sum(_take(run, of_run[run.pk], by) for run in runs if run.pk in of_run)
@@ -404,7 +404,7 @@ def import_reviews(
     return done
 
 
-def _take(run: Run, matched: Sequence[Matched], by: User | None) -> int:
+def _take(run: Run, matched: Sequence[MatchedReview], by: User | None) -> int:
     """Add the decisions on executions of one run; return how many reviewed verdicts changed."""
     now, reviewers = database_now(), reviewer_count(run)
     for entry in sorted(matched, key=lambda entry: entry.review.created_at or now):
@@ -415,7 +415,7 @@ def _take(run: Run, matched: Sequence[Matched], by: User | None) -> int:
     return changed
 
 
-def _enter(entry: Matched, reviewers: int, by: User | None) -> None:
+def _enter(entry: MatchedReview, reviewers: int, by: User | None) -> None:
     reasons = read_reasons(" ".join(entry.review.reasons)) or (ReviewReason.ASKED_FOR,)
     ReviewItem.objects.get_or_create(
         result=entry.result,
@@ -429,7 +429,7 @@ def _enter(entry: Matched, reviewers: int, by: User | None) -> None:
     )
 
 
-def _add(entry: Matched, now: datetime) -> None:
+def _add(entry: MatchedReview, now: datetime) -> None:
     review = entry.review
     created = review.created_at or now
     withdrawn = review.withdrawn_at
@@ -493,7 +493,7 @@ class ImportPage:
     known: int
     history: int
     executions: int
-    first: Sequence[Matched]
+    first: Sequence[MatchedReview]
     rejected: int
     rejected_first: Sequence[Rejected]
     unknown_reviewers: Sequence[str]

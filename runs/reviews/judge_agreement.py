@@ -75,7 +75,7 @@ PLURALS = {"pass": "passes", "borderline": "borderline executions", "fail": "fai
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class VerdictCoverage:
     """The executions of one verdict: all, those drawn by rules, those picked by hand, and the decided ones."""
 
     verdict: str
@@ -85,12 +85,12 @@ class Covered:
     decided: int
 
     @property
-    def decided_drawn_none(self) -> bool:
+    def lacks_drawn(self) -> bool:
         """Tell whether there are executions of this verdict but none was drawn."""
         return self.total > 0 and self.drawn == 0
 
 
-def coverage(runs: Collection[int]) -> list[Covered]:
+def coverage(runs: Collection[int]) -> list[VerdictCoverage]:
     """Return the coverage of pass, borderline and fail in some runs; one query, withdrawn decisions do not count."""
     item = "review_item"
     rows = (
@@ -105,17 +105,20 @@ def coverage(runs: Collection[int]) -> list[Covered]:
         )
     )
     by_verdict = {verdict: counts for verdict, *counts in rows}
-    return [Covered(verdict, *by_verdict.get(verdict, (0, 0, 0, 0))) for verdict in VERDICTS[::-1]]
+    return [
+        VerdictCoverage(verdict, *by_verdict.get(verdict, (0, 0, 0, 0)))
+        for verdict in VERDICTS[::-1]
+    ]
 
 
-def coverage_sentences(covered: Sequence[Covered], picked: int) -> Iterator[str]:
+def coverage_sentences(covered: Sequence[VerdictCoverage], picked: int) -> Iterator[str]:
     """Yield sentences on what the figures represent and what they leave out."""
     yield (
         "Each decision counts for as many executions as it was drawn from: one of a random audit of 5% stands "
         "for 20, one that a rule always brings in stands for itself."
     )
     for entry in covered:
-        if entry.decided_drawn_none and entry.verdict != "borderline":
+        if entry.lacks_drawn and entry.verdict != "borderline":
             plural = PLURALS[entry.verdict]
             yield (
                 f"Of {counted(entry.total, f'{entry.verdict},{plural}')} none was drawn, so the figures say nothing of "
@@ -139,7 +142,7 @@ MARK_WORDS = {"0": "missed", "1": "met"}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedResult:
     """One reviewed result with the categories of machine and reviewers.
 
     `score` is 0 to 1, None where there is none or the score did not decide.
@@ -159,11 +162,11 @@ class JudgeFigures:
 
     path: str
     agreement: JudgeAgreement
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[JudgedResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RunScope:
     """Which runs of a suite count: from a version on, one by its number, or those of a judge.
 
     0 and "" select all. A judge with another prompt or model is another judge, so decisions on one do not
@@ -202,13 +205,13 @@ class SuiteAgreement:
     unread: int = 0
 
 
-def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
+def suite_agreement(suite: Suite, span: RunScope | None = None) -> SuiteAgreement:
     """Measure how far the judges of a suite agree with reviewers, over the runs of a span or all.
 
     A result that was copied into another run counts once, where it was reviewed. Runs with an unreadable
     snapshot are left out.
     """
-    every = list(_reviewed(suite, span or Span()))
+    every = list(_reviewed(suite, span or RunScope()))
     plans = dict(_plans({row.run_id for row in every}))
     rows = [row for row in every if row.run_id in plans]
     verdicts = []
@@ -236,7 +239,7 @@ def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
 
 
 def _figures(
-    path: str, judged: Sequence[Judged], seed: int, categories: Sequence[str] = VERDICTS
+    path: str, judged: Sequence[JudgedResult], seed: int, categories: Sequence[str] = VERDICTS
 ) -> JudgeFigures:
     pairs = [entry.pair for entry in judged]
     is_ordered = categories == LABELS
@@ -244,7 +247,7 @@ def _figures(
     return JudgeFigures(path, agreement, tuple(judged))
 
 
-def _reviewed(suite: Suite, span: Span) -> Iterator[Result]:
+def _reviewed(suite: Suite, span: RunScope) -> Iterator[Result]:
     """Yield the results whose review is closed; copies of results have no item in the queue."""
     rows = Result.objects.filter(run__in=span.of(suite), review_item__closed_at__isnull=False)
     consensus = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
@@ -260,15 +263,17 @@ def _plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
             continue
 
 
-def _judged(row: Result, machine: str, person: str, score: float | None = None) -> Judged:
+def _judged(row: Result, machine: str, person: str, score: float | None = None) -> JudgedResult:
     pair = Pair(machine, person, row.review_item.sampling_rate)
-    return Judged(row.pk, row.run.number, row.case.key, pair, score, row.repetition)
+    return JudgedResult(row.pk, row.run.number, row.case.key, pair, score, row.repetition)
 
 
-def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str, list[Judged]]:
+def _by_evaluator(
+    rows: Sequence[Result], plans: Mapping[int, Plan]
+) -> dict[str, list[JudgedResult]]:
     """Return by path the verdicts of each evaluator below the root, by the bands of its run."""
     by_id = {row.pk: row for row in rows}
-    by_path: dict[str, list[Judged]] = {}
+    by_path: dict[str, list[JudgedResult]] = {}
     scores = EvaluatorScore.objects.filter(result__in=by_id, state=ScoreState.SCORED).exclude(
         path=""
     )
@@ -290,7 +295,7 @@ def _nodes(root: EvaluatorSpec, case: Case) -> dict[str, EvaluatorSpec]:
     return dict(walk(case_tree(root, case.evaluators, append=case.evaluators_append)))
 
 
-def _outcome_marks(rows: Sequence[Result]) -> Iterator[Judged]:
+def _outcome_marks(rows: Sequence[Result]) -> Iterator[JudgedResult]:
     by_id = {row.pk: row for row in rows}
     reviews = Review.objects.standing().filter(result__in=by_id).exclude(outcome_marks="")
     for result, marks in reviews.order_by("id").values_list("result_id", "outcome_marks"):
@@ -300,7 +305,7 @@ def _outcome_marks(rows: Sequence[Result]) -> Iterator[Judged]:
                 yield _judged(row, MARK_WORDS[machine], MARK_WORDS[person])
 
 
-def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
+def _metric_labels(rows: Sequence[Result]) -> dict[str, list[JudgedResult]]:
     """Return by metric the rounded scores of the judge and the labels of reviewers."""
     by_id = {row.pk: row for row in rows}
     scores = EvaluatorScore.objects.filter(
@@ -311,7 +316,7 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
         judged.setdefault(
             result, {entry["key"]: str(round(entry["score"])) for entry in metrics or ()}
         )
-    by_metric: dict[str, list[Judged]] = defaultdict(list)
+    by_metric: dict[str, list[JudgedResult]] = defaultdict(list)
     reviews = Review.objects.standing().filter(result__in=judged).order_by("id")
     for result, labels in reviews.values_list("result_id", "metric_labels"):
         for key, label in labels.items():
@@ -320,7 +325,7 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
     return dict(by_metric)
 
 
-def _bands(judged: Sequence[Judged], policy: PolicySpec) -> Suggestion | None:
+def _bands(judged: Sequence[JudgedResult], policy: PolicySpec) -> Suggestion | None:
     """Return the best bands for outputs that a score decided and a rule, not a person, selected."""
     reviewed = [
         Reviewed(entry.score, entry.pair.person, entry.pair.sampling_rate)
@@ -357,9 +362,9 @@ class AgreementQuery(ListQuery):
     page: int = lists.page_number()
 
     @property
-    def span(self) -> Span:
+    def span(self) -> RunScope:
         """Return the runs that count."""
-        return Span(self.since, self.run, self.judge)
+        return RunScope(self.since, self.run, self.judge)
 
     @property
     def is_cell(self) -> bool:

@@ -183,7 +183,7 @@ def review_queue(
         done=Count("pk", filter=Q(closed_at__isnull=False)),
         reserved=Count("pk", filter=of_others),
     )
-    ahead = services.upcoming(user, query, excluding=[here.pk] if here else [])
+    ahead = services.upcoming_items(user, query, excluding=[here.pk] if here else [])
     left = ahead.count() if may_decide else 0
     rows = ahead if may_decide else query.items().waiting()
     last = _last_reviews(user) if may_decide else []
@@ -272,7 +272,7 @@ NO_MARK = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class EnteredReview:
     """The fields of the form as a person typed them, valid or not."""
 
     verdict: str = ""
@@ -282,7 +282,7 @@ class Typed:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, review: Review | None) -> Typed:
+    def of(cls, review: Review | None) -> EnteredReview:
         """Return the fields of an earlier review, empty without one."""
         if review is None:
             return cls()
@@ -312,7 +312,7 @@ class LabelRow:
 
 
 def outcome_rows(
-    case: Case, judged: Sequence[Mapping[str, Any]], typed: Typed, *, is_hidden: bool
+    case: Case, judged: Sequence[Mapping[str, Any]], typed: EnteredReview, *, is_hidden: bool
 ) -> tuple[ReviewedOutcome, ...]:
     """Return the expected outcomes with the person's marks, and with the machine's findings unless hidden."""
     texts = [entry["text"] for entry in judged] or list(case.expected_outcomes)
@@ -329,11 +329,13 @@ def outcome_rows(
 
 def metric_keys(result: Result) -> set[str]:
     """Return the keys of the metrics that a person can label; one query."""
-    return {row.key for row in label_rows(list(result.scores.all()), Typed(), is_hidden=True)}
+    return {
+        row.key for row in label_rows(list(result.scores.all()), EnteredReview(), is_hidden=True)
+    }
 
 
 def label_rows(
-    rows: Sequence[EvaluatorScore], typed: Typed, *, is_hidden: bool
+    rows: Sequence[EvaluatorScore], typed: EnteredReview, *, is_hidden: bool
 ) -> tuple[LabelRow, ...]:
     """Return the metrics of the first judge that scored some, with its scores unless hidden."""
     judges = (row for row in rows if row.kind == METRICS_KIND and row.state == ScoreState.SCORED)
@@ -517,7 +519,7 @@ class ReviewPage:
     steps: tuple[Mapping[str, Any], ...] | None
     step_count: int
     judge: JudgePanel | None
-    typed: Typed
+    typed: EnteredReview
     mine: Review | None
     opinions: tuple[Review, ...]
     consensus: Consensus
@@ -580,7 +582,7 @@ def review_page(
     *,
     may_decide: bool = True,
     hides_judge: bool = False,
-    typed: Typed | None = None,
+    typed: EnteredReview | None = None,
 ) -> ReviewPage:
     """Return the page of an item for a person.
 
@@ -603,7 +605,7 @@ def review_page(
     is_asked = is_demanded or (hides_judge and may_decide)
     is_hidden = is_asked and mine is None and (may_decide or item.closed_at is None)
     rows = list(result.scores.all())
-    typed = typed or Typed.of(earlier)
+    typed = typed or EnteredReview.of(earlier)
     outcomes = tuple(output.outcomes or ())
     steps = output.trace
     has_both = bool(case.expected_output and output.text)

@@ -73,7 +73,7 @@ def next_item(
                 return item
 
 
-def upcoming(
+def upcoming_items(
     by: User, query: QueueQuery | None = None, *, excluding: Collection[int] = ()
 ) -> QuerySet[ReviewItem]:
     """Return the items that `next_item` would give a person in turn, without reserving them."""
@@ -388,7 +388,7 @@ def counts_reviews(run: Run) -> bool:
 BANDS = ("pass_threshold", "borderline_threshold")
 
 
-def take_bands(suite: Suite, sent: Mapping[str, str], *, by: User) -> SuiteDraft:
+def apply_bands(suite: Suite, sent: Mapping[str, str], *, by: User) -> SuiteDraft:
     """Set the two thresholds, 0 to 1, in the person's draft.
 
     `stamp` names the draft that the page showed. Raises DraftChangedError when the draft has changed,

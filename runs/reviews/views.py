@@ -48,7 +48,7 @@ from runs.reviews.judge_agreement import AgreementQuery
 from runs.reviews.page import (
     NO_MARK,
     DecisionMessage,
-    Typed,
+    EnteredReview,
     decision_message,
     metric_keys,
     people,
@@ -59,7 +59,7 @@ from runs.reviews.services import (
     ItemTakenError,
     ReviewDecision,
     ReviewRefusedError,
-    take_bands,
+    apply_bands,
 )
 from runs.specs.problems import UnreadableFileError
 from runs.suites.queries import suite_head
@@ -242,7 +242,7 @@ def _show(
     query: QueueQuery,
     item: ReviewItem | None,
     *,
-    typed: Typed | None = None,
+    typed: EnteredReview | None = None,
     status: int = 200,
     **more: Any,
 ) -> HttpResponse:
@@ -364,7 +364,7 @@ def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     run = read_integer(request.POST.get("run", ""))
     try:
-        take_bands(suite, request.POST, by=request.user)
+        apply_bands(suite, request.POST, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:suite-agreement", slug)
@@ -401,10 +401,10 @@ class DecisionForm(forms.Form):
     second = forms.BooleanField(required=False)
 
     @property
-    def typed(self) -> Typed:
+    def typed(self) -> EnteredReview:
         """Return the fields as they were typed, to show a refused form again."""
         values = {name: str(self.data.get(name, "")) for name in ("verdict", "note", "tags")}
-        return Typed(**values, outcome_marks=self._marks(), labels=self._labels())
+        return EnteredReview(**values, outcome_marks=self._marks(), labels=self._labels())
 
     @property
     def problem(self) -> str:

@@ -21,7 +21,7 @@ from runs.engine.plan import agent_paths, case_tree, judge_models, read_plan, sc
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.target_kinds import target_kind_named, target_kinds
+from runs.target_kinds import get_target_kind, target_kinds
 from runs.target_kinds._base import Header, TargetKind
 
 MAX_SHOWN_LENGTH = 60
@@ -132,7 +132,7 @@ def run_scripts_problem(
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
     trees = [plan.root, *_case_trees(plan.root, own)]
     kind = plan.target.kind
-    target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
+    target = get_target_kind(kind) if asks_target and kind in target_kinds() else None
     agents = {name: agent.kind for name, agent in plan.agents.items()}
     programs = _who_runs_programs(_named(trees, agents), target)
     return f"{programs}, and {obstacle}" if programs else ""
@@ -380,4 +380,4 @@ def check_models(
 
 def target_kind(target: Target) -> TargetKind:
     """Return the target's kind."""
-    return target_kind_named(target.kind)
+    return get_target_kind(target.kind)

@@ -355,7 +355,7 @@ def changed_rules(run: Run) -> RunRules:
     return RunRules(policy, by_name["weight"], by_name["required"])
 
 
-def rules_not_taken_over(suite: Suite, parameters: QueryDict) -> str:
+def dropped_rules_text(suite: Suite, parameters: QueryDict) -> str:
     """Return a sentence about rules of the repeated run that are not taken over, "" without any.
 
     A rescored run may have the rules of somebody's draft.

@@ -344,7 +344,7 @@ class NothingToRetryError(DomainError):
     code = "nothing_to_retry"
 
 
-class NotOfThisRunError(DomainError):
+class ResultNotInRunError(DomainError):
     """A named result does not belong to the run."""
 
     code = "not_of_this_run"
@@ -426,7 +426,7 @@ def retry_results(
     are skipped too, so that pressing twice retries once. `budget_usd` is a new cap. Earlier outcomes
     are kept as attempts, and the frozen snapshot decides again.
 
-    Raises NothingToRetryError, NotOfThisRunError, EvaluatorNotInRunError, BudgetSpentError,
+    Raises NothingToRetryError, ResultNotInRunError, EvaluatorNotInRunError, BudgetSpentError,
     ScriptsRefusedError for scripts that are not allowed, ImportedRunError for an imported run, and
     RunElsewhereError while a command line executes the run.
     """
@@ -489,7 +489,7 @@ def _named(run: Run, result_ids: Sequence[int]) -> list[tuple[int, str]]:
         rows += some.values_list("id", "status")
     unknown = set(ids) - {pk for pk, _ in rows}
     if unknown:
-        raise NotOfThisRunError(f"Result {min(unknown)} is not of run {run}; nothing is retried.")
+        raise ResultNotInRunError(f"Result {min(unknown)} is not of run {run}; nothing is retried.")
     return rows
 
 

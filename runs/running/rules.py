@@ -182,7 +182,7 @@ def with_own_samples(
     return EvaluatorSpec.model_validate(tree)
 
 
-def samples_kept(
+def kept_sample_changes(
     root: EvaluatorSpec, origins: Origins, snapshot: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the run's own changes of samples that a tree has, with the paths of the tree."""

@@ -25,8 +25,8 @@ from runs.requests import (
 )
 from runs.running.forms import (
     StartRunForm,
+    dropped_rules_text,
     read_address,
-    rules_not_taken_over,
     start_address,
     suite_choices,
 )
@@ -61,7 +61,7 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
     status = REFUSED if form.errors and not is_preview else 200
     context = {
         **_context(request, form),
-        "rules_not_taken_over": rules_not_taken_over(suite, request.GET),
+        "dropped_rules": dropped_rules_text(suite, request.GET),
     }
     return render(request, "running/start.html", context, status=status)
 

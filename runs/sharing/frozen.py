@@ -40,7 +40,7 @@ from runs.results.result_page import ResultPage, result_page
 from runs.results.result_state import reviewed_verdicts
 from runs.results.result_tree import TreeNode
 from runs.results.run_page import RunLive, run_live
-from runs.results.runs import RunGate, listed
+from runs.results.runs import RunGate, with_list_columns
 from runs.sharing.documents import SharedComparison, SharedResult, SharedRun
 from runs.sharing.parts import (
     MAX_CASES,
@@ -296,7 +296,7 @@ def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedR
             "policy": policy_rows(run.policy),
             "counts": state_counts(live.counts),
             "measures": headline_figures(run, live),
-            "figures": run_detail_document(listed(Run.objects.filter(pk=run.pk)).get()),
+            "figures": run_detail_document(with_list_columns(Run.objects.filter(pk=run.pk)).get()),
             "case_count": len(summaries),
             "shown_count": len(cases),
             "text_count": len(texts),

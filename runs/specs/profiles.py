@@ -75,7 +75,7 @@ def all_profiles() -> tuple[Profile, ...]:
     )
 
 
-def profile_named(name: str) -> Profile:
+def get_profile(name: str) -> Profile:
     """Return the profile; raises UnknownProfileError listing the profiles there are."""
     profiles = {profile.name: profile for profile in all_profiles()}
     if name not in profiles:

@@ -21,7 +21,7 @@ from runs.suites.edits import (
     begin_draft,
     guard,
     nodes_with_paths,
-    weigh,
+    set_weight,
 )
 
 AGGREGATOR = "aggregator."
@@ -578,5 +578,5 @@ def _take_evaluator(content: dict[str, Any], path: str, tree: EvaluatorSpec) -> 
     node["config"] = config
     if path != ROOT_PATH:
         parent, facts = nodes[path.rpartition("/")[0]], evaluator_facts(tree)[path]
-        weigh(parent, node, facts["weight"])
+        set_weight(parent, node, facts["weight"])
         guard(parent, node, gate=facts["gate"])

@@ -155,7 +155,7 @@ class VersionDoc(Document):
         )
 
 
-class CaseOfVersionDoc(Document):
+class VersionCaseDoc(Document):
     """Which revision of a case a version holds."""
 
     key: str
@@ -177,7 +177,7 @@ class VersionDetailDoc(VersionDoc, SuiteTexts):
     """Its evaluators, as a tree."""
     files: list[str]
     """The paths of its files."""
-    cases: list[CaseOfVersionDoc]
+    cases: list[VersionCaseDoc]
     """Its cases in order."""
 
     @classmethod

@@ -17,7 +17,7 @@ from evaluators.kinds._judging import models_named
 from evaluators.kinds._prompts import literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
 from evaluators.kinds.composite import prompt_file, runs_script
-from evaluators.kinds.script.program import placed
+from evaluators.kinds.script.program import locate_script
 from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import format_weight
 from evaluators.scoring.policy import PolicySpec
@@ -35,12 +35,12 @@ from runs.suites.differences import (
 )
 from runs.suites.edits import Content, Operation, begin_draft, change, check, nodes_with_paths
 from runs.suites.services import (
-    editable,
-    locked,
+    lock_editable_suite,
+    lock_suite,
     next_version,
+    record_change,
     suite_files,
     version_spec,
-    write_down,
 )
 
 MAX_SHOWN = 20
@@ -151,7 +151,7 @@ def _script_problems(
     config: Mapping[str, object], files: Mapping[str, bytes]
 ) -> Iterator[tuple[str, str]]:
     try:
-        script = placed(config, "", files)
+        script = locate_script(config, "", files)
     except ValueError as error:
         yield "script", f"{error}."
         return
@@ -235,7 +235,7 @@ def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> Suite
     changed since, and the errors of `runs.suites.edits.change`; the draft then stays as it was.
     """
     with transaction.atomic():
-        held = held_draft(draft, stamp)
+        held = lock_draft(draft, stamp)
         content = change(held.content, *operations)
         if content != held.content:
             _refuse_repeated_form(held, content)
@@ -248,12 +248,12 @@ def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> Suite
 def discard_draft(draft: SuiteDraft, stamp: str) -> None:
     """Delete the draft; the suite stays as it is. Raises DraftChangedError."""
     with transaction.atomic():
-        held = held_draft(draft, stamp)
+        held = lock_draft(draft, stamp)
         if is_stored(held):
             held.delete()
 
 
-def held_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
+def lock_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
     """Return the stored draft, locked until the transaction ends; raises DraftChangedError.
 
     For a draft that is not stored the suite's row is locked: nobody can store one or change the suite.
@@ -265,7 +265,7 @@ def held_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
                 "This draft has since been saved or discarded in another tab. Open the page again."
             )
     else:
-        held = draft_for(locked(draft.suite), draft.author, draft.stamp)
+        held = draft_for(lock_suite(draft.suite), draft.author, draft.stamp)
     if held.stamp != stamp:
         raise DraftChangedError(CHANGED)
     return held
@@ -334,8 +334,8 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
     DraftChangedError. After any error suite and draft are as they were.
     """
     with transaction.atomic():
-        suite = editable(draft.suite)
-        held = held_draft(draft, stamp)
+        suite = lock_editable_suite(draft.suite)
+        held = lock_draft(draft, stamp)
         held.suite = suite
         if is_stored(held) and (conflict := find_conflict(held)):
             raise DraftConflictError(conflict)
@@ -381,8 +381,8 @@ def rebase_draft(
     again, UndecidedError, and TreeError or ScoreOutOfRangeError when the choices do not fit together.
     """
     with transaction.atomic():
-        suite = locked(draft.suite)
-        held = held_draft(draft, stamp)
+        suite = lock_suite(draft.suite)
+        held = lock_draft(draft, stamp)
         held.suite = suite
         if suite.version != version:
             raise DraftChangedError(
@@ -412,7 +412,7 @@ def _store(suite: Suite, draft: SuiteDraft, note: str) -> SuiteVersion:
         note=" ".join(note.split()) or ", ".join(difference.words),
     )
     facts = change_facts(difference)
-    write_down(
+    record_change(
         suite,
         "save",
         actor=draft.author,

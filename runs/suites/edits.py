@@ -86,7 +86,7 @@ class TreePosition:
     @property
     def name(self) -> str:
         """Return the name in quotes, for messages."""
-        return "the suite's outermost composite" if self.parent is None else shown(self.node)
+        return "the suite's outermost composite" if self.parent is None else quoted_name(self.node)
 
     @property
     def siblings(self) -> list[dict[str, Any]]:
@@ -194,7 +194,7 @@ def _check_size(content: Content) -> None:
     for path, node in nodes:
         if path.count("/") >= MAX_DEPTH:
             raise ChangeRefusedError(
-                f"{shown(node)} would be {path.count('/') + 1} levels deep; {MAX_DEPTH} is the limit. "
+                f"{quoted_name(node)} would be {path.count('/') + 1} levels deep; {MAX_DEPTH} is the limit. "
                 "Move it further out."
             )
 
@@ -231,7 +231,7 @@ def free_name(wanted: str, taken: set[str]) -> str:
     raise ChangeRefusedError(f"No name like “{wanted}” is free here.")  # pragma: no cover
 
 
-def shown(node: Mapping[str, Any]) -> str:
+def quoted_name(node: Mapping[str, Any]) -> str:
     """Return an evaluator's name in quotes, for messages."""
     return f"“{node['name']}”"
 
@@ -332,7 +332,7 @@ def weight_in_force(composite: dict[str, Any], child: dict[str, Any]) -> float:
     return weight
 
 
-def weigh(composite: dict[str, Any], child: dict[str, Any], weight: float) -> None:
+def set_weight(composite: dict[str, Any], child: dict[str, Any], weight: float) -> None:
     """Set the weight that is in force: the aggregator's if that names the child, else the child's own."""
     weights = aggregator_options(composite).get("weights") or {}
     if child["name"] in weights:
@@ -643,7 +643,7 @@ def _within(position: int | None, children: list[Any]) -> int:
 def _name_taken(name: str, parent: TreePosition) -> ChangeRefusedError:
     node = {"name": name}
     return ChangeRefusedError(
-        f"There is already a {shown(node)} in {parent.name}. Rename one of the two first."
+        f"There is already a {quoted_name(node)} in {parent.name}. Rename one of the two first."
     )
 
 
@@ -694,7 +694,7 @@ class SetWeight:
         if place.parent is None:
             place.node["weight"] = float(self.weight)
         else:
-            weigh(place.parent.node, place.node, float(self.weight))
+            set_weight(place.parent.node, place.node, float(self.weight))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from runs.suites.edits import (
     nodes_with_paths,
     weight_in_force,
 )
-from runs.suites.queries import composites, list_file_paths, rules_offered
+from runs.suites.queries import aggregator_choices, composites, list_file_paths
 from runs.suites.tree_forms import (
     PERCENT,
     WrongNumberError,
@@ -110,7 +110,7 @@ class CombineForm(forms.Form):
             values[name] = share_text(values[name], self._most(name, scale))
         super().__init__(*args, **{"initial": values} | options)
         self.node, self.scale = node, scale
-        self.fields["type"].choices = rules_offered()  # type: ignore[attr-defined]  # it is a ChoiceField
+        self.fields["type"].choices = aggregator_choices()  # type: ignore[attr-defined]  # it is a ChoiceField
         for name in {option for options in OPTIONS.values() for option in options}:
             self.fields[name] = self._field(name)
 

@@ -17,7 +17,7 @@ from evaluators.scoring.policy import MAX_REVIEWERS, REVIEW_RULES
 from evaluators.scoring.types import DomainError
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, SuiteVersion
 from runs.requests import as_share, percent_field, plain, shown_percent
-from runs.specs.profiles import all_profiles, profile_named
+from runs.specs.profiles import all_profiles, get_profile
 from runs.specs.suites import LISTS, TEXTS
 from runs.suites.differences import AGGREGATOR, ARRANGEMENT, CONFIG, DifferingValue, MergeSide, Who
 from runs.suites.drafts import Conflict, change_draft, rebase_draft
@@ -27,7 +27,7 @@ from runs.suites.edits import (
     Describe,
     SetPolicy,
 )
-from runs.suites.queries import Entered
+from runs.suites.queries import QueueCounts
 from runs.suites.services import create_suite, restore_version
 
 REVIEW_SHARES = ("review_distance", "review_pass_sample", "review_fail_sample")
@@ -102,7 +102,7 @@ class ReviewRulesForm(forms.Form):
         """Return the fields of the rules, in named groups."""
         return [(name, [self[rule] for rule in rules]) for name, rules in GROUPS]
 
-    def say_what_entered(self, entered: Entered | None) -> None:
+    def say_what_entered(self, entered: QueueCounts | None) -> None:
         """Add to each rule's help how many executions it sent to review in that run."""
         if entered is None:
             return
@@ -214,7 +214,7 @@ class NewSuiteForm(forms.Form):
                 description=found["description"].strip(),
                 tags=found["tags"],
                 judge=found["judge"],
-                profile=None if found["start"] == EMPTY else profile_named(found["start"]),
+                profile=None if found["start"] == EMPTY else get_profile(found["start"]),
             )
         except DomainError as refusal:
             self.add_error("slug", str(refusal))

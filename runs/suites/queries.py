@@ -143,7 +143,7 @@ RULE = "review_"
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class QueueCounts:
     """The results of one run in the review queue, counted by reason."""
 
     run: int
@@ -156,7 +156,7 @@ class Entered:
         return f"{count} of {figures.counted(self.executions, 'execution')} in run #{self.run}"
 
 
-def entered_by_rule(suite: Suite) -> Entered | None:
+def queue_counts(suite: Suite) -> QueueCounts | None:
     """Return the counts of the latest completed run that is not a rescore; None without one."""
     runs = Run.objects.filter(suite=suite, status=RunStatus.COMPLETED, source_run=None)
     run = runs.order_by("-number").only("number").first()
@@ -164,7 +164,7 @@ def entered_by_rule(suite: Suite) -> Entered | None:
         return None
     items = ReviewItem.objects.filter(result__run=run).values_list("reasons", flat=True)
     counts = Counter(reason for reasons in items.iterator() for reason in reasons.split())
-    return Entered(run.number, run.results.count(), counts)
+    return QueueCounts(run.number, run.results.count(), counts)
 
 
 COMBINES = {
@@ -422,7 +422,7 @@ def target_models() -> Mapping[str, Collection[str]]:
     return names
 
 
-def rules_offered() -> Sequence[tuple[str, str]]:
+def aggregator_choices() -> Sequence[tuple[str, str]]:
     """Return the ways a composite can combine its children, as form choices."""
     return tuple(COMBINES.items())
 

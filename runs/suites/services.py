@@ -75,7 +75,7 @@ def create_suite(
         note = f"Created from the profile {profile.label}" if profile else "Created empty"
         if is_kept:
             next_version(suite, version_spec(suite), author=by, note=note)
-        write_down(suite, "create", actor=by, before=None, after={"version": 1, "note": note})
+        record_change(suite, "create", actor=by, before=None, after={"version": 1, "note": note})
     return suite
 
 
@@ -92,13 +92,13 @@ def unarchive_suite(suite: Suite, *, by: User) -> bool:
 def delete_suite(suite: Suite, *, by: User) -> None:
     """Delete a suite with its cases and versions; raises SuiteInUseError if it was ever run."""
     with transaction.atomic():
-        held = locked(suite)
+        held = lock_suite(suite)
         if count := held.runs.count():
             raise SuiteInUseError(
                 f"{held.title} has {count} run{'' if count == 1 else 's'}, so it cannot be deleted. "
                 "Archive it instead: it leaves all lists, and its runs stay readable."
             )
-        write_down(
+        record_change(
             held,
             "delete",
             actor=by,
@@ -114,13 +114,13 @@ def delete_suite(suite: Suite, *, by: User) -> None:
 
 def _put(suite: Suite, by: User, *, is_archived: bool) -> bool:
     with transaction.atomic():
-        held = locked(suite)
+        held = lock_suite(suite)
         if (held.archived_at is not None) == is_archived:
             return False
         held.archived_at = timezone.now() if is_archived else None
         held.save(update_fields=["archived_at", "updated_at"])
         before, after = ({"archived": value} for value in (not is_archived, is_archived))
-        write_down(held, "change", actor=by, before=before, after=after)
+        record_change(held, "change", actor=by, before=before, after=after)
     return True
 
 
@@ -207,15 +207,15 @@ def version_spec(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> 
     )
 
 
-def locked(suite: Suite) -> Suite:
+def lock_suite(suite: Suite) -> Suite:
     """Return the suite as stored now, its row locked until the transaction ends."""
     rows = Suite.objects.select_for_update(of=("self",)).select_related("judge")
     return rows.get(pk=suite.pk)
 
 
-def editable(suite: Suite) -> Suite:
+def lock_editable_suite(suite: Suite) -> Suite:
     """Return the suite with its row locked until the transaction ends; raises SuiteArchivedError."""
-    held = locked(suite)
+    held = lock_suite(suite)
     if held.archived_at is not None:
         raise SuiteArchivedError(
             f"{held.title} is archived and cannot be changed. Take it out of the archive first."
@@ -262,7 +262,7 @@ def next_version(
     )
 
 
-def takes_more_edits(version: SuiteVersion, author: User | None, *, now: datetime) -> bool:
+def can_join_version(version: SuiteVersion, author: User | None, *, now: datetime) -> bool:
     """Tell whether the author's edit of cases may join this version instead of making the next one.
 
     It may if the same author made the version by such edits less than an hour ago and no run has used it.
@@ -275,7 +275,7 @@ def takes_more_edits(version: SuiteVersion, author: User | None, *, now: datetim
     )
 
 
-def write_down(
+def record_change(
     suite: Suite,
     action: str,
     *,
@@ -345,10 +345,10 @@ def record_version(
 
     With `gathers`, edits of cases join the current version if the same author made that by edits of
     cases alone, less than an hour ago, and no run has used it. Call it in the transaction that made the
-    change, after locking the suite's row with `locked`.
+    change, after locking the suite's row with `lock_suite`.
     """
     with transaction.atomic():
-        held = locked(suite)
+        held = lock_suite(suite)
         spec, current = version_spec(held), current_version(held)
         if current is not None and current.spec == spec:
             version = current
@@ -367,7 +367,7 @@ def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "
     UnknownVersionError, SuiteArchivedError, or CannotRestoreError naming what is gone.
     """
     with transaction.atomic():
-        held = editable(suite)
+        held = lock_editable_suite(suite)
         row = held.versions.filter(number=number).first()
         if row is None:
             raise UnknownVersionError(f"{held.slug} has no version {number}.")
@@ -400,7 +400,7 @@ def _change_version(
 ) -> SuiteVersion:
     number, before = current.number, current.spec
     gathers = gathers and _differ_in_cases_alone(before, spec)
-    if gathers and takes_more_edits(current, author, now=timezone.now()):
+    if gathers and can_join_version(current, author, now=timezone.now()):
         past = suite.versions.filter(number=current.number - 1).first()
         current.content = spec.as_json()
         current.content_hash = content_hash(current.content)
@@ -499,7 +499,9 @@ def _record_change(
     number, spec = before
     facts = change_facts(compare_specs(spec, version.spec))
     after = {"version": version.number, "note": version.note, **facts.after}
-    write_down(suite, action, actor=actor, before={"version": number, **facts.before}, after=after)
+    record_change(
+        suite, action, actor=actor, before={"version": number, **facts.before}, after=after
+    )
 
 
 def _some(names: Sequence[str]) -> str:

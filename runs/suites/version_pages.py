@@ -412,7 +412,7 @@ def setting_rows(
     return values, list(_evaluators(difference, scales))
 
 
-def versions_offered(suite: Suite) -> Sequence[tuple[int, str]]:
+def version_choices(suite: Suite) -> Sequence[tuple[int, str]]:
     """Return number and note of the versions to choose from, newest first."""
     return list(suite.versions.values_list("number", "note")[:VERSIONS_OFFERED])
 

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from evaluators.catalog.queries import kinds_shown
+from evaluators.catalog.queries import gallery_kinds
 from evaluators.kinds import all_kinds, get_kind
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.types import DomainError
@@ -37,10 +37,10 @@ from runs.suites.edits import nodes_with_paths
 from runs.suites.evaluator_forms import AddForm, EvaluatorForm
 from runs.suites.forms import ConflictForm, NewSuiteForm, RestoreForm, SuiteSettingsForm
 from runs.suites.queries import (
+    aggregator_choices,
     base_spec,
     draft_panel,
-    entered_by_rule,
-    rules_offered,
+    queue_counts,
     suite_head,
     suite_rules,
     tree_editor,
@@ -49,10 +49,10 @@ from runs.suites.services import archive_suite, delete_suite, unarchive_suite
 from runs.suites.tree_forms import SAVE, EvaluatorTreeForm, TreeAction, read_action
 from runs.suites.version_pages import (
     VersionsQuery,
+    version_choices,
     version_comparison,
     version_list,
     version_page,
-    versions_offered,
 )
 
 
@@ -73,7 +73,7 @@ def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     form = SuiteSettingsForm(draft, posted(request))
-    form.say_what_entered(entered_by_rule(suite))
+    form.say_what_entered(queue_counts(suite))
     if form.is_valid() and form.keep():
         return redirect("runs:suite-settings", slug)
     context = {"suite": suite, "form": form, "head": suite_head(suite), "draft": draft_panel(draft)}
@@ -218,7 +218,7 @@ def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
     ]
     comparison = version_comparison(suite, *sides, first_case=_number(request, "case") or 0)
     context = {"suite": suite, "head": suite_head(suite), "comparison": comparison}
-    offered = versions_offered(suite)
+    offered = version_choices(suite)
     return render(request, "suites/version_compare.html", {**context, "offered": offered})
 
 
@@ -291,7 +291,7 @@ def evaluator_kinds(request: MemberRequest, slug: str) -> HttpResponse:
     context = {
         "suite": suite,
         "head": suite_head(suite),
-        "kinds": kinds_shown(),
+        "kinds": gallery_kinds(),
         "into": request.GET.get("into", ""),
     }
     return render(request, "suites/evaluator_kinds.html", context)
@@ -354,7 +354,7 @@ def _editor(request: MemberRequest, form: EvaluatorTreeForm, base: Any) -> HttpR
         "draft": panel,
         "form": form,
         "tree": tree,
-        "rules": rules_offered(),
+        "rules": aggregator_choices(),
         "thresholds": form.thresholds.shown(),
         "scale": form.thresholds.scale,
     }

@@ -164,7 +164,7 @@ def _percent(share: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class BriefSummary:
     """A short summary; `cases` has state and mean score by key, `passed` counts executions."""
 
     passed: int
@@ -176,9 +176,9 @@ class Brief:
     cases: Mapping[str, tuple[str, float | None]]
 
 
-def brief(
+def brief_summary(
     executions: Iterable[ExecutionRecord], policy: PolicySpec, *, is_completed: bool
-) -> Brief:
+) -> BriefSummary:
     """Return verdicts, scores and gates as `summarise` does, in a fraction of its time."""
     rows = list(executions)
     by_case: dict[str, list[ExecutionRecord]] = {}
@@ -188,7 +188,7 @@ def brief(
     scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
     average = mean(scores)
     gates = evaluate_gates(rows, policy, (average, len(scores)), is_completed=is_completed)
-    return Brief(
+    return BriefSummary(
         passed=gates.passed,
         distribution=count_by_state(state for state, _ in cases.values()),
         mean_score=average,

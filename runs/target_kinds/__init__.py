@@ -25,7 +25,7 @@ def target_kinds() -> dict[str, TargetKind]:
     return {name: _read_kind(name) for name in names}
 
 
-def target_kind_named(name: str) -> TargetKind:
+def get_target_kind(name: str) -> TargetKind:
     """Return the kind with this name; raises UnknownTargetKindError listing the kinds."""
     kinds = target_kinds()
     if name not in kinds:

@@ -24,7 +24,7 @@ from evaluators.scoring.types import DomainError
 from runs.files.importing import import_recorded_outputs
 from runs.models.suites import Target
 from runs.models.temporary import TargetTrial
-from runs.target_kinds import target_kind_named, target_kinds
+from runs.target_kinds import get_target_kind, target_kinds
 from runs.target_kinds._base import Header, TargetKind
 from runs.target_kinds.http import MIN_SECRET, url_origin, value_problem
 from runs.targets.trials import TriedSettings
@@ -574,7 +574,7 @@ def target_form(
     trial: TargetTrial | None = None,
 ) -> TargetForm:
     """Return the form of a kind; raises UnknownTargetKindError."""
-    kind = target_kind_named(kind_name)
+    kind = get_target_kind(kind_name)
     if kind.uses_model:
         return ChatTargetForm(kind, *args, target=target, trial=trial)
     if kind.replays and target is None:

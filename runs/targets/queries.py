@@ -11,8 +11,8 @@ from typing import Any
 from django.db.models import Count
 
 from runs.models.suites import Target
-from runs.results.runs import RunRow, listed, run_row
-from runs.target_kinds import UnknownTargetKindError, target_kind_named, target_kinds
+from runs.results.runs import RunRow, run_row, with_list_columns
+from runs.target_kinds import UnknownTargetKindError, get_target_kind, target_kinds
 
 RUNS_SHOWN = 20
 
@@ -73,7 +73,7 @@ def target_page(target: Target) -> TargetPage:
     """Return the page of one target."""
     label, manual = _kind(target)
     recorded = target.recorded_outputs.order_by("pk")
-    runs = listed(target.runs.all())
+    runs = with_list_columns(target.runs.all())
     return TargetPage(
         kind_label=label,
         manual=manual,
@@ -87,7 +87,7 @@ def target_page(target: Target) -> TargetPage:
 
 def _kind(target: Target) -> tuple[str, str]:
     try:
-        kind = target_kind_named(target.kind)
+        kind = get_target_kind(target.kind)
     except UnknownTargetKindError:
         return target.kind, ""
     return kind.label, kind.manual

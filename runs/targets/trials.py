@@ -18,7 +18,7 @@ from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.models.temporary import TargetTrial
 from runs.queue import TRY_TARGET, queue_trial
 from runs.running.checks import TargetNotReadyError, check_scripts
-from runs.target_kinds import target_kind_named
+from runs.target_kinds import get_target_kind
 
 OWN_TEXT = "a text of your own"
 
@@ -58,7 +58,7 @@ def saved_settings(target: Target) -> TriedSettings:
 
 def try_target(settings: TriedSettings, trial_input: TrialInput, *, asked_by: User) -> TargetTrial:
     """Queue a try; raises DomainError when the target cannot be asked or no worker can be reached."""
-    kind = target_kind_named(settings.kind)
+    kind = get_target_kind(settings.kind)
     check_scripts((), kind, asked_by)
     if kind.uses_model and settings.model is None:
         raise TargetNotReadyError("The target has no language model. Choose one for it.")

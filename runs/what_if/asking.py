@@ -16,7 +16,7 @@ from evaluators.scoring.types import Verdict
 from runs.running.rules import Origins
 from runs.summary.cases import case_decision
 from runs.summary.figures import ExecutionRecord, GateResult
-from runs.summary.run import brief
+from runs.summary.run import brief_summary
 from runs.what_if.changes import (
     CaseTrees,
     LeafChange,
@@ -194,7 +194,7 @@ def what_if_side(
     rows: Sequence[ExecutionRecord], policy: PolicySpec, *, is_completed: bool, open_: int
 ) -> tuple[WhatIfSide, Mapping[str, tuple[str, float | None]]]:
     """Return the figures of one side, and the state and mean score of each case."""
-    summary = brief(rows, policy, is_completed=is_completed and not open_)
+    summary = brief_summary(rows, policy, is_completed=is_completed and not open_)
     reviewed = [row for row in rows if row.reviewed_verdict is not None and row.verdict is not None]
     agreed = sum(row.verdict is row.reviewed_verdict for row in reviewed)
     side = WhatIfSide(

@@ -246,7 +246,7 @@ class Unanswered:
     instead: str
 
 
-def state_shown(state: str) -> str:
+def state_mark(state: str) -> str:
     """Return the state whose mark an execution or case shows."""
     return SHOWN_AS.get(state, state)
 
@@ -255,7 +255,7 @@ def distribution(side: WhatIfSide) -> dict[str, int]:
     """Return the number of cases of one side by the state that is shown."""
     counts: dict[str, int] = {}
     for state, count in side.distribution.items():
-        counts[state_shown(state)] = counts.get(state_shown(state), 0) + count
+        counts[state_mark(state)] = counts.get(state_mark(state), 0) + count
     return counts
 
 
@@ -406,7 +406,7 @@ class FlipRow:
     @property
     def states(self) -> tuple[str, str]:
         """Return the marks of both sides."""
-        return state_shown(self.flip.before.state), state_shown(self.flip.after.state)
+        return state_mark(self.flip.before.state), state_mark(self.flip.after.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,9 +530,9 @@ def _change_words(change: str) -> str:
 
 
 def _word(state: str) -> str:
-    return VERDICT_WORDS[state_shown(state)]
+    return VERDICT_WORDS[state_mark(state)]
 
 
-def all_shown(count: int) -> str:
+def show_all_label(count: int) -> str:
     """Return the text of the button that leads to all flips."""
     return f"Show all {figures.thousands(count)}"

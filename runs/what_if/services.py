@@ -20,7 +20,7 @@ from runs.models.suites import Case, Suite
 from runs.queue import RESCORE_RUN, queue
 from runs.running.checks import check_trees
 from runs.running.retrying import note, user_name
-from runs.running.rules import Origins, samples_kept
+from runs.running.rules import Origins, kept_sample_changes
 from runs.specs.suites import SuiteSpec
 from runs.what_if.changes import RuleSet
 from runs.what_if.deciding import Stale
@@ -115,7 +115,7 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
         "files": dict(rules.files),
         RESCORED: {"run": run.number, "origins": None if origins is None else dict(origins)},
     }
-    if kept := samples_kept(rules.root, origins, run.snapshot):
+    if kept := kept_sample_changes(rules.root, origins, run.snapshot):
         snapshot[CHANGED] = kept
     return Run.objects.create(
         suite_id=run.suite_id,
@@ -191,7 +191,7 @@ def score_again(
 RULES = ("policy", "evaluators")
 
 
-def score_alike(run: Run, like: Run, *, by: User | None) -> Run:
+def score_like(run: Run, like: Run, *, by: User | None) -> Run:
     """Return the run under the frozen policy and evaluators of another run; it costs nothing.
 
     This is the run itself if it has these rules, else an earlier rescored run, else a new one. The
@@ -202,7 +202,7 @@ def score_alike(run: Run, like: Run, *, by: User | None) -> Run:
     """
     if has_same_rules(run, like):
         return run
-    if reason := cannot_score_alike(run, like):
+    if reason := score_like_problem(run, like):
         raise CannotRescoreError(reason)
     known = Run.objects.filter(source_run=run, status=RunStatus.COMPLETED).exclude(pk=like.pk)
     for rescored in (
@@ -220,7 +220,7 @@ def has_same_rules(run: Run, like: Run) -> bool:
     return all(run.snapshot[name] == like.snapshot[name] for name in RULES)
 
 
-def cannot_score_alike(run: Run, like: Run) -> str:
+def score_like_problem(run: Run, like: Run) -> str:
     """Return why a run cannot be scored like another, without reading scores; "" if it can."""
     if run.suite_id != like.suite_id:
         return "Runs of two suites cannot be scored under one policy."

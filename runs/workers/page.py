@@ -15,7 +15,7 @@ from runs.models.database import database_now
 from runs.models.runs import LEASE, Run, RunOwner, RunWorker
 from runs.queue import BrokerState, ask_broker
 from runs.workers.queries import (
-    Held,
+    HeldResults,
     ModelLine,
     Models,
     Readings,
@@ -69,7 +69,7 @@ class _Context:
     has_free: bool
     has_broker: bool
     run_workers: Mapping[int, Sequence[RunWorker]]
-    held: Mapping[int, Sequence[Held]]
+    held: Mapping[int, Sequence[HeldResults]]
     slots: Mapping[str, Sequence[tuple[ModelLine, SlotHolder]]]
 
 

@@ -52,7 +52,7 @@ class RunReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldResults:
     """The results that one run worker has leased, and when the first of those leases ends."""
 
     token: str
@@ -71,7 +71,7 @@ class Readings:
     now: datetime
     workers: tuple[WorkerProcess, ...]
     run_workers: tuple[RunWorker, ...]
-    held: tuple[Held, ...]
+    held: tuple[HeldResults, ...]
     waiting: Mapping[int, int]
     runs: tuple[Run, ...]
     links: Mapping[int, RunReference]
@@ -120,11 +120,11 @@ def _run_workers() -> list[RunWorker]:
     return list(run_workers.order_by("run_id", "started_at", "id"))
 
 
-def _held() -> list[Held]:
+def _held() -> list[HeldResults]:
     running = Result.objects.filter(status=ResultStatus.RUNNING, lease_until__isnull=False)
     rows = running.order_by().values_list("lease_token", "run_id")
     leases = rows.annotate(total=Count("id"), first=Min("lease_until"))
-    return [Held(*lease) for lease in leases]
+    return [HeldResults(*lease) for lease in leases]
 
 
 def _waiting(run_ids: Iterable[int]) -> Mapping[int, int]:
@@ -218,7 +218,7 @@ def count_versions(worker_lines: Iterable[WorkerLine]) -> Mapping[str, int]:
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def _row(run_worker: RunWorker, held: Held | None, readings: Readings) -> RunWorkerRow:
+def _row(run_worker: RunWorker, held: HeldResults | None, readings: Readings) -> RunWorkerRow:
     has_reported = run_worker.heartbeat_at > run_worker.started_at
     return RunWorkerRow(
         run=readings.links[run_worker.run_id],

@@ -220,7 +220,7 @@ def test_an_unexpected_error_is_a_problem_without_secrets(
 
     client = make_client(viewer)
     client.raise_request_exception = False
-    monkeypatch.setattr("runs.results.runs.listed", fail)
+    monkeypatch.setattr("runs.results.runs.with_list_columns", fail)
     problem = assert_refused(client.get("/api/runs"), status)
     assert words in problem["detail"]
     assert "secret" not in str(problem)

@@ -15,7 +15,7 @@ from runs.formats import suite_files
 from runs.formats.suite_files import suite_head
 from runs.models.results import Result, ResultOutput
 from runs.models.suites import Case, Suite
-from runs.specs.profiles import profile_named
+from runs.specs.profiles import get_profile
 from runs.specs.suites import CaseSpec
 from runs.suites.services import archive_suite, create_suite, suite_with_cases
 from tests.support.factories import make_result, make_run
@@ -60,7 +60,7 @@ def editor(ada: User) -> Client:
 
 @pytest.fixture
 def suite(ada: User) -> Suite:
-    profile = profile_named("verdicts")
+    profile = get_profile("verdicts")
     suite = create_suite(slug="support", title="Support", by=ada, profile=profile)
     contains = suite_files.read_suite(
         b"name: x\ntests:\n- id: a\n  input: b\n  evaluators:\n  - type: contains\n    value: c\n"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.engine.review_rules import (
-    Finished,
-    Missed,
+    FinishedExecution,
+    MissedRequirement,
     ReviewReason,
     queue_entries,
     review_reasons,
@@ -25,11 +25,11 @@ SCORE = PolicySpec()
 NO_AUDIT: dict[str, Any] = {"review_pass_sample": 0.0, "review_fail_sample": 0.0}
 
 
-def done(verdict: Verdict, score: float | None, **facts: Any) -> Finished:
-    return Finished(**{"result": 1, "case": 1, "verdict": verdict, "score": score} | facts)
+def done(verdict: Verdict, score: float | None, **facts: Any) -> FinishedExecution:
+    return FinishedExecution(**{"result": 1, "case": 1, "verdict": verdict, "score": score} | facts)
 
 
-TABLE: dict[str, tuple[PolicySpec, Finished, set[str]]] = {
+TABLE: dict[str, tuple[PolicySpec, FinishedExecution, set[str]]] = {
     "a clear pass": (SCORE, done(PASS, 0.95), set()),
     "a clear fail": (SCORE, done(FAIL, 0.2), set()),
     "a borderline verdict": (SCORE, done(BORDERLINE, 0.7), {"borderline"}),
@@ -66,22 +66,27 @@ TABLE: dict[str, tuple[PolicySpec, Finished, set[str]]] = {
     "samples in one band": (SCORE, done(PASS, 0.9, samples=((0.99, 0.81),)), set()),
     "a minimum missed narrowly": (
         SCORE,
-        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.68, 0.7),)),
+        done(FAIL, 0.9, is_forced=True, missed=(MissedRequirement(0.68, 0.7),)),
         {"required"},
     ),
     "a minimum missed widely": (
         SCORE,
-        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.67, 0.7), Missed(0.0, 0.7))),
+        done(
+            FAIL,
+            0.9,
+            is_forced=True,
+            missed=(MissedRequirement(0.67, 0.7), MissedRequirement(0.0, 0.7)),
+        ),
         set(),
     ),
     "missed by one grade": (
         SCORE,
-        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.6, 0.7, step=0.1),)),
+        done(FAIL, 0.9, is_forced=True, missed=(MissedRequirement(0.6, 0.7, step=0.1),)),
         {"required"},
     ),
     "missed by two grades": (
         SCORE,
-        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.5, 0.7, step=0.1),)),
+        done(FAIL, 0.9, is_forced=True, missed=(MissedRequirement(0.5, 0.7, step=0.1),)),
         set(),
     ),
     "an answer with a verdict": (SCORE, done(PASS, 0.95, says="verdict: pass"), {"verdict_like"}),
@@ -89,7 +94,7 @@ TABLE: dict[str, tuple[PolicySpec, Finished, set[str]]] = {
 
 
 @pytest.mark.parametrize(("policy", "one", "reasons"), TABLE.values(), ids=TABLE.keys())
-def test_the_rules(policy: PolicySpec, one: Finished, reasons: set[str]) -> None:
+def test_the_rules(policy: PolicySpec, one: FinishedExecution, reasons: set[str]) -> None:
     assert set(review_reasons(one, policy)) == reasons
 
 
@@ -171,7 +176,7 @@ class TestTheRandomAudit:
 @given(
     st.lists(
         st.builds(
-            Finished,
+            FinishedExecution,
             result=st.integers(1, 10**6),
             case=st.integers(1, 5),
             verdict=st.sampled_from([PASS, BORDERLINE, FAIL]),
@@ -184,7 +189,7 @@ class TestTheRandomAudit:
     st.sampled_from([SCORE, OUTCOMES]),
 )
 def test_an_entry_has_a_reason_and_a_rate_that_can_be_divided_by(
-    rows: list[Finished], policy: PolicySpec
+    rows: list[FinishedExecution], policy: PolicySpec
 ) -> None:
     for one in queue_entries(rows, policy, run=1):
         assert one.reasons

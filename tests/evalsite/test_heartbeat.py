@@ -8,7 +8,7 @@ import pytest
 
 from evalsite.heartbeat import Heartbeat
 from evaluators.sandbox.probe import sandbox_offered
-from evaluators.sandbox.processes import own_life
+from evaluators.sandbox.processes import own_process_key
 from runs.models.runs import WorkerProcess
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +26,7 @@ def test_a_worker_registers_its_version_and_sandbox(
 
 
 def test_a_worker_removes_leftovers_of_a_killed_worker() -> None:
-    place, pid, start = own_life()
+    place, pid, start = own_process_key()
     left = Path(tempfile.gettempdir(), f"evalsite-script-{place}-{pid}-{start}0-left")
     (left / "start").mkdir(parents=True)
     Heartbeat().send()

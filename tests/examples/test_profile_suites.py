@@ -20,7 +20,7 @@ from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
 from runs.management.commands.demo import EXAMPLES, SUITES
 from runs.models.runs import Run
-from runs.specs.profiles import all_profiles, profile_named
+from runs.specs.profiles import all_profiles, get_profile
 from tests.examples.scripted_server import ScriptedServer
 from tests.support.factories import make_model
 
@@ -32,7 +32,7 @@ OWN = {"metrics_pass_threshold", "cases_pass_threshold"}
 @pytest.mark.parametrize(("folder", "name"), PROFILES.items())
 def test_a_suite_starts_from_its_profile_and_survives_export(folder: str, name: str) -> None:
     [found] = read_suites(bundles_at([EXAMPLES / folder / "suite.yaml"])).suites
-    content, profile = found.content, profile_named(name)
+    content, profile = found.content, get_profile(name)
 
     assert (content.evaluators, content.warnings, len(content.cases) >= 20) == (
         profile.root,

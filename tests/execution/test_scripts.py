@@ -15,7 +15,7 @@ from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
-from runs.formats.suite_files import packed
+from runs.formats.suite_files import pack_suite
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.running.services import start_run
@@ -140,7 +140,7 @@ def test_a_script_beside_the_folder_of_its_suite_runs_and_comes_out_and_in_again
     files = [(path, BytesIO(content)) for path, content in OTHER_FILES.items()]
     [archive_suite] = read_suites(read_uploads(files)).suites
     suite = import_suite(archive_suite.content, imported_by=None)
-    taken_out = BytesIO(b"".join(packed(suite_with_cases(suite), "cities").parts))
+    taken_out = BytesIO(b"".join(pack_suite(suite_with_cases(suite), "cities").parts))
     [again] = read_suites(read_uploads([("cities.zip", taken_out)])).suites
     assert import_suite(again.content, imported_by=None).version == 1
 

@@ -14,7 +14,7 @@ from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
-from runs.formats.suite_files import packed
+from runs.formats.suite_files import pack_suite
 from runs.models.suites import Suite, SuiteVersion
 from runs.specs.suites import SuiteWithCases
 from runs.suites.services import UnknownVersionError, suite_with_cases
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 
 def through_a_file(content: SuiteWithCases) -> SuiteWithCases:
-    file = packed(content, "suite")
+    file = pack_suite(content, "suite")
     found = read_suites(read_uploads([(file.name, BytesIO(b"".join(file.parts)))]))
     return found.suites[0].content
 

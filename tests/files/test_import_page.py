@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from runs.formats import suite_files
 from runs.models.suites import Suite, SuiteVersion, Target
-from runs.specs.profiles import all_profiles, profile_named
+from runs.specs.profiles import all_profiles, get_profile
 from tests.support.factories import make_model, make_suite, make_target, make_user
 
 pytestmark = pytest.mark.django_db
@@ -150,7 +150,7 @@ class TestSuiteImport:
         editor.post(reverse("runs:suite-import"), sent)
         suite = Suite.objects.get(slug="cases")
         assert (suite.policy, suite.spec.evaluators.children[0].kind) == (
-            profile_named("metrics").policy,
+            get_profile("metrics").policy,
             "metrics_judge",
         )
 
@@ -158,7 +158,7 @@ class TestSuiteImport:
         file = SUITE_FILE + b"profile: tasks\n"
         html = upload(editor, {"suite.yaml": file}, profile="hybrid").content.decode()
         assert "the file starts from tasks, which overrides the chosen hybrid" in html
-        assert Suite.objects.get().policy == profile_named("tasks").policy
+        assert Suite.objects.get().policy == get_profile("tasks").policy
 
     def test_an_unknown_profile_is_refused(self, editor: Client) -> None:
         response = upload(editor, {"suite.yaml": SUITE_FILE}, profile="metric")

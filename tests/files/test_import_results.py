@@ -10,7 +10,7 @@ from django.urls import reverse
 from evaluators.models import AuditEntry
 from runs.costs import listed_costs, result_costs, run_costs, with_costs
 from runs.execution.run_worker import work_on_run
-from runs.files.importing_results import NotOfThisSuiteError, import_results
+from runs.files.importing_results import CaseNotInSuiteError, import_results
 from runs.finishing import summarise_run
 from runs.formats.results_writing import write_results
 from runs.models.results import Result
@@ -198,7 +198,7 @@ def test_other_evaluators_than_the_case_has_are_kept_with_a_revision_of_their_ow
 def test_cases_the_suite_does_not_have_are_named_and_nothing_is_stored():
     suite = make_suite(slug="refunds", cases=1)
     lines = [{"eval_id": f"X-{n}", "score": 1, "target": f"t-{n}"} for n in range(102)]
-    with pytest.raises(NotOfThisSuiteError) as refusal:
+    with pytest.raises(CaseNotInSuiteError) as refusal:
         brought_in({"eval_id": "C-001", "score": 1}, *lines, lines[0], suite=suite)
     said = list(map(str, refusal.value.problems))
     assert (

@@ -11,7 +11,7 @@ from evaluators.scoring.tree import COMPOSITE
 from runs.formats import suite_files
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
-from runs.formats.suite_files import packed
+from runs.formats.suite_files import pack_suite
 from runs.specs.suites import SuiteWithCases
 from tests.formats.contents import VARIANTS, suites
 
@@ -39,7 +39,7 @@ def test_a_suite_reads_back_the_same_from_everything_it_is_written_as(
     files = {**content.files, "cases.yaml": head}
     assert suite_files.read_case_lines(lines, file="cases.jsonl", files=files) == content
 
-    file = packed(content, "download")
+    file = pack_suite(content, "download")
     found = read_suites(read_uploads([(file.name, BytesIO(b"".join(file.parts)))]))
     assert [suite.content for suite in found.suites] == [content]
     assert found.notes == ()

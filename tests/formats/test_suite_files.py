@@ -12,7 +12,7 @@ import pytest
 
 from runs.formats.bundles import Bundle, bundles_at, read_uploads
 from runs.formats.finding import FoundSuites, read_suites
-from runs.formats.suite_files import packed
+from runs.formats.suite_files import pack_suite
 from runs.specs.problems import UnreadableFileError
 from tests.formats.test_bundles import written
 
@@ -189,7 +189,7 @@ def test_a_suite_that_was_written_out_whole_is_the_only_one_of_its_zip() -> None
     first = suites(files).suites[1].content
     assert list(first.files) == ["b/two.yaml", "judge.py"]
 
-    again = read_suites(read_uploads([("x.zip", BytesIO(b"".join(packed(first, "x").parts)))]))
+    again = read_suites(read_uploads([("x.zip", BytesIO(b"".join(pack_suite(first, "x").parts)))]))
 
     assert [suite.content for suite in again.suites] == [first]
     assert again.notes == ()

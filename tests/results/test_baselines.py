@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from evaluators.models import AuditEntry
-from runs.cli.command import run_named
+from runs.cli.command import get_run
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.support.factories import make_run, make_scored_run, make_suite
@@ -39,7 +39,7 @@ def test_a_completed_run_becomes_the_baseline_and_every_list_shows_it(
     first, second = (make_scored_run(suite=suite, verdicts=["pass"]) for _ in range(2))
     assert "Run #1 is the baseline of Customer support now." in say(editor_client, first)
     assert "#2 is the baseline" in say(editor_client, second)
-    assert run_named("support:baseline") == second
+    assert get_run("support:baseline") == second
     for address in ("/runs/", "/suites/support/", address_of(second)):
         assert page_of(editor_client, address).lower().count("baseline</span>") == 1
     assert "Make baseline" in page_of(editor_client, address_of(first))
@@ -54,7 +54,7 @@ def test_the_mark_is_taken_away_only_from_the_run_that_has_it(
     first, second = (make_scored_run(suite=suite, verdicts=["pass"]) for _ in range(2))
     say(editor_client, second)
     assert "has no baseline now" not in say(editor_client, first, drop="1")
-    assert run_named("support:baseline") == second
+    assert get_run("support:baseline") == second
     assert "has no baseline now" in say(editor_client, second, drop="1")
     suite.refresh_from_db()
     assert suite.baseline_run_id is None

@@ -20,7 +20,7 @@ from runs.home.queries import dashboard
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
 from runs.results.result_page import result_attempts
-from runs.results.runs import listed, run_row
+from runs.results.runs import run_row, with_list_columns
 from runs.running.retrying import retry_results
 from tests.support.factories import (
     make_call,
@@ -89,7 +89,7 @@ def test_every_page_says_what_the_ledger_sums_to(
     found = run_costs(run)
     assert (found.run.usd, found.evaluation.usd) == (spent["target"], spent["evaluation"])
     assert not found.is_partial
-    row = run_row(listed(Run.objects.filter(pk=run.pk)).get())
+    row = run_row(with_list_columns(Run.objects.filter(pk=run.pk)).get())
     assert (row.costs.run.usd, row.costs.evaluation.usd) == (found.run.usd, found.evaluation.usd)
     assert not row.costs.is_partial
     cells = dashboard([], now=timezone.localtime())
@@ -203,4 +203,4 @@ def test_the_costs_of_a_list_take_no_more_queries_for_many_runs(
         run = make_run(suite=suite)
         make_call(result=make_result(run=run, case=case, verdict="pass"), cost_usd=None)
     with django_assert_max_num_queries(1):
-        assert all(run_row(run).costs.is_partial for run in listed(Run.objects.all()))
+        assert all(run_row(run).costs.is_partial for run in with_list_columns(Run.objects.all()))

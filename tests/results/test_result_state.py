@@ -24,7 +24,7 @@ from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
 from runs.results.documents import run_document
 from runs.results.files import result_lines
-from runs.results.runs import listed
+from runs.results.runs import with_list_columns
 from runs.reviews.services import ReviewDecision, decide, undo
 from runs.sharing.frozen import shared_run
 from tests.sharing.linked import share
@@ -122,7 +122,7 @@ def outputs_of(client: Client, run: Run) -> dict[str, str]:
     conclusion = conclude(run)
     summary = summary_document(run, conclusion, url="")
     junit = "".join(write_junit(junit_run(run, conclusion, url=""), result_lines(run)))
-    listed_run = listed(Run.objects.filter(pk=run.pk)).get()
+    listed_run = with_list_columns(Run.objects.filter(pk=run.pk)).get()
     return pages | {
         "share": shared_run(
             run, detail_level=DetailLevel.FIGURES, now=timezone.now()

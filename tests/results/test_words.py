@@ -15,7 +15,7 @@ from runs.models.run_cases import ResultsQuery
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.run_page import run_head, run_live
-from runs.results.runs import cases_gate, listed, metrics_gate, run_row
+from runs.results.runs import cases_gate, metrics_gate, run_row, with_list_columns
 from runs.running.estimate import model_family
 from runs.texts import MAX_SHOWN_LENGTH, conversation, text_diff
 from tests.support.factories import STARTED, make_call, make_result, make_run, make_suite
@@ -235,7 +235,7 @@ def test_a_cost_without_a_price_is_unknown_and_never_empty(
     run.refresh_from_db()
     found = run_costs(run)
     assert (found.run.usd, found.evaluation.usd, found.total_usd) == expected
-    row = run_row(listed(Run.objects.filter(pk=run.pk)).get())
+    row = run_row(with_list_columns(Run.objects.filter(pk=run.pk)).get())
     assert (row.costs.run.usd, row.costs.evaluation.usd) == expected[:2]
     assert row.costs.is_partial == found.is_partial
 

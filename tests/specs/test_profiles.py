@@ -14,7 +14,7 @@ from runs.formats import suite_files
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
 from runs.specs.problems import UnreadableFileError
-from runs.specs.profiles import UnknownProfileError, all_profiles, profile_named
+from runs.specs.profiles import UnknownProfileError, all_profiles, get_profile
 from runs.specs.suites import SuiteWithCases
 from tests.examples.test_seeds import content_of
 
@@ -48,14 +48,14 @@ def test_there_is_one_for_each_system() -> None:
     ],
 )
 def test_policies_are_those_of_the_specification(name: str, figures: dict[str, Any]) -> None:
-    policy = profile_named(name).policy.as_json()
+    policy = get_profile(name).policy.as_json()
 
     assert {key: policy[key] for key in figures} == figures
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_of_three_lines_gets_policy_and_evaluators(name: str) -> None:
-    profile, content = profile_named(name), suite("name: start", f"profile: {name}")
+    profile, content = get_profile(name), suite("name: start", f"profile: {name}")
 
     assert (content.policy, content.evaluators) == (profile.policy, profile.root)
     assert content.evaluators.aggregator == Aggregator(type="weighted_average")
@@ -70,7 +70,7 @@ def test_a_file_of_three_lines_gets_policy_and_evaluators(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "example"), [("metrics", "eight-metrics"), ("tasks", "combined")])
 def test_the_examples_of_a_system_have_the_policy_of_its_profile(name: str, example: str) -> None:
-    assert content_of(example).policy == profile_named(name).policy
+    assert content_of(example).policy == get_profile(name).policy
 
 
 def test_the_evaluators_are_those_of_the_system() -> None:
@@ -85,11 +85,11 @@ def test_the_evaluators_are_those_of_the_system() -> None:
         "tasks": [("expected_output", 3.0), ("llm_judge", 1.0)],
         "hybrid": [("hybrid_judge", 1.0)],
     }
-    [judge] = profile_named("metrics").evaluators
+    [judge] = get_profile("metrics").evaluators
     weights = {one["key"]: one["weight"] for one in judge.config["metrics"]}
     assert weights == {metric.key: metric.weight for metric in DEFAULT_METRICS}
-    assert content_of("eight-metrics").evaluators == profile_named("metrics").root
-    assert content_of("hybrid").policy == profile_named("hybrid").policy
+    assert content_of("eight-metrics").evaluators == get_profile("metrics").root
+    assert content_of("hybrid").policy == get_profile("hybrid").policy
 
 
 def test_what_the_file_says_goes_before_the_profile() -> None:
@@ -124,7 +124,7 @@ def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
 
 
 def test_a_chosen_profile_gives_what_the_file_does_not_write() -> None:
-    chosen = profile_named("metrics")
+    chosen = get_profile("metrics")
     written = b"name: start\npolicy: {case_gate: score}\n" + CASE.encode()
     content = suite_files.read_suite(written, file="start.yaml", profile=chosen)
 
@@ -137,7 +137,7 @@ def test_a_chosen_profile_gives_what_the_file_does_not_write() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_of_cases_alone_becomes_a_suite_of_the_chosen_profile(name: str) -> None:
-    profile = profile_named(name)
+    profile = get_profile(name)
     found = read_suites(
         read_uploads([("cases.jsonl", BytesIO(b'{"id": "A", "input": "Hello"}'))]), profile=name
     )
@@ -156,8 +156,8 @@ def test_a_profile_that_the_file_names_goes_before_the_chosen_one(
     found = read_suites(read_uploads(files), profile=chosen)
 
     own, other = (suite.content for suite in found.suites)
-    assert own.policy == profile_named("tasks").policy
-    assert other.policy == (profile_named(chosen).policy if chosen else PolicySpec())
+    assert own.policy == get_profile("tasks").policy
+    assert other.policy == (get_profile(chosen).policy if chosen else PolicySpec())
     told = "a.yaml, line 2, profile: the file starts from tasks, which overrides the chosen metrics"
     assert [str(one).partition(";")[0] for one in found.warnings] == ([told] if warned else [])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.catalog.queries import kinds_shown
+from evaluators.catalog.queries import gallery_kinds
 from evaluators.kinds import get_kind
 from runs.formats import suite_files
 from runs.suites.drafts import get_draft
@@ -18,7 +18,7 @@ from tests.support.sent_forms import Sent
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", [kind.name for kind in kinds_shown()])
+@pytest.mark.parametrize("name", [kind.name for kind in gallery_kinds()])
 def test_the_form_of_an_evaluator_sent_untouched_changes_nothing(name: str) -> None:
     example = "\n".join(f"    {line}" for line in get_kind(name).example.splitlines())
     text = f"name: s\nevaluators:\n  -\n{example}\ntests:\n  - {{id: a, input: hi}}\n"

@@ -27,7 +27,7 @@ from runs.execution.run_worker import work_on_run
 from runs.models.results import Artifact, Result
 from runs.running.retrying import stop_run
 from runs.running.services import start_run
-from runs.target_kinds import target_kind_named
+from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetContext
 from tests.evaluators.sandbox.offers import processes_named
 from tests.support.factories import make_case, make_suite, make_target
@@ -66,7 +66,7 @@ class FakeSandbox:
 
 
 def answer(config, sandbox, case=CASE):
-    kind = target_kind_named("command")
+    kind = get_target_kind("command")
     settings = kind.config.model_validate(config)
     return asyncio.run(kind.answer(settings, TargetContext("desk", case, sandbox=sandbox)))
 
@@ -274,7 +274,7 @@ def test_a_command_is_a_list_or_a_line_or_a_text_for_the_shell(command, words):
 )
 def test_settings_that_cannot_work_are_refused_at_their_field(config, at):
     with pytest.raises(ValidationError) as refusal:
-        target_kind_named("command").config.model_validate(config)
+        get_target_kind("command").config.model_validate(config)
     assert ".".join(map(str, refusal.value.errors()[0]["loc"])) == at
 
 

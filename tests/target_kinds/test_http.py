@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from evaluators.kinds._base import CaseFacts, Message
-from runs.target_kinds import target_kind_named
+from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import AgentReply
 from runs.target_kinds._replies import read
 from runs.target_kinds.http import HTTPConfig
@@ -189,7 +189,7 @@ def test_private_networks_are_allowed() -> None:
 
 
 def test_the_kind_is_found_and_explains_itself() -> None:
-    kind = target_kind_named("http")
+    kind = get_target_kind("http")
     assert kind.uses_agent
     assert "{{input}}" in kind.manual
     assert "Redirects are not followed" in " ".join(kind.manual.split())

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from evaluators.kinds._base import CaseFacts, Message, Output, Step
 from evaluators.scoring.types import Usage
 from runs.engine.ports import Cause, TargetFailure
-from runs.target_kinds import UnknownTargetKindError, target_kind_named, target_kinds
+from runs.target_kinds import UnknownTargetKindError, get_target_kind, target_kinds
 from runs.target_kinds._base import ChatAnswer, ChatFailure, TargetContext
 from runs.target_kinds._outputs import (
     messages_as_json,
@@ -36,7 +36,7 @@ LINE = {
 
 
 def answer(kind, *, config=None, **context):
-    found = target_kind_named(kind)
+    found = get_target_kind(kind)
     settings = found.config.model_validate(config or {})
     return asyncio.run(found.answer(settings, TargetContext("agent", CASE, **context)))
 
@@ -51,7 +51,7 @@ def test_every_kind_has_a_label_an_icon_and_a_manual():
 
 def test_an_unknown_kind_is_refused_with_those_there_are():
     with pytest.raises(UnknownTargetKindError, match="'ftp'; there are chat, "):
-        target_kind_named("ftp")
+        get_target_kind("ftp")
 
 
 def test_a_recorded_output_is_given_with_trace_usage_and_cost():
@@ -153,4 +153,4 @@ def test_an_empty_answer_is_a_bad_reply_and_no_output():
 @pytest.mark.parametrize("config", [{"parameters": {"stream": True}}, {"prompt": "x"}])
 def test_settings_that_are_ours_or_unknown_are_refused_by_name(config):
     with pytest.raises(ValidationError, match=r"stream|prompt"):
-        target_kind_named("chat").config.model_validate(config)
+        get_target_kind("chat").config.model_validate(config)

@@ -19,8 +19,8 @@ from evaluators.kinds.script.program import (
     MAX_SECONDS,
     Protocol,
     ScriptSettings,
-    in_one_form,
     named_settings,
+    normalise_program,
 )
 from evaluators.scoring.hybrid import ERRORED, FAILED, PASSED, Check
 from evaluators.scoring.types import Finding, Outcome, Score
@@ -96,7 +96,7 @@ class CheckSetting(BaseModel):
     def _program_in_one_form(cls, values: Any) -> Any:
         """Make a list a command and a text a script, whichever of the two settings holds it."""
         is_script = isinstance(values, Mapping) and values.get("type") == SCRIPT
-        return in_one_form(values) if is_script else values
+        return normalise_program(values) if is_script else values
 
     @model_validator(mode="after")
     def _can_be_decided(self) -> Self:

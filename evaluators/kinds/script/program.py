@@ -38,7 +38,9 @@ class LocatedScript:
     outside: tuple[str, ...] = ()
 
 
-def placed(config: Mapping[str, Any], folder: str, files: Mapping[str, bytes]) -> LocatedScript:
+def locate_script(
+    config: Mapping[str, Any], folder: str, files: Mapping[str, bytes]
+) -> LocatedScript:
     """Return a script's settings as they are stored, with the files of the suite that it may read.
 
     `folder` is the folder of the suite file; references are relative to it or to `cwd`. A script gets all
@@ -57,7 +59,7 @@ def placed(config: Mapping[str, Any], folder: str, files: Mapping[str, bytes]) -
     missing: list[str] = []
     outside: list[str] = []
     for name, must_exist in _references(stored, files, cwd):
-        path = path_named(name, cwd)
+        path = referenced_path(name, cwd)
         if path in files:
             needed |= _files_around(path, files, folder)
         elif not path and must_exist:
@@ -78,7 +80,7 @@ def _references(
         elif isinstance(part, str) and not part.startswith(("-", "/")):
             suffix = f".{part.rpartition('.')[2]}" if "." in part else ""
             is_script = suffix in INTERPRETERS and not re.search(r"\s", part)
-            if is_script or path_named(part, cwd) in files:
+            if is_script or referenced_path(part, cwd) in files:
                 yield part, is_script
     script = config.get("script")
     if isinstance(script, str):
@@ -97,7 +99,7 @@ def _plain(part: Any) -> Any:
     return match.group(1) if match else part
 
 
-def path_named(reference: str, cwd: str) -> str:
+def referenced_path(reference: str, cwd: str) -> str:
     """Return the path of a reference in the suite, "" if it leads outside."""
     match = LEADS_UP.match(reference)
     path = normpath(f"{cwd}/{match.group(1) if match else reference.lstrip('/')}")
@@ -207,7 +209,7 @@ class ScriptSettings(BaseModel):
     @classmethod
     def _takes_one_form(cls, values: Any) -> Any:
         """Make a list a command and a text a script, whichever of the two settings holds it."""
-        return in_one_form(values) if isinstance(values, Mapping) else values
+        return normalise_program(values) if isinstance(values, Mapping) else values
 
     @property
     def program_problem(self) -> str:
@@ -226,7 +228,7 @@ class Program:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def in_one_form(values: Mapping[str, Any]) -> dict[str, Any]:
+def normalise_program(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with a command as a list and a script as a text; raises ValueError for both."""
     settings = dict(values)
     programs = [
@@ -260,7 +262,7 @@ def read_program(settings: ScriptSettings, files: Mapping[str, bytes]) -> Progra
         name = f"{up}/{SCRIPT_FILE}" if up else f"./{SCRIPT_FILE}"
         command = (*(_shebang(content) or ("sh",)), name)
         return Program(_launch_command(command, settings.cwd), {SCRIPT_FILE: content})
-    first = path_named(settings.command[0], settings.cwd or ".")
+    first = referenced_path(settings.command[0], settings.cwd or ".")
     interpreter = _interpreter(first, files[first]) if first in files else ()
     return Program(_launch_command((*interpreter, *settings.command), settings.cwd))
 

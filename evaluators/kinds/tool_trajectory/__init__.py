@@ -57,7 +57,7 @@ from evaluators.kinds.tool_trajectory.matching import (
     ExpectedCall,
     Mode,
     expectation_rows,
-    untimed,
+    tools_without_duration,
 )
 from evaluators.scoring.types import Outcome, Score, Unscored
 
@@ -216,7 +216,7 @@ def rescore(config: ToolTrajectoryConfig, details: Mapping[str, Any]) -> Score:
     """
     calls = details.get("calls", ())
     fits = _fits(config, details.get("compared", ()))
-    if slow := untimed(config, calls, fits):
+    if slow := tools_without_duration(config, calls, fits):
         raise PartsMissingError(f"This result does not record how long {slow[0]} took.")
     rows = expectation_rows(config, calls, fits)
     judged = [row for row in rows if row.passed is not None]
@@ -251,7 +251,7 @@ async def score(config: ToolTrajectoryConfig, context: Context) -> Outcome:
         call.tool for call in config.expected if call.rule(config.args_match) != "ignored"
     }
     calls = [_call(step, is_shown=step.name in compared_tools) for step in steps]
-    if slow := untimed(config, calls, fits):
+    if slow := tools_without_duration(config, calls, fits):
         reason = f"the trace does not say how long {slow[0]} took, which max_duration_ms needs"
         return Unscored(reason, details={"calls": calls})
     return rescore(config, {"calls": calls, "compared": compared})

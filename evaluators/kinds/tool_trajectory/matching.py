@@ -196,7 +196,9 @@ def expectation_rows(
     return [*rows, *_together(calls, left, "beyond these", passed=None)]
 
 
-def untimed(config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits) -> list[str]:
+def tools_without_duration(
+    config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits
+) -> list[str]:
     """Return the tools with a time limit whose call does not report its duration."""
     if config.mode == "subset":
         return []

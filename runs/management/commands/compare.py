@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from evaluators.templatetags.figures import delta, duration, money, pct, score, threshold
-from runs.cli.command import FAILED, SiteCommand, run_named
+from runs.cli.command import FAILED, SiteCommand, get_run
 from runs.cli.evaluating import ExitConclusion
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.printing import GAPS, print_line
@@ -128,7 +128,7 @@ exit code says whether the candidate is worse than the baseline."""
     def handle(self, *args: Any, **options: Any) -> None:
         """Compare the runs, print the comparison and exit with its code."""
         check_writable([(JSON, options["json"])])
-        baseline, candidate = run_named(options["baseline"]), run_named(options["candidate"])
+        baseline, candidate = get_run(options["baseline"]), get_run(options["candidate"])
         tolerances = _tolerances(
             Tolerances.from_policy(read_plan(candidate.snapshot).policy), options
         )

@@ -22,7 +22,7 @@ from runs.cli.campaigns import (
     worst_code,
     write_files,
 )
-from runs.cli.command import SiteCommand, model_named, run_url
+from runs.cli.command import SiteCommand, get_model, run_url
 from runs.cli.evaluating import (
     NOT_EVALUATED,
     PASSED,
@@ -205,8 +205,8 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
     Either all runs are started or nothing is stored.
     """
     budget_usd = _dollars(options["budget"])
-    judge = model_named(options["judge"]) if options["judge"] else None
-    model = model_named(options["model"]) if options["model"] else None
+    judge = get_model(options["judge"]) if options["judge"] else None
+    model = get_model(options["model"]) if options["model"] else None
     notes: list[str] = []
     reap(now=database_now())
     with transaction.atomic(), options_as_remedies():

@@ -11,9 +11,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from runs.cli.command import FAILED, SiteCommand, suite_named
+from runs.cli.command import FAILED, SiteCommand, get_suite
 from runs.formats import suite_files
-from runs.formats.suite_files import packed, suite_file_name
+from runs.formats.suite_files import pack_suite, suite_file_name
 from runs.specs.suites import SuiteWithCases
 from runs.suites.services import suite_with_cases
 
@@ -65,14 +65,14 @@ class Command(SiteCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the suite and print the paths."""
-        suite = suite_named(options["suite"])
+        suite = get_suite(options["suite"])
         content = suite_with_cases(suite, version=options["version"])
         if options["out"] == "-":
-            for part in packed(content, suite.slug).parts:
+            for part in pack_suite(content, suite.slug).parts:
                 sys.stdout.buffer.write(part)
             sys.stdout.buffer.flush()
             return
-        out = options["out"] or packed(content, suite.slug).name
+        out = options["out"] or pack_suite(content, suite.slug).name
         try:
             written = _write(content, Path(out), is_folder=out.endswith(("/", os.sep)))
         except OSError as error:
@@ -98,7 +98,7 @@ def _write(content: SuiteWithCases, out: Path, *, is_folder: bool) -> list[Path]
             returncode=FAILED,
         )
     if suffix == ZIP:
-        return [_write_file(out, packed(content, "suite", always_zip=True).parts)]
+        return [_write_file(out, pack_suite(content, "suite", always_zip=True).parts)]
     if content.files:
         count = len(content.files)
         raise CommandError(

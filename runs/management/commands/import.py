@@ -28,20 +28,20 @@ from runs.cli.command import (
     MISUSED,
     SiteCommand,
     UnknownNameError,
-    model_named,
+    get_model,
+    get_suite,
     read_file,
-    suite_named,
 )
 from runs.cli.evaluating import import_message
 from runs.cli.printing import GAPS, printable
 from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
-from runs.formats.table_mapping import CaseMapping, CasePart, part_named, suggest
+from runs.formats.table_mapping import CaseMapping, CasePart, find_part, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.suites import Suite, Target
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.profiles import profile_named
+from runs.specs.profiles import get_profile
 from runs.suites.services import create_suite, written_titles
 
 MAX_SLUG_LENGTH = Suite._meta.get_field("slug").max_length
@@ -179,7 +179,7 @@ def _misuse(reason: str) -> CommandError:
 def _import_suites(reading: FoundSuites, options: dict[str, Any]) -> tuple[Any, ...]:
     if not reading.suites:
         return ()
-    judge = model_named(options["judge"]).slug if options["judge"] else options["judge"]
+    judge = get_model(options["judge"]).slug if options["judge"] else options["judge"]
     return import_suites(
         reading.suites, imported_by=None, slug=options["slug"], judge=judge, note=options["note"]
     )
@@ -293,7 +293,7 @@ def _existing_suite(options: dict[str, Any]) -> Suite | None:
     suite = Suite.objects.select_related("judge").filter(slug=slug).first()
     if suite is None and not is_new:
         try:
-            suite_named(slug)
+            get_suite(slug)
         except UnknownNameError as error:
             remedy = "Use --profile NAME to create it from the table."
             raise UnknownNameError(f"{error} {remedy}") from error
@@ -302,7 +302,7 @@ def _existing_suite(options: dict[str, Any]) -> Suite | None:
             raise _misuse(
                 f"{slug!r} is not a short name; use lower-case letters, digits and hyphens."
             )
-        profile_named(options["profile"])
+        get_profile(options["profile"])
     elif wrong := next((name for name in ONLY_FOR_NEW_SUITES if options[name]), None):
         raise _misuse(
             f"There is already a suite {slug!r}, and --{wrong} is for new suites. Leave --{wrong} out "
@@ -317,8 +317,8 @@ def _create_suite(options: dict[str, Any]) -> Suite:
         slug=slug,
         title=slug.replace("-", " ").replace("_", " ").strip().capitalize(),
         by=None,
-        judge=model_named(options["judge"]) if options["judge"] else None,
-        profile=profile_named(options["profile"]),
+        judge=get_model(options["judge"]) if options["judge"] else None,
+        profile=get_profile(options["profile"]),
         is_kept=False,
     )
 
@@ -329,7 +329,7 @@ def _mapping(table: Table, words: Sequence[str]) -> CaseMapping:
     chosen: dict[int, CasePart] = {}
     for word in words:
         name, _, column = word.partition("=")
-        part = part_named(name)
+        part = find_part(name)
         if part is None:
             raise _misuse(f"--map {word}: {name!r} is not one of {', '.join(CasePart)}.")
         if column not in table.columns:

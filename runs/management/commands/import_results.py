@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from runs.cli.command import SiteCommand, read_file, run_url, suite_named
+from runs.cli.command import SiteCommand, get_suite, read_file, run_url
 from runs.cli.printing import print_line, summary_table
 from runs.files.importing_results import import_results
 from runs.finishing import summarise_run
@@ -60,7 +60,7 @@ class Command(SiteCommand):
         """Import the results and print the figures of each run."""
         path: Path = options["file"]
         content = read_file(path)
-        suite = suite_named(options["suite"]) if options["suite"] else None
+        suite = get_suite(options["suite"]) if options["suite"] else None
         imported = import_results(
             content, file=path.name, suite=suite, imported_by=None, target_name=options["target"]
         )

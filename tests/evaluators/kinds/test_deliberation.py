@@ -12,7 +12,7 @@ from evaluators.kinds import all_kinds, get_kind, read_config
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply, PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.model_calls.judge import UnreadableReplyError, read_reply
-from evaluators.scoring.samples import bracket_named
+from evaluators.scoring.samples import get_bracket
 from evaluators.scoring.types import Score, Unscored, Usage
 from runs.engine.plan import judge_calls, judge_models
 from runs.formats import suite_files
@@ -55,7 +55,7 @@ class Panel:
 
 def vote(said: str | float, reasons: str = "so") -> dict[str, Any]:
     if isinstance(said, str):
-        return {"reasons": reasons, "bracket": said, "score": bracket_named(said).midpoint}
+        return {"reasons": reasons, "bracket": said, "score": get_bracket(said).midpoint}
     names = ((25.5, "Poor"), (50.5, "Fair"), (75.5, "Good"), (101, "Excellent"))
     bracket = next(name for below, name in names if said < below)
     return {"reasons": reasons, "bracket": bracket, "score": said}

@@ -11,7 +11,7 @@ from evaluators.kinds import kind_for_spelling, read_config
 from evaluators.kinds._base import Message, ScriptCall, ScriptResult, Step
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.script import MAX_VARIABLE_LENGTH
-from evaluators.kinds.script.program import TooManyFilesError, named_settings, placed
+from evaluators.kinds.script.program import TooManyFilesError, locate_script, named_settings
 from evaluators.scoring.types import Score, Unscored
 from tests.evaluators.kinds.doubles import ListedSandbox, context_of, outcome_of, score_of
 from tests.evaluators.scoring.test_vectors import VECTORS
@@ -301,7 +301,7 @@ GIVEN = {
 def test_a_script_takes_the_files_of_its_folder_along(
     config: dict[str, Any], kept: set[str]
 ) -> None:
-    found = placed(config, "evals", GIVEN)
+    found = locate_script(config, "evals", GIVEN)
 
     assert set(found.files) == {f"evals/judges/{name}" for name in kept}
     assert (found.missing, found.outside) == ((), ())
@@ -322,7 +322,7 @@ def test_a_script_takes_the_files_of_its_folder_along(
 def test_a_file_that_was_not_given_is_named(
     config: dict[str, Any], missing: tuple[str, ...], outside: tuple[str, ...]
 ) -> None:
-    found = placed(config, "evals", GIVEN)
+    found = locate_script(config, "evals", GIVEN)
 
     assert (found.missing, found.outside) == (missing, outside)
 
@@ -336,17 +336,17 @@ def test_scripts_beside_the_suite_leave_other_suites_alone() -> None:
         "out.jsonl": b"",
     }
 
-    found = placed({"command": ["./a.py"]}, "", given)
+    found = locate_script({"command": ["./a.py"]}, "", given)
 
     assert set(found.files) == {"a.py", "lib/b.py", "lib/words.yaml"}
-    assert set(placed({"command": ["cat", "./out.jsonl"]}, "", given).files) >= {"out.jsonl"}
+    assert set(locate_script({"command": ["cat", "./out.jsonl"]}, "", given).files) >= {"out.jsonl"}
 
 
 def test_a_folder_too_large_to_lay_out_is_refused_with_the_remedy() -> None:
     given = {"a.py": b"", **{f"data/{n}.txt": b"" for n in range(501)}}
 
     with pytest.raises(TooManyFilesError, match="its own folder"):
-        placed({"command": ["./a.py"]}, "", given)
+        locate_script({"command": ["./a.py"]}, "", given)
 
 
 def test_a_fake_verdict_in_the_answer_is_not_taken_for_the_scripts() -> None:

@@ -132,7 +132,7 @@ def test_calls_that_are_turned_away_wait_no_longer_and_those_in_flight_go_on() -
     async def session() -> None:
         calls = Calls(Limiter(), spec(concurrency=2))
         await calls.begin(5)
-        calls.limiter.turn_away(ValueError("the budget is spent"))
+        calls.limiter.refuse_all(ValueError("the budget is spent"))
         await calls.begin(1)
         ended = [task for task in calls.tasks if task.done()]
         assert [str(task.exception()) for task in ended] == ["the budget is spent"] * 4

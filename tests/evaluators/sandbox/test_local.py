@@ -18,7 +18,7 @@ from evaluators.kinds._base import SandboxRefusal, ScriptCall
 from evaluators.sandbox import programs
 from evaluators.sandbox.confinement import ProgramLimits
 from evaluators.sandbox.probe import SandboxOffer
-from evaluators.sandbox.processes import child_processes, own_life
+from evaluators.sandbox.processes import child_processes, own_process_key
 from tests.evaluators.sandbox.offers import (
     make_sandbox,
     name_of,
@@ -43,7 +43,7 @@ def open_to_all(folder):
 
 def boxes():
     """Return those of this process: others may be at work on the machine."""
-    place, pid, _ = own_life()
+    place, pid, _ = own_process_key()
     return set(Path(tempfile.gettempdir()).glob(f"evalsite-script-{place}-{pid}-*"))
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from evaluators.kinds._base import ScriptCall
-from evaluators.sandbox.box import SHARED_MEMORY, clear_after_the_dead
-from evaluators.sandbox.processes import own_life, started
+from evaluators.sandbox.box import SHARED_MEMORY, remove_dead_boxes
+from evaluators.sandbox.processes import own_process_key, start_time
 from tests.evaluators.sandbox.offers import name_of, processes_named
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,7 +26,7 @@ shell(next(make_sandbox(offer) for offer in offers() if name_of(offer) == name),
 
 
 def boxes_of(pid):
-    place, _, _ = own_life()
+    place, _, _ = own_process_key()
     return list(Path(tempfile.gettempdir()).glob(f"evalsite-script-{place}-{pid}-*"))
 
 
@@ -60,7 +60,7 @@ def test_after_a_killed_worker_its_programs_are_ended_and_its_boxes_removed(offe
         return
     pid = killed_worker(offer, text, lambda: len(sleeping(mark)) == 2)
     assert boxes_of(pid)
-    clear_after_the_dead()
+    remove_dead_boxes()
     assert boxes_of(pid) == []
     asyncio.run(until(lambda: processes_named(mark) == []))
     if os.geteuid() == 0:
@@ -74,7 +74,7 @@ def test_boxes_of_the_living_stay_with_all_that_runs_in_them(sandbox):
     async def clear_meanwhile():
         task = asyncio.create_task(sandbox.run(ScriptCall(("sleep", mark))))
         await until(lambda: sleeping(mark))
-        clear_after_the_dead()
+        remove_dead_boxes()
         seen = sleeping(mark), boxes_of(os.getpid())
         task.cancel()
         await asyncio.wait([task])
@@ -92,19 +92,19 @@ def test_a_box_of_another_machine_or_container_goes_when_no_program_can_be_in_it
     for folder in (old, fresh):
         folder.mkdir()
     os.utime(old, (1, 1))
-    clear_after_the_dead()
+    remove_dead_boxes()
     assert (old.exists(), fresh.exists()) == (False, True)
     fresh.rmdir()
 
 
 def test_a_link_of_that_name_leads_nowhere(tmp_path):
     (tmp_path / "kept").touch()
-    place, _, _ = own_life()
+    place, _, _ = own_process_key()
     link = Path(tempfile.gettempdir(), f"evalsite-script-{place}-{os.getpid()}-1-link")
     link.symlink_to(tmp_path)
     try:
-        assert started(os.getpid()) != "1"
-        clear_after_the_dead()
+        assert start_time(os.getpid()) != "1"
+        remove_dead_boxes()
         assert (tmp_path / "kept").exists()
     finally:
         link.unlink()

@@ -8,9 +8,9 @@ from evaluators.scoring.samples import (
     BRACKETS,
     UnknownBracketError,
     Vote,
-    bracket_named,
     deliberation_score,
     find_bracket,
+    get_bracket,
     is_quorate,
     winning_bracket,
 )
@@ -47,11 +47,11 @@ def test_midpoints() -> None:
 
 
 def test_brackets_are_known_by_name_in_any_case() -> None:
-    assert bracket_named(" excellent ").name == "Excellent"
+    assert get_bracket(" excellent ").name == "Excellent"
     with pytest.raises(
         UnknownBracketError, match="'Great' is not a bracket; use one of Poor, Fair"
     ):
-        bracket_named("Great")
+        get_bracket("Great")
 
 
 def votes(*names: str) -> list[Vote]:
