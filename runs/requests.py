@@ -38,12 +38,12 @@ class MemberRequest(HttpRequest):
     htmx: HtmxDetails
 
 
-def posted(request: HttpRequest) -> QueryDict | None:
+def form_data(request: HttpRequest) -> QueryDict | None:
     """Return the fields of a sent form, even empty ones; None when no form was sent."""
     return request.POST if request.method == "POST" else None
 
 
-def uploaded(request: HttpRequest) -> MultiValueDict[str, UploadedFile[bytes]] | None:
+def form_files(request: HttpRequest) -> MultiValueDict[str, UploadedFile[bytes]] | None:
     """Return the files of a sent form; None when no form was sent."""
     return request.FILES if request.method == "POST" else None
 
@@ -130,7 +130,7 @@ class ManyFilesField(forms.FileField):
         return [super(ManyFilesField, self).clean(upload, initial) for upload in uploads]
 
 
-def named_parts(
+def upload_streams(
     uploads: Sequence[UploadedFile[Any]], paths: str = ""
 ) -> list[tuple[str, IO[bytes]]]:
     """Return uploads as streams by name.

@@ -86,7 +86,7 @@ def follow(path: str, value: Any, root: str = "the reply") -> Any:
     return _follow(parse_path(path), _match(value), root)
 
 
-def leads_nowhere(path: str, value: Any) -> bool:
+def is_missing(path: str, value: Any) -> bool:
     """Tell whether the path has no value or null."""
     try:
         return follow(path, value) is None

@@ -59,7 +59,7 @@ from evaluators.scoring.samples import (
     Vote,
     deliberation_score,
     find_bracket,
-    is_quorate,
+    has_quorum,
     winning_bracket,
 )
 from evaluators.scoring.types import (
@@ -122,7 +122,7 @@ async def deliberate(
             {"number": len(results) + 1, "breaks_tie": len(results) == rounds, "votes": votes}
         )
         usages.append(usage)
-        if not is_quorate(len(readable_votes(results[-1])), len(models)):
+        if not has_quorum(len(readable_votes(results[-1])), len(models)):
             return Deliberation(tuple(results), total_usage(usages), _too_few(results[-1]))
     return Deliberation(tuple(results), total_usage(usages))
 

@@ -39,7 +39,7 @@ def offered() -> str:
     return " ".join([*words, NETWORK] if filters else words)
 
 
-def give_up_files(writable: list[str], readable: list[str]) -> None:
+def restrict_files(writable: list[str], readable: list[str]) -> None:
     """Keep access to these files and folders only; raises OSError."""
     version = landlock_version()
     rights = ALL_OF_FIRST | (MOVE if version > 1 else 0) | (TRUNCATE if version > 2 else 0)
@@ -66,7 +66,7 @@ def _allow(rules: int, path: str, rights: int) -> None:
     os.close(handle)
 
 
-def give_up_calls(words: bytes) -> None:
+def restrict_calls(words: bytes) -> None:
     """Make only the system calls that a filter allows; raises OSError."""
     code = ctypes.create_string_buffer(words, len(words))
     program = struct.pack("HxxxxxxP", len(words) // BYTES_OF_WORD, ctypes.addressof(code))
@@ -87,9 +87,9 @@ def main(calls: str, writable: str, readable: str, *command: str) -> None:
     """
     try:
         if writable:
-            give_up_files(writable.split("\n"), readable.split("\n"))
+            restrict_files(writable.split("\n"), readable.split("\n"))
         if calls:
-            give_up_calls(bytes.fromhex(calls))
+            restrict_calls(bytes.fromhex(calls))
     except OSError as error:
         sys.stderr.write(f"the sandbox could not be closed: {error.strerror}\n")
         raise SystemExit(NOT_RESTRAINED) from None

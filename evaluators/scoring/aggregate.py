@@ -82,7 +82,7 @@ def aggregate_node(tree: CompiledTree, node: CompiledNode, values: Values) -> No
     values.failures[node.index] = failure
 
 
-def is_held(tree: CompiledTree, node: CompiledNode, values: Values) -> bool:
+def is_held_back(tree: CompiledTree, node: CompiledNode, values: Values) -> bool:
     """Tell whether the node was not run because a gate before it failed or had no score."""
     for index in node.behind:
         if values.failures[index] != NO_INDEX:
@@ -118,7 +118,7 @@ def passes(tree: CompiledTree, index: int, values: Values) -> bool:
     )
 
 
-def members(
+def counted_children(
     tree: CompiledTree, node: CompiledNode, values: Values
 ) -> tuple[Sequence[int], Sequence[float]] | None:
     """Return the children that count under the policy for unscored ones, with their weights.
@@ -151,7 +151,7 @@ def _combine(tree: CompiledTree, node: CompiledNode, values: Values) -> tuple[fl
     weights: Sequence[float] = node.weights
     counted_scores = [scores[index] for index in indexes]
     if None in counted_scores:
-        counted = members(tree, node, values)
+        counted = counted_children(tree, node, values)
         if counted is None:
             return None, NO_INDEX
         indexes, weights = counted

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.scoring.aggregate import Values, is_forced, is_held
+from evaluators.scoring.aggregate import Values, is_forced, is_held_back
 from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import PolicySpec
@@ -105,7 +105,7 @@ def _score_source(tree: CompiledTree, values: Values, judged: CompiledNode | Non
     for index in (ROOT,) if judged is None else judged.behind:
         if tree.nodes[index].gates and values.failures[index] != NO_INDEX:
             return index
-    if judged is None or is_held(tree, judged, values):
+    if judged is None or is_held_back(tree, judged, values):
         return NO_INDEX
     return judged.index
 
@@ -124,7 +124,7 @@ def _final_score(tree: CompiledTree, values: Values, source: int) -> float | Non
 def forcing_nodes(tree: CompiledTree, values: Values) -> Iterator[CompiledNode]:
     """Yield the nodes that force a fail, in tree order; a node held back by a gate forces nothing."""
     for node in tree.nodes if values.parts else tree.required:
-        if is_forced(node, values) and not is_held(tree, node, values):
+        if is_forced(node, values) and not is_held_back(tree, node, values):
             yield node
 
 
@@ -135,7 +135,7 @@ def _missing_scores(tree: CompiledTree, values: Values, basis: CaseBasis) -> Ite
         if values.scores[node.index] is not None:
             continue
         is_needed = node.strict or (is_error and node.needed)
-        if is_needed and not is_held(tree, node, values):
+        if is_needed and not is_held_back(tree, node, values):
             yield node
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
-from evaluators.scoring.aggregate import Values, is_forced, is_held, members, passes
+from evaluators.scoring.aggregate import Values, counted_children, is_forced, is_held_back, passes
 from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.decision import ROOT, CaseBasis, NodeResult, TraceStep, VerdictResult
 from evaluators.scoring.numbers import (
@@ -21,7 +21,7 @@ from evaluators.scoring.types import Outcome, Skipped, Unscored, Verdict
 def arithmetic(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
     """Return how a node was scored: "(1.00×1 + 0.74×5) ÷ 6 = 0.78"; "" for a plain leaf."""
     score, scale = values.scores[node.index] or 0.0, tree.policy.scale
-    failure = own_failure(tree, node, values)
+    failure = rule_failure(tree, node, values)
     if failure:
         return (
             failure
@@ -38,7 +38,7 @@ def arithmetic(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
     return f"{shown}; {negated}" if negated else shown
 
 
-def own_failure(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
+def rule_failure(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
     """Return how a composite failed by its own rule, "" if it did not."""
     failure = values.failures[node.index]
     if failure == NO_INDEX:
@@ -60,7 +60,7 @@ def decided_by(tree: CompiledTree, values: Values, basis: CaseBasis, result: Ver
     if result.is_error:
         return error_text(tree, basis, result, {})
     if result.rule == "required":
-        return f"required: {requirement(tree, tree.nodes[result.index], values)}"
+        return f"required: {requirement_text(tree, tree.nodes[result.index], values)}"
     if result.rule == "expected_outcomes":
         missed = sum(not outcome.passed for outcome in basis.outcomes)
         count = len(basis.outcomes)
@@ -75,7 +75,7 @@ def decided_by(tree: CompiledTree, values: Values, basis: CaseBasis, result: Ver
         comparison = compare(result.score or 0.0, limit, is_pass, scale=policy.scale)
         return comparison if result.rule == "score" else f"{basis.reason}: {comparison}"
     rule = {"safety_gate": "gate", "all_or_nothing": "all or nothing"}.get(result.rule, "share")
-    return f"{rule}: {own_failure(tree, tree.nodes[ROOT], values)}"
+    return f"{rule}: {rule_failure(tree, tree.nodes[ROOT], values)}"
 
 
 def error_text(
@@ -98,12 +98,12 @@ def error_text(
     return "nothing to aggregate"
 
 
-def requirement(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
+def requirement_text(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
     """Return how a required node stands: "safety = 0", "tone 0.65 < 0.70", "facts, no-pii missed"."""
     parts = values.parts.get(node.index)
     if parts:
         return f"{node.spec.name}, {', '.join(parts)} missed"
-    failure = own_failure(tree, node, values)
+    failure = rule_failure(tree, node, values)
     if failure:
         return f"{node.spec.name} ({failure})"
     score, scale = values.scores[node.index] or 0.0, tree.policy.scale
@@ -129,7 +129,7 @@ def _name_and_score(tree: CompiledTree, index: int, values: Values) -> str:
 
 
 def _counted(tree: CompiledTree, node: CompiledNode, values: Values) -> list[tuple[int, float]]:
-    indexes, weights = members(tree, node, values) or ((), ())
+    indexes, weights = counted_children(tree, node, values) or ((), ())
     return list(zip(indexes, weights, strict=True))
 
 
@@ -190,7 +190,7 @@ def score_shares(
 ) -> dict[int, float]:
     """Return the part of the final score that each node decides, 0 to 1, by index."""
     if tree.policy.final_score == "judge_overall":
-        if judged is None or is_held(tree, judged, values):
+        if judged is None or is_held_back(tree, judged, values):
             return {}
         return {ROOT: 1.0, judged.index: 1.0}
     shares = {ROOT: 1.0}
@@ -234,7 +234,7 @@ def _heaviest(tree: CompiledTree, node: CompiledNode, values: Values) -> int:
 
 def _parts(tree: CompiledTree, node: CompiledNode, values: Values) -> list[tuple[int, float]]:
     """Return each child's part in the score of a composite; the parts sum to 1."""
-    indexes, weights = members(tree, node, values) or ((), ())
+    indexes, weights = counted_children(tree, node, values) or ((), ())
     if not indexes or node.rule == LEAF:
         return []
     if node.rule in ("minimum", "maximum"):
@@ -252,7 +252,7 @@ def _state(
 ) -> tuple[str, str]:
     """Return the state of a node, and why it has no score."""
     outcome = outcomes.get(node.path)
-    if is_held(tree, node, values):
+    if is_held_back(tree, node, values):
         return "skipped", outcome.reason if isinstance(outcome, Skipped) else Skipped().reason
     if values.scores[node.index] is not None:
         return "scored", _policy_note(tree, node, values)
@@ -276,7 +276,7 @@ def _missing_children(tree: CompiledTree, node: CompiledNode, values: Values) ->
     missing = [
         tree.nodes[index].spec.name
         for index in node.children
-        if values.scores[index] is None and not is_held(tree, tree.nodes[index], values)
+        if values.scores[index] is None and not is_held_back(tree, tree.nodes[index], values)
     ]
     return f"no score from {', '.join(missing)}" if missing else "nothing to aggregate"
 
@@ -295,8 +295,8 @@ def _verdict(
 
 def _forced_fail(tree: CompiledTree, node: CompiledNode, values: Values) -> str | None:
     if is_forced(node, values):
-        return f"required: {requirement(tree, node, values)}"
-    return own_failure(tree, node, values) or None
+        return f"required: {requirement_text(tree, node, values)}"
+    return rule_failure(tree, node, values) or None
 
 
 def explain_tree(
@@ -317,8 +317,8 @@ def explain_tree(
 def _scored_steps(
     tree: CompiledTree, values: Values, result: VerdictResult, reasons: Mapping[str, str]
 ) -> Iterator[TraceStep]:
-    held_back = [node for node in tree.leaves if is_held(tree, node, values)]
-    run = [node for node in tree.leaves if not is_held(tree, node, values)]
+    held_back = [node for node in tree.leaves if is_held_back(tree, node, values)]
+    run = [node for node in tree.leaves if not is_held_back(tree, node, values)]
     count = sum(values.scores[node.index] is not None for node in run)
     noun = "evaluator" if len(run) == 1 else "evaluators"
     passed = False if result.unscored else True if count == len(run) else None
@@ -337,7 +337,7 @@ def _own_rule_steps(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
     """Yield every gate, and every other composite that failed by its own rule."""
     scale = tree.policy.scale
     for node in tree.nodes:
-        if is_held(tree, node, values):
+        if is_held_back(tree, node, values):
             continue
         for gate in node.gates:
             score = values.scores[gate]
@@ -349,15 +349,15 @@ def _own_rule_steps(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
                     text + compare(score, node.limit, passed, scale=scale), gate_node.path, passed
                 )
         if not node.gates and values.failures[node.index] != NO_INDEX:
-            failure = own_failure(tree, node, values)
+            failure = rule_failure(tree, node, values)
             yield TraceStep(f"{node.spec.name} failed by its own rule: {failure}", node.path, False)
 
 
 def _required_steps(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
     for node in tree.nodes:
         is_tested = node.is_required and values.scores[node.index] is not None
-        if (is_tested or node.index in values.parts) and not is_held(tree, node, values):
-            text = f"Required: {requirement(tree, node, values)}"
+        if (is_tested or node.index in values.parts) and not is_held_back(tree, node, values):
+            text = f"Required: {requirement_text(tree, node, values)}"
             yield TraceStep(text, node.path, not is_forced(node, values))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evaluators.scoring.aggregate import Values, aggregate_node, is_held
+from evaluators.scoring.aggregate import Values, aggregate_node, is_held_back
 from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.decision import (
     CaseBasis,
@@ -73,7 +73,7 @@ def _smallest_rise(case: DecidedCase, digits: int) -> _Rise | None:
     best: _Rise | None = None
     for node in case.tree.leaves:
         start = case.values.scores[node.index]
-        if start is None or is_held(case.tree, node, case.values):
+        if start is None or is_held_back(case.tree, node, case.values):
             continue
         highest = GRID
         if best is not None:
@@ -164,7 +164,7 @@ class _Search:
         values.scores[self.node.index] = point / GRID
         for ancestor in self.chain:
             aggregate_node(self.case.tree, ancestor, values)
-        if any(not is_held(self.case.tree, node, values) for node in self.unknown):
+        if any(not is_held_back(self.case.tree, node, values) for node in self.unknown):
             return VerdictResult("unscored")
         return decide_verdict(self.case.tree, values, self.case.basis, self.case.judged)
 
@@ -181,7 +181,7 @@ def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
         for node in case.tree.leaves
         if node.needed
         and case.values.scores[node.index] is None
-        and is_held(case.tree, node, case.values)
+        and is_held_back(case.tree, node, case.values)
     )
 
 

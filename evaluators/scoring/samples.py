@@ -127,7 +127,7 @@ def winning_bracket(votes: Sequence[Vote]) -> Winner:
     return Winner(tied[0], most, len(tied) > 1)
 
 
-def is_quorate(votes: int, judges: int) -> bool:
+def has_quorum(votes: int, judges: int) -> bool:
     """Tell whether at least half of the judges voted."""
     return judges > 0 and votes * 2 >= judges
 

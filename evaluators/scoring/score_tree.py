@@ -14,7 +14,7 @@ from evaluators.scoring.aggregate import (
     Values,
     aggregate_node,
     aggregate_tree,
-    is_held,
+    is_held_back,
     overall_judge,
     score_nodes,
 )
@@ -36,7 +36,7 @@ from evaluators.scoring.explain import (
     error_text,
     explain_tree,
     node_results,
-    own_failure,
+    rule_failure,
     score_shares,
 )
 from evaluators.scoring.flip import DecidedCase, smallest_flip
@@ -95,7 +95,7 @@ def aggregate_children(
         reason = f"no score from {', '.join(missing)}" if missing else "nothing to aggregate"
         return Unscored(reason, stage="evaluator")
     if failure != NO_INDEX:
-        return Score(0.0, reasoning=own_failure(tree, root, values), details={OWN_RULE: True})
+        return Score(0.0, reasoning=rule_failure(tree, root, values), details={OWN_RULE: True})
     reasoning = arithmetic(tree, root, values)
     return Score(1.0 - score if composite.negate else score, reasoning=reasoning)
 
@@ -281,7 +281,7 @@ def _findings(
 ) -> Iterator[str]:
     for node in tree.nodes:
         outcome = outcomes.get(node.path)
-        if isinstance(outcome, Score) and not is_held(tree, node, values):
+        if isinstance(outcome, Score) and not is_held_back(tree, node, values):
             yield from (finding.text for finding in outcome.findings if finding.passed == passed)
 
 
@@ -293,7 +293,7 @@ def _warnings(
 ) -> Iterator[str]:
     for node in case.tree.leaves:
         outcome = outcomes.get(node.path)
-        if is_held(case.tree, node, case.values):
+        if is_held_back(case.tree, node, case.values):
             continue
         if isinstance(outcome, Score):
             for warning in outcome.warnings:

@@ -15,7 +15,7 @@ from runs.cases.checks import mapping_text, own_text, recorded_text
 from runs.cases.services import CaseChangedError, add_case, change_case
 from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
-from runs.suites.differences import Who
+from runs.suites.differences import ChangedBy
 from runs.suites.forms import WORDS
 from runs.texts import DiffLine, text_diff
 
@@ -116,7 +116,7 @@ class CaseConflictForm(forms.Form):
         self._base, self._theirs = base, theirs
         self._who = {name: _who(name, base, theirs, changed.mine) for name in CASE_FIELDS}
         for name, who in self._who.items():
-            if who is Who.BOTH and changed.theirs:
+            if who is ChangedBy.BOTH and changed.theirs:
                 self.fields[f"{CHOICE}{name}"] = forms.ChoiceField(
                     label=CASE_FIELDS[name],
                     choices=((THEIRS, "Take theirs"), (MINE, "Keep mine")),
@@ -154,7 +154,7 @@ class CaseConflictForm(forms.Form):
             return add_case(suite, mine, by=by)
         taken: dict[str, Any] = {}
         for name, who in self._who.items():
-            if who is Who.THEIRS or self.cleaned_data.get(f"{CHOICE}{name}") == THEIRS:
+            if who is ChangedBy.THEIRS or self.cleaned_data.get(f"{CHOICE}{name}") == THEIRS:
                 taken[name] = getattr(self._theirs, name)
                 if name == "evaluators":
                     taken["evaluators_append"] = self._theirs.evaluators_append
@@ -176,10 +176,13 @@ def _content(case: Case | None, otherwise: CaseSpec) -> CaseSpec:
     return case.spec if case else otherwise
 
 
-def _who(name: str, base: CaseSpec, theirs: CaseSpec, mine: CaseSpec) -> Who | None:
+def _who(name: str, base: CaseSpec, theirs: CaseSpec, mine: CaseSpec) -> ChangedBy | None:
     """Return who changed a field; None for nobody."""
-    changed: Mapping[tuple[bool, bool], Who] = {(True, False): Who.THEIRS, (False, True): Who.MINE}
+    changed: Mapping[tuple[bool, bool], ChangedBy] = {
+        (True, False): ChangedBy.THEIRS,
+        (False, True): ChangedBy.MINE,
+    }
     sides = (not same_field(name, base, theirs), not same_field(name, base, mine))
     if sides == (True, True):
-        return Who.SAME if same_field(name, theirs, mine) else Who.BOTH
+        return ChangedBy.SAME if same_field(name, theirs, mine) else ChangedBy.BOTH
     return changed.get(sides)

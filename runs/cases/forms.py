@@ -32,12 +32,12 @@ from runs.cases.services import (
     add_case,
     case_from_result,
     change_case,
-    free_key,
     has_results,
-    place_case,
+    move_case,
     remove_cases,
     tag_cases,
     untag_cases,
+    unused_key,
 )
 from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, ROLES
 from runs.lists import read_integer
@@ -174,7 +174,7 @@ def _all(data: Any, name: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class InitialCase:
     """The case a form starts with, and the stored revision with the parts the form does not show."""
 
     source: Case | None = None
@@ -182,23 +182,23 @@ class Beginning:
     message: str = ""
 
 
-def read_beginning(suite: Suite, params: Mapping[str, str]) -> Beginning:
+def read_initial_case(suite: Suite, params: Mapping[str, str]) -> InitialCase:
     """Return what the query asks for: `from` names a case, `result` a result by its number.
 
     Raises Http404 for anything that is not in this suite.
     """
     if key := params.get("from"):
         case = get_object_or_404(suite.cases, key=key, is_current=True)
-        content = case.spec.replace(key=free_key(suite, key))
-        return Beginning(case, content, f"A copy of {key}. Nothing is saved yet.")
+        content = case.spec.replace(key=unused_key(suite, key))
+        return InitialCase(case, content, f"A copy of {key}. Nothing is saved yet.")
     number = read_integer(params.get("result", ""))
     if number is None:
-        return Beginning()
+        return InitialCase()
     results = Result.objects.select_related("case", "output", "run__suite")
     result = get_object_or_404(results, pk=number, run__suite=suite)
     content = case_from_result(result, with_answer="answer" in params)
     message = f"Made from {result.case.key} in run #{result.run.number}. Nothing is saved yet."
-    return Beginning(result.case, content, message)
+    return InitialCase(result.case, content, message)
 
 
 def read_revision(data: QueryDict, name: str = "base") -> int | None:
@@ -339,7 +339,7 @@ class CaseForm(forms.Form):
             base = self.cleaned_data["base"] or 0
             case = change_case(self.suite, self.case.key, content, base_revision=base, by=by)
             if place and place != self.initial.get("place"):
-                place_case(self.suite, case.key, place, by=by)
+                move_case(self.suite, case.key, place, by=by)
         except InvalidCaseError as refusal:
             for field, messages in refusal.problems[content.key].items():
                 self.add_error(field if field in self.fields else None, list(messages))
@@ -458,7 +458,7 @@ def _named_source(suite: Suite, data: QueryDict | None) -> Case | None:
 
 
 @dataclass(frozen=True, slots=True)
-class TickedCases:
+class SelectedCases:
     """The keys of the selected cases, in the suite's order: ticked rows, or `everything` that matches a filter."""
 
     suite: Suite
@@ -472,17 +472,17 @@ class TickedCases:
         return str(figures.counted(len(self.keys), "case"))
 
 
-def ticked_cases(suite: Suite, data: QueryDict) -> TickedCases:
+def selected_cases(suite: Suite, data: QueryDict) -> SelectedCases:
     """Return the cases a form names that still exist."""
     query = CasesQuery.read({name: data.get(name, "") for name in ("q", "tag")})
     if "everything" in data:
-        return TickedCases(suite, matching_keys(suite, query), query, everything=True)
+        return SelectedCases(suite, matching_keys(suite, query), query, everything=True)
     named = set(data.getlist("case"))
     keys = matching_keys(suite, CasesQuery()) if named else ()
-    return TickedCases(suite, [key for key in keys if key in named], query, everything=False)
+    return SelectedCases(suite, [key for key in keys if key in named], query, everything=False)
 
 
-def change_tags(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str:
+def change_tags(ticked: SelectedCases, written: str, *, is_added: bool, by: User) -> str:
     """Add the tags to the cases, or remove them, and return a message; "" when there was no valid tag.
 
     Raises SuiteArchivedError.
@@ -498,12 +498,12 @@ def change_tags(ticked: TickedCases, written: str, *, is_added: bool, by: User) 
     return f"{named} removed from {figures.counted(count, 'case')} of {len(ticked.keys)}."
 
 
-def is_deletion_confirmed(ticked: TickedCases, data: QueryDict) -> bool:
+def is_deletion_confirmed(ticked: SelectedCases, data: QueryDict) -> bool:
     """Tell whether deleting was confirmed for exactly as many cases as there are now."""
     return data.get("sure") == str(len(ticked.keys))
 
 
-def delete(ticked: TickedCases, by: User) -> str:
+def delete(ticked: SelectedCases, by: User) -> str:
     """Take the cases out of the suite and return a message; raises SuiteArchivedError."""
     count = remove_cases(ticked.suite, ticked.keys, by=by)
     return f"{figures.counted(count, 'case')} deleted. Results and earlier versions keep theirs."

@@ -197,7 +197,7 @@ def remove_case(suite: Suite, key: str, *, base_revision: int | None, by: User |
         record_edit(suite, held, by)
 
 
-def place_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
+def move_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
     """Move a case to a place in the suite's order, from 1, and return its new place.
 
     Raises UnknownCaseError and SuiteArchivedError.
@@ -337,7 +337,7 @@ class NoAnswerError(DomainError):
     code = "no_answer"
 
 
-def free_key(suite: Suite, like: str) -> str:
+def unused_key(suite: Suite, like: str) -> str:
     """Return a key that no current case of the suite has: the given one with a number after it."""
     short = like[: MAX_KEY_LENGTH - ROOM]
     taken = set(
@@ -370,7 +370,7 @@ def case_from_result(result: Result, *, with_answer: bool) -> CaseSpec:
     )
 
 
-def make_case(result: Result, *, with_answer: bool, by: User | None) -> Case:
+def add_case_from_result(result: Result, *, with_answer: bool, by: User | None) -> Case:
     """Make a case from a result and return it; raises what add_case raises, and NoAnswerError."""
     content = case_from_result(result, with_answer=with_answer)
     return add_case(result.run.suite, content, by=by)

@@ -101,7 +101,7 @@ def new_suite_text(upload: CaseUpload) -> str:
     return f"{start}, {f'judged by {judge.name}' if judge else 'without a judge'}."
 
 
-def samples(table: Table) -> list[str]:
+def column_samples(table: Table) -> list[str]:
     """Return the first filled cell of each column."""
     return [_sample(table, place) for place in range(len(table.columns))]
 
@@ -290,7 +290,7 @@ class CaseColumnsForm(forms.Form):
 
     def page(self, query: RejectedQuery | None = None) -> dict[str, Any]:
         """Return the context of the page: the columns with samples, and the preview."""
-        names, cells = self.table.table.columns, samples(self.table.table)
+        names, cells = self.table.table.columns, column_samples(self.table.table)
         reading = self._readable()
         return {
             "form": self,

@@ -16,14 +16,14 @@ from runs.cases.conflict_forms import CaseConflictForm, entered_values
 from runs.cases.forms import (
     ACTION,
     CaseForm,
-    TickedCases,
+    SelectedCases,
     change_tags,
     delete,
     is_deletion_confirmed,
-    read_beginning,
+    read_initial_case,
     read_revision,
     result_at,
-    ticked_cases,
+    selected_cases,
 )
 from runs.cases.queries import (
     CasesQuery,
@@ -39,7 +39,7 @@ from runs.cases.queries import (
 from runs.cases.queries import case_table as case_list
 from runs.cases.services import (
     CaseChangedError,
-    make_case,
+    add_case_from_result,
     remove_case,
     restore_case,
     set_expected_output,
@@ -58,11 +58,11 @@ from runs.models.temporary import CaseUpload
 from runs.requests import (
     REFUSED,
     MemberRequest,
+    form_data,
+    form_files,
     get_suite_or_404,
     may_change_suites,
     may_view,
-    posted,
-    uploaded,
 )
 from runs.suites.queries import suite_head
 from runs.suites.services import UnknownVersionError
@@ -113,8 +113,8 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
 def case_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Create a case: empty, as a copy of another one, or from a result."""
     suite = get_suite_or_404(slug=slug)
-    begun = read_beginning(suite, request.GET.dict())
-    form = CaseForm(suite, posted(request), source=begun.source, begun=begun.content)
+    begun = read_initial_case(suite, request.GET.dict())
+    form = CaseForm(suite, form_data(request), source=begun.source, begun=begun.content)
     if ACTION in request.POST:
         return _form(request, form.with_rows(request.POST[ACTION]), 200, begun.message)
     case = form.save(request.user) if form.is_valid() else None
@@ -129,7 +129,7 @@ def case_new(request: MemberRequest, slug: str) -> HttpResponse:
 def case_edit(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     """Edit a case; if somebody else saved it in the meantime, show both edits."""
     case = get_object_or_404(case_revisions(slug, key, ""))
-    form = CaseForm(case.suite, posted(request), case=case, place=case_place(case))
+    form = CaseForm(case.suite, form_data(request), case=case, place=case_place(case))
     if ACTION in request.POST:
         return _form(request, form.with_rows(request.POST[ACTION]), 200)
     try:
@@ -187,7 +187,7 @@ def result_case(
         answer = "&answer=1" if "answer" in request.POST else ""
         return redirect(f"{reverse('runs:case-new', args=[slug])}?result={result.pk}{answer}")
     try:
-        case = make_case(result, with_answer="answer" in request.POST, by=request.user)
+        case = add_case_from_result(result, with_answer="answer" in request.POST, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:result", slug, number, key, repetition)
@@ -243,7 +243,7 @@ NONE = "No case is ticked. Tick some rows, or all matching cases."
 @may_change_suites
 def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
     """Add tags to the ticked cases, remove tags, or delete the cases after a confirmation."""
-    ticked = ticked_cases(get_suite_or_404(slug=slug), request.POST)
+    ticked = selected_cases(get_suite_or_404(slug=slug), request.POST)
     action = request.POST.get("action")
     if ticked.keys and action == "delete" and not is_deletion_confirmed(ticked, request.POST):
         return _confirm_delete(request, ticked)
@@ -262,7 +262,7 @@ def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
 def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
     """Download the ticked cases as a file."""
     suite = get_suite_or_404(slug=slug)
-    ticked = ticked_cases(suite, request.POST)
+    ticked = selected_cases(suite, request.POST)
     if not ticked.keys:
         messages.info(request, NONE)
         return redirect("runs:suite-cases", slug)
@@ -274,7 +274,7 @@ def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
     return StreamingHttpResponse(file.parts, content_type=file.media_type, headers=headers)
 
 
-def _done(request: MemberRequest, ticked: TickedCases, action: str | None) -> str:
+def _done(request: MemberRequest, ticked: SelectedCases, action: str | None) -> str:
     if action == "delete":
         return delete(ticked, request.user)
     tags = request.POST.get("tags", "")
@@ -282,7 +282,7 @@ def _done(request: MemberRequest, ticked: TickedCases, action: str | None) -> st
     return message or "Enter a tag of up to 200 characters."
 
 
-def _confirm_delete(request: MemberRequest, ticked: TickedCases) -> HttpResponse:
+def _confirm_delete(request: MemberRequest, ticked: SelectedCases) -> HttpResponse:
     suite = ticked.suite
     context = {"suite": suite, "head": suite_head(suite), "ticked": ticked}
     context["runs"] = count_runs(suite, ticked.keys)
@@ -293,7 +293,7 @@ def _confirm_delete(request: MemberRequest, ticked: TickedCases) -> HttpResponse
 def case_import(request: MemberRequest, slug: str) -> HttpResponse:
     """Choose a table of cases for a suite."""
     suite = get_suite_or_404(slug=slug)
-    form = CaseFileForm(posted(request), uploaded(request))
+    form = CaseFileForm(form_data(request), form_files(request))
     if form.is_valid() and (upload := form.keep(request.user, suite=suite)):
         return redirect("runs:case-table", upload.pk)
     context = {"suite": suite, "form": form, "head": suite_head(suite)}
@@ -304,7 +304,7 @@ def case_import(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def suite_new_from_table(request: MemberRequest) -> HttpResponse:
     """Create a suite with the cases of a table."""
-    form = NewSuiteFromTableForm(posted(request), uploaded(request))
+    form = NewSuiteFromTableForm(form_data(request), form_files(request))
     if form.is_valid() and (upload := form.keep_with_suite(request.user)):
         return redirect("runs:case-table", upload.pk)
     status = REFUSED if form.is_bound else 200
@@ -317,7 +317,7 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
     upload = _own(request, pk)
     if upload.stored_at is not None:
         return render(request, "cases/table_stored.html", stored_page(upload))
-    form = CaseColumnsForm(UploadedTable(upload), posted(request))
+    form = CaseColumnsForm(UploadedTable(upload), form_data(request))
     if form.keep() and not request.htmx:
         return redirect("runs:case-table", pk)
     context = form.page(RejectedQuery.read(request.GET))

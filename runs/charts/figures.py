@@ -162,7 +162,7 @@ def dominators(offers: Sequence[Offer]) -> Mapping[int, Offer | None]:
     return dominator
 
 
-def front(offers: Sequence[Offer]) -> Sequence[Offer]:
+def pareto_front(offers: Sequence[Offer]) -> Sequence[Offer]:
     """Return the runs on the Pareto front, the cheapest first."""
     beaten_by = dominators(offers)
     kept = [offer for offer in offers if beaten_by[offer.number] is None]
@@ -236,7 +236,7 @@ def score_cost_figure(
     """
     if not offers:
         return None
-    best = front(offers)
+    best = pareto_front(offers)
     labels = ", ".join(offer.name for offer in best)
     label = f"Score against cost of {len(offers)} runs. On the Pareto front: {labels}."
     wide, narrow = (

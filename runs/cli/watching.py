@@ -15,9 +15,9 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from runs.cli.evaluating import NOT_EVALUATED
 from runs.cli.printing import ProgressLine
-from runs.execution.database import describe_error, first_error, is_away
+from runs.execution.database import describe_error, first_error, is_temporary
 from runs.execution.reaper import reap
-from runs.execution.run_worker import patiently, release_run, work_on_run
+from runs.execution.run_worker import release_run, with_live_connection, work_on_run
 from runs.finishing import finish_run, summarise_run
 from runs.models.database import database_now
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, LEASE, Run, RunStatus
@@ -101,7 +101,7 @@ class LocalWorker:
         if self._is_released.is_set():
             return False
         mine = Run.objects.filter(pk=self._run_id, owner_id=self._owner_id)
-        return patiently(mine.filter(status__in=ACTIVE_RUN_STATUSES).exists)
+        return with_live_connection(mine.filter(status__in=ACTIVE_RUN_STATUSES).exists)
 
     def _work(self) -> None:
         """Work until nothing can be claimed, and reap results this worker may have lost."""
@@ -109,12 +109,12 @@ class LocalWorker:
             work_on_run(self._run_id, owner_id=self._owner_id)
         except Exception as error:
             self._crashes += 1
-            if self._crashes >= MAX_CRASHES or is_away(first_error(error)):
+            if self._crashes >= MAX_CRASHES or is_temporary(first_error(error)):
                 raise
             logger.exception("The worker crashed and starts again")
         if self._is_active():
             self._is_released.wait(LOOK_AGAIN_S)
-            patiently(lambda: reap(now=database_now()))
+            with_live_connection(lambda: reap(now=database_now()))
 
     def _send_heartbeats(self) -> None:
         """Renew the ownership of the run and of waiting runs; skip a beat while the database is down."""
@@ -175,7 +175,7 @@ class Watch:
             light = Run.objects.defer(*HEAVY_RUN_COLUMNS).get(pk=self._run.pk)
             self._progress.show(light)
         except (DatabaseError, InterfaceError) as error:
-            if not is_away(error):
+            if not is_temporary(error):
                 raise
             self._report_outage_once(stop_wanted=stop_wanted)
             return

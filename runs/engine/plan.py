@@ -208,11 +208,11 @@ def retry_judge_calls(
     """
     if path == OUTCOMES_PATH:
         return outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
-    in_line = (node for place, node in walk(root) if is_in_line(place, path))
+    in_line = (node for place, node in walk(root) if is_nested(place, path))
     return sum(_call_count(node, kinds) for node in in_line)
 
 
-def is_in_line(path: str, place: str) -> bool:
+def is_nested(path: str, place: str) -> bool:
     """Tell whether one of the two evaluators contains the other, or both are the same."""
     return _is_at(path, place) or _is_at(place, path)
 

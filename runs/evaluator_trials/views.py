@@ -15,7 +15,7 @@ from runs.evaluator_trials.queries import initial_choice, read_trial, try_page
 from runs.evaluator_trials.services import find_node, try_evaluator
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import EvaluatorTrial
-from runs.requests import REFUSED, MemberRequest, get_suite_or_404, may_change_suites, posted
+from runs.requests import REFUSED, MemberRequest, form_data, get_suite_or_404, may_change_suites
 from runs.running.checks import RUN_SCRIPTS, ScriptsRefusedError
 from runs.suites.drafts import get_draft
 from runs.suites.edits import UnknownEvaluatorError
@@ -34,7 +34,7 @@ def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     page = try_page(draft.suite, path, settings, judge=str(draft.content["judge"]))
     last = TRIALS.filter(suite=draft.suite, node=node, asked_by=request.user).first()
     begin = initial_choice(draft.suite, last)
-    form = EvaluatorTrialForm(draft.suite, page.runs, posted(request), initial=begin)
+    form = EvaluatorTrialForm(draft.suite, page.runs, form_data(request), initial=begin)
     status = _ask(request, form, draft, node) if form.is_bound else 200
     if status == MOVED:
         return redirect(f"{request.path}#evaluator-trial")

@@ -123,7 +123,7 @@ class Patience:
             try:
                 value = function(is_repeated)
             except (DatabaseError, InterfaceError) as error:
-                if not is_away(error) or self.is_over:
+                if not is_temporary(error) or self.is_over:
                     raise
                 # Measured by the clock, because each try may take long to fail.
                 if self._clock() >= since + self._patience_s:
@@ -143,7 +143,7 @@ class Patience:
                 return value
 
 
-def is_away(error: BaseException) -> bool:
+def is_temporary(error: BaseException) -> bool:
     """Tell whether a database error may go away by itself: no answer, no space, read-only."""
     if isinstance(error, OperationalError):
         # SQLite raises the same error for wrong SQL.
@@ -162,7 +162,7 @@ MAX_REASON_LENGTH = 400
 def note_error(error: BaseException) -> str:
     """Store the error as this worker's last one if the database answers; return its description."""
     reason = describe_error(error)
-    if is_away(first_error(error)):
+    if is_temporary(first_error(error)):
         return reason
     WorkerProcess.objects.filter(name=process_name()).update(
         last_error=reason, last_error_at=database_now()

@@ -13,7 +13,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from evaluators.models import SlotLease
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution.claims import RELEASED
-from runs.execution.database import is_away, note_error
+from runs.execution.database import is_temporary, note_error
 from runs.execution.shared_limits import forget_slot_leases, forget_starts
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_answers_since
@@ -96,7 +96,7 @@ def _for_each(run_ids: Iterable[int], clean_up: Callable[[int], object]) -> None
         try:
             clean_up(run_id)
         except Exception as error:
-            if is_away(error):
+            if is_temporary(error):
                 raise
             logger.exception("Run %s could not be cleaned up", run_id)
             note_error(error)

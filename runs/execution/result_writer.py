@@ -24,7 +24,7 @@ from evaluators.scoring.types import Score, Unscored, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
 from runs.execution.claims import RENEW_EVERY_S, Claim, Leases, held_results
-from runs.execution.database import DatabaseThread, is_away
+from runs.execution.database import DatabaseThread, is_temporary
 from runs.execution.ledger import (
     Budget,
     LedgerEntry,
@@ -266,7 +266,7 @@ def write_singly(
     try:
         return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
     except Exception as error:
-        if is_away(error):
+        if is_temporary(error):
             raise
         logger.exception(
             "Run %s: a batch cannot be written; writing its results one by one", work.run_id
@@ -303,7 +303,7 @@ def _write_one(
     try:
         return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
     except Exception as error:
-        if is_away(error):
+        if is_temporary(error):
             raise
         logger.exception("Run %s: a result cannot be written", work.run_id)
         bare = [replace(entry, record=_without_content(entry.record)) for entry in entries]

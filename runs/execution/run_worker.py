@@ -43,7 +43,7 @@ from runs.execution.database import (
     DatabaseThread,
     Patience,
     first_error,
-    is_away,
+    is_temporary,
     note_crash,
     note_error,
 )
@@ -116,23 +116,23 @@ def _work(slot: RunSlot, owner_id: str = "") -> None:
 
 def _execute_run(slot: RunSlot, owner_id: str) -> None:
     run_id = slot.run_id
-    run = patiently(Run.objects.filter(id=run_id, owner_id=owner_id).first)
+    run = with_live_connection(Run.objects.filter(id=run_id, owner_id=owner_id).first)
     if run is None or not run.is_active:
         return
-    patiently(lambda: begin_run(run_id, now=database_now()))
-    patiently(lambda: run.refresh_from_db(fields=["started_at"]))
+    with_live_connection(lambda: begin_run(run_id, now=database_now()))
+    with_live_connection(lambda: run.refresh_from_db(fields=["started_at"]))
     try:
-        work = patiently(lambda: load_work(run))
+        work = with_live_connection(lambda: load_work(run))
     except (DomainError, ValueError, KeyError, TypeError) as error:
         logger.exception("Run %s cannot be executed", run_id)
         _fail(run_id, f"The run cannot be executed: {error}")
         return
     with _registered(run_id) as token:
         ended = _run_loop(work, token, slot)
-    patiently(lambda: _conclude(work, *ended))
+    with_live_connection(lambda: _conclude(work, *ended))
 
 
-def patiently(function: Callable[[], Value]) -> Value:
+def with_live_connection(function: Callable[[], Value]) -> Value:
     """Return the function's value, even if this thread's idle connection has died.
 
     Raises the database's own error when it stays away for half a minute.
@@ -144,11 +144,13 @@ def patiently(function: Callable[[], Value]) -> Value:
 def _registered(run_id: int) -> Iterator[str]:
     """List the worker under its own token while it works."""
     token = secrets.token_hex(16)
-    patiently(lambda: register_run_worker(run_id, token, under_way=0, now=database_now()))
+    with_live_connection(
+        lambda: register_run_worker(run_id, token, under_way=0, now=database_now())
+    )
     try:
         yield token
     finally:
-        patiently(RunWorker.objects.filter(token=token).delete)
+        with_live_connection(RunWorker.objects.filter(token=token).delete)
 
 
 def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunState | None]:
@@ -194,7 +196,7 @@ def _fail(run_id: int, reason: str) -> None:
 def _after_crash(run_id: int, error: Exception) -> None:
     """Record why a worker crashed; a run that crashes workers repeatedly fails."""
     reason = note_error(error)
-    if not is_away(first_error(error)) and note_crash(run_id, reason):
+    if not is_temporary(first_error(error)) and note_crash(run_id, reason):
         _fail(run_id, f"The run cannot be executed: {reason}")
 
 
@@ -492,7 +494,7 @@ def _nobody() -> bool:
 _is_anybody_waiting: IsAnybodyWaiting = _nobody
 
 
-def yield_while(is_anybody_waiting: IsAnybodyWaiting) -> None:
+def yield_to_waiting_requests(is_anybody_waiting: IsAnybodyWaiting) -> None:
     """Make every run loop of this process check before each execution whether a page request waits."""
     global _is_anybody_waiting
     _is_anybody_waiting = is_anybody_waiting

@@ -20,7 +20,7 @@ from runs.formats.bundles import read_uploads
 from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
 from runs.formats.recorded_outputs import read_outputs
 from runs.models.suites import Suite, Target
-from runs.requests import ManyFilesField, named_parts
+from runs.requests import ManyFilesField, upload_streams
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import all_profiles
 
@@ -203,7 +203,7 @@ class SuiteImportForm(forms.Form):
             message = f"The files hold more than {MAX_SUITE_BYTES // 1024**2} MB, which is the limit of an import."
             self.add_error("suite_files" if files else "folder", message)
             return FoundSuites(())
-        parts = [*named_parts(folder, values.get("folder_paths", "")), *named_parts(files)]
+        parts = [*upload_streams(folder, values.get("folder_paths", "")), *upload_streams(files)]
         try:
             return read_suites(read_uploads(parts), profile=values.get("profile", ""))
         except UnreadableFileError as refusal:

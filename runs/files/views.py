@@ -14,12 +14,12 @@ from runs.formats.suite_files import pack_suite
 from runs.requests import (
     REFUSED,
     MemberRequest,
+    form_data,
+    form_files,
     get_suite_or_404,
     may_change_suites,
     may_start,
     may_view,
-    posted,
-    uploaded,
 )
 from runs.suites.services import UnknownVersionError, suite_with_cases
 
@@ -29,7 +29,7 @@ ANSWER = "import_answer"
 @may_change_suites
 def suite_import(request: MemberRequest) -> HttpResponse:
     """Import suites from files, or show everything that is wrong with them."""
-    form = SuiteImportForm(posted(request), uploaded(request))
+    form = SuiteImportForm(form_data(request), form_files(request))
     done = form.save(imported_by=request.user) if form.is_valid() else None
     if done is None:
         status = REFUSED if form.is_bound else 200
@@ -77,7 +77,7 @@ def suite_file(
 def results_import(request: MemberRequest) -> HttpResponse:
     """Import a file of results, or show everything that is wrong with it."""
     first = {"suite": request.GET.get("suite", "")}
-    form = ResultsImportForm(posted(request), uploaded(request), initial=first)
+    form = ResultsImportForm(form_data(request), form_files(request), initial=first)
     done = form.save(imported_by=request.user) if form.is_valid() else None
     if done is None:
         status = REFUSED if form.is_bound else 200

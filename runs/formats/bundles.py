@@ -25,7 +25,7 @@ MAX_NAMED = 8
 
 
 @dataclass(slots=True)
-class LeftOut:
+class SkippedFiles:
     """Collects the files that are skipped; a skipped folder is listed once."""
 
     hidden: set[str] = field(default_factory=set)
@@ -103,7 +103,7 @@ class FolderFiles(Mapping[str, bytes]):
     def __iter__(self) -> Iterator[str]:
         """Yield the paths without hidden files and caches, as of the first call."""
         if self._paths is None:
-            self._paths = list_files(self._root, LeftOut())
+            self._paths = list_files(self._root, SkippedFiles())
         return iter(self._paths)
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class FolderFiles(Mapping[str, bytes]):
         return place if is_inside else None
 
 
-def list_files(root: Path, left_out: LeftOut) -> list[str]:
+def list_files(root: Path, left_out: SkippedFiles) -> list[str]:
     """Return the paths of the regular files in a folder, sorted; raises UnreadableFileError for too many."""
     files: list[str] = []
     inside = FolderFiles(root)
@@ -168,7 +168,7 @@ def _is_text(path: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in path)
 
 
-def _is_wanted(root: Path, path: Path, left_out: LeftOut) -> bool:
+def _is_wanted(root: Path, path: Path, left_out: SkippedFiles) -> bool:
     # Links to folders are never followed: they may lead outside or form a loop.
     inside = f"{path.as_posix()}/"
     return not left_out.takes(inside + "x", is_link=(root / path).is_symlink())
@@ -198,7 +198,7 @@ def comment_for(suite: str) -> bytes:
     return f"{WRITTEN_BY}{suite}".encode()
 
 
-def unzip(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
+def unzip(stream: IO[bytes], name: str, left_out: SkippedFiles) -> Unzipped:
     """Return the contents of a zip by path; hidden files, caches and links are noted as left out.
 
     Raises UnreadableFileError for a damaged or encrypted zip, a path that leads outside or is repeated,
@@ -216,7 +216,7 @@ def unzip(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
         raise UnreadableFileError([Problem(f"cannot be unpacked: {error}", name)]) from None
 
 
-def _contents(packed: zipfile.ZipFile, name: str, left_out: LeftOut) -> dict[str, bytes]:
+def _contents(packed: zipfile.ZipFile, name: str, left_out: SkippedFiles) -> dict[str, bytes]:
     wanted: dict[str, zipfile.ZipInfo] = {}
     for member in packed.infolist():
         if member.is_dir():
@@ -426,7 +426,7 @@ def _is_zip(name: str) -> bool:
 
 
 def _zip_at(path: Path) -> Bundle:
-    left_out, place = LeftOut(), f"{path}/"
+    left_out, place = SkippedFiles(), f"{path}/"
     try:
         with path.open("rb") as stream:
             archive = unzip(stream, str(path), left_out)
@@ -449,7 +449,7 @@ def _disk_bundle(paths: Sequence[Path]) -> Bundle:
     root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in named]))
     files, problems = dict[str, None](), list[Problem]()
     for path in named:
-        below, left_out = path.relative_to(root), LeftOut()
+        below, left_out = path.relative_to(root), SkippedFiles()
         inside = list_files(path, left_out) if path.is_dir() else [""]
         files.update(dict.fromkeys((below / part).as_posix() for part in inside))
         problems += left_out.problems(_shown(path))
@@ -463,7 +463,7 @@ def _shown(root: Path) -> str:
 
 
 def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
-    left_out, files, paths = LeftOut(), dict[str, bytes](), list[str]()
+    left_out, files, paths = SkippedFiles(), dict[str, bytes](), list[str]()
     for name, stream in parts:
         archive = _members(name, stream, left_out)
         paths += _given(archive)
@@ -497,7 +497,7 @@ def _refuse_large(size: int) -> None:
         raise UnreadableFileError([Problem(message)])
 
 
-def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> Unzipped:
+def _members(name: str, stream: IO[bytes], left_out: SkippedFiles) -> Unzipped:
     if _is_zip(name):
         return unzip(stream, name, left_out)
     path = checked_path(name, name)

@@ -42,7 +42,7 @@ class FoundSuite:
 
 
 @dataclass(slots=True)
-class Search:
+class SuiteSearch:
     """The search of one bundle, with the suites found in it by path."""
 
     bundle: Bundle
@@ -221,7 +221,7 @@ def read_suites(bundles: Sequence[Bundle], *, profile: str = "") -> FoundSuites:
     same name, or if there is none.
     """
     chosen = get_profile(profile) if profile else None
-    searches = [Search(bundle, chosen) for bundle in bundles]
+    searches = [SuiteSearch(bundle, chosen) for bundle in bundles]
     for search in searches:
         search.look()
     suites = tuple(suite for search in searches for suite in search.suites())

@@ -12,7 +12,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.script.program import locate_script
 from runs.formats.bundles import OUTSIDE, missing_file_message
 from runs.formats.yaml import Path, YamlDocument, describe_value
-from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, near
+from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
 MAX_PROBLEMS = 500
 MAX_SHARED = 200_000_000
@@ -256,7 +256,7 @@ class Fields:
 
     def suggestion(self, name: str) -> str:
         """Return the end of a sentence that suggests an unused key for a missing one."""
-        similar = near(name, self._left)
+        similar = most_similar(name, self._left)
         return f"; was {self._left[similar][0]!r} meant to be it?" if similar else ""
 
     def rest(self) -> dict[str, Any]:

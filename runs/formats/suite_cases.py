@@ -143,7 +143,7 @@ Turn = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedInput:
     """What a suite puts before the input of each of its cases.
 
     `named` are the files its turns name; they are not kept if all cases skip the defaults.
@@ -154,17 +154,17 @@ class Shared:
     named: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def read_shared(suite: Fields) -> Shared:
+def read_shared_input(suite: Fields) -> SharedInput:
     """Return the `input` and `input_files` of a suite; problems are noted."""
     key, value = suite.take("input")
     used = suite.reading.used_files
     suite.reading.used_files = {}
     turns = read_turns(suite, key, value) if key else ()
     named, suite.reading.used_files = suite.reading.used_files, used
-    return Shared(turns, _files(suite, is_kept=False), named)
+    return SharedInput(turns, _files(suite, is_kept=False), named)
 
 
-def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
+def read_input(case: Fields, shared: SharedInput) -> tuple[Turn, ...]:
     """Return the input of a case: the suite's turns and its own; problems are noted.
 
     Files under `input_files`, by default the suite's, go before an input that is a text.
@@ -383,7 +383,7 @@ class Defaults:
 
     root: EvaluatorSpec
     is_default: bool
-    shared: Shared
+    shared: SharedInput
 
 
 def read_cases(
@@ -448,7 +448,7 @@ class _Case:
             key=key,
             title=title,
             tags=self.fields.texts("tags"),
-            input=read_input(self.fields, Shared() if skips else self.defaults.shared),
+            input=read_input(self.fields, SharedInput() if skips else self.defaults.shared),
             expected_output=expected,
             expected_outcomes=self.fields.texts("expected_outcomes"),
             criteria=self.fields.text("criteria"),

@@ -25,7 +25,7 @@ from evaluators.scoring.tree import (
 from evaluators.scoring.types import DomainError
 from runs.formats.reading import Fields, Reading
 from runs.formats.yaml import Path, YamlDocument
-from runs.specs.problems import did_you_mean, near
+from runs.specs.problems import did_you_mean, most_similar
 from runs.specs.suites import CaseSpec, ModelPlace
 
 ROOT_NAME = "suite"
@@ -188,7 +188,7 @@ def _suggestion(path: tuple[str | int, ...], known: tuple[str, ...]) -> str:
 
 
 def _is_likely_mistake(name: str, known: tuple[str, ...]) -> bool:
-    return name in _all_setting_names() or bool(near(name, known))
+    return name in _all_setting_names() or bool(most_similar(name, known))
 
 
 @cache

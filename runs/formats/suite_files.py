@@ -32,7 +32,7 @@ from runs.formats.suite_cases import (
     Defaults,
     parent_folder,
     read_cases,
-    read_shared,
+    read_shared_input,
     with_cases,
 )
 from runs.formats.suite_evaluators import (
@@ -238,7 +238,7 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     usual = profile.evaluators if profile else default_children()
     root = make_root(children or usual, aggregator)
     check_composite(reading, (aggregator_key or "evaluators",), root)
-    defaults = Defaults(root, not (children or profile), read_shared(suite))
+    defaults = Defaults(root, not (children or profile), read_shared_input(suite))
     cases_key, items = _cases(suite)
     cases = read_cases(reading, (cases_key,), items, defaults)
     own = reading.kept.pop("", {})

@@ -25,7 +25,7 @@ from evaluators.scoring.types import (
     Usage,
     Verdict,
 )
-from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, is_in_line
+from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, is_nested
 from runs.models.results import (
     CHUNK,
     CallPurpose,
@@ -130,7 +130,7 @@ def kept_outcomes(
     results = tuple(OutcomeResult(**outcome) for outcome in output.outcomes or ())
     kept: dict[str, Outcome] = {}
     for row in rows:
-        if row.state == ScoreState.SKIPPED or any(is_in_line(row.path, path) for path in again):
+        if row.state == ScoreState.SKIPPED or any(is_nested(row.path, path) for path in again):
             continue
         supplies = row.path == OUTCOMES_PATH or row.details.get("supplies_outcomes")
         kept[row.path] = read_outcome(row, results if supplies else None)

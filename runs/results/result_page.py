@@ -37,7 +37,7 @@ from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.stored import read_executions
 from runs.models.suites import Case
 from runs.results.result_state import (
-    LeftFile,
+    ArtifactFile,
     Override,
     ReviewHistory,
     case_override,
@@ -379,7 +379,7 @@ class ResultPage:
     last_retry: int
     history: tuple[PastRun, ...]
     scored_count: int
-    files: tuple[LeftFile, ...]
+    files: tuple[ArtifactFile, ...]
     override: Override | None
     reviews: ReviewHistory | None
 

@@ -300,14 +300,14 @@ def result_mark(result: Result) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftFile:
+class ArtifactFile:
     """A file that the target left; its size is in bytes."""
 
     path: str
     size: int
 
 
-def result_files(result: Result) -> tuple[LeftFile, ...]:
+def result_files(result: Result) -> tuple[ArtifactFile, ...]:
     """Return the files of a result by path, without their content."""
     rows = result.artifacts.annotate(size=F("content__size")).order_by("path")
-    return tuple(LeftFile(path, size) for path, size in rows.values_list("path", "size"))
+    return tuple(ArtifactFile(path, size) for path, size in rows.values_list("path", "size"))

@@ -27,7 +27,7 @@ from runs.models.runs import Run
 from runs.models.suites import Case, CaseGate
 from runs.requests import MAY_REVIEW
 from runs.results.result_state import (
-    LeftFile,
+    ArtifactFile,
     RepetitionMark,
     result_files,
     result_mark,
@@ -513,7 +513,7 @@ class ReviewPage:
     output_size: int
     output_text: str
     diff: tuple[DiffLine, ...] | None
-    files: tuple[LeftFile, ...]
+    files: tuple[ArtifactFile, ...]
     outcomes: tuple[ReviewedOutcome, ...]
     labels: tuple[LabelRow, ...]
     steps: tuple[Mapping[str, Any], ...] | None

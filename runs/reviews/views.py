@@ -32,13 +32,13 @@ from runs.requests import (
     REFUSED,
     STOP_POLLING,
     MemberRequest,
+    form_data,
+    form_files,
     get_run_or_404,
     get_suite_or_404,
     may_change_suites,
     may_start,
     may_view,
-    posted,
-    uploaded,
 )
 from runs.reviews import page as review_pages
 from runs.reviews import services
@@ -316,7 +316,7 @@ def review_export_table(request: HttpRequest) -> StreamingHttpResponse:
 @may_change_suites
 def review_import(request: MemberRequest) -> HttpResponse:
     """Choose a file of reviews."""
-    form = ReviewFileForm(posted(request), uploaded(request))
+    form = ReviewFileForm(form_data(request), form_files(request))
     if form.is_valid() and (upload := form.keep(request.user)):
         return redirect("runs:review-upload", upload.pk)
     status = REFUSED if form.is_bound else 200
@@ -330,7 +330,7 @@ def review_upload(request: MemberRequest, pk: UUID) -> HttpResponse:
     upload = get_object_or_404(ReviewUpload, pk=pk, owner=request.user)
     if upload.stored_at is not None:
         return render(request, "reviews/imported.html", {"upload": upload})
-    form = StoreReviewsForm(posted(request))
+    form = StoreReviewsForm(form_data(request))
     if form.is_valid() and form.store(upload, request.user):
         return redirect("runs:review-upload", pk)
     context = {"upload": upload, "form": form, "page": import_page(upload)}

@@ -133,7 +133,7 @@ def has_score(path: str) -> Exists:
     return Exists(EvaluatorScore.objects.filter(result=OuterRef("pk"), path=path))
 
 
-def could_not_score(path: str) -> Exists:
+def is_unscored_by(path: str) -> Exists:
     """Return the condition for results that the evaluator could not score."""
     lines = EvaluatorScore.objects.filter(
         result=OuterRef("pk"), path=path, state=ScoreState.UNSCORED
@@ -346,7 +346,7 @@ class AgainForm(forms.Form):
 
     def unscored(self) -> Exists:
         """Return the condition for results that the evaluator could not score."""
-        return could_not_score(self.cleaned_data["path"])
+        return is_unscored_by(self.cleaned_data["path"])
 
     def plan(self) -> RetryPlan:
         """Return the plan to retry all of the named results."""

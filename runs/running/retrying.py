@@ -125,7 +125,7 @@ def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> R
     return retry
 
 
-def set_waiting(run: Run, result_ids: Sequence[int], retry: Retry | None = None) -> None:
+def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = None) -> None:
     """Set cancelled results to waiting, as they were or with the settings of a newer request."""
     for some in _batches(result_ids):
         some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
@@ -142,7 +142,7 @@ def set_waiting(run: Run, result_ids: Sequence[int], retry: Retry | None = None)
         Attempt.objects.filter(pk__in=last.values("pk")).update(retry=retry)
 
 
-def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
+def reopen_run(held: Run, *, budget_usd: Decimal | None) -> bool:
     """Let workers claim from the run again; True when they take it over from a command line.
 
     Its figures are computed again at its end. The time that it took so far is kept.
@@ -161,7 +161,7 @@ def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
     return not held.is_active and held.owner == RunOwner.COMMAND_LINE
 
 
-def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
+def log_action(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
     """Record an action in the log of the run and, with the form's key, in the audit log."""
     RunEvent.objects.create(run=run, kind=action, text=text[:500])
     _audit(run, action, text, by=by, form_key=form_key)
@@ -295,11 +295,11 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
             raise CannotResumeError(f"Run {run} has no results left to execute.")
         check_run_scripts(run, resumed_by)
         check_budget(run, held, budget_usd)
-        set_waiting(held, left)
+        requeue_results(held, left)
         if broken:
             start_retry(held, broken, RetryRequest(resumed_by))
-        taken_over = open_run(held, budget_usd=budget_usd)
-        note(
+        taken_over = reopen_run(held, budget_usd=budget_usd)
+        log_action(
             held, "resume", _resume_message(resumed_by, count, taken_over=taken_over), by=resumed_by
         )
     return count
@@ -454,11 +454,11 @@ def retry_results(
         check_run_scripts(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
         retry = start_retry(held, finished, request)
-        set_waiting(held, cancelled, retry)
+        requeue_results(held, cancelled, retry)
         retry.count = count
         retry.save(update_fields=("count",))
-        taken_over = open_run(held, budget_usd=budget_usd)
-        note(held, "retry", _retry_message(retry, taken_over=taken_over), by=asked_by)
+        taken_over = reopen_run(held, budget_usd=budget_usd)
+        log_action(held, "retry", _retry_message(retry, taken_over=taken_over), by=asked_by)
     return count
 
 

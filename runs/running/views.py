@@ -18,10 +18,10 @@ from runs.models.runs import Run
 from runs.requests import (
     REFUSED,
     MemberRequest,
+    form_data,
     get_run_or_404,
     get_suite_or_404,
     may_start,
-    posted,
 )
 from runs.running.forms import (
     StartRunForm,
@@ -49,7 +49,7 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Start one run a target, or show the form with its estimate or its errors."""
     suite = get_suite_or_404(slug=slug)
     initial, rules = read_address(suite, request.GET)
-    form = StartRunForm(suite, posted(request), initial=initial, rules=rules)
+    form = StartRunForm(suite, form_data(request), initial=initial, rules=rules)
     is_preview = "preview" in request.POST
     if form.is_valid() and not is_preview:
         try:
@@ -70,7 +70,7 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
 @may_start
 def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
     """Show what the form would start and cost; it is posted when its cases are too many for an address."""
-    form = StartRunForm(get_suite_or_404(slug=slug), posted(request) or request.GET)
+    form = StartRunForm(get_suite_or_404(slug=slug), form_data(request) or request.GET)
     form.is_valid()
     return render(request, "running/_estimate.html", _context(request, form))
 
@@ -79,7 +79,7 @@ def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
 @may_start
 def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
     """Show the cases that a search finds, ticked ones first."""
-    form = StartRunForm(get_suite_or_404(slug=slug), posted(request) or request.GET)
+    form = StartRunForm(get_suite_or_404(slug=slug), form_data(request) or request.GET)
     return render(request, "running/_start_cases.html", {"suite": form.suite, "form": form})
 
 

@@ -49,9 +49,9 @@ from runs.sharing.parts import (
     TextBudget,
     add_texts,
     case_titles,
+    document_head,
     evaluator_findings,
     gate_part,
-    head,
     headline_figures,
     judge_text,
     outcomes,
@@ -159,7 +159,9 @@ def shared_comparison(
     )
     return SharedComparison.model_validate(
         {
-            **head("comparison", detail_level, now, f"#{before.number} against #{after.number}"),
+            **document_head(
+                "comparison", detail_level, now, f"#{before.number} against #{after.number}"
+            ),
             "verdict": _comparison_verdict(page),
             "tolerance": page.conclusion.limits,
             "evidence": page.conclusion.evidence,
@@ -289,7 +291,7 @@ def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedR
     gates = (live.metrics, live.cases)
     return SharedRun.model_validate(
         {
-            **head("run", detail_level, now, f"Run #{run.number}"),
+            **document_head("run", detail_level, now, f"Run #{run.number}"),
             "verdict": _run_verdict(run, gates),
             "facts": _run_facts(run, live),
             "suites": [run.suite.title],
@@ -373,7 +375,7 @@ def shared_result(
     findings = evaluator_findings([page.result.pk]).get(page.result.pk, [])
     return SharedResult.model_validate(
         {
-            **head("result", detail_level, now, f"One result of run #{run.number}"),
+            **document_head("result", detail_level, now, f"One result of run #{run.number}"),
             "verdict": _result_verdict(page),
             "facts": _result_facts(page),
             "suites": [run.suite.title],

@@ -75,7 +75,7 @@ class TextBudget:
         return {"text": shown, "size": whole, "shown": len(shown), "is_cut": len(shown) < whole}
 
 
-def head(kind: str, detail_level: str, now: datetime, heading: str) -> dict[str, Any]:
+def document_head(kind: str, detail_level: str, now: datetime, heading: str) -> dict[str, Any]:
     """Return the fields that every document begins with."""
     return {
         "version": VERSION,
@@ -206,7 +206,7 @@ def outcomes(
     ]
 
 
-def against(runs: Sequence[Run]) -> str:
+def comparison_title(runs: Sequence[Run]) -> str:
     """Name two runs by their targets, as `agent 1.4 against 1.5`; with their numbers if the targets are the same."""
     before, after = (run.target_name[:MAX_IN_TITLE_LENGTH] for run in runs)
     numbers = " against ".join(f"#{run.number}" for run in runs)

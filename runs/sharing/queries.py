@@ -16,7 +16,7 @@ from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
 from runs.sharing.documents import WHITELISTS
 from runs.sharing.scan import Scan, document_texts, scan
-from runs.sharing.services import live_digest, seen_digest
+from runs.sharing.services import live_digest, preview_digest
 from runs.sharing.whitelist import fill_missing
 
 TEMPLATES = {
@@ -109,7 +109,7 @@ def share_preview(
         has_changed=False,
     )
     secrets = scan(document_texts({"title": title, **document}))
-    return SharePreview(document, page, secrets, seen_digest(document), has_looked)
+    return SharePreview(document, page, secrets, preview_digest(document), has_looked)
 
 
 @dataclass(frozen=True, slots=True)

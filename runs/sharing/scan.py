@@ -159,13 +159,13 @@ def _is_random(token: str) -> bool:
     if UUID.fullmatch(token):
         return False
     if HEX.fullmatch(token):
-        return bits(token) >= RANDOM_HEX_BITS and any(char.isdigit() for char in token)
+        return entropy_bits(token) >= RANDOM_HEX_BITS and any(char.isdigit() for char in token)
     digits = sum(char.isdigit() for char in token)
     is_mixed = any(map(str.isupper, token)) and any(map(str.islower, token))
-    return is_mixed and digits >= MIN_DIGITS and bits(token) >= RANDOM_BITS
+    return is_mixed and digits >= MIN_DIGITS and entropy_bits(token) >= RANDOM_BITS
 
 
-def bits(token: str) -> float:
+def entropy_bits(token: str) -> float:
     """Return the entropy of a text in bits per character."""
     total = len(token)
     return -sum(n / total * math.log2(n / total) for n in Counter(token).values())

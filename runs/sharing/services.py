@@ -29,7 +29,7 @@ from runs.models.sharing import ShareLink
 from runs.results.runs import run_word
 from runs.sharing.documents import WHITELISTS, SharedDoc
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
-from runs.sharing.parts import against
+from runs.sharing.parts import comparison_title
 from runs.sharing.whitelist import document_digest, filter_document
 
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
@@ -63,7 +63,7 @@ class Subject:
     def title(self) -> str:
         """Return the default title of a link, without names of cases."""
         if self.kind == COMPARISON:
-            return against(self.runs)
+            return comparison_title(self.runs)
         number = f"#{self.runs[-1].number}"
         return f"Run {number}" if self.kind == RUN else f"A result of run {number}"
 
@@ -115,7 +115,7 @@ def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime
     return storable(filter_document(values, WHITELISTS[subject.kind], detail_level))
 
 
-def seen_digest(document: Mapping[str, Any]) -> str:
+def preview_digest(document: Mapping[str, Any]) -> str:
     """Return the digest that tells whether a document is the one of the preview."""
     return document_digest({name: value for name, value in document.items() if name != "made_at"})
 

@@ -11,14 +11,14 @@ from evaluators.scoring.types import DomainError
 CLOSE = 0.8
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def most_similar(name: str, known: Iterable[str]) -> str:
     """Return the known name most similar to a name, "" if none is."""
     return next(iter(get_close_matches(name, list(known), 1, CLOSE)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence that suggests a similar known name, "" without one."""
-    similar = near(name, known)
+    similar = most_similar(name, known)
     return f"; did you mean {similar}?" if similar else ""
 
 

@@ -410,7 +410,7 @@ class MergeSide(StrEnum):
     THEIRS = "theirs"
 
 
-class Who(StrEnum):
+class ChangedBy(StrEnum):
     """Who changed a value since the version the draft is based on."""
 
     MINE = "mine"
@@ -445,12 +445,12 @@ class DifferingValue:
     base: Any
     theirs: Any
     mine: Any
-    who: Who | None
+    who: ChangedBy | None
 
     @property
     def is_open(self) -> bool:
         """Tell whether both sides changed it differently, so that somebody has to decide."""
-        return self.who is Who.BOTH
+        return self.who is ChangedBy.BOTH
 
 
 def differing_values(
@@ -476,7 +476,7 @@ def _value(
 ) -> DifferingValue | None:
     if theirs == mine:
         return None
-    who = Who.MINE if theirs == base else Who.THEIRS if mine == base else Who.BOTH
+    who = ChangedBy.MINE if theirs == base else ChangedBy.THEIRS if mine == base else ChangedBy.BOTH
     return DifferingValue(key, name, evaluator, base, theirs, mine, who)
 
 
@@ -490,11 +490,11 @@ def _evaluator_values(
     arrangement = _value(ARRANGEMENT, ARRANGEMENT, None, *arrangements)
     old, new, own = (evaluator_facts(tree) for tree in trees)
     shared = {path for path in new if path in own and new[path]["kind"] == own[path]["kind"]}
-    if arrangement is not None and arrangement.who is not Who.BOTH:
+    if arrangement is not None and arrangement.who is not ChangedBy.BOTH:
         # One side changed an evaluator that the other removed, so somebody has to decide.
-        kept = new if arrangement.who is Who.MINE else own
+        kept = new if arrangement.who is ChangedBy.MINE else own
         if any(path not in shared and kept[path] != old.get(path) for path in kept):
-            arrangement = replace(arrangement, who=Who.BOTH)
+            arrangement = replace(arrangement, who=ChangedBy.BOTH)
     yield arrangement
     for path in {**old, **new, **own}:
         sides = [facts.get(path) for facts in (old, new, own)]

@@ -356,7 +356,7 @@ def guard(composite: dict[str, Any], child: dict[str, Any], *, gate: bool) -> No
     _put(aggregator_options(composite), "required", names)
 
 
-def follow(composite: dict[str, Any], old: str, new: str) -> None:
+def rename_in_aggregator(composite: dict[str, Any], old: str, new: str) -> None:
     """Make the aggregator follow a child that is renamed."""
     options = aggregator_options(composite)
     weights = options.get("weights") or {}
@@ -365,7 +365,7 @@ def follow(composite: dict[str, Any], old: str, new: str) -> None:
     _put(options, "required", [new if name == old else name for name in names])
 
 
-def forget(composite: dict[str, Any], child: dict[str, Any]) -> None:
+def remove_from_aggregator(composite: dict[str, Any], child: dict[str, Any]) -> None:
     """Remove a child from the aggregator; the child keeps its weight."""
     child["weight"] = weight_in_force(composite, child)
     options = aggregator_options(composite)
@@ -466,7 +466,7 @@ class Group:
             raise _name_taken(name, place.parent)
         group = _new_node(editing, name, COMPOSITE, None)
         group |= {"children": [place.node], "weight": place.node["weight"]}
-        follow(place.parent.node, place.node["name"], name)
+        rename_in_aggregator(place.parent.node, place.node["name"], name)
         place.node["weight"] = 1.0
         place.siblings[place.position] = group
 
@@ -591,7 +591,7 @@ def _leave(place: TreePosition, action: str) -> None:
             f"{place.name} is the only gate of {parent.name}. Choose another gate there first, or "
             "another way to combine."
         )
-    forget(parent.node, place.node)
+    remove_from_aggregator(parent.node, place.node)
     parent.node["children"].remove(place.node)
 
 
@@ -668,7 +668,7 @@ class Rename:
                     f"{place.name} cannot be called “{new}”: another evaluator in its composite has that "
                     "name. Choose another."
                 )
-            follow(place.parent.node, old, new)
+            rename_in_aggregator(place.parent.node, old, new)
         place.node["name"] = new
 
 

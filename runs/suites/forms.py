@@ -19,7 +19,14 @@ from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDra
 from runs.requests import as_share, percent_field, plain, shown_percent
 from runs.specs.profiles import all_profiles, get_profile
 from runs.specs.suites import LISTS, TEXTS
-from runs.suites.differences import AGGREGATOR, ARRANGEMENT, CONFIG, DifferingValue, MergeSide, Who
+from runs.suites.differences import (
+    AGGREGATOR,
+    ARRANGEMENT,
+    CONFIG,
+    ChangedBy,
+    DifferingValue,
+    MergeSide,
+)
 from runs.suites.drafts import Conflict, change_draft, rebase_draft
 from runs.suites.edits import (
     MAX_DESCRIPTION_LENGTH,
@@ -324,11 +331,11 @@ class RestoreForm(forms.Form):
             return None
 
 
-WORDS: Mapping[Who | None, str] = {
-    Who.MINE: "only yours",
-    Who.THEIRS: "only theirs",
-    Who.SAME: "both, the same",
-    Who.BOTH: "both",
+WORDS: Mapping[ChangedBy | None, str] = {
+    ChangedBy.MINE: "only yours",
+    ChangedBy.THEIRS: "only theirs",
+    ChangedBy.SAME: "both, the same",
+    ChangedBy.BOTH: "both",
     None: "with the arrangement",
 }
 

@@ -19,10 +19,10 @@ from runs.models.suites import Suite, SuiteDraft
 from runs.requests import (
     REFUSED,
     MemberRequest,
+    form_data,
     get_suite_or_404,
     may_change_suites,
     may_view,
-    posted,
 )
 from runs.suites.drafts import (
     DraftConflictError,
@@ -59,7 +59,7 @@ from runs.suites.version_pages import (
 @may_change_suites
 def suite_new(request: MemberRequest) -> HttpResponse:
     """Create a suite, empty or from a profile."""
-    form = NewSuiteForm(posted(request))
+    form = NewSuiteForm(form_data(request))
     if form.is_valid() and (suite := form.create(request.user)):
         messages.success(request, f"{suite.title} is created. Add cases next.")
         return redirect("runs:suite", suite.slug)
@@ -72,7 +72,7 @@ def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
     """Edit a suite's texts and policy in the member's draft."""
     suite = get_suite_or_404(slug=slug)
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
-    form = SuiteSettingsForm(draft, posted(request))
+    form = SuiteSettingsForm(draft, form_data(request))
     form.say_what_entered(queue_counts(suite))
     if form.is_valid() and form.keep():
         return redirect("runs:suite-settings", slug)
@@ -143,7 +143,7 @@ def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
     conflict = find_conflict(draft)
     if conflict is None:
         return redirect("runs:suite-settings", slug)
-    form = ConflictForm(conflict, posted(request))
+    form = ConflictForm(conflict, form_data(request))
     if form.is_valid() and form.resolve():
         messages.success(
             request, f"Your draft is now based on version {suite.version}. Save it next."
@@ -242,7 +242,7 @@ def version_restore(request: MemberRequest, slug: str, number: int) -> HttpRespo
     """Show what restoring a version would change, and do it."""
     suite = get_suite_or_404(slug=slug)
     old = get_object_or_404(suite.versions.select_related("author"), number=number)
-    form = RestoreForm(suite, posted(request))
+    form = RestoreForm(suite, form_data(request))
     if form.is_bound and (restored := form.restore(number, request.user)):
         messages.success(request, f"{restored} has the content of v{number}. {restored.note}.")
         return redirect("runs:suite", slug)
@@ -308,7 +308,7 @@ def evaluator_add(request: MemberRequest, slug: str, kind: str) -> HttpResponse:
     if not chosen.in_gallery:
         raise Http404(f"The kind {kind} is used by Evalsite itself.")
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
-    form = AddForm(draft, chosen, request.GET.get("into", ""), posted(request))
+    form = AddForm(draft, chosen, request.GET.get("into", ""), form_data(request))
     if form.is_bound and form.is_valid() and (kept := form.add()):
         messages.info(request, f"{form.marks.cleaned_data['name']} is in the draft.")
         return redirect(_at(slug, f"n{kept.content['last_id'] - (kind == 'composite')}"))
@@ -322,7 +322,7 @@ def evaluator(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     settings, parent, path = _node(draft, node)
     kind = all_kinds().get(settings["kind"])
-    form = EvaluatorForm(draft, settings, parent, kind, posted(request))
+    form = EvaluatorForm(draft, settings, parent, kind, form_data(request))
     if form.is_bound and form.is_valid() and form.keep():
         messages.info(request, f"{form.marks.cleaned_data['name']} is saved in the draft.")
         return redirect(_at(slug, node))

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from evaluators.kinds._base import CaseFacts, Message, Output, Step
-from evaluators.kinds._json_paths import PathError, describe, follow, leads_nowhere, parse_path
+from evaluators.kinds._json_paths import PathError, describe, follow, is_missing, parse_path
 from evaluators.scoring.types import Usage
 from runs.target_kinds._base import AgentReading, AgentReply, TargetConfig
 from runs.target_kinds._outputs import (
@@ -303,7 +303,7 @@ def _at(paths: ReplyPaths, setting: str, json: Any, reader: Any) -> Any:
     """Return the value at the path of a setting; None if the agent does not report it."""
     path = getattr(paths, setting)
     is_output = setting == OUTPUT
-    if not path or (not is_output and leads_nowhere(path, json)):
+    if not path or (not is_output and is_missing(path, json)):
         return None
     try:
         return reader(follow(path, json))

@@ -14,7 +14,14 @@ from evaluators.scoring.types import DomainError
 from runs.lists import read_integer
 from runs.models.suites import Target
 from runs.models.temporary import TargetTrial
-from runs.requests import REFUSED, MemberRequest, may_change_targets, may_view, posted, uploaded
+from runs.requests import (
+    REFUSED,
+    MemberRequest,
+    form_data,
+    form_files,
+    may_change_targets,
+    may_view,
+)
 from runs.running.checks import scripts_problem
 from runs.target_kinds import UnknownTargetKindError
 from runs.targets.forms import TargetForm, target_choices, target_form
@@ -72,7 +79,7 @@ def target_edit(request: MemberRequest, pk: int) -> HttpResponse:
 def read_form(request: MemberRequest, target: Target | None = None) -> TargetForm:
     """Return the form of a target, or of the kind the address names for a new one; raises Http404."""
     name = target.kind if target else request.GET.get("kind") or target_choices()[0].name
-    sent, files = posted(request), uploaded(request)
+    sent, files = form_data(request), form_files(request)
     try:
         return target_form(name, sent, files, target=target, trial=form_trial(request, target))
     except UnknownTargetKindError as refusal:

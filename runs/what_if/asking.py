@@ -21,8 +21,8 @@ from runs.what_if.changes import (
     CaseTrees,
     LeafChange,
     LeafComparison,
-    Reach,
     RuleSet,
+    ScoreSource,
     case_trees,
     evaluators_key,
 )
@@ -391,7 +391,7 @@ class RuleChange:
             path: change
             for group in self.groups.values()
             for path, change in group.leaves.items()
-            if change.reach is Reach.RESCORED
+            if change.reach is ScoreSource.RESCORED
         }
 
     @property
@@ -498,7 +498,7 @@ class _Answering:
 def _as_run(rule_change: RuleChange, group: CaseGroup, stored: StoredRun) -> ResultDecider:
     rules = Rules(group.trees.before, rule_change.before.policy)
     leaves = {
-        leaf.path: LeafChange(leaf.path, leaf.spec, leaf.path, Reach.KEPT)
+        leaf.path: LeafChange(leaf.path, leaf.spec, leaf.path, ScoreSource.KEPT)
         for leaf in rules.tree.leaves
     }
     return ResultDecider(

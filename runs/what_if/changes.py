@@ -96,7 +96,7 @@ SHOWN_TO_JUDGES = ("pass_threshold", "borderline_threshold", "on_unscored")
 _ABSENT = object()
 
 
-class Reach(StrEnum):
+class ScoreSource(StrEnum):
     """Which score an evaluator has: its stored one, one from its stored parts, an outdated one, or none."""
 
     KEPT = "kept"
@@ -116,7 +116,7 @@ class LeafChange:
     path: str
     node: EvaluatorSpec
     origin: str | None
-    reach: Reach
+    reach: ScoreSource
     why: str = ""
     asks: str = ""
     config: KindConfig | None = None
@@ -153,38 +153,42 @@ class LeafComparison:
 
     def _change(self, path: str, node: EvaluatorSpec) -> LeafChange:
         origin = self.origin(path)
-        change = LeafChange(path, node, origin, Reach.KEPT, asks=self._asks(node))
+        change = LeafChange(path, node, origin, ScoreSource.KEPT, asks=self._asks(node))
         if origin is None:
-            return replace(change, reach=Reach.NEW, why="it is new, so nothing is stored of it")
+            return replace(
+                change, reach=ScoreSource.NEW, why="it is new, so nothing is stored of it"
+            )
         old = self.known[origin]
         if why := _other_thing(old, node):
-            return replace(change, reach=Reach.NEW, why=why)
+            return replace(change, reach=ScoreSource.NEW, why=why)
         if node.is_composite:
             why = self._judged_otherwise(origin, path) or self._asked_otherwise(old, node)
-            return replace(change, reach=Reach.OLD, why=why) if why else change
+            return replace(change, reach=ScoreSource.OLD, why=why) if why else change
         return self._leaf(change, old)
 
     def _leaf(self, change: LeafChange, old: EvaluatorSpec) -> LeafChange:
         node = change.node
         kind, same = self.kinds.get(node.kind), old.config == node.config
         if why := self._asked_otherwise(old, node):
-            return replace(change, reach=Reach.OLD, why=why)
+            return replace(change, reach=ScoreSource.OLD, why=why)
         if same:
             return change
         if kind is None:
-            return replace(change, reach=Reach.OLD, why="its settings changed")
+            return replace(change, reach=ScoreSource.OLD, why="its settings changed")
         config = read_config(node.kind, node.config, evaluator=change.path)
         try:
             stored = kind.config.model_validate(old.config)
         except ValidationError:
-            return replace(change, reach=Reach.OLD, why="its settings in the run cannot be read")
+            return replace(
+                change, reach=ScoreSource.OLD, why="its settings in the run cannot be read"
+            )
         if stored == config:
             return change
         if kind.rescore is None:
-            return replace(change, reach=Reach.OLD, why="its settings changed")
+            return replace(change, reach=ScoreSource.OLD, why="its settings changed")
         if why := _judged_settings_problem(stored, config):
-            return replace(change, reach=Reach.OLD, why=why)
-        return replace(change, reach=Reach.RESCORED, config=config)
+            return replace(change, reach=ScoreSource.OLD, why=why)
+        return replace(change, reach=ScoreSource.RESCORED, config=config)
 
     def _asked_otherwise(self, old: EvaluatorSpec, node: EvaluatorSpec) -> str:
         """Return which judge or file changed, "" if none did."""
@@ -210,7 +214,7 @@ class LeafComparison:
             for at, change in self.changes.items()
             if at.startswith(f"{path}/" if path else "")
         )
-        if not is_same or any(change.reach is not Reach.KEPT for change in inner):
+        if not is_same or any(change.reach is not ScoreSource.KEPT for change in inner):
             return "what it looks at changed"
         for name in SHOWN_TO_JUDGES:
             if getattr(self.before.policy, name) != getattr(self.after.policy, name):

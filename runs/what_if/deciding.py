@@ -9,7 +9,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from evaluators.kinds._base import Kind
-from evaluators.scoring.aggregate import HYBRID_KIND, HYBRID_SCALE, JUDGE_OVERALL, Values, is_held
+from evaluators.scoring.aggregate import (
+    HYBRID_KIND,
+    HYBRID_SCALE,
+    JUDGE_OVERALL,
+    Values,
+    is_held_back,
+)
 from evaluators.scoring.compile import CompiledNode
 from evaluators.scoring.decision import FORCING_RULES, CaseBasis, VerdictResult, case_basis
 from evaluators.scoring.explain import decided_by
@@ -18,7 +24,7 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError, OutcomeResult, Score, Unscored, Verdict
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH
-from runs.what_if.changes import CaseTrees, LeafChange, Reach, RuleSet
+from runs.what_if.changes import CaseTrees, LeafChange, RuleSet, ScoreSource
 
 SCORED, ERROR, OPEN_STATE = "scored", "error", "open"
 FINAL_FROM_JUDGE = "judge_overall"
@@ -178,7 +184,9 @@ class ResultDecider:
                 stored.columns.get(origin, -1)
                 if (origin := leaves[node.path].origin) is not None
                 else -1,
-                rescored.get(node.path, {}) if leaves[node.path].reach is Reach.RESCORED else {},
+                rescored.get(node.path, {})
+                if leaves[node.path].reach is ScoreSource.RESCORED
+                else {},
                 stored.overalls.get(origin, {}) if origin is not None else {},
             )
             for node in tree.leaves
@@ -233,7 +241,9 @@ class ResultDecider:
         values, verdict = self.rules.decide_scores(scores, parts, basis, judged)
         if not self.tells_open or not (unrun or is_missing):
             return _Decision(values, verdict, basis)
-        nodes = [leaf.node for leaf in unrun if not is_held(self.rules.tree, leaf.node, values)]
+        nodes = [
+            leaf.node for leaf in unrun if not is_held_back(self.rules.tree, leaf.node, values)
+        ]
         waits = is_missing and (
             not self.sources or any(leaf.node in nodes for leaf in self.sources)
         )
@@ -431,14 +441,14 @@ class Staleness:
         )
 
     def _watch(self, trees: CaseTrees, leaves: Mapping[str, LeafChange]) -> _Watched:
-        reaches = (Reach.OLD, Reach.RESCORED)
+        reaches = (ScoreSource.OLD, ScoreSource.RESCORED)
         changes = tuple(change for change in leaves.values() if change.reach in reaches)
         sources = {path for path, node in walk(trees.before) if node.kind in self.supplying}
         origins = {change.origin for change in leaves.values()}
         return _Watched(changes, bool(sources) and sources.isdisjoint(origins))
 
     def _why_kept(self, change: LeafChange, result: StoredResult, row: Sequence[Any]) -> str:
-        if change.reach is Reach.RESCORED:
+        if change.reach is ScoreSource.RESCORED:
             read = self.parts.get(change.path)
             return read.missing.get(result.id, "") if read is not None else ""
         column = self.stored.columns.get(change.origin or ROOT_PATH, -1)
@@ -463,4 +473,4 @@ class Staleness:
 def _why_unrun(change: LeafChange | None) -> str:
     if change is None:
         return OUTCOMES_UNJUDGED
-    return change.why if change.reach is Reach.NEW else NOT_RUN
+    return change.why if change.reach is ScoreSource.NEW else NOT_RUN

@@ -33,7 +33,7 @@ from runs.models.reviews import Review
 from runs.models.run_cases import RunCase
 from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.stored import SCORE_COLUMNS, read_outcome, score_rows
-from runs.what_if.changes import LeafChange, Reach, RuleSet
+from runs.what_if.changes import LeafChange, RuleSet, ScoreSource
 from runs.what_if.deciding import rescore
 from runs.what_if.stored import WhatIfQuestion, ask
 
@@ -108,7 +108,7 @@ class Rescoring:
         supplies = bool(row.details.get("supplies_outcomes"))
         kept = _unpaid(read_outcome(row, (results or None) if supplies else None))
         is_negated = change.node.negate != known[change.origin or ""].negate
-        if not isinstance(kept, Score) or change.reach is not Reach.RESCORED:
+        if not isinstance(kept, Score) or change.reach is not ScoreSource.RESCORED:
             return _negate(kept) if is_negated else kept
         kind = self.question.rule_change.kinds[change.node.kind]
         score = rescore(change, kind, row.details)

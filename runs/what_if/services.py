@@ -19,7 +19,7 @@ from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.queue import RESCORE_RUN, queue
 from runs.running.checks import check_trees
-from runs.running.retrying import note, user_name
+from runs.running.retrying import log_action, user_name
 from runs.running.rules import Origins, kept_sample_changes
 from runs.specs.suites import SuiteSpec
 from runs.what_if.changes import RuleSet
@@ -143,7 +143,7 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
 def _note_audit(run: Run, new_run: Run, by: User | None, form_key: str) -> None:
     name = f" by {user_name(by)}" if by is not None else ""
     text = f"Scored again from run {run}{name}, at no cost"
-    note(new_run, ACTION, text, by=by, form_key=form_key)
+    log_action(new_run, ACTION, text, by=by, form_key=form_key)
 
 
 def _made_before(form_key: str, by: User | None) -> Run | None:

@@ -21,10 +21,10 @@ from runs.requests import (
     REFUSED,
     MemberRequest,
     csv_answer,
+    form_data,
     get_suite_or_404,
     may_change_suites,
     may_start,
-    posted,
 )
 from runs.specs.suites import SuiteSpec
 from runs.suites.drafts import get_draft
@@ -81,7 +81,7 @@ class WhatIfRequest:
         """Read the draft and the form; nothing is stored."""
         draft = get_draft(get_suite_or_404(slug=slug), request.user)
         self.base = base_spec(draft)
-        self.form = EvaluatorTreeForm(draft, self.base.policy.as_json(), posted(request))
+        self.form = EvaluatorTreeForm(draft, self.base.policy.as_json(), form_data(request))
         self.rule_change: DraftContent = read_content(self.form)
         self.query = FlipQuery.read(request.GET.dict() | request.POST.dict())
         self.reader = request.user

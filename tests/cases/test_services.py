@@ -21,7 +21,7 @@ from runs.cases.services import (
     UnknownCaseError,
     add_case,
     change_case,
-    place_case,
+    move_case,
     put_cases,
     remove_cases,
     restore_case,
@@ -184,9 +184,9 @@ def test_many_are_tagged_or_put_in_as_many_queries_as_a_few(suite: Suite, ada: U
 
 
 def test_a_case_moves_to_another_place(suite: Suite, ada: User) -> None:
-    assert place_case(suite, "sizes", 1, by=ada) == 1
-    assert place_case(suite, "sizes", 99, by=ada) == 2
-    assert place_case(suite, "sizes", 1, by=ada) == 1
+    assert move_case(suite, "sizes", 1, by=ada) == 1
+    assert move_case(suite, "sizes", 99, by=ada) == 2
+    assert move_case(suite, "sizes", 1, by=ada) == 1
     assert current(suite) == [("sizes", 1), ("returns", 1)]
     assert [case.key for case in suite_with_cases(suite).cases] == ["sizes", "returns"]
 
@@ -254,7 +254,7 @@ ACTIONS: list[Callable[[Suite], object]] = [
     lambda suite: put_cases(suite, [SIZES.replace(title="New")], by=None),
     lambda suite: remove_cases(suite, ["sizes"], by=None),
     lambda suite: tag_cases(suite, ["sizes"], ["new"], by=None),
-    lambda suite: place_case(suite, "sizes", 1, by=None),
+    lambda suite: move_case(suite, "sizes", 1, by=None),
     lambda suite: restore_case(suite, "sizes", revision=1, base_revision=1, by=None),
 ]
 

@@ -12,8 +12,8 @@ from runs.charts.figures import (
     Offer,
     TrendPoint,
     dominators,
-    front,
     money_axis,
+    pareto_front,
     score_cost_figure,
     trend_figure,
 )
@@ -58,7 +58,7 @@ class TestFront:
         assert beaten(*(offer(*one) for one in reversed(offers))) == expected
 
     def test_the_front_begins_with_the_cheapest(self) -> None:
-        found = front([offer(1, 0.9, "3"), offer(2, 0.5, "1"), offer(3, 0.4, "2")])
+        found = pareto_front([offer(1, 0.9, "3"), offer(2, 0.5, "1"), offer(3, 0.4, "2")])
         assert [one.number for one in found] == [2, 1]
 
 

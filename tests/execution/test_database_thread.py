@@ -12,7 +12,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 
 from runs.execution import reaper
-from runs.execution.database import DatabaseThread, Patience, is_away
+from runs.execution.database import DatabaseThread, Patience, is_temporary
 from runs.models.database import discard_connection
 from tests.support.run_doubles import Failing
 
@@ -54,7 +54,7 @@ def read_only():
     ],
 )
 def test_what_may_pass_by_itself_is_told_from_what_will_not(error, expected):
-    assert is_away(error) is expected
+    assert is_temporary(error) is expected
 
 
 def test_a_database_that_is_away_is_asked_until_it_is_back():

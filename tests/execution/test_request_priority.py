@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from runs.execution import run_worker
-from runs.execution.run_worker import RequestPriority, work_on_run, yield_while
+from runs.execution.run_worker import RequestPriority, work_on_run, yield_to_waiting_requests
 from runs.models.runs import RunStatus
 from tests.support.runs import StartRun
 
@@ -17,9 +17,9 @@ from tests.support.runs import StartRun
 def waiting() -> Iterator[list[str]]:
     """Give the list of those who wait."""
     who: list[str] = []
-    yield_while(lambda: bool(who))
+    yield_to_waiting_requests(lambda: bool(who))
     yield who
-    yield_while(run_worker._nobody)
+    yield_to_waiting_requests(run_worker._nobody)
 
 
 def most_beside_each_other(executions: int) -> tuple[int, int]:

@@ -4,7 +4,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.forms import ValidationError
 
-from runs.requests import ManyFilesField, named_parts
+from runs.requests import ManyFilesField, upload_streams
 
 
 def uploads(*names: str) -> list[SimpleUploadedFile]:
@@ -12,7 +12,7 @@ def uploads(*names: str) -> list[SimpleUploadedFile]:
 
 
 def names(paths: str) -> list[str]:
-    return [name for name, _ in named_parts(uploads("a.md", "b.md"), paths)]
+    return [name for name, _ in upload_streams(uploads("a.md", "b.md"), paths)]
 
 
 def test_several_files_are_cleaned_one_by_one() -> None:
@@ -27,7 +27,7 @@ def test_several_files_are_cleaned_one_by_one() -> None:
 
 def test_the_files_of_a_folder_keep_their_paths() -> None:
     assert names('["evals/a.md", "evals/in/b.md"]') == ["evals/a.md", "evals/in/b.md"]
-    assert [stream.read() for _, stream in named_parts(uploads("a.md"))] == [b"a.md"]
+    assert [stream.read() for _, stream in upload_streams(uploads("a.md"))] == [b"a.md"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from evaluators.scoring.samples import (
     deliberation_score,
     find_bracket,
     get_bracket,
-    is_quorate,
+    has_quorum,
     winning_bracket,
 )
 from evaluators.scoring.types import ScoreOutOfRangeError
@@ -77,7 +77,7 @@ def test_no_votes_have_no_winner() -> None:
     ("count", "judges", "enough"), [(1, 2, True), (1, 3, False), (2, 3, True), (0, 0, False)]
 )
 def test_fewer_than_half_of_the_votes_are_too_few(count: int, judges: int, enough: bool) -> None:
-    assert is_quorate(count, judges) == enough
+    assert has_quorum(count, judges) == enough
 
 
 def test_the_score_is_the_midpoint_or_the_mean_of_the_winners_own_scores() -> None:
