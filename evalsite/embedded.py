@@ -95,7 +95,9 @@ class EmbeddedWorker:
             loglevel=logging.WARNING,
             quiet=True,
         )
-        importlib.import_module("runs.execution.run_worker").yield_to_waiting_requests(REQUESTS.is_busy)
+        importlib.import_module("runs.execution.run_worker").yield_to_waiting_requests(
+            REQUESTS.is_busy
+        )
         importlib.import_module("evalsite.heartbeat").HEARTBEAT.start()
         self._worker.start()
 

@@ -164,7 +164,7 @@ def test_the_health_page_needs_no_session(client: Client) -> None:
 def test_a_bug_answers_500_with_its_traceback_in_the_log(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("evalsite.access.views.role_of", lambda user: 1 / 0)
+    monkeypatch.setattr("evalsite.access.views.highest_role", lambda user: 1 / 0)
     response = client.get("/account/")
     assert response.status_code == 500
     assert "broke on our side" in response.text

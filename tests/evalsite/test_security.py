@@ -130,7 +130,7 @@ def test_the_error_page_needs_no_database(
     viewer_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer_client.raise_request_exception = False
-    monkeypatch.setattr("evalsite.access.views.role_of", lambda user: 1 / 0)
+    monkeypatch.setattr("evalsite.access.views.highest_role", lambda user: 1 / 0)
     response = viewer_client.get("/account/")
     assert response.status_code == 500
     assert "broke on our side" in response.text
