@@ -37,9 +37,14 @@ def collapse_white_space(html: str) -> str:
 
 def _collapse(html: str) -> str:
     html = _COLLAPSIBLE.sub(" ", html)
-    html = _TAG.sub(lambda tag: re.sub(r"\s+(/?>)$", r"\1", tag[0]), html)
+    html = _TAG.sub(_without_space_at_end, html)
     html = _INSIDE_BUTTONS.sub(r"\1\2", html)
     return _AROUND_BLOCKS.sub(r"\1", html)
+
+
+def _without_space_at_end(tag: re.Match[str]) -> str:
+    end = "/>" if tag[0].endswith("/>") else ">"
+    return tag[0].removesuffix(end).rstrip() + end
 
 
 def render_collapsed(template: str, context: Mapping[str, object]) -> str:
