@@ -20,7 +20,7 @@ from tests.evalsite.test_security import all_patterns
 from tests.support.factories import make_campaign, make_case, make_result, make_run, make_suite
 from tests.support.members import make_client, make_member
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 NOW = datetime.now(tz=UTC)
 PROBLEM = "application/problem+json"
 CALLS = (

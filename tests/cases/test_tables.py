@@ -18,7 +18,7 @@ from runs.models.suites import Suite, SuiteVersion
 from runs.models.temporary import CaseUpload
 from tests.support.factories import make_case, make_run, make_suite, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 TABLE = (
     "id,question,expected answer,outcomes,plan\n"
     'R-1,When?,Soon,"Names the days\nIs polite",pro\n'

@@ -14,7 +14,7 @@ from tests.support.factories import make_case, make_model, make_suite, make_targ
 from tests.support.model_server import ModelServer
 from tests.support.trees import CHECK, JUDGED, tree
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 
 SUITE = """
 name: refunds

@@ -13,7 +13,7 @@ from tests.cli.worked import Values, Walk, headline, page_text
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 TREES = ("composite", "composite_tree", "weighted_average")
 REQUIRED = "required_override"
 

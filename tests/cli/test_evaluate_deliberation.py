@@ -16,7 +16,7 @@ from tests.cli.worked import Walk
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, echo_injection, good, prose, status
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from runs.models.runs import Run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 
 EVALUATORS: list[dict[str, Any]] = [
     {

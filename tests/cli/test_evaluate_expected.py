@@ -13,7 +13,7 @@ from tests.cli.worked import Walk
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, good, prose
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 
 
 def evaluated(folder: Path, cases: list[dict[str, Any]], **suite: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from runs.models.runs import Run
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 FOLDER = Path(__file__).parents[1] / "formats" / "generations"
 
 # What the judge finds less than perfect, by case and evaluator: a score, or the criteria it misses.

@@ -19,7 +19,7 @@ from tests.cli.worked import Walk, headline
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, good, prose
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 POLICY = {"final_score": "judge_overall", "scale": 10}
 # Passes, fails and cannot be made, for a recorded answer that has no trace.
 MADE: dict[str, dict[str, Any]] = {

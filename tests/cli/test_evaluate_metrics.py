@@ -15,7 +15,7 @@ from tests.cli.worked import Values, Walk
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 USUAL_THRESHOLD = 75.0
 
 

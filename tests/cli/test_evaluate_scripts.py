@@ -12,7 +12,7 @@ from tests.cli.worked import Values, Walk
 from tests.support.factories import make_case, make_suite, make_target
 from tests.support.trees import LEAF, tree
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 ECHO = "#!/bin/sh\necho '{\"score\": 100}'"
 SCRIPT = {**LEAF, "name": "fine", "kind": "script", "config": {"script": ECHO}}
 

@@ -24,6 +24,8 @@ from runs.specs.profiles import all_profiles, get_profile
 from tests.examples.scripted_server import ScriptedServer
 from tests.support.factories import make_model
 
+pytestmark = pytest.mark.one_database
+
 PROFILES = {"travel-desk": "metrics", "harbour-office": "tasks", "repo-chores": "hybrid"}
 # What the file of the suite writes itself, as a share; the rest is the profile's.
 OWN = {"metrics_pass_threshold", "cases_pass_threshold"}

@@ -29,6 +29,8 @@ from tests.examples.reading import EXAMPLES
 from tests.support.factories import make_model, make_target
 from tests.support.model_server import ModelServer, Request, good
 
+pytestmark = pytest.mark.one_database
+
 SEEDS = EXAMPLES / "seeds"
 FOLDERS = sorted(path.name for path in SEEDS.iterdir() if path.is_dir())
 Line = dict[str, Any]

@@ -16,6 +16,8 @@ from runs.formats import suite_files
 from runs.specs.problems import Problem, UnreadableFileError
 from tests.support.factories import make_user
 
+pytestmark = pytest.mark.one_database
+
 FILE = "shop.yaml"
 # The suite that is there before, and that every file here would change if it were taken.
 BEFORE = b"name: shop\nevaluators: [{type: contains, value: a}]\ntests: [{id: A, input: hi}]\n"

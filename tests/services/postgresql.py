@@ -23,6 +23,8 @@ FAST: Mapping[str, str] = {
     "max_connections": "200",
     "shared_buffers": "128MB",
     "autovacuum": "off",
+    # Compiling a query would take longer than running it.
+    "jit": "off",
     # In the data folder, where a killed server's leavings are thrown away with it.
     "dynamic_shared_memory_type": "mmap",
 }

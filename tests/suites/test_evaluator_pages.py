@@ -23,7 +23,7 @@ from tests.support.factories import (
 )
 from tests.support.members import make_client, make_member
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 PAGE = "/suites/support/evaluators/"
 KEEP = f"{PAGE}keep/"
 HTML = "<script>alert(1)</script>"

@@ -18,7 +18,7 @@ from evaluators.models import AuditEntry, LanguageModel
 from tests.evaluators.catalog.model_forms import SECRET, done, posted
 from tests.support.factories import change_evaluator, make_model, make_suite, make_target
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock"), pytest.mark.one_database]
 
 
 def test_a_model_is_added_with_its_key_encrypted_and_never_shown(
