@@ -8,24 +8,26 @@ import threading
 from typing import Any
 
 from celery import Celery
-from celery.signals import celeryd_init, worker_ready, worker_shutting_down
+from celery.signals import import_modules, worker_ready, worker_shutting_down
 
 from evalsite import load
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+# They import every page, and Celery drops what they report.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
+
+
+@import_modules.connect
+def load_site(**signal: Any) -> None:
+    """Load the site before Celery does it, which connects to this signal later, without freezing the objects."""
+    load()
+
 
 app = Celery("evalsite")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["runs", "evaluators"])
 
 logger = logging.getLogger(__name__)
-
-
-@celeryd_init.connect
-def load_site(**signal: Any) -> None:
-    """Load the site before Celery does, without the checks, which import every page and report nothing."""
-    os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
-    load()
 
 
 @worker_ready.connect
