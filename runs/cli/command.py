@@ -127,8 +127,27 @@ def create_site() -> str:
     """
     if not _is_sqlite() or (_has_file() and (_holds_a_site() or not _lacks_tables())):
         return ""
-    call_command("migrate", interactive=False, verbosity=0)
+    migrate()
     return f"New site in {settings.DATA_DIR}: its database is {site_message()}."
+
+
+def migrate() -> None:
+    """Bring the tables up to date; creates the file of a SQLite database and the folder that holds it.
+
+    Raises CommandError if there cannot be such a folder.
+    """
+    if _is_sqlite():
+        # The folder is there already if it holds the generated keys; keys can be set by variables.
+        folder = Path(str(connection.settings_dict["NAME"])).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandError(
+                f"The folder of the database {site_message()} cannot be made: {error.strerror}. "
+                "Name a folder that this process may write to.",
+                returncode=FAILED,
+            ) from error
+    call_command("migrate", interactive=False, verbosity=0)
 
 
 def check_site() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from evalsite.data_folder import new_encryption_key, new_secret_key
 from tests.services.processes import ROOT
 
 pytestmark = pytest.mark.slow
@@ -21,16 +22,23 @@ tests:
 """
 
 
-def command(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+def command(folder: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
     unset = ("DATABASE_URL", "CELERY_BROKER_URL", "EVALSITE_URL", "PORT")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     return subprocess.run(
         [sys.executable, ROOT / "manage.py", *map(str, words)],
-        env={**env, "EVALSITE_DATA_DIR": str(folder)},
+        env={**env, "EVALSITE_DATA_DIR": str(folder), **variables},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def own_keys() -> dict[str, str]:
+    return {
+        "EVALSITE_SECRET_KEY": new_secret_key(),
+        "EVALSITE_ENCRYPTION_KEY": new_encryption_key(),
+    }
 
 
 def test_evaluate_creates_a_missing_site(tmp_path: Path):
@@ -43,6 +51,28 @@ def test_evaluate_creates_a_missing_site(tmp_path: Path):
     assert again.returncode == 0, again.stderr
     assert "unchanged" in again.stdout
     assert "New site" not in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "database"),
+    [("", "evalsite.sqlite3"), ("sqlite:///{}/elsewhere/site.sqlite3", "elsewhere/site.sqlite3")],
+)
+def test_a_new_site_needs_no_key_files_in_its_folder(tmp_path: Path, url: str, database: str):
+    suite, folder = tmp_path / "refunds.yaml", tmp_path / "deep" / "new"
+    suite.write_text(SUITE)
+    variables = {**own_keys(), "DATABASE_URL": url.format(folder)}
+    done = command(folder, "evaluate", suite, "--target", "recorded", **variables)
+    assert done.returncode == 0, done.stderr
+    assert f"New site in {folder}: its database is {folder}/{database}" in done.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "new"
+    refused = command(folder, "add_model", "gpt", "--model-id", "gpt", **own_keys())
+    assert refused.returncode == 3
+    assert f"{folder}/evalsite.sqlite3 (by EVALSITE_DATA_DIR) cannot be made" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.parametrize("words", [("import", "suite.yaml"), ("createadmin", "ada", "--link")])

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 
-from runs.cli.command import SiteCommand
+from runs.cli.command import SiteCommand, migrate
 
 STAMP = "collected"
 PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")
@@ -38,7 +38,7 @@ class Command(SiteCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run migrate and collectstatic in one process."""
-        call_command("migrate", interactive=False, verbosity=0)
+        migrate()
         stamp_file, stamp = Path(settings.STATIC_ROOT) / STAMP, static_stamp()
         if stamp_file.exists() and stamp_file.read_text() == stamp:
             return
