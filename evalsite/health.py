@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 import sqlite3
+import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from runs.models.database import database_now
 from runs.models.runs import WorkerProcess
@@ -82,6 +83,14 @@ BY_SQLITE_CODE = {
     sqlite3.SQLITE_CORRUPT: DAMAGED,
     sqlite3.SQLITE_NOTADB: DAMAGED,
 }
+BY_ERRNO = {
+    errno.ENOSPC: FULL,
+    errno.EDQUOT: FULL,
+    errno.EFBIG: FULL,
+    errno.EROFS: READ_ONLY,
+    errno.EACCES: READ_ONLY,
+    errno.EPERM: READ_ONLY,
+}
 
 
 def find_outage(error: BaseException | None) -> Outage | None:
@@ -101,7 +110,9 @@ def find_outage(error: BaseException | None) -> Outage | None:
 
 
 BROKER_TIMEOUT_S = 2
-MIN_FREE_BYTES = 1024 * 1024
+PROBE_BYTES = 1024 * 1024
+# PostgreSQL writes about 1 MB for them.
+PROBE_ROWS = 40_000
 OK, UNKNOWN = "ok", "unknown"
 PARTS = ("database", "broker", "worker")
 
@@ -123,26 +134,46 @@ def health(parts: Collection[str] = PARTS) -> dict[str, str]:
 
 
 def database_health() -> str:
-    """Return the state of the database: whether it answers a query and can be written to."""
+    """Return the state of the database: whether it answers, and has room for what runs write.
+
+    Reading, and changing a row in place, still work on a full disk. So a small file is written and
+    removed where the database keeps its own: this touches no table and waits for no lock.
+    """
     try:
+        if connection.vendor == "postgresql":
+            return server_health()
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SHOW transaction_read_only" if connection.vendor == "postgresql" else "SELECT 1"
-            )
-            [answer] = cursor.fetchone()
+            cursor.execute("SELECT 1")
     except (DatabaseError, InterfaceError) as error:
         outage = find_outage(error) or UNREACHABLE
         return outage.state
-    if connection.vendor == "sqlite":
-        return file_health(Path(connection.settings_dict["NAME"]))
-    return READ_ONLY.state if answer == "on" else OK
+    return file_health(Path(connection.settings_dict["NAME"]))
+
+
+def server_health() -> str:
+    """Return whether the PostgreSQL server takes writes; raises the error if its disk does not."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SHOW transaction_read_only")
+        [read_only] = cursor.fetchone()
+        if read_only == "on":
+            return READ_ONLY.state
+        # Rows beyond the memory of a query go to a file on the disk of the database.
+        cursor.execute("SET LOCAL work_mem = '64kB'; SET LOCAL temp_tablespaces = ''")
+        cursor.execute("SELECT count(*) FROM generate_series(1, %s)", [PROBE_ROWS])
+    return OK
 
 
 def file_health(path: Path) -> str:
     """Return the state of a SQLite file: whether it and its folder can be written to."""
-    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+    if not os.access(path, os.W_OK):
         return READ_ONLY.state
-    return OK if shutil.disk_usage(path.parent).free > MIN_FREE_BYTES else FULL.state
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as probe:
+            probe.write(bytes(PROBE_BYTES))
+    except OSError as error:
+        outage = BY_ERRNO.get(error.errno or 0, UNREACHABLE)
+        return outage.state
+    return OK
 
 
 def broker_health(url: str) -> str:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
@@ -14,6 +14,7 @@ from pytest_django import Settings
 from evalsite.health import file_health
 from evalsite.settings import is_not_health_check
 from runs.models.runs import LEASE, WorkerProcess
+from tests.services.disk import full_disk
 from tests.services.processes import free_port
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
@@ -103,13 +104,24 @@ def test_an_unknown_part_is_refused(client: Client) -> None:
     assert response.json() == {"error": "The parts are database, broker, worker."}
 
 
-def test_a_database_file_that_cannot_be_written_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_without_room_is_full_although_it_can_be_read(client: Client) -> None:
+    if connection.vendor == "sqlite":
+        with full_disk(os.getpid()):
+            assert client.get("/healthz?parts=database").json()["database"] == "full"
+    else:
+        with transaction.atomic(), connection.cursor() as cursor:
+            # A quota in place of a full disk, which only root could make: reading does not notice it.
+            cursor.execute("SET LOCAL temp_file_limit = '64kB'")
+            assert client.get("/healthz?parts=database").status_code == 503
+            transaction.set_rollback(True)
+    assert client.get("/healthz?parts=database").status_code == 200
+
+
+def test_a_database_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "evalsite.sqlite3"
     assert file_health(path) == "read-only"
     path.touch()
     assert file_health(path) == "ok"
-    full = SimpleNamespace(free=1000)
-    monkeypatch.setattr("evalsite.health.shutil.disk_usage", lambda folder: full)
-    assert file_health(path) == "full"
+    with full_disk(os.getpid()):
+        assert file_health(path) == "full"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
