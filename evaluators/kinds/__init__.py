@@ -90,12 +90,16 @@ def is_spelling(text: str) -> bool:
 
 
 def shortest_spelling(name: str, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the type name that implies the most settings, and the settings left to write."""
+    """Return the type name that implies the most settings, and the settings left to write.
+
+    A name that only says which setting `threshold` is, such as `latency`, implies none.
+    """
     best, implied = name, dict[str, Any]()
     for spelling, preset in get_kind(name).spellings.items():
-        fits = all(config.get(key, _MISSING) == value for key, value in preset.items())
-        if fits and len(preset) > len(implied):
-            best, implied = spelling, dict(preset)
+        settings = {key: value for key, value in preset.items() if value is not None}
+        fits = all(config.get(key, _MISSING) == value for key, value in settings.items())
+        if fits and len(settings) > len(implied):
+            best, implied = spelling, settings
     return best, {key: value for key, value in config.items() if key not in implied}
 
 

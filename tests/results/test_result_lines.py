@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from evaluators.kinds import read_config
 from runs.execution.run_worker import work_on_run
 from runs.formats.results_writing import write_results
 from runs.results import files
@@ -17,6 +18,7 @@ from tests.support.factories import (
     make_result,
     make_run,
     make_score,
+    make_snapshot,
     make_suite,
     make_target,
 )
@@ -145,3 +147,28 @@ def test_what_a_negated_evaluator_found_counts_alike_in_files_and_on_pages():
     assert line["verdict"] == "pass"
     assert line["hits"] == [one.text for one in page.hits] != []
     assert line["misses"] == [one.text for one in page.misses] == []
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_tokens": 1000},
+        {"max_tokens": 1000, "max_duration_ms": 500},
+        {"max_duration_ms": 500},
+        {"max_cost_usd": 0.1},
+    ],
+)
+def test_the_type_of_execution_metrics_names_no_limit_that_is_not_set(limits):
+    config = read_config("execution_metrics", limits).model_dump(mode="json")
+    root = tree({**LEAF, "name": "limits", "kind": "execution_metrics", "config": config})
+    suite, target = make_suite(slug="limited", tree=root), make_target()
+    snapshot = make_snapshot(suite=suite, target=target, tree=root)
+    result = make_result(
+        run=make_run(suite=suite, target=target, snapshot=snapshot),
+        case=make_case(suite=suite),
+        verdict="pass",
+        score=1.0,
+    )
+    make_score(result=result, path="limits", kind="execution_metrics", score=1.0)
+    [line] = lines(result.run)
+    assert line["evaluator_results"][0]["type"] == "execution_metrics"
