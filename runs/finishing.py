@@ -259,14 +259,6 @@ def finished_executions(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Required:
-    """The minimum of an evaluator; a lower score forces a fail."""
-
-    minimum: float
-    is_negated: bool
-
-
 @dataclass(slots=True)
 class _Evidence:
     """What the evaluators of one result reported, as far as review rules use it."""
@@ -316,9 +308,9 @@ def _read_missed(run: Run, root: EvaluatorSpec, evidence: Mapping[int, _Evidence
         required = own.get(case, usual).get(path)
         if required is None or score is None:
             continue
-        reached = 1 - score if required.is_negated else score
-        if reached < required.minimum:
-            evidence[result].missed.append(MissedRequirement(reached, required.minimum))
+        reached, minimum = required.counted_score(score), required.required_below
+        if minimum is not None and reached < minimum:
+            evidence[result].missed.append(MissedRequirement(reached, minimum))
 
 
 def _read_criteria(run: Run, evidence: Mapping[int, _Evidence]) -> None:
@@ -335,13 +327,9 @@ def _read_criteria(run: Run, evidence: Mapping[int, _Evidence]) -> None:
                 evidence[result].missed.append(missed)
 
 
-def _required(root: EvaluatorSpec) -> dict[str, _Required]:
-    """Return the evaluators with a minimum by path; rows of composites hold the negated score already."""
-    return {
-        path: _Required(node.required_below, node.negate and not node.is_composite)
-        for path, node in walk(root)
-        if node.required_below is not None
-    }
+def _required(root: EvaluatorSpec) -> dict[str, EvaluatorSpec]:
+    """Return the evaluators with a minimum by path."""
+    return {path: node for path, node in walk(root) if node.required_below is not None}
 
 
 def _read_texts(run: Run, evidence: Mapping[int, _Evidence]) -> None:

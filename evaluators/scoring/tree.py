@@ -140,6 +140,10 @@ class EvaluatorSpec(Spec):
         """
         return self.negate and (self.aggregator is None or self.aggregator.is_judging)
 
+    def counted_score(self, stored: float) -> float:
+        """Return the score that counts, for a stored score of this node."""
+        return 1.0 - stored if self.is_stored_before_negation else stored
+
     @property
     def is_required(self) -> bool:
         """Tell whether the node can force a fail of the whole result."""

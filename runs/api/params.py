@@ -159,8 +159,8 @@ class CaseParams(QueryParams):
     )
 
 
-class ComparisonParams(QueryParams):
-    """Two runs and tolerances; those left out are the suite's."""
+class PairParams(QueryParams):
+    """Two runs."""
 
     baseline_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH,
@@ -169,6 +169,22 @@ class ComparisonParams(QueryParams):
     candidate_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH, help_text="The run that is judged: its id, or suite:number."
     )
+
+
+class CaseComparisonParams(PairParams):
+    """Two runs, and the repetition of the case."""
+
+    repetition = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_INTEGER,
+        help_text="Which repetition; default: the first that got worse, else the first.",
+    )
+
+
+class ComparisonParams(PairParams):
+    """Two runs and tolerances; those left out are the suite's."""
+
     max_pass_rate_drop = serializers.FloatField(
         required=False,
         min_value=0,

@@ -18,6 +18,7 @@ urlpatterns = [
     path("suites/<slug:slug>/cases/<path:key>", views.suite_case, name="api-suite-case"),
     path("runs", views.runs, name="api-runs"),
     path("runs/compare", views.compare_runs, name="api-compare"),
+    path("runs/compare/cases/<path:key>", views.compare_case, name="api-compare-case"),
     path("runs/<str:run>", views.run, name="api-run"),
     path("runs/<str:run>/results", views.run_results, name="api-run-results"),
     path("results/<int:result>", views.result, name="api-result"),

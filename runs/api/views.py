@@ -14,7 +14,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from runs.api.params import CaseParams, ComparisonParams, ListRequest, NoParams
+from runs.api.params import (
+    CaseComparisonParams,
+    CaseParams,
+    ComparisonParams,
+    ListRequest,
+    NoParams,
+)
 from runs.api.queries import (
     ExecutionsQuery,
     SuitesQuery,
@@ -32,8 +38,9 @@ from runs.campaigns.documents import (
 )
 from runs.campaigns.page import CampaignsQuery
 from runs.cases.queries import SUITE_ORDER, CasesQuery
+from runs.compare.case_page import case_comparison_document, case_side_by_side
 from runs.compare.comparison import build_comparison
-from runs.compare.documents import ComparisonDoc, comparison_document
+from runs.compare.documents import CaseComparisonDoc, ComparisonDoc, comparison_document
 from runs.compare.rules import Tolerances
 from runs.documents import Document
 from runs.engine.plan import read_policy
@@ -199,6 +206,24 @@ def compare_runs(request: Request) -> Response:
     only_shared = params["cases"] == "shared"
     comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)
     return Response(comparison_document(comparison).as_json())
+
+
+@reads(
+    "Compare a case of two runs",
+    CaseComparisonDoc,
+    params=CaseComparisonParams,
+    path=[KEY],
+    tag="runs",
+)
+def compare_case(request: Request, key: str) -> Response:
+    """Compare one case of two runs: every evaluator of one repetition, with its metrics and dimensions."""
+    params = CaseComparisonParams.read(request)
+    baseline = get_run(params["baseline_run_id"])
+    candidate = get_run(params["candidate_run_id"])
+    page = case_side_by_side(baseline, candidate, key, params.get("repetition", 0))
+    if page is None:
+        raise Http404
+    return Response(case_comparison_document(page).as_json())
 
 
 @reads("Campaigns", CampaignDoc, lists=CampaignsQuery, tag="campaigns")

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runs.compare.comparison import case_side
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec
+from runs.compare.comparison import NAMES, PARTS, case_side
+from runs.compare.documents import CaseChangeDoc, CaseComparisonDoc, NodeChangeDoc, PartChangeDoc
+from runs.compare.evidence import SCALES
 from runs.compare.page import KINDS
 from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case
-from runs.engine.plan import read_policy
-from runs.models.results import EvaluatorScore, Result
+from runs.engine.plan import OUTCOMES_PATH, case_tree, read_plan, read_policy
+from runs.models.results import Result
 from runs.models.runs import Run
 from runs.results.result_state import Override, result_override, with_reviewers
+from runs.results.result_tree import TreeNode, result_tree, walk_rows
 from runs.texts import DiffLine, text_diff
 
 # Longer answers are shown on the pages of their results.
@@ -48,20 +54,6 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluatorPair:
-    """The scores of one evaluator on both sides, 0 to 1; None where it gave none."""
-
-    path: str
-    before: float | None
-    after: float | None
-
-    @property
-    def change(self) -> float | None:
-        """Return after minus before."""
-        return None if self.before is None or self.after is None else self.after - self.before
-
-
-@dataclass(frozen=True, slots=True)
 class OutputDiff:
     """The two outputs: as lines with differing words, or both as they are where they differ too much."""
 
@@ -86,7 +78,7 @@ class CaseSideBySide:
     before: Result | None
     after: Result | None
     outcomes: Sequence[OutcomeRow]
-    evaluators: Sequence[EvaluatorPair]
+    evaluators: Sequence[NodeChangeDoc]
     output: OutputDiff
     reviewed: tuple[Override | None, Override | None]
 
@@ -107,7 +99,7 @@ def case_side_by_side(
     """Return a case of both runs; None if neither has it.
 
     It shows the `repetition` if there is one, else the first that got worse. Outcomes are matched by
-    their text. Three queries, and one more a side where reviewers decided.
+    their text, evaluators by their path. Four queries, and one more a side where reviewers decided.
     """
     results = _results(baseline, key), _results(candidate, key)
     if not (results[0] or results[1]):
@@ -131,9 +123,17 @@ def case_side_by_side(
         before=before,
         after=after,
         outcomes=_outcomes(before, after),
-        evaluators=_evaluators(before, after),
+        evaluators=_evaluators((baseline, before), (candidate, after)),
         output=_output(_text(before), _text(after)),
         reviewed=(_reviewed(baseline, before), _reviewed(candidate, after)),
+    )
+
+
+def case_comparison_document(page: CaseSideBySide) -> CaseComparisonDoc:
+    """Describe how a case changed, with every evaluator of the repetition that is shown."""
+    change = CaseChangeDoc.model_validate(page.change).model_copy(update={"title": page.title})
+    return CaseComparisonDoc(
+        **dict(change), repetition=page.repetition, evaluators=list(page.evaluators)
     )
 
 
@@ -183,19 +183,79 @@ def _judged(result: Result | None) -> dict[str, tuple[bool, str]]:
     }
 
 
-def _evaluators(before: Result | None, after: Result | None) -> list[EvaluatorPair]:
-    ids = [result.pk for result in (before, after) if result]
-    rows = EvaluatorScore.objects.filter(result__in=ids).order_by("position", "id")
-    scores: dict[str, dict[int, float | None]] = {}
-    for result, path, score in rows.values_list("result_id", "path", "score"):
-        scores.setdefault(path, {})[result] = score
+def _evaluators(*sides: tuple[Run, Result | None]) -> list[NodeChangeDoc]:
+    """Return the evaluators of both sides in the candidate's order, then those that only the baseline has."""
+    before, after = (_nodes(run, result) if result else {} for run, result in sides)
     return [
-        EvaluatorPair(
-            path, by_result.get(before.pk if before else 0), by_result.get(after.pk if after else 0)
-        )
-        for path, by_result in scores.items()
-        if path
+        _node_change(path, before.get(path), after.get(path))
+        for path in dict.fromkeys((*after, *before))
     ]
+
+
+def _nodes(run: Run, result: Result) -> dict[str, TreeNode]:
+    """Return every evaluator below the root by its path, then the judge of the outcomes outside the tree."""
+    plan, case = read_plan(run.snapshot), result.case
+    rows = {row.path: row for row in result.scores.all()}
+    output = getattr(result, "output", None)
+    decision = Decision.from_json(output.decision) if output and output.decision else None
+    root = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
+    tree = result_tree(root, decision, rows, plan.policy)
+    nodes = {node.path: node for node in walk_rows(tree) if not node.is_root}
+    if judge := rows.get(OUTCOMES_PATH):
+        spec = EvaluatorSpec(name=NAMES[OUTCOMES_PATH], kind=judge.kind)
+        nodes[OUTCOMES_PATH] = result_tree(spec, None, {ROOT_PATH: judge}, plan.policy)
+    return nodes
+
+
+def _node_change(path: str, before: TreeNode | None, after: TreeNode | None) -> NodeChangeDoc:
+    """Describe how an evaluator changed; at least one side has it."""
+    node = next(node for node in (after, before) if node)
+    old, new = (side.score if side else None for side in (before, after))
+    return NodeChangeDoc(
+        evaluator=path,
+        name=node.name,
+        label=node.label,
+        icon=node.icon,
+        depth=path.count("/"),
+        is_negated=node.is_negated,
+        baseline=before,
+        candidate=after,
+        change=_change(old, new),
+        parts=_part_changes(node.kind, before, after),
+    )
+
+
+def _part_changes(
+    kind: str, before: TreeNode | None, after: TreeNode | None
+) -> list[PartChangeDoc]:
+    """Describe how the metrics or dimensions of a judge changed."""
+    if kind not in PARTS:
+        return []
+    part, detail, number = PARTS[kind]
+    names: dict[str, str] = {}
+    sides: list[dict[str, float | None]] = []
+    for node in (before, after):
+        entries = (node.details.get(detail) or ()) if node else ()
+        sides.append({entry["key"]: entry.get(number) for entry in entries})
+        names |= {entry["key"]: entry["name"] for entry in entries}
+    old, new = sides
+    return [
+        PartChangeDoc(
+            kind=part,
+            key=key,
+            name=name,
+            scale=SCALES[part],
+            baseline=old.get(key),
+            candidate=new.get(key),
+            change=_change(old.get(key), new.get(key)),
+        )
+        for key, name in names.items()
+    ]
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    """Return after minus before; None without both."""
+    return None if before is None or after is None else rounded(after - before)
 
 
 def _output(old: str, new: str) -> OutputDiff:

@@ -306,10 +306,10 @@ def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[
 
 
 CHUNK = 5000
-# By the kind of an evaluator: the name of its parts, the column that holds them, and the number that counts.
+# By the kind of an evaluator: the name of its parts, the detail that holds them, and the number that counts.
 PARTS = {
-    METRICS_KIND: (METRIC, "details__metrics", "score"),
-    HYBRID_KIND: (DIMENSION, "details__dimensions", "final"),
+    METRICS_KIND: (METRIC, "metrics", "score"),
+    HYBRID_KIND: (DIMENSION, "dimensions", "final"),
 }
 
 # The judge of the outcomes is no evaluator of the tree and has no name of its suite.
@@ -372,7 +372,8 @@ def _parts(run: Run, kind: str) -> Iterator[tuple[int, str, list[dict[str, Any]]
     rows = EvaluatorScore.objects.filter(
         result__run=run, kind=kind, state=ScoreState.SCORED
     ).order_by()
-    yield from rows.values_list("result_id", "path", PARTS[kind][1]).iterator(chunk_size=CHUNK)
+    parts = f"details__{PARTS[kind][1]}"
+    yield from rows.values_list("result_id", "path", parts).iterator(chunk_size=CHUNK)
 
 
 def _top_level(run: Run) -> Iterator[tuple[int, str, float]]:

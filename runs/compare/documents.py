@@ -13,6 +13,7 @@ from runs.compare.rules import CaseChange, Tolerances
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
 from runs.models.runs import RunStatus
 from runs.results.documents import GatesDoc
+from runs.results.result_documents import EvaluatorState
 
 
 class ComparisonSideDoc(Document):
@@ -332,6 +333,66 @@ class CaseChangeDoc(Document):
     """Null where it was added."""
     candidate: CaseSideDoc | None
     """Null where it was removed."""
+
+
+class NodeScoreDoc(Document):
+    """What an evaluator gave one execution."""
+
+    state: EvaluatorState
+    """Whether it scored."""
+    score: float | None
+    """Its score as it counts, after a negation, 0 to 1; null without one."""
+
+
+class PartChangeDoc(Document):
+    """How one metric or dimension changed."""
+
+    kind: Literal["metric", "dimension"]
+    """Which of the two it is."""
+    key: str
+    """Its key."""
+    name: str
+    """Its name."""
+    scale: int
+    """The maximum of its scale."""
+    baseline: float | None
+    """Its score in the baseline; null without one."""
+    candidate: float | None
+    """Its score in the candidate; null without one."""
+    change: float | None
+    """Candidate minus baseline; null without both."""
+
+
+class NodeChangeDoc(Document):
+    """How one evaluator changed between two executions of a case."""
+
+    evaluator: str
+    """Its place in the tree."""
+    name: str
+    """Its name."""
+    label: str
+    """Its kind in words."""
+    icon: Annotated[str, Field(exclude=True)]
+    depth: Annotated[int, Field(exclude=True)]
+    is_negated: bool
+    """Whether its score counts as 1 minus the score; by the candidate where both have it."""
+    baseline: NodeScoreDoc | None
+    """Null where the baseline does not have it."""
+    candidate: NodeScoreDoc | None
+    """Null where the candidate does not have it."""
+    change: float | None
+    """Candidate minus baseline, −1 to 1; null without both scores."""
+    parts: list[PartChangeDoc]
+    """Its metrics or dimensions."""
+
+
+class CaseComparisonDoc(CaseChangeDoc):
+    """How one case changed, with every evaluator of one repetition."""
+
+    repetition: int
+    """Which repetition the evaluators are of, from 1."""
+    evaluators: list[NodeChangeDoc]
+    """Every evaluator below the root, in tree order."""
 
 
 class ComparisonDoc(Document):

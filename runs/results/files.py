@@ -109,11 +109,7 @@ def _evaluators(node: EvaluatorSpec, rows: Rows, path: str = "") -> tuple[Evalua
 
 def _evaluator(node: EvaluatorSpec, rows: Rows, path: str) -> EvaluatorLine:
     row = rows.get(path) or EvaluatorScore(path=path, state=ScoreState.UNSCORED, weight=node.weight)
-    # Rows of leaves are stored before negation, those of composites after it.
-    is_before_negation = node.aggregator is None or node.aggregator.is_judging
-    score = row.score
-    if score is not None and node.negate and is_before_negation:
-        score = 1.0 - score
+    score = None if row.score is None else node.counted_score(row.score)
     return EvaluatorLine(
         name=node.name,
         type=node.kind,

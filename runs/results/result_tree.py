@@ -128,7 +128,7 @@ def _node(
         _node(child, f"{path}/{child.name}".lstrip("/"), decision, rows, policy)
         for child in node.children
     )
-    state, score = _state(decided, row)
+    state, score = _state(decided, row, node)
     is_decisive = bool(decided and decided.on_deciding_path)
     kind = all_kinds().get(node.kind)
     is_composite = node.kind == COMPOSITE
@@ -157,10 +157,14 @@ def _node(
     )
 
 
-def _state(decided: NodeResult | None, row: EvaluatorScore | None) -> tuple[str, float | None]:
+def _state(
+    decided: NodeResult | None, row: EvaluatorScore | None, node: EvaluatorSpec
+) -> tuple[str, float | None]:
     if decided:
         return decided.state, decided.score
-    return (row.state, row.score) if row else ("open", None)
+    if row is None:
+        return "open", None
+    return row.state, None if row.score is None else node.counted_score(row.score)
 
 
 def _verdict(decided: NodeResult | None, score: float | None, policy: PolicySpec) -> str:

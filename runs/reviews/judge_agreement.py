@@ -285,7 +285,7 @@ def _by_evaluator(
         node = _nodes(plan.root, row.case).get(path)
         if score is None or node is None:
             continue
-        own = 1 - score if node.is_stored_before_negation else score
+        own = node.counted_score(score)
         verdict = plan.policy.verdict_for(own).value
         by_path.setdefault(path, []).append(_judged(row, verdict, row.reviewed_verdict, own))
     return by_path

@@ -406,9 +406,9 @@ def _leaves(
     """Return the leaves that scored, each with its score of 0 to 1 after negation."""
     case = result.case
     tree = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
-    negated = {path for path, node in walk(tree) if node.negate}
+    nodes = dict(walk(tree))
     return [
-        (row, 1 - row.score if row.path in negated else row.score)
+        (row, nodes[row.path].counted_score(row.score) if row.path in nodes else row.score)
         for row in rows
         if row.kind != COMPOSITE and row.state == ScoreState.SCORED and row.score is not None
     ]

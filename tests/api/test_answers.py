@@ -67,6 +67,9 @@ def test_every_answer_matches_the_schema(viewer_client: Client) -> None:
         "/api/campaigns": "/api/campaigns",
         f"/api/campaigns/{campaign}": "/api/campaigns/{campaign}",
         f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id=support:2": COMPARE,
+        f"{COMPARE}/cases/C/1?baseline_run_id={before.pk}&candidate_run_id=support:2": (
+            f"{COMPARE}/cases/{{key}}"
+        ),
     }.items():
         assert get(viewer_client, address, path), address
 

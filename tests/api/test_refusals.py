@@ -31,6 +31,7 @@ CALLS = (
     *(
         "/api/campaigns/{campaign}",
         "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:2",
+        "/api/runs/compare/cases/C-1?baseline_run_id=support:1&candidate_run_id=support:2",
     ),
 )
 

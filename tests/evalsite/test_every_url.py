@@ -253,6 +253,12 @@ PAGES: Mapping[str, Page] = {
         query="?baseline_run_id=support:1&candidate_run_id=support:2",
         is_api=True,
     ),
+    "runs:api-compare-case": Page(
+        "viewer",
+        place={"key": "C-1"},
+        query="?baseline_run_id=support:1&candidate_run_id=support:2",
+        is_api=True,
+    ),
     "runs:api-run": read(run="support:1"),
     "runs:api-run-results": read(run="support:1"),
     "runs:api-result": read(result=0),

@@ -52,9 +52,12 @@ def judged_run(**policy: Any) -> Run:
     """Return a run that is about to end: one result a rule."""
     required = {**JUDGED, "required_below": 0.7}
     doubted = {**CHECK, "negate": True, "required_below": 0.5}
-    suite = make_suite(tree=tree(required, doubted), **NO_AUDIT | policy)
+    by_judge = tree(CHECK, aggregator={"type": "llm_judge", "prompt": "Is it rude?"})
+    rude = {**by_judge, "name": "rude", "negate": True, "required_below": 0.5}
+    root = tree(required, doubted, rude)
+    suite = make_suite(tree=root, **NO_AUDIT | policy)
     run = make_run(suite=suite, target=make_target(), status="running", finished_at=None)
-    run.snapshot = make_snapshot(suite=suite, target=make_target(), tree=tree(required, doubted))
+    run.snapshot = make_snapshot(suite=suite, target=make_target(), tree=root)
     run.save()
 
     def done(key: str, verdict: str = "pass", score: float = 0.95, **facts: Any) -> Result:
@@ -71,6 +74,8 @@ def judged_run(**policy: Any) -> Run:
     # Negated: what it lacks counts, 0.49 of 0.5.
     negated = done("turned", "fail", 0.9, is_forced=True)
     make_score(result=negated, path="mentions_refund", score=0.51)
+    judged = done("judged", "fail", 0.9, is_forced=True)
+    make_score(result=judged, path="rude", kind="composite", score=0.51)
     graded = done("graded", "fail", 0.9, is_forced=True)
     part = {"id": "c", "score": 0.6, "min_score": 0.7, "failed_required": True}
     met = {"id": "d", "score": 0.9, "min_score": 0.7, "failed_required": False}
@@ -104,6 +109,7 @@ EXPECTED = {
     "near.1": "near_threshold",
     "narrow.1": "required",
     "turned.1": "required",
+    "judged.1": "required",
     "graded.1": "required",
     "apart.1": "samples",
     "metrics.1": "samples",
