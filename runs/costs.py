@@ -254,9 +254,8 @@ def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
 
 
 def budget_words(spent_usd: Decimal, budget_usd: Decimal) -> str:
-    """Return how much of a budget is spent, with a digit more where it is small."""
-    spent, cap = (money(usd, 2 if usd >= 1 else 3) for usd in (spent_usd, budget_usd))
-    return f"{spent} of a budget of {cap} is spent"
+    """Return how much of a budget is spent."""
+    return f"{money(spent_usd)} of a budget of {money(budget_usd)} is spent"
 
 
 def is_replayed(snapshot: Mapping[str, Any]) -> bool:

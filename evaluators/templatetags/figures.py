@@ -22,6 +22,9 @@ METRIC_TONES = ("bad", "bad", "bad", "warn", "good", "good")
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 DAYS_COUNTED = 30
 SECOND_FROM_MS = 999.5
+# Decimals of money below a dollar, where parts in whole cents would not add up to their sum.
+SMALL_DIGITS = 3
+CENT = Decimal("0.01")
 # More digits than any float has; settings can have as many.
 WIDE = Context(prec=400)
 # From here on, settings are shown with an exponent.
@@ -172,8 +175,11 @@ def sign(value: AnyNumber, text: str) -> str:
     return f"{'±' if value == 0 else '+' if value > 0 else MINUS}{text}"
 
 
-def money(value: Decimal | None, digits: int = 2) -> str:
-    """Format US dollars: `$8.63`, nothing spent `$0`, and `<$0.01` for less than half a cent."""
+def money(value: Decimal | None, digits: int = SMALL_DIGITS) -> str:
+    """Format US dollars: `$8.63`, below a dollar `$0.024`, nothing spent `$0`, almost nothing `<$0.001`.
+
+    `digits` are the decimals below a dollar.
+    """
     if value is None:
         return MISSING
     if value == 0:
@@ -182,19 +188,17 @@ def money(value: Decimal | None, digits: int = 2) -> str:
     minus = MINUS if value < 0 else ""
     if (size := abs(value)) < least / 2:
         return f"{minus}<${least}"
-    whole, _, cents = f"{size.quantize(least, ROUND_HALF_UP):f}".partition(".")
+    small = size.quantize(least, ROUND_HALF_UP)
+    shown = small if small < 1 else size.quantize(CENT, ROUND_HALF_UP)
+    whole, _, cents = f"{shown:f}".partition(".")
     return f"{minus}${thousands(int(whole))}.{cents}"
 
 
-def execution_money(value: Decimal | None) -> str:
-    """Format the cost of one execution: `$0.024`."""
-    return money(value, 3)
-
-
-def at_least(value: Decimal | None, digits: int = 2) -> str:
-    """Format a sum that is only partly known: `≥ $8.63`, and under a cent `≥ $0.002`."""
+def at_least(value: Decimal | None) -> str:
+    """Format a sum that is only partly known: `≥ $8.63`, almost nothing `≥ $0.00002`."""
     if value is None:
         return MISSING
+    digits = SMALL_DIGITS
     while value and value < Decimal(1).scaleb(-digits) and digits < SCORE_DIGITS:
         digits += 1
     return f"≥ {money(value, digits)}"

@@ -34,7 +34,7 @@ register = template.Library()
 for figure in (
     *(figures.score, figures.strip, figures.pct, figures.interval, figures.threshold),
     *(figures.plain, figures.bound, figures.points, figures.tenth, figures.raw, figures.delta),
-    *(figures.metric_label, figures.metric_tone, figures.money, figures.execution_money),
+    *(figures.metric_label, figures.metric_tone, figures.money),
     *(figures.at_least, figures.duration, figures.rough, figures.thousands, figures.counted),
     *(figures.sentence, markdown),
 ):

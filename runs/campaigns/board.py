@@ -12,7 +12,7 @@ from django.db.models import Max
 from django.urls import reverse
 
 from evaluators.scoring.numbers import rounded
-from evaluators.templatetags.figures import counted, execution_money, pct
+from evaluators.templatetags.figures import counted, money, pct
 from evaluators.templatetags.marks import VERDICT_WORDS
 from runs import lists
 from runs.charts.figures import Offer, dominators
@@ -37,7 +37,7 @@ COLUMNS: Mapping[str, tuple[str, bool]] = {
     "target_cost": ("Run cost", False),
     "evaluation_cost": ("Evaluation cost", False),
     "cost": ("Total cost", False),
-    "passed_case": ("Per passed case", False),
+    "passed_execution": ("Per passed execution", False),
     "front": ("Pareto front", False),
 }
 DIFFER, ALL_FAILED, ERRORED = "differ", "failed", "errored"
@@ -83,7 +83,7 @@ COMPARED: Mapping[str, bool] = {
     "target_cost": False,
     "evaluation_cost": False,
     "cost": False,
-    "passed_case": False,
+    "passed_execution": False,
 }
 
 
@@ -158,9 +158,9 @@ class BoardRow:
         return latency
 
     @property
-    def passed_case_usd(self) -> Decimal | None:
-        """Return the total cost per passed case; None when no case passed."""
-        usd: Decimal | None = self.figures["passed_case"]
+    def passed_execution_usd(self) -> Decimal | None:
+        """Return the total cost per passed execution; None when none passed."""
+        usd: Decimal | None = self.figures["passed_execution"]
         return usd
 
 
@@ -239,19 +239,21 @@ def _figures(run: Run, row: RunRow, rank: int | None) -> Mapping[str, Any]:
     """Return the sort value of each column."""
     summary: Mapping[str, Any] = run.summary or {}
     total = None if row.costs.is_partial else row.costs.total_usd
-    passed_cases = summary.get("distribution", {}).get("pass", 0)
+    passed = summary.get("passed", run.pass_count)
     return {
         "rank": rank,
         "target": row.target.casefold(),
         "state": (STATES.index(row.status), -(row.done / max(row.executions, 1))),
         "rate": row.cases.share,
         "score": row.metrics.share,
-        "verdicts": passed_cases if summary else row.counts["pass"],
+        "verdicts": summary.get("distribution", {}).get("pass", 0)
+        if summary
+        else row.counts["pass"],
         "latency": summary.get("means", {}).get("latency_ms"),
         "target_cost": None if row.costs.run.is_partial else row.costs.run.usd,
         "evaluation_cost": None if row.costs.evaluation.is_partial else row.costs.evaluation.usd,
         "cost": total,
-        "passed_case": total / passed_cases if total is not None and passed_cases else None,
+        "passed_execution": total / passed if total is not None and passed else None,
         "execution_cost": total / row.done if total is not None and row.done else None,
     }
 
@@ -317,8 +319,8 @@ def _lead(first: Sequence[BoardRow], when: str) -> str:
     if len(first) > 1:
         names = " and ".join(leader.run.target for leader in first)
         return f"{when}{names} share the lead with {rate}"
-    cost = row.passed_case_usd
-    at = f" at {execution_money(cost)} a passed case" if cost is not None else ""
+    cost = row.passed_execution_usd
+    at = f" at {money(cost)} a passed execution" if cost is not None else ""
     return f"{when}{row.run.target} leads with {rate}{at}"
 
 
@@ -327,7 +329,7 @@ def _for_its_cost(first: Sequence[BoardRow]) -> str:
         return ""
     row = first[0]
     if not row.is_offer:
-        return "; its cost is not known in full" if row.passed_case_usd is None else ""
+        return "; its cost is not known in full" if row.passed_execution_usd is None else ""
     if row.beaten_by:
         return f"; {row.beaten_by.name} scores no less for no more"
     return "; nothing dominates it"

@@ -92,8 +92,8 @@ class LeaderboardRowDoc(Document):
     """What is known of both costs, US dollars; null where nothing is known."""
     cost_is_known_in_full: bool
     """Whether no more was spent than is known."""
-    cost_per_passed_case_usd: Dollars | None
-    """What a passed case cost, US dollars; null where that is not known."""
+    cost_per_passed_execution_usd: Dollars | None
+    """The total cost divided by the executions that passed, US dollars; null where that is not known."""
     pareto: Literal["front", "dominated"] | None
     """Whether another run is both better and cheaper; null where that is not known."""
     dominated_by_run: int | None
@@ -140,7 +140,7 @@ class LeaderboardRowDoc(Document):
             evaluation_cost_usd=costs.evaluation.usd,
             total_cost_usd=costs.total_usd,
             cost_is_known_in_full=not costs.is_partial,
-            cost_per_passed_case_usd=row.passed_case_usd,
+            cost_per_passed_execution_usd=row.passed_execution_usd,
             pareto=("dominated" if row.beaten_by else "front") if row.is_offer else None,
             dominated_by_run=row.beaten_by.number if row.beaten_by else None,
             shared_cases=against.shared if against else None,

@@ -12,7 +12,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, Query
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import counted, duration, execution_money, interval, pct
+from evaluators.templatetags.figures import counted, duration, interval, money, pct
 from runs import lists
 from runs.charts.figures import (
     Figure,
@@ -67,7 +67,7 @@ class ChartedRun:
     """A completed run with the figures that charts show.
 
     `interval` is the 95% interval of its pass rate, `score_interval` that of its mean score,
-    `latency_ms` its mean latency, `passed_cases` how many cases passed; None where there is none.
+    `latency_ms` its mean latency; None where there is none. `passed` counts executions.
     """
 
     number: int
@@ -80,7 +80,7 @@ class ChartedRun:
     cases_gate: RunGate
     interval: tuple[float, float] | None
     latency_ms: float | None
-    passed_cases: int | None
+    passed: int
     counts: Mapping[str, int]
     costs: CostPair
     score_interval: tuple[float, float] | None = None
@@ -157,7 +157,7 @@ def _charted_run(
         cases_gate=cases_gate(run, policy),
         interval=(interval[0], interval[1]) if interval else None,
         latency_ms=summary.get("means", {}).get("latency_ms"),
-        passed_cases=distribution.get("pass", 0) if distribution else None,
+        passed=summary.get("passed", run.pass_count),
         counts={name: count for name, count in distribution.items() if name != "total"},
         costs=costs,
         score_interval=score_interval,
@@ -166,7 +166,7 @@ def _charted_run(
 
 @dataclass(frozen=True, slots=True)
 class ScoreCostRow:
-    """A run with its cost in US dollars: in total, per execution and per passed case.
+    """A run with its cost in US dollars: in total, per execution and per passed execution.
 
     All three are None where the cost is not known in full; `known_usd` is the known part, `unpriced`
     holds the costs that lack prices. `beaten_by` dominates the run; a drawn run without one is on the
@@ -190,9 +190,9 @@ class ScoreCostRow:
         return _each(self.cost_usd, self.run.executions)
 
     @property
-    def passed_case_usd(self) -> Decimal | None:
-        """Return the cost per passed case; None when no case passed."""
-        return _each(self.cost_usd, self.run.passed_cases)
+    def passed_execution_usd(self) -> Decimal | None:
+        """Return the cost per passed execution; None when none passed."""
+        return _each(self.cost_usd, self.run.passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ def _score_cost_hover(row: ScoreCostRow, beaten_by: Offer | None) -> str:
     lines = (
         f"{row.run.target}, run #{row.run.number}",
         f"score {pct(row.run.metrics_gate.share)}",
-        f"{execution_money(row.execution_usd)} an execution",
+        f"{money(row.execution_usd)} an execution",
         f"mean latency {duration(row.run.latency_ms)}",
         place,
     )
@@ -367,7 +367,7 @@ SCORE_COST_COLUMNS = (
     "known_cost_usd",
     "unpriced",
     "cost_per_execution_usd",
-    "cost_per_passed_case_usd",
+    "cost_per_passed_execution_usd",
     "mean_latency_ms",
     "pareto",
     "dominated_by_run",
@@ -412,7 +412,7 @@ def _score_cost_line(row: ScoreCostRow, cost: str) -> Sequence[Any]:
     return (
         *(run.number, run.target, run.suite_version, run.metrics_gate.share, cost),
         *(row.cost_usd, row.known_usd, "; ".join(unpriced)),
-        *(row.execution_usd, row.passed_case_usd, run.latency_ms, place),
+        *(row.execution_usd, row.passed_execution_usd, run.latency_ms, place),
         row.beaten_by.number if row.beaten_by else None,
         run.cases_gate.reviews,
     )

@@ -12,7 +12,7 @@ from evaluators.templatetags.figures import (
     counted,
     delta,
     duration,
-    execution_money,
+    money,
     pct,
     plain,
     score,
@@ -356,7 +356,7 @@ def _case(number: int, case: CaseSummary, title: str, scale: int) -> dict[str, A
         "passed": case.passed,
         "executions": case.executions,
         "latency": duration(case.means.latency_ms),
-        "cost": execution_money(case.means.total_cost_usd),
+        "cost": money(case.means.total_cost_usd),
     }
 
 
@@ -461,10 +461,9 @@ def _measures(page: ResultPage) -> list[dict[str, Any]]:
         {"name": "Latency", "value": duration(result.latency_ms), "notes": tokens},
         {
             "name": "Total cost",
-            "value": execution_money(spent.total_usd),
+            "value": money(spent.total_usd),
             "notes": [
-                f"Run {execution_money(result.run_cost_usd)} + "
-                f"evaluation {execution_money(result.evaluation_cost_usd)}"
+                f"Run {money(result.run_cost_usd)} + evaluation {money(result.evaluation_cost_usd)}"
             ],
         },
     ]

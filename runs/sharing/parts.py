@@ -15,7 +15,6 @@ from evaluators.templatetags.figures import (
     bound,
     counted,
     duration,
-    execution_money,
     interval,
     money,
     pct,
@@ -255,7 +254,7 @@ def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
         {
             "name": "Total cost",
             "value": f"{'≥ ' if known.is_partial and total is not None else ''}{money(total)}",
-            "notes": [*costs, *([f"{execution_money(each)} an execution"] if each else [])],
+            "notes": [*costs, *([f"{money(each)} an execution"] if each else [])],
         },
     ]
 

@@ -87,7 +87,7 @@ def test_the_leaderboard_says_who_leads_and_how_sure_that_is(
     said = words(page)
     assert order(page) == ["best", "close", "slow"]
     assert (
-        "best leads with 100.0% (12 of 12 executions) at $0.016 a passed case; nothing dominates "
+        "best leads with 100.0% (12 of 12 executions) at $0.016 a passed execution; nothing dominates "
         "it. It passed both gates. close cannot be told apart from it: the difference is within the noise."
     ) in said
     assert "cannot be told apart from #1, p = 1.000 over 12 shared cases" in said
@@ -336,7 +336,7 @@ def test_the_files_hold_the_exact_figures(viewer_client: Client, campaign: Campa
     document = viewer_client.get(at(campaign, "json")).json()
     assert document["headline"].startswith("=best leads with 100.0%")
     assert [row["rank"] for row in document["leaderboard"]] == [1, 2]
-    assert document["leaderboard"][0]["cost_per_passed_case_usd"] == "0.016000000"
+    assert document["leaderboard"][0]["cost_per_passed_execution_usd"] == "0.016000000"
     drawn = csv.DictReader(
         io.StringIO(text(viewer_client, at(campaign, "cost-file"), cost="target"))
     )

@@ -87,7 +87,7 @@ def test_an_equal_run_is_no_regression(suite, capsys):
     assert "Pass rate 66.6% (2 of 3) 66.6% (2 of 3) ±0.0 pts" in rows
     assert "Mean score 66.6% (3 of 3) 66.6% (3 of 3) ±0.0 pts" in rows
     assert "Mean latency 1.0 s (3 of 3) 1.0 s (3 of 3) ±0.0%" in rows
-    assert "Total cost $0.05 $0.05 ±0.0%" in rows
+    assert "Total cost $0.048 $0.048 ±0.0%" in rows
     assert (
         "Cases: 0 worse, 0 better, 3 unchanged, 0 without a verdict, 0 added, 0 removed" in output
     )

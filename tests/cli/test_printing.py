@@ -39,7 +39,7 @@ class GoneStream(Stream):
 def test_the_progress_line_has_verdicts_and_both_costs():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     assert progress_line(run) == (
-        "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.06 run, $0.02 evaluation"
+        "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.060 run, $0.020 evaluation"
     )
 
 
@@ -96,8 +96,8 @@ def test_the_summary_table_of_a_stopped_run():
         "Cases gate": "open, so far 40.0% of 100% (2 of 5 executions passed)",
         "Executions": "5 of 6 done: 2 pass, 1 borderline, 1 fail",
         "Errors": "1 of 6",
-        "Run cost": "$0.06",
-        "Evaluation cost": "$0.02",
+        "Run cost": "$0.060",
+        "Evaluation cost": "$0.020",
     }
 
 

@@ -163,7 +163,7 @@ def test_a_judge_is_asked_by_a_worker_and_its_whole_answer_is_shown(
         "It names the days.",
         "Names them",
         "100 in, 20 out",
-        "$0.20",
+        "$0.200",
         "not part of any run",
         "juno",
         "Where is my money?",
@@ -308,7 +308,7 @@ def test_settings_of_the_draft_are_tried_before_they_are_saved(
     [
         ([rate_limited(retry_after="3600")], ("Unscored", "Rate limited 429", "slow down")),
         ([malformed()], ("Unscored", "never as 0")),
-        ([prose(), good(OPINION)], ("1 repair", "0.70", "$0.40")),
+        ([prose(), good(OPINION)], ("1 repair", "0.70", "$0.400")),
         ([good("I will not say.")], ("Unscored", "Answered, not readable", "1 repair")),
         (
             [good({**OPINION, "reasoning": "<script>alert(1)</script>\x00"})],

@@ -168,7 +168,7 @@ def test_a_recorded_target_says_how_many_cases_it_has_and_only_those_are_estimat
     suite.cases.filter(key="B").update(recorded_output=None)
     some = estimate(editor_client, suite, **filled(suite, target))
     assert "has recorded outputs for 1 of 2 cases. The other 1 will be errors" in some
-    assert "Start run, about $0.15" in some
+    assert "Start run, about $0.150" in some
     assert "1 of 2 cases recorded; last run #1" in editor_client.get(at(suite)).content.decode()
     suite.cases.update(recorded_output=None)
     none = estimate(editor_client, suite, **filled(suite, target))
@@ -249,8 +249,8 @@ def test_the_estimate_rests_on_past_runs_and_names_them(
     past_run(suite, target)
     page = estimate(editor_client, suite, **filled(suite, target, repetitions=2, concurrency=2))
     assert "from the last run of this target, 2 executions" in page
-    assert "$0.60" in page  # 4 executions of $0.10 + $0.05
-    assert "Start run, about $0.60" in page
+    assert "$0.600" in page  # 4 executions of $0.10 + $0.05
+    assert "Start run, about $0.600" in page
     assert "20\u00a0s" in page  # 4 executions of 10 s by two workers
     assert "1 × 2 × 2 = <b>4</b>" in page
 
@@ -288,7 +288,7 @@ def test_a_budget_below_the_estimate_is_pointed_out(
     past_run(suite, target)
     page = estimate(editor_client, suite, **filled(suite, target, budget="0.08"))
     # What recorded outputs once cost is no part of a budget.
-    assert "The budget is below the estimate of $0.10 a run." in page
+    assert "The budget is below the estimate of $0.100 a run." in page
 
 
 def test_a_judge_of_the_targets_own_family_is_pointed_out(

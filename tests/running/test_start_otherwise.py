@@ -274,8 +274,8 @@ def test_the_estimate_takes_samples_into_account_and_falls_back_on_what_is_neare
     )
     assert "from the last run with the model Atlas, 1 execution" in once
     assert "Evaluation from the last run with this judge in other suites, 1 execution." in once
-    assert "Start run, about $0.15" in once
-    assert "Start run, about $0.25" in thrice
+    assert "Start run, about $0.150" in once
+    assert "Start run, about $0.250" in thrice
     Run.objects.update(target=mine)
     own = editor_client.post(at("run-estimate"), filled(mine)).text
     assert "from the last run of this target in other suites, 1 execution" in own

@@ -136,7 +136,8 @@ def grown(before: Any, after: Any) -> str:
 
 
 def dollars(cost: str) -> str:
-    return f"${Decimal(cost).quantize(Decimal('0.01'), ROUND_HALF_UP)}"
+    least = "0.001" if Decimal(cost) < 1 else "0.01"
+    return f"${Decimal(cost).quantize(Decimal(least), ROUND_HALF_UP)}"
 
 
 def span(ms: float) -> str:

@@ -121,7 +121,7 @@ def test_an_agent_is_asked_by_a_worker_and_the_whole_answer_is_shown(
         "34 out",
     ):
         assert words in found
-    assert "$0.25" in found
+    assert "$0.250" in found
     assert "<b>on its way</b>" not in found
     assert "hx-get" not in found
     page = editor_client.get(reverse("runs:target", args=[target.pk])).content.decode()
