@@ -14,6 +14,7 @@ WORDS = {
     "case_gate": ("score", "expected_outcomes"),
     "final_score": ("aggregate", "judge_overall"),
     "on_unscored": ("error", "exclude", "zero"),
+    "judge_outcomes": ("auto", "always", "never"),
     "scale": (1, 5, 10, 100),
 }
 SHARES = (
@@ -55,6 +56,9 @@ class PolicySpec(Spec):
 
     Thresholds and drops are shares from 0 to 1; `max_latency_increase_pct` is in percent.
 
+    `judge_outcomes` says where expected outcomes are judged although the score decides: `always`, `never`,
+    or `auto` where an evaluator asks a judge anyway. Where the outcomes decide, they always are (SCORING §5).
+
     The settings named `review_…` say what people review: the rules by which an execution enters the
     review queue (SCORING §4.6), how near a threshold counts as near (`review_distance`, 0 to 1), the
     share of the other passes and fails drawn at random (`review_pass_sample`, `review_fail_sample`),
@@ -72,6 +76,7 @@ class PolicySpec(Spec):
     fallback_threshold: float = 0.75
     final_score: str = "aggregate"
     on_unscored: str = "error"
+    judge_outcomes: str = "auto"
     metrics_pass_threshold: float = 0.8
     cases_pass_threshold: float = 1.0
     max_pass_rate_drop: float = 0.0

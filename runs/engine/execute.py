@@ -43,7 +43,9 @@ class Scoring:
             self.execution.judges_outcomes
             and bool(self.execution.case.expected_outcomes)
             and OUTCOMES_KIND in self.ports.kinds
-            and needs_outcomes_call(self.execution.root, self.ports.kinds)
+            and needs_outcomes_call(
+                self.execution.root, self.ports.kinds, self.execution.rules.policy
+            )
         )
 
     async def _judge_outcomes(self) -> Outcome:

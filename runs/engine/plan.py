@@ -150,17 +150,24 @@ def judge_name(plan: Plan) -> str:
 
 OUTCOMES_PATH = "@outcomes"
 OUTCOMES_KIND = "outcomes"
+OUTCOMES_GATE = "expected_outcomes"
 METRICS_KIND = "metrics_judge"
 DELIBERATION_KIND = "deliberation"
 JUDGING_AGGREGATOR = "llm_judge"
 SCRIPT_AGGREGATOR = "code_judge"
 
 
-def needs_outcomes_call(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
-    """Tell whether a case's expected outcomes need their own call alongside the tree (SCORING §5)."""
-    return not any(
-        node.kind in kinds and kinds[node.kind].supplies_outcomes for _, node in walk(root)
-    )
+def needs_outcomes_call(root: EvaluatorSpec, kinds: Mapping[str, Kind], policy: PolicySpec) -> bool:
+    """Tell whether a case's expected outcomes need their own call alongside the tree (SCORING §5).
+
+    Not if an evaluator supplies them. If the score decides, the policy says whether the call is worth
+    its cost.
+    """
+    if any(node.kind in kinds and kinds[node.kind].supplies_outcomes for _, node in walk(root)):
+        return False
+    if policy.case_gate == OUTCOMES_GATE or policy.judge_outcomes == "always":
+        return True
+    return policy.judge_outcomes == "auto" and judge_calls(root, kinds) > 0
 
 
 def outcome_samples(root: EvaluatorSpec) -> int:
@@ -175,16 +182,19 @@ def outcome_samples(root: EvaluatorSpec) -> int:
     )
 
 
-def judge_calls(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
+def judge_calls(
+    root: EvaluatorSpec, kinds: Mapping[str, Kind], *, outcomes_by: PolicySpec | None = None
+) -> int:
     """Return how many judge calls one execution makes when no gate fails and nothing is repeated.
 
-    Agents that judge count like models.
+    `outcomes_by` is the policy by which the case's expected outcomes are judged, None for a case
+    without any. Agents that judge count like models.
     """
-    return planned_calls_by_judge(root, kinds, has_outcomes=has_outcomes).total()
+    return planned_calls_by_judge(root, kinds, outcomes_by=outcomes_by).total()
 
 
 def planned_calls_by_judge(
-    root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes: bool
+    root: EvaluatorSpec, kinds: Mapping[str, Kind], *, outcomes_by: PolicySpec | None = None
 ) -> Counter[tuple[str, str]]:
     """Return the calls that `judge_calls` counts by judge.
 
@@ -194,20 +204,25 @@ def planned_calls_by_judge(
         ("model", slug) for _, node in walk(root) for slug in _judge_models(node, kinds)
     )
     asked.update(("agent", name) for _, node in walk(root) for name in _judging_agents(node, kinds))
-    if has_outcomes and needs_outcomes_call(root, kinds):
+    if outcomes_by is not None and needs_outcomes_call(root, kinds, outcomes_by):
         asked["model", ""] += outcome_samples(root)
     return asked
 
 
 def retry_judge_calls(
-    root: EvaluatorSpec, kinds: Mapping[str, Kind], path: str, *, has_outcomes: bool
+    root: EvaluatorSpec,
+    kinds: Mapping[str, Kind],
+    path: str,
+    *,
+    outcomes_by: PolicySpec | None = None,
 ) -> int:
     """Return how many judge calls one execution makes when only the evaluator at the path scores again.
 
     Judges above it, which read its score, are asked again too.
     """
     if path == OUTCOMES_PATH:
-        return outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
+        is_judged = outcomes_by is not None and needs_outcomes_call(root, kinds, outcomes_by)
+        return outcome_samples(root) if is_judged else 0
     in_line = (node for place, node in walk(root) if is_nested(place, path))
     return sum(_call_count(node, kinds) for node in in_line)
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from evaluators.scoring.numbers import is_at_least, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
+from runs.engine.plan import OUTCOMES_GATE
 
 
 class ReviewReason(StrEnum):
@@ -105,7 +106,6 @@ def verdict_like(text: str) -> str:
     return ""
 
 
-OUTCOMES_GATE = "expected_outcomes"
 MET, MISSED = "1", "0"
 FAR = 1.0
 DRAWS = 2**64

@@ -228,7 +228,7 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         path=path,
         kind_label=kind.label if kind else root.kind,
         kind_icon=kind.icon if kind else "e-composite",
-        calls=judge_calls(root, kinds, has_outcomes=False),
+        calls=judge_calls(root, kinds),
         models=sorted(models - {""}),
         agents=sorted(set(agent_paths(root, kinds).values())),
         scripts=len(script_paths(root, kinds)),

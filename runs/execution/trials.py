@@ -344,7 +344,7 @@ def describe_unsent(unsent: Unsent, root: EvaluatorSpec) -> dict[str, Any]:
 def _calls_at_most(root: EvaluatorSpec) -> dict[str, int]:
     """Return the maximum of judge calls of each evaluator by path."""
     alone = ((path, node.replace(children=())) for path, node in walk(root))
-    return {path: judge_calls(node, all_kinds(), has_outcomes=False) for path, node in alone}
+    return {path: judge_calls(node, all_kinds()) for path, node in alone}
 
 
 def _more(path: str, seen: Mapping[str, int], most: Mapping[str, int]) -> int | None:

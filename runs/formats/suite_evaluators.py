@@ -436,6 +436,7 @@ WORDS = {
     "case_gate": ("score", "expected_outcomes"),
     "final_score": ("aggregate", "judge_overall"),
     "on_unscored": ("error", "exclude", "zero"),
+    "judge_outcomes": ("auto", "always", "never"),
 }
 SCALES = (1, 5, 10, 100)
 BANDS = {"pass": "pass_threshold", "borderline": "borderline_threshold"}

@@ -40,6 +40,14 @@ class OnUnscored(models.TextChoices):
     ZERO = "zero", "Count it as 0"
 
 
+class JudgeOutcomes(models.TextChoices):
+    """Whether expected outcomes are judged although the score decides (SCORING §5)."""
+
+    AUTO = "auto", "If an evaluator asks a judge"
+    ALWAYS = "always", "Always"
+    NEVER = "never", "Only if they decide"
+
+
 class Suite(models.Model):
     """Named cases with an evaluator tree and a policy.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
@@ -17,7 +17,15 @@ from evaluators.sandbox import probe
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import agent_paths, case_tree, judge_models, read_plan, script_paths
+from runs.engine.plan import (
+    OUTCOMES_GATE,
+    agent_paths,
+    case_tree,
+    judge_models,
+    needs_outcomes_call,
+    read_plan,
+    script_paths,
+)
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -105,9 +113,7 @@ def suite_scripts_problem(
     """Return why the user may not run the suite's programs against these targets, or ""."""
     if not _obstacle(user):
         return ""
-    root = suite.spec.evaluators
-    own = suite.cases.filter(is_current=True, evaluators__isnull=False)
-    trees = [root, *_case_trees(root, own)]
+    trees = _trees_of_cases(suite.spec.evaluators, suite.cases.filter(is_current=True))
     problems = (scripts_problem(trees, target, user) for target in (None, *targets))
     return next((problem for problem in problems if problem), "")
 
@@ -129,8 +135,7 @@ def run_scripts_problem(
     if not obstacle:
         return ""
     plan = read_plan(run.snapshot)
-    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
-    trees = [plan.root, *_case_trees(plan.root, own)]
+    trees = _trees_of_cases(plan.root, Case.objects.filter(pk__in=run.results.values("case")))
     kind = plan.target.kind
     target = get_target_kind(kind) if asks_target and kind in target_kinds() else None
     agents = {name: agent.kind for name, agent in plan.agents.items()}
@@ -138,9 +143,11 @@ def run_scripts_problem(
     return f"{programs}, and {obstacle}" if programs else ""
 
 
-def _case_trees(root: EvaluatorSpec, cases: QuerySet[Case]) -> Iterator[EvaluatorSpec]:
-    for evaluators, append in cases.values_list("evaluators", "evaluators_append"):
-        yield case_tree(root, evaluators, append=append)
+def _trees_of_cases(root: EvaluatorSpec, cases: QuerySet[Case]) -> list[EvaluatorSpec]:
+    """Return the trees that score the cases, the shared one only if it scores any."""
+    own = cases.filter(evaluators__isnull=False).values_list("evaluators", "evaluators_append")
+    trees = [case_tree(root, evaluators, append=append) for evaluators, append in own]
+    return [root, *trees] if cases.filter(evaluators__isnull=True).exists() else trees
 
 
 def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[str]:
@@ -201,7 +208,6 @@ def _sandbox_problem(*, is_local_worker: bool) -> str:
     return ""
 
 
-OUTCOMES_GATE = "expected_outcomes"
 CANNOT_JUDGE = (
     "which has recorded outputs: it answers no question. Name a chat model, an agent over HTTP or a "
     "command."
@@ -329,24 +335,29 @@ def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
         raise NoOutputsError(f"Target {target.name} has no recorded output for {which}.")
 
 
-def check_trees(root: EvaluatorSpec, cases: Sequence[Case]) -> list[EvaluatorSpec]:
-    """Return every tree that scores the run; raises DomainError naming a wrong evaluator."""
-    own = (case for case in cases if case.evaluators)
-    joined = ((c.key, case_tree(root, c.evaluators, append=c.evaluators_append)) for c in own)
-    trees = []
-    for key, tree in (("", root), *joined):
-        trees.append(tree)
+SHARED = ""
+
+
+def check_trees(root: EvaluatorSpec, cases: Sequence[Case]) -> dict[str, EvaluatorSpec]:
+    """Return the trees that score the run: those of single cases by key, the suite's under SHARED.
+
+    The suite's is checked too, but left out if every case has its own. Raises DomainError naming a
+    wrong evaluator.
+    """
+    own = [case for case in cases if case.evaluators]
+    joined = {c.key: case_tree(root, c.evaluators, append=c.evaluators_append) for c in own}
+    for key, tree in {SHARED: root, **joined}.items():
         try:
             validate(tree)
         except DomainError as error:
             raise TreeError(f"case {key}: {error}" if key else str(error)) from error
         for path, node in walk(tree):
             read_config(node.kind, node.config, evaluator=path or node.name)
-    return trees
+    return joined if len(own) == len(cases) else {SHARED: root, **joined}
 
 
 def check_models(
-    trees: Iterable[EvaluatorSpec],
+    trees: Mapping[str, EvaluatorSpec],
     cases: Sequence[Case],
     target: Target,
     judge: LanguageModel | None,
@@ -356,13 +367,17 @@ def check_models(
 ) -> list[LanguageModel]:
     """Return the language models that the run calls; raises DomainError for one without row or key.
 
-    `agents` are the targets that judge.
+    `trees` are those of `check_trees`; `agents` are the targets that judge.
     """
-    default = judge.slug if judge else ""
-    slugs = {slug for tree in trees for slug in judge_models(tree, all_kinds(), default=default)}
-    needs_outcomes = any(case.expected_outcomes for case in cases)
-    if "" in slugs or (needs_outcomes and policy.case_gate == OUTCOMES_GATE and judge is None):
+    kinds, default = all_kinds(), judge.slug if judge else ""
+    slugs = {slug for tree in trees.values() for slug in judge_models(tree, kinds, default=default)}
+    if "" in slugs:
         raise NoJudgeChosenError("The suite's evaluators ask a judge and none is chosen.")
+    listing = {case.key if case.evaluators else SHARED for case in cases if case.expected_outcomes}
+    needs_outcomes = any(needs_outcomes_call(trees[key], kinds, policy) for key in listing)
+    is_optional = policy.case_gate != OUTCOMES_GATE and policy.judge_outcomes != "always"
+    if needs_outcomes and judge is None and not is_optional:
+        raise NoJudgeChosenError("The expected outcomes need a judge and none is chosen.")
     if needs_outcomes and judge is not None:
         slugs.add(judge.slug)
     callers = (caller for caller in (target, *agents) if target_kind(caller).uses_model)

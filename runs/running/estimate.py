@@ -21,6 +21,7 @@ from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts
 from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import quote_names
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted, money
 from runs.engine.plan import agent_paths, case_tree, judge_calls, planned_calls_by_judge
@@ -289,7 +290,7 @@ class PastRuns:
     suite: Suite
     targets: Sequence[Target]
     judges: Collection[str]
-    _trees: dict[int, EvaluatorSpec] = field(default_factory=dict)
+    _trees: dict[int, tuple[EvaluatorSpec, PolicySpec]] = field(default_factory=dict)
 
     def of_target(self, target: Target) -> PastUse:
         """Return the last runs of the target in this suite, else in others, else with its model."""
@@ -339,15 +340,21 @@ class PastRuns:
         """Return the planned judge calls of one execution of a run, for that share of cases with outcomes."""
         if not self._trees:
             kept = Run.objects.filter(pk__in=[judged.pk for judged in self.judged.runs])
-            rows = kept.values_list("pk", "snapshot__evaluators")
-            self._trees = {pk: EvaluatorSpec.model_validate(tree) for pk, tree in rows}
-        return judge_calls_per_execution(self._trees[run.pk], outcomes)
+            rows = kept.values_list("pk", "snapshot__evaluators", "snapshot__policy")
+            self._trees = {
+                pk: (EvaluatorSpec.model_validate(tree), PolicySpec.model_validate(policy))
+                for pk, tree, policy in rows
+            }
+        root, policy = self._trees[run.pk]
+        return judge_calls_per_execution(root, policy, outcomes)
 
 
-def judge_calls_per_execution(root: EvaluatorSpec, outcomes: Decimal) -> Decimal:
+def judge_calls_per_execution(
+    root: EvaluatorSpec, policy: PolicySpec, outcomes: Decimal
+) -> Decimal:
     """Return the mean judge calls of one execution when that share (0 to 1) has expected outcomes."""
     kinds = all_kinds()
-    with_them, without = (judge_calls(root, kinds, has_outcomes=has) for has in (True, False))
+    with_them, without = judge_calls(root, kinds, outcomes_by=policy), judge_calls(root, kinds)
     return outcomes * with_them + (1 - outcomes) * without
 
 
@@ -393,10 +400,11 @@ def planned_judge_calls(request: EstimateRequest) -> Judges:
     groups = Counter((written, append, bool(outcomes)) for _, written, append, outcomes in rows)
     for (written, append, has_outcomes), count in groups.items():
         tree = case_tree(request.root, json.loads(written), append=append)
-        _add(calls, planned_calls_by_judge(tree, kinds, has_outcomes=has_outcomes), count)
+        policy = request.policy if has_outcomes else None
+        _add(calls, planned_calls_by_judge(tree, kinds, outcomes_by=policy), count)
         cases, with_outcomes = cases - count, with_outcomes - count * has_outcomes
-    for has_outcomes, count in ((True, with_outcomes), (False, cases - with_outcomes)):
-        _add(calls, planned_calls_by_judge(request.root, kinds, has_outcomes=has_outcomes), count)
+    for policy, count in ((request.policy, with_outcomes), (None, cases - with_outcomes)):
+        _add(calls, planned_calls_by_judge(request.root, kinds, outcomes_by=policy), count)
     return +calls
 
 
@@ -461,10 +469,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class EstimateRequest:
-    """What the form would start, as far as it is filled in; `root` is the tree that scores the run."""
+    """What the form would start, as far as it is filled in; tree and policy are those that score the run."""
 
     suite: Suite
     root: EvaluatorSpec
+    policy: PolicySpec
     targets: Sequence[Target]
     cases: int
     with_outcomes: int
@@ -614,7 +623,7 @@ def _evaluation(request: EstimateRequest, past: PastRuns, executions: int) -> Es
     runs = [run for run in past.judged.runs if planned[run.pk]]
     if not runs:
         return EstimatedCost(None, reason=NO_JUDGE_RUN)
-    wanted = judge_calls_per_execution(request.root, request.outcomes) * executions
+    wanted = judge_calls_per_execution(request.root, request.policy, request.outcomes) * executions
     return cost(runs, "evaluation", planned, wanted)
 
 

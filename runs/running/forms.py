@@ -20,7 +20,6 @@ from django.http import QueryDict
 
 from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration, pct
 from runs.engine.plan import ASKED, CHANGED, read_plan
@@ -41,7 +40,7 @@ from runs.running.estimate import (
 )
 from runs.running.retry_forms import RunRetryForm
 from runs.running.rule_fields import RunRulesFields
-from runs.running.rules import SAMPLES, RunRules, apply_rules, with_own_samples
+from runs.running.rules import SAMPLES, AppliedRules, RunRules, apply_rules, with_own_samples
 from runs.running.services import start_campaign
 from runs.target_kinds import target_kinds
 
@@ -697,10 +696,12 @@ class StartRunForm(CaseChoiceForm):
         """Return what the form would start and cost; wrong fields count as their default."""
         chosen = self._as_filled
         cases, with_outcomes = self.counts
+        rule = self._applied_rules()
         return estimate(
             EstimateRequest(
                 suite=self.suite,
-                root=self._root(),
+                root=rule.root,
+                policy=rule.policy,
                 targets=self._estimated_targets(),
                 cases=cases,
                 with_outcomes=with_outcomes,
@@ -731,12 +732,12 @@ class StartRunForm(CaseChoiceForm):
                 values[name] = field.clean(self.initial.get(name, field.initial))
         return values
 
-    def _root(self) -> EvaluatorSpec:
-        """Return the tree that scores the runs, or the suite's while the rules are wrong."""
+    def _applied_rules(self) -> AppliedRules:
+        """Return the rules that score the runs, or the suite's while those of the form are wrong."""
         try:
-            return apply_rules(self.rules.spec, self.wanted_rules).root
+            return apply_rules(self.rules.spec, self.wanted_rules)
         except DomainError:
-            return self.rules.spec.evaluators
+            return AppliedRules(self.rules.spec.evaluators, self.rules.spec.policy)
 
     def _estimated_targets(self) -> list[Target]:
         read = map(read_integer, self.chosen_targets)

@@ -145,11 +145,11 @@ def _judge_calls(run: Run, chosen: QuerySet[Result], path: str) -> int:
     """Return the judge calls of the results when no gate fails and nothing is repeated."""
     plan, kinds, total = read_plan(run.snapshot), all_kinds(), 0
     for root, has_outcomes, count in _trees(plan.root, chosen):
-        judged = has_outcomes and bool(plan.judge)
+        policy = plan.policy if has_outcomes and plan.judge else None
         if path:
-            calls = retry_judge_calls(root, kinds, path, has_outcomes=judged)
+            calls = retry_judge_calls(root, kinds, path, outcomes_by=policy)
         else:
-            calls = judge_calls(root, kinds, has_outcomes=judged)
+            calls = judge_calls(root, kinds, outcomes_by=policy)
         total += calls * count
     return total
 

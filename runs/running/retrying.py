@@ -505,9 +505,10 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
     """Raise EvaluatorNotInRunError for a path that neither the frozen tree nor a case's own has."""
     if not paths:
         return
-    root = read_plan(run.snapshot).root
+    plan = read_plan(run.snapshot)
+    root = plan.root
     known = [path for path, _ in walk(root)]
-    if needs_outcomes_call(root, all_kinds()):
+    if needs_outcomes_call(root, all_kinds(), plan.policy):
         known.append(OUTCOMES_PATH)
     for path in paths:
         own = EvaluatorScore.objects.filter(result__run=run, path=path)

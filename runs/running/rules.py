@@ -130,7 +130,7 @@ def takes_samples(node: Mapping[str, Any]) -> bool:
     known = kinds.get(node["kind"])
     if node["kind"] != COMPOSITE and (known is None or SAMPLES not in known.config.model_fields):
         return False
-    return judge_calls(alone, kinds, has_outcomes=False) > 0
+    return judge_calls(alone, kinds) > 0
 
 
 def _changed(before: SuiteSpec, after: SuiteSpec) -> Iterator[dict[str, Any]]:

@@ -51,8 +51,8 @@ def make_plan(
     root, policy = rule.root, rule.policy
     check_target(target, cases)
     trees = check_trees(root, cases)
-    agents = check_agents(trees)
-    check_scripts(trees, target_kind(target), started_by)
+    agents = check_agents(trees.values())
+    check_scripts(trees.values(), target_kind(target), started_by)
     models = check_models(trees, cases, target, judge, policy, agents=agents)
     return Plan(
         suite={"slug": suite.slug, "title": suite.title, "version": suite.version},

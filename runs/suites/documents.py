@@ -8,7 +8,7 @@ from typing import Any
 from evaluators.scoring.numbers import percent
 from evaluators.scoring.policy import PolicySpec
 from runs.documents import Document, TextOrNone
-from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
+from runs.models.suites import CaseGate, FinalScore, JudgeOutcomes, OnUnscored, Suite, SuiteVersion
 from runs.specs.suites import SuiteTexts
 
 
@@ -25,6 +25,8 @@ class PolicyDoc(Document):
     """Where the final score comes from."""
     on_unscored: OnUnscored
     """What happens to a result when one of its evaluators could not score."""
+    judge_outcomes: JudgeOutcomes
+    """Where expected outcomes are judged although the score decides."""
     pass_threshold: float
     """The score a result without expected outcomes must reach, points of 100."""
     metrics_pass_threshold: float
@@ -51,6 +53,7 @@ class PolicyDoc(Document):
             case_gate=CaseGate(policy.case_gate),
             final_score=FinalScore(policy.final_score),
             on_unscored=OnUnscored(policy.on_unscored),
+            judge_outcomes=JudgeOutcomes(policy.judge_outcomes),
             pass_threshold=percent(policy.fallback_threshold),
             metrics_pass_threshold=percent(policy.metrics_pass_threshold),
             cases_pass_threshold=percent(policy.cases_pass_threshold),

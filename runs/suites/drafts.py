@@ -23,7 +23,7 @@ from evaluators.scoring.numbers import format_weight
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, Aggregator, EvaluatorSpec, below, validate, walk
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import case_tree, judge_models
+from runs.engine.plan import OUTCOMES_GATE, case_tree, judge_models
 from runs.models.suites import Suite, SuiteDraft, SuiteVersion
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import (
@@ -440,7 +440,6 @@ WEIGHTLESS = {
     "maximum": "the highest score counts",
     "threshold": "passes are counted",
 }
-OUTCOMES_GATE = "expected_outcomes"
 JUDGE_OVERALL = "judge_overall"
 HYBRID = "hybrid_judge"
 NOBODY: Mapping[str, Collection[str]] = {}

@@ -15,7 +15,15 @@ from django.utils.text import slugify
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import MAX_REVIEWERS, REVIEW_RULES
 from evaluators.scoring.types import DomainError
-from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, SuiteVersion
+from runs.models.suites import (
+    CaseGate,
+    FinalScore,
+    JudgeOutcomes,
+    OnUnscored,
+    Suite,
+    SuiteDraft,
+    SuiteVersion,
+)
 from runs.requests import as_share, percent_field, plain, shown_percent
 from runs.specs.profiles import all_profiles, get_profile
 from runs.specs.suites import LISTS, TEXTS
@@ -131,7 +139,7 @@ IN_PERCENT = (
     *REVIEW_SHARES,
 )
 UNCONVERTED = (
-    *("case_gate", "final_score", "on_unscored", "count_reviews"),
+    *("case_gate", "final_score", "on_unscored", "judge_outcomes", "count_reviews"),
     *REVIEW_CHOICES,
 )
 
@@ -253,6 +261,12 @@ class SuiteSettingsForm(ReviewRulesForm):
         label="Unscored evaluator",
         help_text="What happens to a result when an evaluator could not score; if a gate or a required "
         "evaluator could not, the result is always errored",
+    )
+    judge_outcomes = forms.ChoiceField(
+        choices=JudgeOutcomes.choices,
+        label="Judge expected outcomes",
+        help_text="Where the score decides, expected outcomes are shown and never counted, and judging them "
+        "costs a call for each execution. Where they decide, they are always judged",
     )
     scale = forms.TypedChoiceField(
         choices=SCALES, coerce=int, help_text="How pages show scores; they are stored from 0 to 1"

@@ -15,7 +15,7 @@ from evaluators.models import LanguageModel
 from evaluators.templatetags import figures
 from runs import lists
 from runs.lists import Key, Keyset, ListQuery
-from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
+from runs.models.suites import CaseGate, FinalScore, JudgeOutcomes, OnUnscored, Suite, SuiteVersion
 from runs.specs.suites import CaseRevision, VersionSpec
 from runs.suites.differences import (
     AGGREGATOR,
@@ -49,6 +49,7 @@ NAMES: Mapping[str, str] = {
     "fallback_threshold": "Without outcomes, pass from",
     "final_score": "Final score",
     "on_unscored": "Unscored evaluator",
+    "judge_outcomes": "Judge expected outcomes",
     "metrics_pass_threshold": "Metrics gate, at least",
     "cases_pass_threshold": "Cases gate, at least",
     "max_pass_rate_drop": "Pass rate may drop by",
@@ -94,6 +95,7 @@ CHOICES: Mapping[str, Any] = {
     "case_gate": CaseGate,
     "final_score": FinalScore,
     "on_unscored": OnUnscored,
+    "judge_outcomes": JudgeOutcomes,
 }
 
 

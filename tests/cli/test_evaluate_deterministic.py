@@ -124,3 +124,17 @@ def test_every_page_explains_its_scores(
         page = viewer_client.get(url).content.decode()
         assert [output for output in words if output not in page] == [], key
     assert "The target gave no output" not in page
+
+
+def test_cases_that_bring_their_own_checks_need_no_judge(tmp_path: Path) -> None:
+    """The evaluator that a file without any gets asks a judge, but no case is scored by it."""
+    own = {"evaluators": [{"name": "greets", "type": "contains", "value": "hi"}]}
+    case = {"input": "Hi", "expected_outcomes": ["It greets back"], "output": "hi there"}
+    cases = [{**case, "id": key, "criteria": "Greets", "execution": own} for key in ("a", "b")]
+    suite = tmp_path / "greetings.yaml"
+    suite.write_text(json.dumps({"name": "greetings", "tests": cases}))
+
+    call_command("evaluate", str(suite), "--target", "recorded")
+
+    run = Run.objects.get()
+    assert (run.pass_count, run.judge_name, run.evaluation_cost_usd) == (2, "", 0)

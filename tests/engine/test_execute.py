@@ -123,7 +123,9 @@ def test_siblings_run_at_the_same_time():
 
     ports = FakePorts({"a": meets, "b": meets, "outcomes": meets})
     execution = make_execution(
-        composite("all", leaf("a"), leaf("b")), expected_outcomes=("asks for the order number",)
+        composite("all", leaf("a"), leaf("b")),
+        policy=PolicySpec(judge_outcomes="always"),
+        expected_outcomes=("asks for the order number",),
     )
     done = run(execution, ports)
 
@@ -191,6 +193,19 @@ def test_expected_outcomes_are_judged_beside_the_tree(met, verdict):
     assert sorted(ports.ran) == ["@outcomes", "good"]
     assert done.decision.verdict == verdict
     assert [outcome.passed for outcome in done.decision.outcomes] == list(met)
+
+
+@pytest.mark.parametrize("choice", ["auto", "never"])
+def test_no_judge_is_asked_for_outcomes_beside_checks_that_decide(choice):
+    ports = FakePorts({"good": says(1.0), "outcomes": outcomes_met(False)})
+    policy = PolicySpec(judge_outcomes=choice)
+    execution = make_execution(
+        composite("all", leaf("good")), policy=policy, expected_outcomes=("a",)
+    )
+    done = run(execution, ports)
+
+    assert ports.ran == ["good"]
+    assert (done.decision.verdict, done.decision.outcomes) == ("pass", ())
 
 
 def test_an_evaluator_that_supplies_outcomes_makes_the_call_beside_needless():

@@ -92,9 +92,31 @@ def test_hashes_follow_the_content_and_not_the_order_of_keys():
 def test_calls_are_counted_before_a_run():
     kinds = all_kinds()
 
-    assert judge_calls(ROOT, kinds, has_outcomes=False) == 3
-    assert judge_calls(ROOT, kinds, has_outcomes=True) == 3 + 3
-    assert judge_calls(composite("all", leaf("text_check")), kinds, has_outcomes=False) == 0
+    assert judge_calls(ROOT, kinds) == 3
+    assert judge_calls(ROOT, kinds, outcomes_by=PolicySpec()) == 3 + 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "calls"),
+    [
+        ({}, 0),
+        ({"judge_outcomes": "always"}, 1),
+        ({"judge_outcomes": "never"}, 0),
+        ({"case_gate": "expected_outcomes"}, 1),
+        ({"case_gate": "expected_outcomes", "judge_outcomes": "never"}, 1),
+    ],
+)
+def test_outcomes_that_decide_nothing_are_not_judged_beside_checks(policy, calls):
+    root = composite("all", leaf("text_check"))
+
+    assert judge_calls(root, all_kinds(), outcomes_by=PolicySpec(**policy)) == calls
+    assert judge_calls(root, all_kinds()) == 0
+
+
+def test_outcomes_beside_a_judge_can_be_left_out():
+    policy = PolicySpec(judge_outcomes="never")
+
+    assert judge_calls(ROOT, all_kinds(), outcomes_by=policy) == 3
 
 
 @pytest.mark.parametrize(
@@ -102,7 +124,7 @@ def test_calls_are_counted_before_a_run():
     [("tone", 3), ("text_check", 0), ("", 3), ("@outcomes", 3), ("gone", 0)],
 )
 def test_one_evaluator_alone_makes_its_own_calls_again(path, calls):
-    assert retry_judge_calls(ROOT, all_kinds(), path, has_outcomes=True) == calls
+    assert retry_judge_calls(ROOT, all_kinds(), path, outcomes_by=PolicySpec()) == calls
 
 
 def test_a_judge_over_others_is_asked_again_with_each_of_them():
@@ -112,10 +134,10 @@ def test_a_judge_over_others_is_asked_again_with_each_of_them():
     root = composite("all", panel, leaf("beside", "llm_judge"))
     kinds = all_kinds()
 
-    assert retry_judge_calls(root, kinds, "panel/check", has_outcomes=False) == 1
-    assert retry_judge_calls(root, kinds, "panel/tone", has_outcomes=False) == 2
-    assert retry_judge_calls(root, kinds, "panel", has_outcomes=False) == 2
-    assert retry_judge_calls(root, kinds, "beside", has_outcomes=False) == 1
+    assert retry_judge_calls(root, kinds, "panel/check") == 1
+    assert retry_judge_calls(root, kinds, "panel/tone") == 2
+    assert retry_judge_calls(root, kinds, "panel") == 2
+    assert retry_judge_calls(root, kinds, "beside") == 1
 
 
 def test_the_models_asked_are_the_judge_and_those_evaluators_name():
@@ -131,8 +153,10 @@ def test_no_call_for_outcomes_is_needed_where_an_evaluator_supplies_them():
 
     kinds = {"metrics": make_kind("metrics", behave, supplies_outcomes=True)}
 
-    assert needs_outcomes_call(ROOT, kinds)
-    assert not needs_outcomes_call(composite("all", leaf("metrics")), kinds)
+    policy = PolicySpec(judge_outcomes="always")
+
+    assert needs_outcomes_call(ROOT, kinds, policy)
+    assert not needs_outcomes_call(composite("all", leaf("metrics")), kinds, policy)
 
 
 def test_outcomes_beside_the_tree_are_judged_as_often_as_the_evaluator_that_asks_most():
@@ -140,5 +164,5 @@ def test_outcomes_beside_the_tree_are_judged_as_often_as_the_evaluator_that_asks
     refused = composite("all", leaf("tone", "llm_judge", config={"samples": "many"}))
 
     assert [outcome_samples(root) for root in (once, refused, ROOT)] == [1, 1, 3]
-    assert judge_calls(once, all_kinds(), has_outcomes=True) == 1 + 1
-    assert retry_judge_calls(once, all_kinds(), OUTCOMES_PATH, has_outcomes=True) == 1
+    assert judge_calls(once, all_kinds(), outcomes_by=PolicySpec()) == 1 + 1
+    assert retry_judge_calls(once, all_kinds(), OUTCOMES_PATH, outcomes_by=PolicySpec()) == 1

@@ -301,6 +301,7 @@ def policies(draw: st.DrawFn) -> PolicySpec:
         final_score=draw(st.sampled_from(["aggregate", "judge_overall"])),
         fallback_threshold=draw(SHARES),
         on_unscored=draw(st.sampled_from(["error", "exclude", "zero"])),
+        judge_outcomes=draw(st.sampled_from(["auto", "always", "never"])),
         metrics_pass_threshold=draw(SHARES),
         cases_pass_threshold=draw(SHARES),
         max_pass_rate_drop=draw(st.floats(0, 1)),

@@ -183,11 +183,45 @@ def test_a_budget_needs_the_price_of_every_model():
 def test_outcomes_need_a_judge_only_where_they_decide():
     suite = make_suite(tree=tree(CHECK), case_gate="expected_outcomes")
     make_case(suite=suite, recorded_output={"output": "x"}, expected_outcomes=["says yes"])
-    refused("ask a judge and none is chosen", suite)
+    refused("expected outcomes need a judge and none is chosen", suite)
 
     shown_only = make_suite(tree=tree(CHECK))
     make_case(suite=shown_only, recorded_output={"output": "x"}, expected_outcomes=["says yes"])
     assert start(shown_only).judge_name == ""
+
+
+def test_checks_alone_run_without_the_judge_of_the_suite():
+    """Outcomes that decide nothing are not worth a call, and the run names no judge."""
+    suite = make_suite(tree=tree(CHECK), judge=make_model(key_variable="EVALSITE_MODEL_KEY_GONE"))
+    make_case(suite=suite, recorded_output={"output": "x"}, expected_outcomes=["says yes"])
+    run = start(suite)
+    assert (run.judge_name, run.snapshot["judge"], run.snapshot["models"]) == ("", None, {})
+
+
+def test_outcomes_can_be_judged_beside_checks():
+    suite = make_suite(tree=tree(CHECK), judge_outcomes="always")
+    make_case(suite=suite, recorded_output={"output": "x"}, expected_outcomes=["says yes"])
+    refused("expected outcomes need a judge and none is chosen", suite)
+    assert start(suite, judge=make_model(name="Juno")).judge_name == "Juno"
+
+
+def test_what_needs_a_judge_is_decided_by_the_evaluators_that_run():
+    suite = make_suite(tree=tree(JUDGED))
+    for key in ("a", "b"):
+        make_case(suite=suite, key=key, recorded_output={"output": "x"}, evaluators=tree(CHECK))
+    assert start(suite).judge_name == ""
+
+    make_case(suite=suite, key="c", recorded_output={"output": "x"})
+    with pytest.raises(DomainError, match="ask a judge and none is chosen"):
+        start(suite)
+    assert start(suite, case_keys=["a", "b"])
+
+
+def test_appended_evaluators_leave_the_suites_own_in_the_run():
+    suite = make_suite(tree=tree(JUDGED))
+    own = {"evaluators": tree(CHECK), "evaluators_append": True}
+    make_case(suite=suite, recorded_output={"output": "x"}, **own)
+    refused("ask a judge and none is chosen", suite)
 
 
 def test_a_judge_whose_key_is_not_there_is_refused():

@@ -132,6 +132,22 @@ def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: C
     assert (entry.before["fallback_threshold"], entry.after["fallback_threshold"]) == (0.75, 0.725)
 
 
+def test_a_suite_says_whether_outcomes_that_do_not_decide_are_judged(
+    suite: Suite, client: Client
+) -> None:
+    make_case(suite=suite)
+    assert values_of(client)["judge_outcomes"] == "auto"
+    keep(client, judge_outcomes="never")
+    save(client, note="")
+    assert Suite.objects.get(pk=suite.pk).policy.judge_outcomes == "never"
+    words = "<dt>Judge expected outcomes</dt><dd>Only if they decide</dd>"
+    for page in ("/suites/support/", "/suites/support/versions/2/"):
+        assert words in text_of(client.get(page))
+    assert client.get("/api/suites/support").json()["policy"]["judge_outcomes"] == "never"
+    change = text_of(client.get("/suites/support/versions/compare/?left=1&right=2"))
+    assert "Judge expected outcomes" in change
+
+
 def test_what_people_review_is_set_beside_the_rest_of_the_policy(
     suite: Suite, client: Client
 ) -> None:

@@ -223,7 +223,7 @@ def test_every_call_of_an_agent_is_counted_and_no_model_of_the_suite_is_asked() 
     three = leaf("quality", "agent_judge", config={"agent": "reviewer", "samples": 3})
     root = composite("all", three, composite("inner", leaf("tone", "agent_judge", config=CONFIG)))
 
-    assert judge_calls(root, all_kinds(), has_outcomes=False) == 4
+    assert judge_calls(root, all_kinds()) == 4
     assert judge_models(root, all_kinds(), default="") == set()
     assert script_paths(root, all_kinds()) == []
     assert agent_paths(root, all_kinds()) == {"quality": "reviewer", "inner/tone": AGENT}

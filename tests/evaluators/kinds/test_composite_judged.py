@@ -156,8 +156,8 @@ def test_its_calls_and_model_are_known_before_a_run() -> None:
         suite_with("{type: llm_judge, model: big, samples: 3}")
     ).evaluators
 
-    assert judge_calls(panel, all_kinds(), has_outcomes=False) == 1
-    assert judge_calls(named, all_kinds(), has_outcomes=False) == 3
+    assert judge_calls(panel, all_kinds()) == 1
+    assert judge_calls(named, all_kinds()) == 3
     assert judge_models(named, all_kinds(), default="usual") == {"big"}
 
 

@@ -208,8 +208,8 @@ def test_calls_and_models_are_known_before_a_run() -> None:
 
     assert judge_models(named, all_kinds(), default="") == {"big", "small"}
     assert judge_models(usual, all_kinds(), default="") == {""}
-    assert judge_calls(named, all_kinds(), has_outcomes=False) == 4
-    assert judge_calls(usual, all_kinds(), has_outcomes=False) == 9
+    assert judge_calls(named, all_kinds()) == 4
+    assert judge_calls(usual, all_kinds()) == 9
 
 
 def test_the_criteria_are_its_own_else_those_of_the_case() -> None:

@@ -200,7 +200,7 @@ def test_its_judge_is_known_before_a_run() -> None:
     semantic = leaf("a", "expected_output", config={"match": "semantic", "samples": 3})
     root = composite("all", semantic, leaf("b", "expected_output"))
 
-    assert judge_calls(root, all_kinds(), has_outcomes=False) == 3
+    assert judge_calls(root, all_kinds()) == 3
     assert judge_models(root, all_kinds(), default="") == {""}
     assert (
         judge_models(composite("all", leaf("b", "expected_output")), all_kinds(), default="")
