@@ -345,10 +345,18 @@ def gate_row(name: str, share: AnyNumber | None, limit: AnyNumber, state: str) -
     )
 
 
-def spark(points: Sequence[float], limit: float | None = None, state: str = "") -> SafeString:
-    """Draw the metrics scores of several runs, oldest first, from 0 to 1, with their threshold."""
-    if not points:
-        return format_html('<span class="quiet">{}</span>', figures.MISSING)
+class MarkedTrend(Protocol):
+    """The metrics scores of several runs against one target, oldest first, from 0 to 1, as marks use them."""
+
+    @property
+    def target(self) -> str: ...
+    @property
+    def scores(self) -> Sequence[float]: ...
+
+
+def spark(trend: MarkedTrend, limit: float | None = None, state: str = "") -> SafeString:
+    """Draw the metrics scores of several runs against one target with their threshold."""
+    points = trend.scores
     levels = [*points, limit] if limit is not None else list(points)
     low, high = min(levels), max(levels)
     span = (high - low) or 1.0
@@ -356,13 +364,12 @@ def spark(points: Sequence[float], limit: float | None = None, state: str = "") 
     def y(value: float) -> str:
         return f"{SPARK_BOTTOM - (value - low) / span * (SPARK_BOTTOM - SPARK_TOP):.1f}"
 
-    step = (SPARK_WIDTH - 2 * SPARK_EDGE) / max(len(points) - 1, 1)
-    first = SPARK_EDGE if len(points) > 1 else SPARK_WIDTH - SPARK_EDGE
-    places = [(f"{first + step * index:.1f}", y(value)) for index, value in enumerate(points)]
+    step = (SPARK_WIDTH - 2 * SPARK_EDGE) / (len(points) - 1)
+    places = [(f"{SPARK_EDGE + step * index:.1f}", y(value)) for index, value in enumerate(points)]
     return format_html(
         '<svg class="spark" viewBox="0 0 120 28" role="img" aria-label="{}">{}'
         '<polyline points="{}"/><circle{} cx="{}" cy="{}" r="2.5"/></svg>',
-        _spark_label(points, limit),
+        _spark_label(trend, limit),
         _spark_limit(limit, y(limit)) if limit is not None else "",
         " ".join(f"{x},{height}" for x, height in places),
         toned(state),
@@ -374,12 +381,11 @@ def _spark_limit(limit: float, y: str) -> SafeString:
     return format_html('<line class="limit" x1="0" x2="120" y1="{0}" y2="{0}"/>', y)
 
 
-def _spark_label(points: Sequence[float], limit: float | None) -> str:
+def _spark_label(trend: MarkedTrend, limit: float | None) -> str:
     needs = "" if limit is None else f", threshold {figures.threshold(limit)}"
-    if len(points) == 1:
-        return f"Metrics score of the only run, {figures.pct(points[0])}{needs}"
-    ends = f"from {figures.pct(points[0])} to {figures.pct(points[-1])}"
-    return f"Metrics score of the last {len(points)} runs, {ends}{needs}"
+    first, *_, last = trend.scores
+    ends = f"from {figures.pct(first)} to {figures.pct(last)}"
+    return f"Metrics score of {trend.target} in its last {len(trend.scores)} runs, {ends}{needs}"
 
 
 def meter(

@@ -28,14 +28,29 @@ from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_li
 from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
 
 TREND = 12
+# Two points are a difference, and no trend.
+LEAST_TREND = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """The mean scores, 0 to 1, of the last three to twelve completed runs against one target, oldest first."""
+
+    target: str
+    scores: Sequence[float]
+
+    @property
+    def change(self) -> float:
+        """Return the change since the run before, as a difference of shares."""
+        return self.scores[-1] - self.scores[-2]
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
     """One suite of the table; `latest` is its newest completed run, `newer` a run started after it.
 
-    `trend` holds the mean scores of up to twelve completed runs, oldest first, 0 to 1. `waiting` counts
-    the results that wait for a reviewer.
+    `trend` is that of the target of `latest`; None without enough runs. `waiting` counts the results
+    that wait for a reviewer.
     """
 
     slug: str
@@ -46,7 +61,7 @@ class SuiteRow:
     evaluators: int
     latest: RunRow | None
     verdicts: Mapping[str, int]
-    trend: Sequence[float]
+    trend: Trend | None
     newer: RunRow | None
     waiting: int
 
@@ -68,11 +83,6 @@ class SuiteRow:
         )
 
     @property
-    def change(self) -> float | None:
-        """Return the change of the mean score since the run before, as a difference of shares."""
-        return self.trend[-1] - self.trend[-2] if len(self.trend) > 1 else None
-
-    @property
     def trend_state(self) -> str:
         """Return the mark at the end of the trend."""
         passed = self.latest is not None and self.latest.metrics.state == "passed"
@@ -89,7 +99,7 @@ def suite_rows() -> Sequence[SuiteRow]:
     latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
     newest = _newest(Run.objects.filter(source_run=None))
     to_review = QueueQuery().items().waiting().order_by().values_list("result__run__suite")
-    trends, waiting = _trends(), dict(to_review.annotate(total=Count("pk")))
+    trends, waiting = _trends(Run.objects.all()), dict(to_review.annotate(total=Count("pk")))
     return [
         SuiteRow(
             slug=suite.slug,
@@ -100,7 +110,7 @@ def suite_rows() -> Sequence[SuiteRow]:
             evaluators=sum(not node.is_composite for _, node in walk(suite.spec.evaluators)),
             latest=run_row(run) if (run := latest.get(suite.pk)) else None,
             verdicts=case_verdicts(run) if run else {},
-            trend=trends.get(suite.pk, ()),
+            trend=trends.get(suite.pk),
             newer=run_row(last) if (last := newest.get(suite.pk)) and last != run else None,
             waiting=waiting.get(suite.pk, 0),
         )
@@ -139,15 +149,25 @@ def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
     return {run.suite_id: run for run in with_list_columns(ranked)}
 
 
-def _trends() -> Mapping[int, Sequence[float]]:
-    """Return by suite the mean scores of its last completed runs, oldest first."""
-    place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
-    runs = Run.objects.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
-    ranked = runs.annotate(place=place).filter(place__lte=TREND).order_by("number")
-    trends: dict[int, list[float]] = defaultdict(list)
-    for suite, total, count in ranked.values_list("suite_id", "score_sum", "score_count"):
-        trends[suite].append(total / count)
-    return trends
+def _trends(runs: QuerySet[Run]) -> Mapping[int, Trend]:
+    """Return by suite the trend of the target of its newest completed run."""
+    place = Window(
+        RowNumber(), partition_by=("suite_id", "target_name"), order_by=F("number").desc()
+    )
+    completed = runs.filter(status=RunStatus.COMPLETED, source_run=None)
+    ranked = completed.annotate(place=place).filter(place__lte=TREND).order_by("number")
+    scores: dict[tuple[int, str], list[float]] = defaultdict(list)
+    newest: dict[int, str] = {}
+    columns = ("suite_id", "target_name", "score_sum", "score_count")
+    for suite, target, total, count in ranked.values_list(*columns):
+        newest[suite] = target
+        if count:
+            scores[suite, target].append(total / count)
+    return {
+        suite: Trend(target, scores[suite, target])
+        for suite, target in newest.items()
+        if len(scores[suite, target]) >= LEAST_TREND
+    }
 
 
 SORTS = ("name", "run", "cost")
@@ -542,7 +562,7 @@ class SuitePage:
     root: Branch | None
     evaluators: int
     runs: Sequence[RunRow]
-    trend: Sequence[float]
+    trend: Trend | None
     files: Sequence[str]
     changed_at: datetime | None
     changed_by: str
@@ -582,7 +602,7 @@ def suite_page(suite: Suite) -> SuitePage:
         root=rules.root,
         evaluators=rules.evaluators,
         runs=rows,
-        trend=_trend(suite),
+        trend=_trends(suite.runs.all()).get(suite.pk),
         files=list(suite.files.order_by("path").values_list("path", flat=True)),
         changed_at=version["created_at"] if version else None,
         changed_by=(version["author__username"] or "") if version else "",
@@ -598,10 +618,3 @@ def _earlier(suite: Suite) -> Sequence[RecentVersionRow]:
     columns = ("number", "note", "created_at", "author__username")
     rows = older.order_by("-number").values_list(*columns)[:VERSIONS_SHOWN]
     return [RecentVersionRow(number, note, at, name or "") for number, note, at, name in rows]
-
-
-def _trend(suite: Suite) -> Sequence[float]:
-    """Return the mean scores of the last completed runs, oldest first."""
-    runs: Any = suite.runs.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
-    newest = runs.order_by("-number").values_list("score_sum", "score_count")[:RUNS_SHOWN]
-    return [total / count for total, count in reversed(newest)]

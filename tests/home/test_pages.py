@@ -24,6 +24,7 @@ from tests.support.factories import (
     make_run,
     make_scored_run,
     make_suite,
+    make_target,
     make_user,
 )
 
@@ -160,6 +161,29 @@ class TestSuiteList:
         assert "51 to 51 of 51 suites" in rest
         assert "Suite 50" in rest
         assert "Suite 49" not in rest
+
+    def test_a_trend_is_of_the_latest_target_and_has_three_runs_or_more(
+        self, editor: Client
+    ) -> None:
+        suite = make_suite()
+        mini, large = make_target(name="mini"), make_target(name="large")
+        for verdict, target in (("fail", mini), ("pass", large), ("fail", mini), ("pass", large)):
+            make_scored_run(suite=suite, verdicts=[verdict], target=target)
+        rows = page(editor, "home") + page(editor, "runs:suite", suite.slug)
+        assert "A trend needs three runs of one target" in rows
+        assert "Metrics score of" not in rows
+        assert 'class="spark"' not in rows
+
+        make_scored_run(suite=suite, verdicts=["borderline"], target=mini)
+        ends = "Metrics score of mini in its last 3 runs, from 40.0% to 71.0%"
+        assert ends in page(editor, "home")
+        assert figures.delta(0.31, "pts") in page(editor, "home")
+        overview = page(editor, "runs:suite", suite.slug)
+        assert ends in overview
+        assert "mini in its last 3 completed runs" in " ".join(overview.split())
+
+        make_scored_run(suite=suite, verdicts=["error"], target=make_target(name="new"))
+        assert 'class="spark"' not in page(editor, "home")
 
     def test_an_archived_suite_is_left_out(self, editor: Client) -> None:
         make_suite(title="Old", archived_at=timezone.now())

@@ -261,11 +261,11 @@ def test_repetitions_are_read_out() -> None:
 
 
 def test_a_trend_names_its_ends_and_its_threshold() -> None:
-    html = render('{% spark points 0.8 "pass" %}', points=[0.779, 0.81, 0.826])
-    assert "Metrics score of the last 3 runs, from 77.9% to 82.6%, threshold 80%" in html
+    trend = SimpleNamespace(target="mini", scores=[0.779, 0.81, 0.826])
+    html = render('{% spark trend 0.8 "pass" %}', trend=trend)
+    label = "Metrics score of mini in its last 3 runs, from 77.9% to 82.6%, threshold 80%"
+    assert f'aria-label="{label}"' in html
     assert 'points="2.0,23.0 60.0,11.1 118.0,5.0"' in html
-    assert "only run" in render("{% spark points %}", points=[0.5])
-    assert render("{% spark points %}", points=[]) == '<span class="quiet">–</span>'
 
 
 def test_a_meter_shows_a_score_against_its_bands() -> None:
