@@ -188,10 +188,37 @@ def money(value: Decimal | None, digits: int = SMALL_DIGITS) -> str:
     minus = MINUS if value < 0 else ""
     if (size := abs(value)) < least / 2:
         return f"{minus}<${least}"
-    small = size.quantize(least, ROUND_HALF_UP)
-    shown = small if small < 1 else size.quantize(CENT, ROUND_HALF_UP)
-    whole, _, cents = f"{shown:f}".partition(".")
-    return f"{minus}${thousands(int(whole))}.{cents}"
+    return f"{minus}{_dollars(size.quantize(_money_step(size, least), ROUND_HALF_UP))}"
+
+
+def money_parts(*values: Decimal | None) -> tuple[str, ...]:
+    """Format the parts of a sum, none negative, so that they add up to `money` of it: `$0.043`, `$0.060`.
+
+    Parts are rounded down to the step of the sum; the steps that are left go to the largest remainders.
+    """
+    known = [value for value in values if value is not None]
+    total = sum(known, Decimal(0))
+    step = _money_step(total, Decimal(1).scaleb(-SMALL_DIGITS))
+    floors = [value.quantize(step, ROUND_DOWN) for value in known]
+    left = int((total.quantize(step, ROUND_HALF_UP) - sum(floors, Decimal(0))) / step)
+    remainders = sorted(range(len(known)), key=lambda place: floors[place] - known[place])
+    for place in remainders[:left]:
+        floors[place] += step
+    shown = (
+        _dollars(rounded) if rounded else f"<${step}" if value else "$0"
+        for value, rounded in zip(known, floors, strict=True)
+    )
+    return tuple(MISSING if value is None else next(shown) for value in values)
+
+
+def _money_step(size: Decimal, least: Decimal) -> Decimal:
+    """Return the smallest amount that is shown of money: a cent from a dollar on, `least` below."""
+    return least if size.quantize(least, ROUND_HALF_UP) < 1 else CENT
+
+
+def _dollars(rounded: Decimal) -> str:
+    whole, _, cents = f"{rounded:f}".partition(".")
+    return f"${thousands(int(whole))}.{cents}"
 
 
 def at_least(value: Decimal | None) -> str:

@@ -48,6 +48,8 @@ for mark in (
 ):
     register.simple_tag(mark, name=mark.__name__)
 
+register.simple_tag(figures.money_parts)
+
 
 @register.filter
 def as_text(value: Any) -> str:

@@ -13,6 +13,7 @@ from evaluators.templatetags.figures import (
     delta,
     duration,
     money,
+    money_parts,
     pct,
     plain,
     score,
@@ -463,7 +464,9 @@ def _measures(page: ResultPage) -> list[dict[str, Any]]:
             "name": "Total cost",
             "value": money(spent.total_usd),
             "notes": [
-                f"Run {money(result.run_cost_usd)} + evaluation {money(result.evaluation_cost_usd)}"
+                "Run {} + evaluation {}".format(
+                    *money_parts(result.run_cost_usd, result.evaluation_cost_usd)
+                )
             ],
         },
     ]

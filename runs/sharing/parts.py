@@ -17,6 +17,7 @@ from evaluators.templatetags.figures import (
     duration,
     interval,
     money,
+    money_parts,
     pct,
     plain,
     points,
@@ -221,7 +222,7 @@ def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
     """Return the headline figures as texts: pass rate, score, latency and cost, each with its n of N."""
     known, usage = live.costs.costs, live.usage
     costs = (
-        f"Run {money(known.run.usd)} + evaluation {money(known.evaluation.usd)}",
+        "Run {} + evaluation {}".format(*money_parts(known.run.usd, known.evaluation.usd)),
         *(["Some answers have no known price"] if known.is_partial else []),
     )
     done = run.done_count

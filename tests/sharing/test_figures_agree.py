@@ -20,6 +20,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from evaluators.templatetags.figures import money_parts
 from runs.finishing import summarise_run
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
@@ -324,7 +325,7 @@ def test_the_results_of_a_run_add_up_to_what_page_document_and_share_show(
             mean, judged = mean_of(one)
             assert (mean, judged) == (pytest.approx(fmean(column), abs=1e-9), len(column))
 
-    costs = (dollars(document[f"{name}_cost_usd"]) for name in ("run", "evaluation"))
+    costs = money_parts(*(Decimal(document[f"{name}_cost_usd"]) for name in ("run", "evaluation")))
     shown = [
         *(rate(gates["cases"]["share"]), f"{passed} of 28 executions passed"),
         *(rate(gates["metrics"]["share"]), "26 of 28 executions have a score"),

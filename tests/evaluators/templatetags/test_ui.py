@@ -260,6 +260,22 @@ def test_repetitions_are_read_out() -> None:
     assert html.count("<svg") == 3
 
 
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        (("0.0426", "0.0605"), ("$0.043", "$0.060")),  # $0.103
+        (("0.0774", "0.0774"), ("$0.078", "$0.077")),  # $0.155
+        (("1.4999", "0.405"), ("$1.50", "$0.40")),  # $1.90
+        (("0.0004", "0.2"), ("<$0.001", "$0.200")),  # $0.200
+        (("0", "8.625"), ("$0", "$8.63")),
+        ((None, "0.25"), ("–", "$0.250")),
+        ((None, None), ("–", "–")),
+    ],
+)
+def test_the_parts_of_a_sum_add_up_as_they_are_shown(parts: Any, shown: tuple[str, str]) -> None:
+    assert figures.money_parts(*(part and Decimal(part) for part in parts)) == shown
+
+
 def test_a_trend_names_its_ends_and_its_threshold() -> None:
     trend = SimpleNamespace(target="mini", scores=[0.779, 0.81, 0.826])
     html = render('{% spark trend 0.8 "pass" %}', trend=trend)
