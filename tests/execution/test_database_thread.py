@@ -138,11 +138,22 @@ def test_a_session_that_stands_still_with_what_it_wrote_is_ended_and_no_other(mo
     with psycopg.connect(url) as frozen, psycopg.connect(url) as reading:
         frozen.execute("CREATE TEMPORARY TABLE written AS SELECT 1")
         reading.execute("SELECT 1")
+        for idle in (frozen, reading):
+            await_client_read(idle.info.backend_pid)
 
         assert reaper.end_idle_transactions() == 1
         with pytest.raises(psycopg.OperationalError):
             frozen.execute("SELECT 1")
         assert reading.execute("SELECT 2").fetchone() == (2,)
+
+
+def await_client_read(pid):
+    """Wait until a session waits for its client: it answers a moment before it does."""
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute("SELECT wait_event FROM pg_stat_activity WHERE pid = %s", [pid])
+            if cursor.fetchone() == ("ClientRead",):
+                return
 
 
 def psycopg_params():
