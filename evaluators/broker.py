@@ -26,7 +26,7 @@ def task_app() -> Celery:
     return app
 
 
-def queue_trial(task: str, what: str, kwargs: Mapping[str, Any]) -> None:
+def queue_task(task: str, what: str, kwargs: Mapping[str, Any]) -> None:
     """Queue a task that somebody waits for; raises NotQueuedError, which says that `what` was not queued."""
     try:
         task_app().send_task(task, kwargs=dict(kwargs), retry=False)

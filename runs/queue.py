@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from evaluators import broker
-from evaluators.broker import NotQueuedError, broker_errors, task_app
+from evaluators.broker import NotQueuedError, broker_errors, queue_task, task_app
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from runs.models.temporary import Trial
@@ -71,7 +70,7 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
 def queue_trial(task: str, trial: Trial) -> None:
     """Queue a trial; without a broker, delete it and raise NotQueuedError."""
     try:
-        broker.queue_trial(task, "The trial", {"trial_id": trial.pk})
+        queue_task(task, "The trial", {"trial_id": trial.pk})
     except NotQueuedError:
         trial.delete()
         raise

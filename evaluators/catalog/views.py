@@ -16,7 +16,7 @@ from django.views.decorators.http import (
     require_safe,
 )
 
-from evaluators.broker import NotQueuedError, queue_trial
+from evaluators.broker import NotQueuedError, queue_task
 from evaluators.catalog.forms import LanguageModelForm, ModelSlugTakenError
 from evaluators.catalog.queries import (
     KindTrialForm,
@@ -59,7 +59,7 @@ def queue_test(model: LanguageModel, *, actor: User) -> None:
     previous = model.last_test
     model.request_test(actor=actor)
     try:
-        queue_trial(TEST_TASK, "The test", {"model_id": model.pk})
+        queue_task(TEST_TASK, "The test", {"model_id": model.pk})
     except NotQueuedError:
         model.last_test = previous
         model.save(update_fields=["last_test"])

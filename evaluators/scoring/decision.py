@@ -56,7 +56,7 @@ def case_basis(
 ) -> CaseBasis:
     """Return what decides the case under `case_gate` of the policy (SCORING §4.3)."""
     judged = () if results is None or isinstance(results, Unscored) else tuple(results)
-    if policy.case_gate == "score":
+    if not policy.outcomes_decide:
         return CaseBasis("score", judged)
     if isinstance(results, Unscored):
         return CaseBasis("unjudged", (), results.reason)

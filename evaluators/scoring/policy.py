@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
@@ -10,7 +11,7 @@ from pydantic import ConfigDict, ValidationInfo, field_validator, model_validato
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Spec, Verdict
 
-WORDS = {
+CHOICES: Mapping[str, tuple[Any, ...]] = {
     "case_gate": ("score", "expected_outcomes"),
     "final_score": ("aggregate", "judge_overall"),
     "on_unscored": ("error", "exclude", "zero"),
@@ -99,13 +100,13 @@ class PolicySpec(Spec):
     review_reviewers: int = 1
     review_blind: bool = False
 
-    @field_validator(*WORDS, mode="before")
+    @field_validator(*CHOICES, mode="before")
     @classmethod
     def _check_choice(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse unknown choices before types are checked, so that the error names the choices."""
         name = str(info.field_name)
-        if value not in WORDS[name]:
-            choices = ", ".join(map(str, WORDS[name]))
+        if value not in CHOICES[name]:
+            choices = ", ".join(map(str, CHOICES[name]))
             raise UnknownPolicyError(f"{name} {value!r} is not one of {choices}")
         return value
 
@@ -129,6 +130,11 @@ class PolicySpec(Spec):
                 f"review_reviewers {self.review_reviewers!r} is not 1 to {MAX_REVIEWERS}"
             )
         return self
+
+    @property
+    def outcomes_decide(self) -> bool:
+        """Tell whether expected outcomes decide the verdict of an execution, not the score (SCORING §4.3)."""
+        return self.case_gate == "expected_outcomes"
 
     def verdict_for(self, score: float) -> Verdict:
         """Return the band a score from 0 to 1 falls into (SCORING §4.3)."""

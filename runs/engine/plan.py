@@ -150,7 +150,6 @@ def judge_name(plan: Plan) -> str:
 
 OUTCOMES_PATH = "@outcomes"
 OUTCOMES_KIND = "outcomes"
-OUTCOMES_GATE = "expected_outcomes"
 METRICS_KIND = "metrics_judge"
 DELIBERATION_KIND = "deliberation"
 JUDGING_AGGREGATOR = "llm_judge"
@@ -165,7 +164,7 @@ def needs_outcomes_call(root: EvaluatorSpec, kinds: Mapping[str, Kind], policy: 
     """
     if any(node.kind in kinds and kinds[node.kind].supplies_outcomes for _, node in walk(root)):
         return False
-    if policy.case_gate == OUTCOMES_GATE or policy.judge_outcomes == "always":
+    if policy.outcomes_decide or policy.judge_outcomes == "always":
         return True
     return policy.judge_outcomes == "auto" and judge_calls(root, kinds) > 0
 

@@ -12,7 +12,6 @@ from enum import StrEnum
 from evaluators.scoring.numbers import is_at_least, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.engine.plan import OUTCOMES_GATE
 
 
 class ReviewReason(StrEnum):
@@ -179,7 +178,7 @@ def queue_entries(
 
 def review_reasons(execution: FinishedExecution, policy: PolicySpec) -> tuple[ReviewReason, ...]:
     """Return the reasons that lie in the execution itself, the weightiest first."""
-    by_outcomes = policy.case_gate == OUTCOMES_GATE
+    by_outcomes = policy.outcomes_decide
     found = {
         ReviewReason.BORDERLINE: policy.review_borderline
         and execution.verdict is Verdict.BORDERLINE,
@@ -208,7 +207,7 @@ def threshold_distance(execution: FinishedExecution, policy: PolicySpec) -> floa
     """
     if execution.score is None or execution.is_forced:
         return FAR
-    if policy.case_gate == OUTCOMES_GATE:
+    if policy.outcomes_decide:
         limits = [] if execution.outcome_marks else [policy.fallback_threshold]
     else:
         limits = [policy.pass_threshold, policy.borderline_threshold]

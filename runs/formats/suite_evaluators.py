@@ -13,7 +13,7 @@ from evaluators.kinds._base import Kind
 from evaluators.kinds._prompts import is_reference, literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.kinds.composite import prompt_file, read_options, runs_script
-from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
+from evaluators.scoring.policy import CHOICES, REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import (
     COMPOSITE,
     Aggregator,
@@ -432,13 +432,8 @@ PERCENTS = {
     "max_avg_score_drop": "max_avg_score_drop",
 }
 NUMBERS = ("max_pass_rate_drop", "max_latency_increase_pct")
-WORDS = {
-    "case_gate": ("score", "expected_outcomes"),
-    "final_score": ("aggregate", "judge_overall"),
-    "on_unscored": ("error", "exclude", "zero"),
-    "judge_outcomes": ("auto", "always", "never"),
-}
-SCALES = (1, 5, 10, 100)
+SCALE = "scale"
+WORDS = {name: choices for name, choices in CHOICES.items() if name != SCALE}
 BANDS = {"pass": "pass_threshold", "borderline": "borderline_threshold"}
 # The block `review` inside `policy`: file name -> column.
 REVIEW = "review"
@@ -449,7 +444,7 @@ REVIEW_NUMBERS = {
     "fail_sample": "review_fail_sample",
     "reviewers": "review_reviewers",
 }
-KNOWN = (*PERCENTS, *NUMBERS, *WORDS, "count_reviews", "scale", REVIEW)
+KNOWN = (*PERCENTS, *NUMBERS, *WORDS, "count_reviews", SCALE, REVIEW)
 POLICY_ALIASES = {"pass_threshold": ("fallback_threshold",)}
 HUNDRED = Decimal(100)
 
@@ -492,7 +487,7 @@ def written_policy(policy: PolicySpec) -> tuple[dict[str, Any], dict[str, Any]]:
     block: dict[str, Any] = {
         name: _percent(changed[column]) for name, column in PERCENTS.items() if column in changed
     }
-    named = (*NUMBERS, *WORDS, "count_reviews", "scale")
+    named = (*NUMBERS, *WORDS, "count_reviews", SCALE)
     block |= {name: changed[name] for name in named if name in changed}
     review = {
         name: changed[column]
@@ -545,8 +540,8 @@ def _word(policy: Fields, name: str, words: tuple[str, ...]) -> str | None:
 
 
 def _scale(policy: Fields) -> int | None:
-    scale = policy.number("scale")
-    if scale is not None and scale not in SCALES:
-        policy.refuse("scale", f"{scale:g} is not one of {', '.join(map(str, SCALES))}")
+    scale = policy.number(SCALE)
+    if scale is not None and scale not in CHOICES[SCALE]:
+        policy.refuse(SCALE, f"{scale:g} is not one of {', '.join(map(str, CHOICES[SCALE]))}")
         return None
     return None if scale is None else int(scale)

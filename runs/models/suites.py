@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.conf import settings
 from django.db import models
@@ -46,6 +46,15 @@ class JudgeOutcomes(models.TextChoices):
     AUTO = "auto", "If an evaluator asks a judge"
     ALWAYS = "always", "Always"
     NEVER = "never", "Only if they decide"
+
+
+# The choices of a policy with the words of pages for them.
+POLICY_CHOICES: Mapping[str, type[models.TextChoices]] = {
+    "case_gate": CaseGate,
+    "final_score": FinalScore,
+    "on_unscored": OnUnscored,
+    "judge_outcomes": JudgeOutcomes,
+}
 
 
 class Suite(models.Model):

@@ -19,7 +19,7 @@ from runs.lists import ListQuery
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.reviews import ENDED, Review
 from runs.models.runs import Run
-from runs.models.suites import Case, CaseGate, Suite
+from runs.models.suites import Case, Suite
 from runs.reviews.agreement import (
     MARKS,
     JudgeAgreement,
@@ -216,7 +216,7 @@ def suite_agreement(suite: Suite, span: RunScope | None = None) -> SuiteAgreemen
     rows = [row for row in every if row.run_id in plans]
     verdicts = []
     for row in rows:
-        by_score = plans[row.run_id].policy.case_gate == CaseGate.SCORE and not row.is_forced
+        by_score = not plans[row.run_id].policy.outcomes_decide and not row.is_forced
         if row.verdict:
             score = row.score if by_score else None
             verdicts.append(_judged(row, row.verdict, row.reviewed_verdict, score))

@@ -24,7 +24,7 @@ from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ScoreState
 from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
-from runs.models.suites import Case, CaseGate
+from runs.models.suites import Case
 from runs.requests import MAY_REVIEW
 from runs.results.result_state import (
     ArtifactFile,
@@ -416,7 +416,7 @@ def _leaves(
 
 def _margin(result: Result, policy: PolicySpec) -> Margin | None:
     """Return the distance of the score from the band above, None where no score decided."""
-    if result.score is None or result.is_forced or policy.case_gate != CaseGate.SCORE:
+    if result.score is None or result.is_forced or policy.outcomes_decide:
         return None
     for word, limit in (
         ("borderline", policy.borderline_threshold),

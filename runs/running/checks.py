@@ -18,7 +18,6 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import (
-    OUTCOMES_GATE,
     agent_paths,
     case_tree,
     judge_models,
@@ -375,8 +374,8 @@ def check_models(
         raise NoJudgeChosenError("The suite's evaluators ask a judge and none is chosen.")
     listing = {case.key if case.evaluators else SHARED for case in cases if case.expected_outcomes}
     needs_outcomes = any(needs_outcomes_call(trees[key], kinds, policy) for key in listing)
-    is_optional = policy.case_gate != OUTCOMES_GATE and policy.judge_outcomes != "always"
-    if needs_outcomes and judge is None and not is_optional:
+    must_be_judged = policy.outcomes_decide or policy.judge_outcomes == "always"
+    if needs_outcomes and judge is None and must_be_judged:
         raise NoJudgeChosenError("The expected outcomes need a judge and none is chosen.")
     if needs_outcomes and judge is not None:
         slugs.add(judge.slug)

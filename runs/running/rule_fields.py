@@ -9,7 +9,7 @@ from typing import Any
 from django.http import QueryDict
 
 from evaluators.kinds import all_kinds
-from evaluators.scoring.policy import WORDS
+from evaluators.scoring.policy import CHOICES
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.running.rules import RunRules
 from runs.specs.suites import SuiteSpec
@@ -112,7 +112,7 @@ class RunRulesFields:
         gate = self._policy_field(GATE)
         if gate.is_changed:
             policy[GATE] = gate.text
-            if gate.text not in WORDS[GATE]:
+            if gate.text not in CHOICES[GATE]:
                 self.errors[GATE] = "Choose one of the two."
         weights: dict[str, float] = {}
         required: dict[str, bool | float] = {}

@@ -23,7 +23,7 @@ from evaluators.scoring.numbers import format_weight
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, Aggregator, EvaluatorSpec, below, validate, walk
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import OUTCOMES_GATE, case_tree, judge_models
+from runs.engine.plan import case_tree, judge_models
 from runs.models.suites import Suite, SuiteDraft, SuiteVersion
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import (
@@ -569,7 +569,7 @@ def _reach(root: EvaluatorSpec, policy: PolicySpec, overall: str | None) -> dict
             for child in node.children
         ]
         kind = kinds.get(node.kind)
-        supplies = kind is not None and kind.supplies_outcomes and policy.case_gate == OUTCOMES_GATE
+        supplies = kind is not None and kind.supplies_outcomes and policy.outcomes_decide
         reach[path] = counts or node.is_required or supplies or path == overall or any(inner)
         return reach[path]
 

@@ -16,7 +16,7 @@ from evaluators.kinds import get_kind, read_config
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.composite import ALWAYS, OPTIONS
 from evaluators.scoring.numbers import require_share
-from evaluators.scoring.policy import FLAGS, WORDS, PolicySpec
+from evaluators.scoring.policy import CHOICES, FLAGS, PolicySpec
 from evaluators.scoring.tree import AGGREGATOR_TYPES, COMPOSITE, ROOT_PATH, below, validate
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
 from runs.specs.suites import LISTS, SuiteSpec
@@ -289,7 +289,7 @@ class SetPolicy:
             if name in FLAGS:
                 if not isinstance(value, bool):
                     raise ChangeRefusedError(f"{name} {value!r} is neither yes nor no.")
-            elif name not in WORDS and not is_number(value):
+            elif name not in CHOICES and not is_number(value):
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not a number")
             elif name == REVIEWERS and not isinstance(value, int):
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not a whole number")

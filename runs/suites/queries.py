@@ -14,15 +14,7 @@ from evaluators.templatetags import figures
 from runs.audit.queries import AuditChange, changes_between
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run, RunStatus
-from runs.models.suites import (
-    CaseGate,
-    FinalScore,
-    JudgeOutcomes,
-    OnUnscored,
-    Suite,
-    SuiteDraft,
-    Target,
-)
+from runs.models.suites import POLICY_CHOICES, Suite, SuiteDraft, Target
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import change_facts, compare_specs, evaluator_facts
 from runs.suites.drafts import (
@@ -95,10 +87,7 @@ def policy_gates(policy: PolicySpec) -> Sequence[GateRule]:
 def policy_words(policy: PolicySpec) -> Mapping[str, str]:
     """Return the labels of a policy's choices."""
     return {
-        "case_gate": str(CaseGate(policy.case_gate).label),
-        "final_score": str(FinalScore(policy.final_score).label),
-        "on_unscored": str(OnUnscored(policy.on_unscored).label),
-        "judge_outcomes": str(JudgeOutcomes(policy.judge_outcomes).label),
+        name: str(choices(getattr(policy, name)).label) for name, choices in POLICY_CHOICES.items()
     }
 
 

@@ -15,7 +15,7 @@ from evaluators.models import LanguageModel
 from evaluators.templatetags import figures
 from runs import lists
 from runs.lists import Key, Keyset, ListQuery
-from runs.models.suites import CaseGate, FinalScore, JudgeOutcomes, OnUnscored, Suite, SuiteVersion
+from runs.models.suites import POLICY_CHOICES, Suite, SuiteVersion
 from runs.specs.suites import CaseRevision, VersionSpec
 from runs.suites.differences import (
     AGGREGATOR,
@@ -91,12 +91,6 @@ RATES = {
     *("review_pass_sample", "review_fail_sample"),
 }
 DROPS = {"max_pass_rate_drop", "max_avg_score_drop"}
-CHOICES: Mapping[str, Any] = {
-    "case_gate": CaseGate,
-    "final_score": FinalScore,
-    "on_unscored": OnUnscored,
-    "judge_outcomes": JudgeOutcomes,
-}
 
 
 def value_label(fact: str) -> str:
@@ -123,8 +117,8 @@ def value_text(fact: str, value: Any, scale: int = 1) -> str | None:
 
 
 def _word(fact: str, value: str) -> str:
-    if fact in CHOICES and value in CHOICES[fact].values:
-        return str(CHOICES[fact](value).label)
+    if fact in POLICY_CHOICES and value in POLICY_CHOICES[fact].values:
+        return str(POLICY_CHOICES[fact](value).label)
     if fact == "kind" and value in all_kinds():
         return all_kinds()[value].label
     return COMBINES.get(value, value) if fact == f"{AGGREGATOR}type" else value or "none"

@@ -67,7 +67,7 @@ def case_decision(
     if overruled and verdicts.count(verdicts[0]) == count:
         text = f"with reviews, {f'all {count} ' if count > 1 else ''}{verdicts[0].value}"
         return CaseDecision(verdicts[0], BY_REVIEWS, text)
-    if policy.case_gate == "expected_outcomes":
+    if policy.outcomes_decide:
         return _decide_by_outcomes(verdicts)
     if forced:
         text = f"fail forced in {forced} of {count} repetitions"

@@ -27,7 +27,6 @@ from runs.what_if.changes import (
     evaluators_key,
 )
 from runs.what_if.deciding import (
-    BY_OUTCOMES,
     FINAL_FROM_JUDGE,
     OPEN_STATE,
     DecidedResult,
@@ -229,7 +228,7 @@ def score_bins(
 
 def score_bands(policy: PolicySpec) -> tuple[Band, ...]:
     """Return the limits of scores: two bands, or the fallback of the outcomes gate."""
-    if policy.case_gate == "score":
+    if not policy.outcomes_decide:
         return (
             Band("borderline", policy.borderline_threshold),
             Band("pass", policy.pass_threshold),
@@ -469,7 +468,7 @@ class _Answering:
         self.rule_change, self.stored = rule_change, stored
         # Under the same outcomes gate and judge, unjudged outcomes stay unjudged.
         is_judged = (
-            rule_change.before.policy.case_gate == BY_OUTCOMES
+            rule_change.before.policy.outcomes_decide
             and rule_change.before.judge == rule_change.after.judge
         )
         self.deciding = {

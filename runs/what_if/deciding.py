@@ -192,7 +192,7 @@ class ResultDecider:
             for node in tree.leaves
         ]
         self.takes_overall = rules.policy.final_score == FINAL_FROM_JUDGE
-        self.by_outcomes = rules.policy.case_gate == BY_OUTCOMES
+        self.by_outcomes = rules.policy.outcomes_decide
         self.sources = [
             leaf
             for leaf in self.leaves
@@ -405,7 +405,7 @@ class Staleness:
         self.stored, self.parts = stored, parts
         self.supplying = {name for name, kind in kinds.items() if kind.supplies_outcomes}
         self.rejudges = before.judge != after.judge
-        self.by_outcomes = after.policy.case_gate == BY_OUTCOMES
+        self.by_outcomes = after.policy.outcomes_decide
         self.outcomes_column = stored.columns.get(OUTCOMES_PATH)
         self.counts: Counter[StaleKey] = Counter()
         self.total = 0

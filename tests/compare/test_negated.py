@@ -141,8 +141,8 @@ def test_the_comparison_of_a_case_shows_what_counted(viewer_client: Client, runs
 
 def test_the_api_compares_a_case_by_every_evaluator_and_metric(viewer_client: Client, runs) -> None:
     asked = {f"{side}_run_id": name for side, name in SIDES.items()}
-    told = viewer_client.get("/api/runs/compare/cases/KEY-mark", asked).json()
-    nodes = {node["evaluator"]: node for node in told["evaluators"]}
+    answer = viewer_client.get("/api/runs/compare/cases/KEY-mark", asked).json()
+    nodes = {node["evaluator"]: node for node in answer["evaluators"]}
     _close(
         {
             path: (node["baseline"]["score"], node["candidate"]["score"])
@@ -155,7 +155,7 @@ def test_the_api_compares_a_case_by_every_evaluator_and_metric(viewer_client: Cl
     [tone] = nodes["harm"]["parts"]
     assert (tone["key"], tone["baseline"], tone["candidate"], tone["change"]) == ("tone", 1, 3, 2)
     whole = viewer_client.get("/api/runs/compare", asked).json()["cases"][0]
-    assert {name: told[name] for name in whole} == whole
+    assert {name: answer[name] for name in whole} == whole
     assert viewer_client.get("/api/runs/compare/cases/None", asked).status_code == 404
 
 
@@ -181,7 +181,7 @@ def test_results_and_their_files_and_links_show_the_same_scores(
         lines.append(dict(_nodes(line["evaluator_results"], "evaluator_results", "score")))
         share(editor_client, subject((run, run), "result"), "case_names")
         content = ShareLink.objects.latest("pk").frozen
-        shared.append({one["name"]: one["score"] for one in content["evaluators"][1:]})
+        shared.append({node["name"]: node["score"] for node in content["evaluators"][1:]})
     for sides in (trees, tables, lines):
         _close({path: (sides[0][path], sides[1][path]) for path in sides[0]})
     by_name = {path.rpartition("/")[2]: pair for path, pair in COUNTED.items()}
@@ -209,12 +209,12 @@ def test_comparisons_of_runs_show_the_same_scores(
     content = viewer_client.get("/compare/comparison.jsonl", SIDES).getvalue().decode()
     share(editor_client, subject(runs), "case_names")
     frozen = ShareLink.objects.latest("pk").frozen
-    for told in (document, json.loads(content.splitlines()[0])):
+    for figures in (document, json.loads(content.splitlines()[0])):
         _close(
             {
-                one["evaluator"]: (one["baseline_mean"], one["candidate_mean"])
-                for one in told["metrics"]
-                if one["kind"] == "evaluator"
+                metric["evaluator"]: (metric["baseline_mean"], metric["candidate_mean"])
+                for metric in figures["metrics"]
+                if metric["kind"] == "evaluator"
             },
             TOP,
         )

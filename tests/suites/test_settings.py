@@ -144,7 +144,7 @@ def test_a_suite_says_whether_outcomes_that_do_not_decide_are_judged(
     for page in ("/suites/support/", "/suites/support/versions/2/"):
         assert words in text_of(client.get(page))
     assert client.get("/api/suites/support").json()["policy"]["judge_outcomes"] == "never"
-    change = text_of(client.get("/suites/support/versions/compare/?left=1&right=2"))
+    change = text_of(client.get("/suites/support/versions/compare/?from=1&to=2"))
     assert "Judge expected outcomes" in change
 
 
