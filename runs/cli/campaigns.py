@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from runs.cli.evaluating import NOT_EVALUATED, ExitConclusion, conclude, summary
 from runs.cli.files import JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_file
 from runs.cli.printing import GAPS, ProgressLine
 from runs.cli.watching import STOPPED, execute_run
-from runs.costs import Cost
 from runs.finishing import finish_run
 from runs.formats.junit import write_combined_junit
 from runs.formats.results_writing import write_results
@@ -37,6 +37,7 @@ HEADS = (
     "Mean score",
     "Run cost",
     "Evaluation cost",
+    "Total cost",
 )
 
 
@@ -159,13 +160,14 @@ def _cells(row: BoardRow) -> tuple[str, ...]:
         RunStatus(run.status).label,
         f"{pct(run.cases.share)} ({row.passed} of {row.counted})",
         f"{pct(run.metrics.share)} ({row.scored} of {row.counted})",
-        _cost(run.costs.run),
-        _cost(run.costs.evaluation),
+        _cost(run.costs.run.usd, is_partial=run.costs.run.is_partial),
+        _cost(run.costs.evaluation.usd, is_partial=run.costs.evaluation.is_partial),
+        _cost(run.costs.total_usd, is_partial=run.costs.is_partial),
     )
     return tuple(cell.translate(GAPS) for cell in cells)
 
 
-def _cost(cost: Cost) -> str:
-    if cost.usd is None:
+def _cost(usd: Decimal | None, *, is_partial: bool) -> str:
+    if usd is None:
         return "not known"
-    return f"{'at least ' if cost.is_partial else ''}{money(cost.usd)}"
+    return f"{'at least ' if is_partial else ''}{money(usd)}"

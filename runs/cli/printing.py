@@ -6,13 +6,21 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from django.core.management.base import OutputWrapper
 
-from evaluators.templatetags.figures import counted, duration, money, pct, score, threshold
-from runs.costs import Cost, run_costs
+from evaluators.templatetags.figures import (
+    counted,
+    duration,
+    money,
+    money_parts,
+    pct,
+    score,
+    threshold,
+)
+from runs.costs import CostPair, run_costs
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries
 from runs.results.runs import (
@@ -96,8 +104,8 @@ def progress_line(run: Run) -> str:
 
 
 def summary_table(run: Run) -> str:
-    """Return the figures of a finished run: both gates, verdicts, errors, repetitions and both costs."""
-    policy, spent = run.policy, run_costs(run)
+    """Return the figures of a finished run: both gates, verdicts, errors, repetitions, both costs and their sum."""
+    policy = run.policy
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
     # These counters do not include reviews.
@@ -109,8 +117,7 @@ def summary_table(run: Run) -> str:
         ("Executions", f"{done} done: {verdicts}{by_machine}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
         *_repetition_rows(run_repetitions(run), run.scale),
-        ("Run cost", cost(spent.run)),
-        ("Evaluation cost", cost(spent.evaluation)),
+        *_cost_rows(run_costs(run)),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
@@ -145,12 +152,17 @@ def status_sentence(run: Run) -> str:
     return f"{text}. {run.status_reason}" if run.status_reason else text
 
 
-def cost(spent: Cost) -> str:
-    """Return a cost as text; an unknown price is "not known", never $0."""
-    if spent.usd is None:
-        return "not known"
-    priced = f" for {spent.priced} of {counted(spent.answers, spent.noun)}"
-    return f"{money(spent.usd)}{priced if spent.is_partial else ''}".translate(GAPS)
+def _cost_rows(spent: CostPair) -> Iterator[tuple[str, str]]:
+    """Yield both costs and their sum, rounded so that they add up; an unknown price is never $0."""
+    shown = money_parts(spent.run.usd, spent.evaluation.usd)
+    names = ("Run cost", "Evaluation cost")
+    for name, part, usd in zip(names, (spent.run, spent.evaluation), shown, strict=True):
+        priced = f" for {part.priced} of {counted(part.answers, part.noun)}"
+        known = f"{usd}{priced if part.is_partial else ''}".translate(GAPS)
+        yield name, "not known" if part.usd is None else known
+    least = "at least " if spent.is_partial else ""
+    total = f"{least}{money(spent.total_usd)}".translate(GAPS)
+    yield "Total cost", "not known" if spent.total_usd is None else total
 
 
 def print_line(stream: TextIO | OutputWrapper, text: str) -> None:

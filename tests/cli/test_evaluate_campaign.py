@@ -61,6 +61,7 @@ def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     rows = [line.split("  ") for line in output.out.splitlines()]
     places = [row[0] for row in rows if row[0] in "12" and row[0]]
     assert places == ["1", "2"]
+    assert [row[-1].strip() for row in rows if row[0] == "Rank"] == ["Total cost"]
     assert "agent 2 leads with 100.0% (2 of 2 executions)" in output.out
     assert "agent 2: Both gates passed." in output.out
     assert f"Leaderboard: http://127.0.0.1:8000/campaigns/{campaign.pk}/" in output.out

@@ -98,6 +98,7 @@ def test_the_summary_table_of_a_stopped_run():
         "Errors": "1 of 6",
         "Run cost": "$0.060",
         "Evaluation cost": "$0.020",
+        "Total cost": "$0.080",
     }
 
 
@@ -111,6 +112,7 @@ def test_an_unknown_price_is_not_shown_as_zero():
     run.results.update(run_cost_usd=None)
     table = summary_table(run)
     assert "Run cost         not known" in table
+    assert "Total cost       at least $0.004" in table
     assert "(1 of 1 execution has a score)" in table
 
 
