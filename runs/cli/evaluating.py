@@ -35,27 +35,31 @@ class SeveralSuitesError(DomainError):
     code = "several_suites"
 
 
-class ProfileOfStoredSuiteError(DomainError):
-    """A profile was given for a suite that is already stored."""
+class OptionOfFilesError(DomainError):
+    """An option for files was given for a suite that is already stored."""
 
-    code = "profile_of_stored_suite"
+    code = "option_of_files"
 
 
-def find_suite(word: str, *, judge: str, profile: str = "", note: Note) -> Suite:
+def find_suite(
+    word: str, *, judge: str, profile: str = "", slug: str | None = None, note: Note
+) -> Suite:
     """Return the suite of a short name; a suite at a path is imported first.
 
     A short name takes precedence over a path of the same name: write ./NAME for the path. `judge` is
-    the slug of a model that replaces the file's judge if that is unknown here. `note` receives
-    messages about the import. Raises DomainError, and UnreadableFileError with every problem of the
+    the slug of a model that replaces the file's judge if that is unknown here, and `slug` a name that
+    replaces the file's. `note` receives messages about the import. Raises DomainError, and UnreadableFileError with every problem of the
     files.
     """
     if _is_path(word):
-        return _import_suite(Path(word), judge=judge, profile=profile, note=note)
+        return _import_suite(Path(word), judge=judge, profile=profile, slug=slug, note=note)
     suite = get_suite(word)
-    if profile:
-        raise ProfileOfStoredSuiteError(
-            f"--profile is only for files, and {word} is a suite of this site, which has its own "
-            "evaluators and thresholds. Name a path, or leave --profile out."
+    if option := next(
+        (f"--{name}" for name, value in (("profile", profile), ("slug", slug)) if value), ""
+    ):
+        raise OptionOfFilesError(
+            f"{option} is only for files, and {word} is a suite of this site, which has its own name, "
+            f"evaluators and thresholds. Name a path, or leave {option} out."
         )
     return suite
 
@@ -76,7 +80,7 @@ def _is_path(word: str) -> bool:
     return Path(word).exists() and not Suite.objects.filter(slug=word).exists()
 
 
-def _import_suite(path: Path, *, judge: str, profile: str, note: Note) -> Suite:
+def _import_suite(path: Path, *, judge: str, profile: str, slug: str | None, note: Note) -> Suite:
     reading = read_suites(bundles_at([path]), profile=profile)
     if len(reading.suites) > 1:
         files = ", ".join(suite.path for suite in reading.suites)
@@ -86,7 +90,7 @@ def _import_suite(path: Path, *, judge: str, profile: str, note: Note) -> Suite:
     [suite] = reading.suites
     is_known = LanguageModel.objects.filter(slug=suite.content.judge).exists()
     replacement = judge if judge and suite.content.judge and not is_known else None
-    [stored] = import_suites(reading.suites, imported_by=None, judge=replacement)
+    [stored] = import_suites(reading.suites, imported_by=None, slug=slug, judge=replacement)
     for warning in (*reading.warnings, *stored.notes):
         note(f"Note: {warning}")
     note(import_message(stored.imported))

@@ -163,6 +163,13 @@ class SuiteImportForm(forms.Form):
         help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to",
         error_messages={"required": "Choose a suite file, a zip or a folder."},
     )
+    slug = forms.CharField(
+        label="Short name",
+        required=False,
+        max_length=Suite._meta.get_field("slug").max_length,
+        help_text="For a single suite, instead of the name in its file; an existing suite of this name gets a "
+        "new version",
+    )
     judge = forms.ModelChoiceField(
         LanguageModel.objects.all(),
         required=False,
@@ -240,7 +247,9 @@ class SuiteImportForm(forms.Form):
         suites: FoundSuites = values["suite_files"]
         try:
             with transaction.atomic():
-                files = import_suites(suites.suites, imported_by=imported_by, judge=judge)
+                files = import_suites(
+                    suites.suites, imported_by=imported_by, slug=values["slug"] or None, judge=judge
+                )
                 notes = (*suites.warnings, *(note for file in files for note in file.notes))
                 return ImportOutcome(files, self._save_outputs(imported_by), notes)
         except DomainError as refusal:
@@ -299,6 +308,12 @@ class ResultsImportForm(forms.Form):
         empty_label="As in the file",
         help_text="If there is no suite of that name, it is made from the cases of the file",
     )
+    slug = forms.CharField(
+        label="New suite",
+        required=False,
+        max_length=Suite._meta.get_field("slug").max_length,
+        help_text="Short name of a suite to make from the cases of the file, instead",
+    )
     target_name = forms.CharField(
         label="Name of the target",
         required=False,
@@ -318,6 +333,13 @@ class ResultsImportForm(forms.Form):
             raise forms.ValidationError("The file is larger than 200 MB. Split it in several.")
         return upload
 
+    def clean_slug(self) -> str:
+        """Refuse a new suite beside a chosen one."""
+        slug = str(self.cleaned_data["slug"])
+        if slug and self.cleaned_data.get("suite"):
+            raise forms.ValidationError("Choose a suite or name a new one, not both.")
+        return slug
+
     def save(self, *, imported_by: User) -> ImportedResults | None:
         """Store everything; None, with the reasons among the errors, if anything is wrong."""
         upload = self.cleaned_data["results"]
@@ -328,6 +350,7 @@ class ResultsImportForm(forms.Form):
                 suite=self.cleaned_data["suite"],
                 imported_by=imported_by,
                 target_name=self.cleaned_data["target_name"].strip(),
+                slug=self.cleaned_data["slug"],
             )
         except UnreadableFileError as refusal:
             self.problems = refusal.problems

@@ -183,6 +183,32 @@ def _retire(suite: Suite, keys: list[int]) -> None:
         suite.cases.filter(pk__in=keys[start : start + BATCH]).update(is_current=False)
 
 
+class UnrelatedSuiteError(DomainError):
+    """Files would replace every case of suites that happen to have the same name; `problems` says which."""
+
+    code = "unrelated_suite"
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        """Put each problem on its own line."""
+        self.problems = problems
+        super().__init__("\n".join(map(str, problems)))
+
+
+def _unrelated_suites(files: Sequence[FoundSuite]) -> Iterator[Problem]:
+    """Yield a problem for each file that shares no case with the stored suite of its name."""
+    for file in files:
+        slug = file.content.slug
+        stored = Case.objects.filter(suite__slug=slug, is_current=True)
+        keys = set(stored.values_list("key", flat=True))
+        if keys and keys.isdisjoint(case.key for case in file.content.cases):
+            message = (
+                f"there is already a suite {slug!r}, and it shares no case with this file; write another "
+                f"name in the file or choose one for this import (--slug NAME), or choose {slug} itself to "
+                "replace all its cases"
+            )
+            yield Problem(message, file.path, key="name")
+
+
 class UnusableSlugError(DomainError):
     """Suites cannot be stored under the given short name."""
 
@@ -208,12 +234,15 @@ def import_suites(
 ) -> tuple[ImportedFile, ...]:
     """Create or update the suite of every file and return the results in the same order.
 
-    `slug`, for a single suite only, and `judge` override the files. Raises UnknownJudgeError with a problem for
-    every language model that is not set up here and every target that cannot judge, and UnusableSlugError;
-    then nothing has changed.
+    `slug`, for a single suite only, and `judge` override the files. Raises UnusableSlugError,
+    UnrelatedSuiteError for a file that shares no case with the suite of its name (not with `slug`, which says
+    that this suite is meant), and UnknownJudgeError with a problem for every language model that is not set up
+    here and every target that cannot judge; then nothing has changed.
     """
     if slug is not None:
-        _check_slug(slug, len(files))
+        check_slug(slug, len(files))
+    elif unrelated := tuple(_unrelated_suites(files)):
+        raise UnrelatedSuiteError(unrelated)
     problems = [
         problem
         for file in files
@@ -244,7 +273,8 @@ def import_suites(
     )
 
 
-def _check_slug(slug: str, count: int) -> None:
+def check_slug(slug: str, count: int = 1) -> None:
+    """Raise UnusableSlugError if a name cannot be part of an address, or if it is for several suites."""
     if count > 1:
         raise UnusableSlugError(
             f"{slug!r} can name one suite, but there are {count}; import that one alone."

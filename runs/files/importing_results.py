@@ -50,7 +50,7 @@ from runs.engine.plan import (
     cases_hash,
     content_hash,
 )
-from runs.files.importing import import_content
+from runs.files.importing import check_slug, import_content
 from runs.finishing import finish_run
 from runs.formats.results_reading import ReadResult, read_results
 from runs.formats.results_writing import EvaluatorLine, ResultLine, walk_lines
@@ -70,7 +70,7 @@ from runs.target_kinds._outputs import usage_as_json
 NO_INPUT = "The file of results does not contain the input."
 MAX_TITLE_LENGTH = 200
 MAX_NAMED = 100
-REMEDY = "name the suite these results are of, or import its file first"
+REMEDY = "choose the suite these results are of, import its file first, or name a new suite"
 COPIED = (
     *("title", "tags", "input", "expected_output", "expected_outcomes", "criteria", "metadata"),
     "recorded_output",
@@ -100,6 +100,12 @@ def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
     if left > 0:
         problems.append(Problem(f"and {left} more that {suite.slug} does not have", file))
     raise CaseNotInSuiteError(problems)
+
+
+class SuiteExistsError(DomainError):
+    """A new suite was to be made from results, but there is one of that name."""
+
+    code = "suite_exists"
 
 
 def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:
@@ -665,19 +671,26 @@ def import_results(
     suite: Suite | None,
     imported_by: User | None,
     target_name: str = "",
+    slug: str = "",
 ) -> ImportedResults:
     """Store the results of a file as completed runs, one for each target; workers compute their figures.
 
     Without a suite they belong to the one the lines name, else to one with the file's name; if there is none,
-    it is made from the cases of the lines. `target_name` is for lines that name no target. Raises
-    UnreadableFileError with line and reason, or CaseNotInSuiteError with the missing cases; then nothing is
-    stored.
+    it is made from the cases of the lines. `slug` names a suite that is to be made in any case. `target_name`
+    is for lines that name no target. Raises UnreadableFileError with line and reason, CaseNotInSuiteError with
+    the missing cases, UnusableSlugError, or SuiteExistsError for a `slug` that is taken; then nothing is stored.
     """
+    if slug:
+        check_slug(slug)
     read = read_results(content, file=file)
-    named = read.results[0].result.suite or PurePosixPath(file).stem
+    named = slug or read.results[0].result.suite or PurePosixPath(file).stem
     origin = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
     with transaction.atomic():
         existing = suite or Suite.objects.filter(slug=make_slug(named)).first()
+        if slug and existing is not None:
+            raise SuiteExistsError(
+                f"There is already a suite {slug}; choose it as the suite of these results, or another new name."
+            )
         is_new = existing is None
         if existing is None:
             existing = make_suite(named, read.results, imported_by)

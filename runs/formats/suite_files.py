@@ -223,7 +223,8 @@ def _stem(file: str) -> str:
 
 
 def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteWithCases:
-    name = suite.text("name") or stem
+    # Where both are given, `dataset` is not the name and is kept with the metadata.
+    name = suite.text("name") or suite.text("dataset") or stem
     title = suite.text("title") or name
     slug = make_slug(name)
     if not slug:
@@ -385,12 +386,7 @@ def _head(files: Mapping[str, bytes], path: str, cases: str) -> YamlDocument:
             raise UnreadableFileError([Problem(message, path, document.line_at((key,)), key=key)])
         # It names the same file of cases.
         del head[key]
-    return replace(document, value=head if "name" in head else _named(head))
-
-
-def _named(head: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with `dataset`, other tools' key, as the name of the suite."""
-    return {"name" if key == "dataset" else key: value for key, value in head.items()}
+    return replace(document, value=head)
 
 
 def _within_line(problem: Problem, file: str) -> Problem:

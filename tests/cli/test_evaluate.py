@@ -259,6 +259,23 @@ def test_a_file_of_cases_is_run_by_a_profile(tmp_path, capsys):
     assert "unchanged, still at version 1" in capsys.readouterr().err
 
 
+def test_a_file_is_evaluated_under_another_name(tmp_path, capsys):
+    recorded("a refund")
+    file = tmp_path / "refunds.yaml"
+    file.write_text(
+        "name: refunds\nevaluators: [{type: contains, value: x}]\n"
+        "tests: [{id: other, input: q, output: x}]\n"
+    )
+    with pytest.raises(CommandError, match="already a suite 'refunds', and it shares no case"):
+        call_command("evaluate", str(file), "--target", "recorded")
+
+    assert evaluate(str(file), "--slug", "mine", "--target", "recorded") == 0
+
+    assert Run.objects.get().suite.slug == "mine"
+    with pytest.raises(CommandError, match="--slug is only for files, and refunds is a suite"):
+        call_command("evaluate", "refunds", "--slug", "mine", "--target", "recorded")
+
+
 def test_a_profile_is_refused_for_a_stored_suite_and_if_unknown(
     tmp_path,
 ):

@@ -220,3 +220,21 @@ def test_an_unknown_profile_is_refused_with_the_known_ones(evals):
         call_command("import", "--outputs", "answers.jsonl", "--profile", "metrics")
     assert misused.value.returncode == 2
     assert not Suite.objects.exists()
+
+
+OTHER = "name: one\ntests:\n  - {id: Z, input: hi}\n"
+
+
+def test_a_suite_that_shares_no_case_is_no_new_version_unless_its_name_is_written(evals, capsys):
+    call_command("import", "evals/one.yaml")
+    (evals / "other.yaml").write_text(OTHER)
+
+    message = refused("other.yaml")
+
+    assert "there is already a suite 'one', and it shares no case with this file" in message
+    assert "--slug" in message
+    assert list(Suite.objects.values_list("slug", "version")) == [("one", 1)]
+    call_command("import", "other.yaml", "--slug", "another")
+    call_command("import", "other.yaml", "--slug", "one")
+    versions = dict(Suite.objects.values_list("slug", "version"))
+    assert versions == {"one": 2, "another": 1}

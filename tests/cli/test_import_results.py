@@ -64,3 +64,15 @@ def test_invalid_results_are_refused_with_their_line(file, tmp_path):
     output = refused(file)
     assert "agent-1.5.jsonl, line 1, case a" in output
     assert "agent-1.5.jsonl, line 2: not readable as JSON" in output
+
+
+def test_results_make_a_new_suite_where_the_name_in_the_file_is_taken(file, capsys):
+    make_suite(slug="agent-1-5", cases=1)
+    assert "or name a new suite" in refused(file)
+
+    call_command("import_results", str(file), "--slug", "fresh")
+
+    assert Suite.objects.get(slug="fresh").runs.get().imported_from == "agent-1.5.jsonl"
+    assert "There is already a suite fresh" in refused(file, "--slug", "fresh")
+    with pytest.raises(CommandError, match="write one of them"):
+        call_command("import_results", str(file), "--slug", "x", "--suite", "fresh")

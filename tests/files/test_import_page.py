@@ -344,3 +344,16 @@ class TestSuiteFile:
         assert editor.get(reverse("runs:suite-file", args=["bare"])).status_code == 404
         assert editor.get(reverse("runs:suite-file", args=["bare", 9])).status_code == 404
         assert reverse("runs:suite-file", args=["bare"]) not in page(editor, "runs:suite", "bare")
+
+
+def test_another_suite_of_the_same_name_is_imported_under_its_own(editor: Client) -> None:
+    upload(editor, {"suite.yaml": SUITE_FILE})
+    other = SUITE_FILE.replace(b"CS-001", b"XY-001")
+
+    refused = upload(editor, {"suite.yaml": other})
+
+    assert refused.status_code == 422
+    assert "it shares no case with this file" in refused.content.decode()
+    assert Suite.objects.get().version == 1
+    upload(editor, {"suite.yaml": other}, slug="second")
+    assert Suite.objects.get(slug="second").cases.get().key == "XY-001"

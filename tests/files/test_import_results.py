@@ -202,7 +202,8 @@ def test_cases_the_suite_does_not_have_are_named_and_nothing_is_stored():
         brought_in({"eval_id": "C-001", "score": 1}, *lines, lines[0], suite=suite)
     said = list(map(str, refusal.value.problems))
     assert (
-        "line 2, case X-0: refunds has no case X-0; name the suite these results are of" in said[0]
+        "line 2, case X-0: refunds has no case X-0; choose the suite these results are of"
+        in said[0]
     )
     assert (len(said), said[-1].split(": ")[1]) == (101, "and 2 more that refunds does not have")
     assert not Run.objects.exists()

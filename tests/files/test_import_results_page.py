@@ -62,7 +62,7 @@ def test_a_suite_without_the_case_says_so(editor_client: Client):
     asked = {"results": upload({"eval_id": "X", "score": 1}), "suite": "support"}
     response = editor_client.post(URL, asked)
     assert response.status_code == 422
-    assert "support has no case X; name the suite these results are of" in response.text
+    assert "support has no case X; choose the suite these results are of" in response.text
 
 
 def test_nothing_of_an_imported_run_is_offered_to_be_tried_again(editor_client: Client):
@@ -84,3 +84,15 @@ def test_nothing_of_an_imported_run_is_offered_to_be_tried_again(editor_client: 
     response = editor_client.post(retry, {"which": "errored"})
     assert response.status_code == 422
     assert "was imported from agent-1.5.jsonl" in response.text
+
+
+def test_a_new_suite_is_made_where_the_name_in_the_file_is_taken(editor_client: Client):
+    make_suite(slug="support", cases=1)
+    lines = {"eval_id": "X", "score": 1, "suite": "support"}
+    asked = {"results": upload(lines), "slug": "fresh"}
+
+    response = editor_client.post(URL, asked, follow=True)
+
+    assert response.redirect_chain == [("/suites/fresh/runs/1/", 302)]
+    both = editor_client.post(URL, {**asked, "results": upload(lines), "suite": "support"})
+    assert "Choose a suite or name a new one, not both." in both.text

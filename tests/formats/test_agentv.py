@@ -462,3 +462,12 @@ def test_a_variable_in_a_text_check_is_noted_with_what_was_likely_meant() -> Non
     assert first.startswith("evaluator right: looks for “{{expected_output}}” literally")
     assert "type expected_output with match: contains" in first
     assert "type expected_output with match: exact" in second
+
+
+def test_the_data_set_names_the_suite() -> None:
+    named = read("dataset: Composite examples\n" + CASES, file="dataset.yaml")
+
+    assert (named.slug, named.title) == ("composite-examples", "Composite examples")
+    assert (named.metadata, named.warnings) == ({}, ())
+    both = read(HEAD + "dataset: examples\n" + CASES)
+    assert (both.slug, both.metadata) == ("shop", {"dataset": "examples"})

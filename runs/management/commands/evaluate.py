@@ -117,6 +117,11 @@ without a running site; the run appears on the site's pages like any other."""
             help="Defaults for a file at a path: verdicts, metrics, tasks or hybrid.",
         )
         parser.add_argument(
+            "--slug",
+            metavar="NAME",
+            help="Short name of the suite at a path; default: the one in its file.",
+        )
+        parser.add_argument(
             "--tag", action="append", metavar="TAG", help="Only cases with this tag; repeatable."
         )
         parser.add_argument(
@@ -214,6 +219,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
             options["suite"],
             judge=options["judge"] or "",
             profile=options["profile"],
+            slug=options["slug"],
             note=notes.append,
         )
         check_tags(suite, options["tag"] or ())

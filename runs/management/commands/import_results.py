@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from runs.cli.command import SiteCommand, get_suite, read_file, run_url
+from runs.cli.command import MISUSED, SiteCommand, get_suite, read_file, run_url
 from runs.cli.printing import print_line, summary_table
 from runs.files.importing_results import import_results
 from runs.finishing import summarise_run
@@ -28,6 +28,7 @@ exit codes:
 
 examples:
   evalsite import_results results.jsonl --suite support-agent
+  evalsite import_results dataset.results.jsonl --slug composite
   evalsite import_results agentv-results.jsonl --target "agent 1.5.0"
 """
 
@@ -50,6 +51,12 @@ class Command(SiteCommand):
             "the file name, or a new one made from the cases.",
         )
         parser.add_argument(
+            "--slug",
+            default="",
+            metavar="NAME",
+            help="Short name of a new suite, made from the cases of the results.",
+        )
+        parser.add_argument(
             "--target",
             default="",
             metavar="NAME",
@@ -59,10 +66,20 @@ class Command(SiteCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Import the results and print the figures of each run."""
         path: Path = options["file"]
+        if options["suite"] and options["slug"]:
+            raise CommandError(
+                "--suite names an existing suite and --slug a new one; write one of them.",
+                returncode=MISUSED,
+            )
         content = read_file(path)
         suite = get_suite(options["suite"]) if options["suite"] else None
         imported = import_results(
-            content, file=path.name, suite=suite, imported_by=None, target_name=options["target"]
+            content,
+            file=path.name,
+            suite=suite,
+            imported_by=None,
+            target_name=options["target"],
+            slug=options["slug"],
         )
         for note in imported.notes:
             print_line(self.stderr, f"Note: {note}")
