@@ -607,8 +607,7 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         warnings=fields.texts("warnings"),
         output=_answer(fields),
         usage=_usage(fields),
-        run_cost_usd=fields.dollars("run_cost_usd", "cost_usd")
-        or _traced(fields).dollars("cost_usd"),
+        run_cost_usd=_run_cost(fields),
         evaluation_cost_usd=fields.dollars("evaluation_cost_usd"),
     )
 
@@ -646,6 +645,12 @@ def _usage(fields: ResultFields) -> Usage:
         output_tokens=_first(own.output_tokens, traced.output_tokens),
         latency_ms=_first(own.latency_ms, traced.latency_ms),
     )
+
+
+def _run_cost(fields: ResultFields) -> Decimal | None:
+    """Return the target's cost, None if the line has none; a cost of 0 is one."""
+    own = fields.dollars("run_cost_usd", "cost_usd")
+    return _traced(fields).dollars("cost_usd") if own is None else own
 
 
 def _first(*values: int | None) -> int | None:

@@ -310,3 +310,16 @@ def test_what_the_judge_of_the_outcomes_found_and_cost_is_kept():
     kept = run.results.get().scores.get(path="@outcomes")
     assert [found["text"] for found in kept.findings] == ["Names the days"]
     assert (kept.reasoning, kept.input_tokens, kept.cost_usd) == ("All are met.", 7, Decimal("0.5"))
+
+
+def test_costs_of_nothing_stay_known_from_our_own_file():
+    line = {**GOOD, "run_cost_usd": 0, "evaluation_cost_usd": 0.0}
+    [run] = brought_in(line).runs
+
+    costs = run_costs(run)
+    assert (costs.run.usd, costs.run.is_partial) == (0, False)
+    assert (costs.evaluation.usd, costs.evaluation.is_partial) == (0, False)
+    [written] = write_results(result_lines(run))
+    values = json.loads(written)
+    assert (values["run_cost_usd"], values["evaluation_cost_usd"]) == (0, 0)
+    assert values["total_cost_usd"] == 0

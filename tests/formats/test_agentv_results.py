@@ -265,3 +265,10 @@ def test_what_we_write_reads_back():
     )
     [found] = read_results("".join(write_results([line])).encode()).results
     assert found.result == line
+
+
+def test_a_cost_of_nothing_is_known() -> None:
+    line = {"eval_id": "A", "score": 1, "run_cost_usd": 0, "trace": {"cost_usd": 2}}
+    [result] = read(line)
+
+    assert result.result.run_cost_usd == 0
