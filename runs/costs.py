@@ -17,7 +17,6 @@ from django.db.models import (
     QuerySet,
     Subquery,
     Sum,
-    Value,
     When,
 )
 
@@ -120,9 +119,12 @@ def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
     # reads only the run's own results; otherwise it searches those of all runs.
     first = outputs.order_by("position", "repetition").values("pk")[:1]
     judged = Exists(calls.filter(purpose=CallPurpose.EVALUATION))
+    scored = Result.objects.filter(
+        run=OuterRef("pk"), evaluation_cost_usd=None, status=ResultStatus.SCORED
+    )
     return runs.annotate(
         has_unpriced_target=Exists(calls.filter(purpose=CallPurpose.TARGET)),
-        has_unpriced_evaluation=Case(When(JUDGED_ELSEWHERE, then=Value(True)), default=judged),
+        has_unpriced_evaluation=Case(When(JUDGED_ELSEWHERE, then=Exists(scored)), default=judged),
         unpriced_output=Case(When(run_cost_usd=0, done_count__gt=0, then=Subquery(first))),
     )
 
