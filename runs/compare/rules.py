@@ -122,13 +122,17 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Di
     """Yield the settings changed for one run; those that change verdicts also count as policy or evaluators."""
     for role, side in (("baseline", before), ("candidate", after)):
         texts = [
-            f"{change['evaluator'] or ''} {change['name'].replace('_', ' ')} {change['old']} → {change['new']}".strip()
+            f"{change['evaluator'] or ''} {change['name'].replace('_', ' ')} {_set(change['old'])} → {_set(change['new'])}".strip()
             for change in side.get("changed") or ()
         ]
         if texts:
             more = f" and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
             named = ", ".join(texts[:MAX_NAMED])
             yield Difference("this run only", f"{role}: {named}{more}", spoils=False)
+
+
+def _set(value: Any) -> str:
+    return "none" if value is None else str(value)
 
 
 def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | None:

@@ -46,9 +46,10 @@ from runs.results.runs import (
     run_repetitions,
     run_usage,
 )
+from runs.suites.differences import METRIC
 from runs.suites.version_pages import value_label, value_text
 
-NOTHING = "none"
+NOTHING, LEFT_OUT = "none", "left out"
 
 
 def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
@@ -56,8 +57,9 @@ def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
     scale = PolicySpec.model_validate(snapshot["policy"]).scale
     texts = []
     for change in snapshot.get(CHANGED) or ():
+        absent = LEFT_OUT if change["name"].startswith(METRIC) else NOTHING
         old, new = (
-            value_text(change["name"], change[side], scale) or NOTHING for side in ("old", "new")
+            value_text(change["name"], change[side], scale) or absent for side in ("old", "new")
         )
         path = change["evaluator"]
         owner = "" if path is None else f"{path or 'The whole suite'}: "

@@ -42,6 +42,7 @@ from runs.running.retry_forms import RunRetryForm
 from runs.running.rule_fields import RunRulesFields
 from runs.running.rules import SAMPLES, AppliedRules, RunRules, apply_rules, with_own_samples
 from runs.running.services import start_campaign
+from runs.suites.differences import METRIC
 from runs.target_kinds import target_kinds
 
 MAX_SHOWN = 50
@@ -346,12 +347,16 @@ def changed_rules(run: Run) -> RunRules:
     """Return the rules that a run changed, without samples."""
     policy: dict[str, Any] = {}
     by_name: dict[str, dict[str, Any]] = {"weight": {}, "required": {}}
+    metrics: dict[str, dict[str, float | None]] = {}
     for change in run.snapshot.get(CHANGED) or ():
         if change["evaluator"] is None:
             policy[change["name"]] = change["new"]
         elif change["name"] in by_name:
             by_name[change["name"]][change["evaluator"]] = change["new"]
-    return RunRules(policy, by_name["weight"], by_name["required"])
+        elif change["name"].startswith(METRIC):
+            key = change["name"].removeprefix(METRIC)
+            metrics.setdefault(change["evaluator"], {})[key] = change["new"]
+    return RunRules(policy, by_name["weight"], by_name["required"], metrics=metrics)
 
 
 def dropped_rules_text(suite: Suite, parameters: QueryDict) -> str:

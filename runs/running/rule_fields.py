@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.http import QueryDict
 
-from evaluators.kinds import all_kinds
+from evaluators.kinds import InvalidConfigError, all_kinds
+from evaluators.kinds.metrics_judge import FACTS, MetricSetting
 from evaluators.scoring.policy import CHOICES
 from evaluators.scoring.tree import EvaluatorSpec, walk
-from runs.running.rules import RunRules
+from runs.engine.plan import METRICS_KIND
+from runs.running.rules import RunRules, judge_metrics
 from runs.specs.suites import SuiteSpec
 from runs.suites.tree_forms import (
     BANDS_CROSSED,
@@ -60,8 +62,26 @@ class RuleField:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric that a metrics judge has or could have: whether it counts, and its weight."""
+
+    key: str
+    name: str
+    tier: str
+    counts_name: str
+    counts: bool
+    counts_saved: bool
+    weight: RuleField
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether the run judges it otherwise than the suite."""
+        return self.counts != self.counts_saved or (self.counts and self.weight.is_changed)
+
+
+@dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One evaluator: its place in the tree, its weight, and its required minimum."""
+    """One evaluator: its place in the tree, its weight, its required minimum, and a judge's metrics."""
 
     path: str
     name: str
@@ -72,6 +92,7 @@ class RuleRow:
     required: bool
     required_saved: bool
     below: RuleField
+    metrics: Sequence[MetricRow] = ()
 
     @property
     def saved_required(self) -> str:
@@ -116,15 +137,18 @@ class RunRulesFields:
                 self.errors[GATE] = "Choose one of the two."
         weights: dict[str, float] = {}
         required: dict[str, bool | float] = {}
+        metrics: dict[str, dict[str, float | None]] = {}
         for row in self._rows():
             self._read(weights, row.path, row.weight)
+            if changed := self._read_metrics(row.metrics):
+                metrics[row.path] = changed
             if (row.required, row.below.text) == (row.required_saved, row.below.saved):
                 continue
             if not row.required or not row.below.text:
                 required[row.path] = row.required
             else:
                 self._read(required, row.path, row.below, self.scale)
-        return RunRules(policy, weights, required, samples)
+        return RunRules(policy, weights, required, samples, metrics)
 
     @property
     def rows(self) -> list[RuleRow]:
@@ -148,10 +172,21 @@ class RunRulesFields:
 
     @property
     def lost(self) -> list[str]:
-        """Return the paths of evaluators that the earlier rules change but the suite no longer has."""
+        """Name the evaluators and metrics that the earlier rules change but the suite no longer has."""
+        before = self.before
         present = {path for path, _ in walk(self.spec.evaluators)}
-        changed = dict.fromkeys((*self.before.weights, *self.before.required))
-        return [path for path in changed if path not in present]
+        changed = dict.fromkeys((*before.weights, *before.required, *before.metrics))
+        judged = {row.path: {metric.key for metric in row.metrics} for row in self._rows()}
+        return [
+            *(path for path in changed if path not in present),
+            *(
+                f"{key} of {path}"
+                for path, metrics in before.metrics.items()
+                if path in present
+                for key in metrics
+                if key not in judged[path]
+            ),
+        ]
 
     @property
     def changed(self) -> int:
@@ -160,6 +195,7 @@ class RunRulesFields:
         of_rows = sum(
             row.weight.is_changed
             + ((row.required, row.below.text) != (row.required_saved, row.below.saved))
+            + sum(metric.is_changed for metric in row.metrics)
             for row in self._rows()
         )
         return sum(rule.is_changed for rule in policy) + of_rows
@@ -172,6 +208,18 @@ class RunRulesFields:
             values[key] = read_share(rule.text, most) if most else read_weight(rule.text)
         except WrongNumberError as refusal:
             self.errors[rule.name] = str(refusal)
+
+    def _read_metrics(self, rows: Sequence[MetricRow]) -> dict[str, float | None]:
+        values: dict[str, float | None] = {}
+        for row in rows:
+            if row.is_changed and not row.counts:
+                values[row.key] = None
+            elif row.is_changed:
+                try:
+                    values[row.key] = read_weight(row.weight.text)
+                except WrongNumberError as refusal:
+                    self.errors[row.weight.name] = str(refusal)
+        return values
 
     def _policy_field(self, name: str) -> RuleField:
         saved, then = (self._format(name, dict(spec.policy)) for spec in (self.spec, self.made_for))
@@ -200,7 +248,39 @@ class RunRulesFields:
         for path, node, parent in _walk(self.spec):
             if parent is not None:
                 saved = _Saved.of(node, parent, self.scale)
-                yield self._row(path, node, saved, then.get(path, saved))
+                row = self._row(path, node, saved, then.get(path, saved))
+                yield replace(row, metrics=self._metrics(path, node))
+
+    def _metrics(self, path: str, node: EvaluatorSpec) -> Sequence[MetricRow]:
+        """Return the metrics of a metrics judge, then those that every such judge knows."""
+        if node.kind != METRICS_KIND:
+            return ()
+        old = dict(walk(self.made_for.evaluators)).get(path, node)
+        try:
+            saved, then = (
+                {metric.key: metric for metric in judge_metrics(judge.config, evaluator=path)}
+                for judge in (node, old if old.kind == METRICS_KIND else node)
+            )
+        except InvalidConfigError:
+            # The start is refused by the same error.
+            return ()
+        known = {key: MetricSetting.model_validate(key) for key in FACTS}
+        wanted = self.before.metrics.get(path, {})
+        rows = []
+        for key, metric in (saved | {key: known[key] for key in known if key not in saved}).items():
+            counts_name, weight_name = f"metric:{path}:{key}", f"metric-weight:{path}:{key}"
+            counts = wanted[key] is not None if key in wanted else key in saved
+            if self.data is not None and weight_name in self.data:
+                sent = counts_name in self.data
+                counts = key in saved if sent == (key in then) else sent
+            weight = wanted.get(key)
+            texts = (metric.weight if weight is None else weight, metric.weight)
+            before = then.get(key, metric).weight
+            field = self._field(weight_name, *map(number_text, (*texts, before)))
+            rows.append(
+                MetricRow(key, metric.name, metric.tier, counts_name, counts, key in saved, field)
+            )
+        return rows
 
     def _row(self, path: str, node: EvaluatorSpec, saved: _Saved, then: _Saved) -> RuleRow:
         weight, required = saved.weight, saved.required

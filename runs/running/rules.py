@@ -1,4 +1,4 @@
-"""The rules that one run changes: weights, required marks, thresholds, samples. The suite stays."""
+"""The rules that one run changes: weights, required marks, metrics, thresholds, samples. The suite stays."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluators.kinds import all_kinds, read_config
+from evaluators.kinds.metrics_judge import FACTS, MetricSetting, MetricsJudgeConfig
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
-from runs.engine.plan import CHANGED, judge_calls
+from runs.engine.plan import CHANGED, METRICS_KIND, judge_calls
 from runs.specs.suites import SuiteSpec
-from runs.suites.differences import compare_specs
+from runs.suites.differences import CONFIG, METRIC, compare_specs
 from runs.suites.edits import (
     ChangeRefusedError,
     Content,
@@ -34,19 +35,22 @@ SAMPLES = "samples"
 class RunRules:
     """The rules that a run changes; everything else stays as in the suite.
 
-    `policy` has fields of PolicySpec by name. `weights` and `required` have the values of SetWeight and
-    Require by path. `samples` is how often every judge is asked, None as in the suite.
+    `policy` has fields of PolicySpec by name. `weights`, `required` and `metrics` have the values of
+    SetWeight, Require and ChooseMetrics by path. `samples` is how often every judge is asked, None as in
+    the suite.
     """
 
     policy: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     required: Mapping[str, bool | float] = field(default_factory=dict)
     samples: int | None = None
+    metrics: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Tell whether the run changes nothing."""
-        return not (self.policy or self.weights or self.required) and self.samples is None
+        changes = (self.policy, self.weights, self.required, self.metrics)
+        return not any(changes) and self.samples is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,8 @@ class AppliedRules:
     """The tree and policy that score a run, and how they differ from the suite.
 
     `changed` are plain JSON values: {"evaluator": its path or None for the policy, "name": a fact of
-    `runs.suites.differences` or a field of the policy, "old", "new"}.
+    `runs.suites.differences` or a field of the policy, "old", "new"}. Of the metrics of a judge, each one
+    that differs is a change: its weights, None on the side where it does not count.
     """
 
     root: EvaluatorSpec
@@ -82,6 +87,50 @@ class Sample:
         holder[SAMPLES] = self.samples
 
 
+@dataclass(frozen=True, slots=True)
+class ChooseMetrics:
+    """Set weights of a metrics judge's metrics by key; None leaves a metric out (SCORING §5).
+
+    A metric that the judge does not have is added, if it is one that every judge knows.
+    """
+
+    node: str
+    weights: Mapping[str, float | None]
+
+    def apply(self, editing: Editing) -> None:
+        """Choose them; raises ChangeRefusedError or InvalidConfigError naming evaluator and metric."""
+        place = editing.place(self.node)
+        if place.node["kind"] != METRICS_KIND:
+            raise ChangeRefusedError(f"{place.name} is not a metrics judge, so it has no metrics.")
+        metrics = {
+            metric.key: metric.model_dump(mode="json")
+            for metric in judge_metrics(place.node["config"], evaluator=place.path)
+        }
+        for key, weight in self.weights.items():
+            if weight is None:
+                metrics.pop(key, None)
+            elif key in metrics or key in FACTS:
+                metrics[key] = {**metrics.get(key, {"key": key}), "weight": weight}
+            else:
+                raise ChangeRefusedError(
+                    f"{place.name} has no metric {key[:MAX_SHOWN_LENGTH]!r}; there are "
+                    f"{', '.join(dict.fromkeys((*metrics, *FACTS)))}."
+                )
+        if not metrics:
+            raise ChangeRefusedError(f"{place.name}: no metric counts. Choose at least one.")
+        chosen = judge_metrics(
+            {**place.node["config"], "metrics": list(metrics.values())}, evaluator=place.path
+        )
+        place.node["config"]["metrics"] = [metric.model_dump(mode="json") for metric in chosen]
+
+
+def judge_metrics(config: Mapping[str, Any], *, evaluator: str) -> tuple[MetricSetting, ...]:
+    """Return the metrics of a metrics judge; raises InvalidConfigError naming the evaluator."""
+    settings = read_config(METRICS_KIND, config, evaluator=evaluator)
+    assert isinstance(settings, MetricsJudgeConfig)  # noqa: S101 - the kind's own settings
+    return settings.metrics
+
+
 def apply_rules(spec: SuiteSpec, rules: RunRules) -> AppliedRules:
     """Return the tree and policy that score a run of this suite.
 
@@ -97,7 +146,7 @@ def apply_rules(spec: SuiteSpec, rules: RunRules) -> AppliedRules:
 
 def _operations(content: Content, rules: RunRules) -> Iterator[Operation]:
     ids = {path: node["id"] for path, node in nodes_with_paths(content["evaluators"])}
-    for path in (*rules.weights, *rules.required):
+    for path in (*rules.weights, *rules.required, *rules.metrics):
         if path not in ids:
             raise ChangeRefusedError(
                 f"The suite has no evaluator “{path[:MAX_SHOWN_LENGTH]}”. Open the form again to see which it has."
@@ -108,6 +157,8 @@ def _operations(content: Content, rules: RunRules) -> Iterator[Operation]:
         yield SetWeight(ids[path], weight)
     for path, required in rules.required.items():
         yield Require(ids[path], required)
+    for path, metrics in rules.metrics.items():
+        yield ChooseMetrics(ids[path], metrics)
     if rules.samples is not None:
         yield from _sampling(content, rules.samples)
 
@@ -144,6 +195,9 @@ def _changed(before: SuiteSpec, after: SuiteSpec) -> Iterator[dict[str, Any]]:
         }
     for evaluator in differences.evaluators:
         for difference in evaluator.changes:
+            if difference.name == f"{CONFIG}metrics":
+                yield from _changed_metrics(evaluator.path, difference.old, difference.new)
+                continue
             # Without a number of samples, a judge is asked once.
             is_unset = difference.old is None and difference.name.endswith(f".{SAMPLES}")
             old = 1 if is_unset else difference.old
@@ -153,6 +207,21 @@ def _changed(before: SuiteSpec, after: SuiteSpec) -> Iterator[dict[str, Any]]:
                 "old": old,
                 "new": difference.new,
             }
+
+
+def _changed_metrics(path: str, *sides: Any) -> Iterator[dict[str, Any]]:
+    """Yield each metric whose weight differs; a judge without a list of metrics has the usual ones."""
+    old, new = (
+        {
+            metric.key: metric.weight
+            for metric in judge_metrics({} if side is None else {"metrics": side}, evaluator=path)
+        }
+        for side in sides
+    )
+    for key in dict.fromkeys((*old, *new)):
+        before, after = old.get(key), new.get(key)
+        if before != after:
+            yield {"evaluator": path, "name": f"{METRIC}{key}", "old": before, "new": after}
 
 
 # Paths in the run by paths of the tree; a missing evaluator is not in the run. None where all paths

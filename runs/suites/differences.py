@@ -26,6 +26,8 @@ from runs.suites.edits import (
 
 AGGREGATOR = "aggregator."
 CONFIG = "config."
+# Of a metrics judge, where one run chooses its metrics.
+METRIC = "metric."
 # Options of a composite that are facts of its children: `weight` and `gate`.
 OF_CHILDREN = ("weights", "required")
 

@@ -20,6 +20,7 @@ from runs.specs.suites import CaseRevision, VersionSpec
 from runs.suites.differences import (
     AGGREGATOR,
     CONFIG,
+    METRIC,
     CaseDifference,
     Change,
     EvaluatorChange,
@@ -94,8 +95,10 @@ DROPS = {"max_pass_rate_drop", "max_avg_score_drop"}
 
 
 def value_label(fact: str) -> str:
-    """Return a value's label; a setting of a kind keeps its own name."""
+    """Return a value's label; a setting of a kind and a metric keep their own names."""
     known = NAMES.get(fact)
+    if fact.startswith(METRIC):
+        return f"Metric {fact.removeprefix(METRIC)}"
     return (
         known or fact.removeprefix(AGGREGATOR).removeprefix(CONFIG).replace("_", " ").capitalize()
     )
@@ -135,7 +138,8 @@ def _number(fact: str, value: float, scale: int) -> str:
         return figures.points(value)
     if fact == "max_latency_increase_pct":
         return f"{figures.plain(value)}%"
-    return f"×{figures.plain(value)}" if fact == "weight" else figures.plain(value)
+    is_weight = fact == "weight" or fact.startswith(METRIC)
+    return f"×{figures.plain(value)}" if is_weight else figures.plain(value)
 
 
 VERSIONS_A_PAGE = 20

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from django.core.management import CommandError
 from django.test import Client
 
 from evaluators.scoring.metrics import DEFAULT_METRICS
+from runs.models.runs import Run
+from tests.cli.command_lines import evaluate
 from tests.cli.worked import Values, Walk
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
@@ -146,3 +150,73 @@ def test_outcomes_are_judged_as_often_as_the_tree(
 
 
 SAMPLES = [(True, True), (True, False), (True, False)]
+
+
+WORK = {"name": "work", "type": "metrics_judge", "metrics": ["tool_routing", "response_delivery"]}
+
+
+def test_a_run_is_judged_by_the_metrics_that_its_options_name(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    make_model(slug="judge", base_url=model_server.base_url)
+    model_server.behave(
+        good(reply({"input": {}}, {"tool_routing": 5, "task_completion": False})),
+        good(reply({"input": {}}, {"tool_routing": 5, "response_delivery": 0})),
+    )
+    options = ("--metric", "tool_routing", "--metric", "Task Completion=0.05")
+    line, summary = evaluated(tmp_path, WORK, *options)
+    assert line["score"] == pytest.approx(0.75)
+    assert [(one["evaluator"], one["name"], one["new"]) for one in summary["changed"]] == [
+        ("work", "metric.response_delivery", None),
+        ("work", "metric.task_completion", 0.05),
+    ]
+
+    line, summary = evaluated(tmp_path, WORK, "--metric-weight", "work/response_delivery=0.6")
+    assert line["score"] == pytest.approx(0.2)
+    assert [one["name"] for one in summary["changed"]] == ["metric.response_delivery"]
+
+
+def evaluated(folder: Path, *judges: Values | str) -> tuple[Values, Values]:
+    """Evaluate one case by these judges with these options; return its line and the summary."""
+    evaluators = [judge for judge in judges if not isinstance(judge, str)]
+    options = [option for option in judges if isinstance(option, str)]
+    suite = {"name": "travel", "evaluators": evaluators, "tests": [RECORDED_CASE]}
+    (folder / "suite.yaml").write_text(json.dumps(suite))
+    out, summary = folder / "out.jsonl", folder / "summary.json"
+    files = ("--out", out, "--summary", summary, "--judge", "judge")
+    evaluate(folder / "suite.yaml", "--target", "recorded", *files, *options)
+    return json.loads(out.read_text()), json.loads(summary.read_text())
+
+
+RECORDED_CASE = {"id": "A", "input": "Book it.", "output": "Booked."}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--metric", "luck"], "“work” has no metric 'luck'; there are "),
+        (
+            ["--metric-weight", "tool_routing"],
+            "tool_routing has no weight; write tool_routing=0.3.",
+        ),
+        (["--metric", "tool_routing=x"], "--metric tool_routing=x: Enter a number of 0 or more."),
+        (["--metric", "gone/tool_routing"], "has no metrics judge gone; there is work."),
+    ],
+)
+def test_metrics_that_a_run_cannot_be_judged_by_are_refused_by_name(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    make_model(slug="judge")
+    with pytest.raises(CommandError, match=said) as refused:
+        evaluated(tmp_path, WORK, *options)
+    assert refused.value.returncode == 3
+    assert not Run.objects.exists()
+
+
+def test_of_several_metrics_judges_one_must_be_named(tmp_path: Path) -> None:
+    make_model(slug="judge")
+    with pytest.raises(CommandError, match="has the metrics judges work, talk; name one, as in"):
+        evaluated(tmp_path, WORK, {**WORK, "name": "talk"}, "--metric", "tool_routing")
+    text = {"name": "short", "type": "text_check", "operator": "max_length", "value": 9}
+    with pytest.raises(CommandError, match="--metric: travel has no metrics judge"):
+        evaluated(tmp_path, text, "--metric", "tool_routing")

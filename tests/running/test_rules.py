@@ -14,7 +14,7 @@ from evaluators.scoring.types import DomainError
 from runs.running.rules import RunRules, apply_rules
 from runs.specs.suites import SuiteSpec
 from tests.suites.contents import shop, version
-from tests.support.trees import CHECK, JUDGED, tree
+from tests.support.trees import CHECK, JUDGED, LEAF, tree
 
 SUITE = SuiteSpec.model_validate(version(shop()))
 SHOP = SUITE.evaluators
@@ -104,3 +104,54 @@ def test_whatever_is_asked_is_refused_or_can_be_scored_by(
         return
     assert all(one["old"] != one["new"] for one in found.changed)
     assert all(math.isfinite(node.weight) for _, node in walk(found.root))
+
+
+METRICS = {
+    **LEAF,
+    "name": "work",
+    "kind": "metrics_judge",
+    "config": {
+        "metrics": [
+            "tool_routing",
+            {"key": "empathy", "name": "Empathy", "weight": 0.2, "description": "Kind."},
+        ]
+    },
+}
+WORK = SUITE.replace(evaluators=tree(METRICS, CHECK))
+
+
+def test_a_run_chooses_the_metrics_that_count_and_their_weights() -> None:
+    wanted = {"tool_routing": None, "empathy": 0.5, "task_completion": 0.1}
+    found = apply_rules(WORK, RunRules(metrics={"work": wanted}))
+    judged = dict(walk(found.root))["work"].config["metrics"]
+    assert [(one["key"], one["weight"], one["binary"]) for one in judged] == [
+        ("empathy", 0.5, False),
+        ("task_completion", 0.1, True),
+    ]
+    assert judged[0]["description"] == "Kind."
+    assert [(one["evaluator"], one["name"], one["old"], one["new"]) for one in found.changed] == [
+        ("work", "metric.tool_routing", 0.15, None),
+        ("work", "metric.empathy", 0.2, 0.5),
+        ("work", "metric.task_completion", None, 0.1),
+    ]
+    # The weight that the suite has is no change, nor is leaving out what it does not have.
+    same = {"empathy": 0.2, "response_delivery": None}
+    assert apply_rules(WORK, RunRules(metrics={"work": same})).changed == ()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ({"work": {"luck": 1.0}}, "“work” has no metric 'luck'; there are tool_routing, empathy, "),
+        ({"work": {"tool_routing": None, "empathy": None}}, "“work”: no metric counts"),
+        ({"work": {"tool_routing": 0.0, "empathy": 0.0}}, "work.*weights of the metrics sum to 0"),
+        ({"work": {"empathy": math.nan}}, "work.*weight"),
+        ({"mentions_refund": {"empathy": 1.0}}, "“mentions_refund” is not a metrics judge"),
+        ({"gone": {"empathy": 1.0}}, "no evaluator “gone”"),
+    ],
+)
+def test_metrics_that_cannot_be_scored_are_refused_by_name(
+    metrics: dict[str, dict[str, float | None]], said: str
+) -> None:
+    with pytest.raises(DomainError, match=said):
+        apply_rules(WORK, RunRules(metrics=metrics))

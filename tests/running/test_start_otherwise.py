@@ -9,7 +9,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from evaluators.scoring.metrics import DEFAULT_METRICS
 from evaluators.scoring.tree import walk
+from runs.engine.plan import read_plan
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target
 from tests.support.factories import (
@@ -21,8 +23,11 @@ from tests.support.factories import (
     make_suite,
     make_target,
 )
+from tests.support.sent_forms import sent_unchanged
+from tests.support.trees import CHECK, LEAF, tree
 
 pytestmark = pytest.mark.django_db
+FORM = "start-run"
 
 
 @pytest.fixture
@@ -111,6 +116,96 @@ def test_a_form_that_changes_nothing_is_a_run_like_any_other(
 ) -> None:
     editor_client.post(at(), filled(target))
     assert {"changed", "asked"}.isdisjoint(last_run().snapshot)
+
+
+@pytest.fixture
+def travel(suite: Suite, target: Target) -> Suite:
+    """Make a suite with a metrics judge of two metrics, one of its own."""
+    empathy = {"key": "empathy", "name": "Empathy", "weight": 0.2}
+    config = {"metrics": ["tool_routing", empathy]}
+    work = {**LEAF, "name": "work", "kind": "metrics_judge", "config": config}
+    made = make_suite(slug="travel", tree=tree(work, CHECK), judge=suite.judge)
+    make_case(suite=made, key="A", recorded_output={"output": "hi"})
+    return made
+
+
+def test_a_run_judges_by_its_own_metrics_and_says_so_everywhere(
+    editor_client: Client, travel: Suite, target: Target
+) -> None:
+    start = reverse("runs:run-new", kwargs={"slug": "travel"})
+    page = editor_client.get(start)
+    assert page.text.count("counts in work in this run") == len(DEFAULT_METRICS) + 2
+    form = sent_unchanged(page.text, FORM)
+    form.setlist("target", [str(target.pk)])
+    editor_client.post(start, form)
+    assert "changed" not in last_run().snapshot
+
+    del form["metric:work:tool_routing"]
+    form["metric-weight:work:empathy"] = "0.5"
+    form["metric:work:task_completion"] = "on"
+    form["form_key"] = "another"
+    head = editor_client.get(editor_client.post(start, form)["Location"]).text
+    assert "work: Metric tool_routing ×0.15 → left out" in head
+    assert "work: Metric empathy ×0.2 → ×0.5" in head
+    assert "work: Metric task_completion left out → ×0.1" in head
+    run = last_run()
+    judged = dict(walk(read_plan(run.snapshot).root))["work"].config["metrics"]
+    assert {metric["key"]: metric["weight"] for metric in judged} == {
+        "empathy": 0.5,
+        "task_completion": 0.1,
+    }
+    place = reverse("runs:run-summary-file", kwargs={"slug": "travel", "number": run.number})
+    assert editor_client.get(place).json()["changed"][0] == {
+        "evaluator": "work",
+        "name": "metric.tool_routing",
+        "old": 0.15,
+        "new": None,
+    }
+
+    # Run again is filled in with the same metrics, and starts the same.
+    again = editor_client.get(start, {"again": run.number})
+    assert "3 changed for this run only" in again.text
+    repeated = sent_unchanged(again.text, FORM)
+    assert "metric:work:tool_routing" not in repeated
+    editor_client.post(start, repeated)
+    assert last_run().pk != run.pk
+    assert last_run().snapshot["changed"] == run.snapshot["changed"]
+
+    # A metric that the suite has lost since is named.
+    change_evaluator(travel, "work", config={"metrics": ["tool_routing"]})
+    lost = editor_client.get(start, {"again": run.number}).text
+    assert "The suite no longer has empathy of work" in lost
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"metric-weight:work:empathy": "much"}, "Enter a number of 0 or more."),
+        (
+            {"metric:work:empathy": None, "metric:work:tool_routing": None},
+            "For this run only: “work”: no metric counts. Choose at least one.",
+        ),
+    ],
+)
+def test_metrics_that_cannot_score_a_run_are_refused(
+    editor_client: Client,
+    travel: Suite,
+    target: Target,
+    changes: dict[str, str | None],
+    said: str,
+) -> None:
+    start = reverse("runs:run-new", kwargs={"slug": "travel"})
+    form = sent_unchanged(editor_client.get(start).text, FORM)
+    form["target"] = str(target.pk)
+    for name, value in changes.items():
+        if value is None:
+            del form[name]
+        else:
+            form[name] = value
+    answer = editor_client.post(start, form)
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert not Run.objects.exists()
 
 
 def test_every_choice_is_filled_in_again(

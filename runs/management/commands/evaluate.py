@@ -31,6 +31,7 @@ from runs.cli.evaluating import (
     conclude,
     find_suite,
     find_target,
+    metric_choices,
     options_as_remedies,
     output_warnings,
 )
@@ -61,6 +62,9 @@ what to evaluate:
 With several targets, --out and --junit contain every run, --summary lists them under "campaign", and
 the exit code is the worst of all runs.
 
+The weights of the metrics that count are scaled to a sum of 1. A metric that the judge lacks is added if
+every metrics judge knows it. With several metrics judges, write EVALUATOR/KEY for KEY.
+
 Costs in --out and --summary are US dollars to a billionth, null if no price is known.
 
 exit codes:
@@ -79,6 +83,7 @@ examples:
   evalsite evaluate ./evals --model gpt-4.1-mini --judge my-judge --tag smoke --out results.jsonl
   evalsite evaluate suite.yaml --outputs agent-1.5.0.jsonl --junit report.xml
   evalsite evaluate cases.jsonl --profile metrics --model gpt-4.1-mini --judge my-judge
+  evalsite evaluate travel-desk --target "agent 1.5.0" --metric tool_routing --metric task_completion=2
 """
 
 
@@ -135,6 +140,18 @@ without a running site; the run appears on the site's pages like any other."""
             type=int,
             metavar="N",
             help="Judge calls for each score in this run; default: as in the suite.",
+        )
+        parser.add_argument(
+            "--metric",
+            action="append",
+            metavar="KEY[=WEIGHT]",
+            help="Only this metric of the metrics judge counts in this run; repeatable.",
+        )
+        parser.add_argument(
+            "--metric-weight",
+            action="append",
+            metavar="KEY=WEIGHT",
+            help="Weight of a metric in this run; the others stay as in the suite. Repeatable.",
         )
         parser.add_argument(
             "--repetitions", type=int, default=1, metavar="N", help="Executions of every case (1)."
@@ -233,7 +250,12 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
             judge=judge,
             tags=options["tag"],
             case_keys=options["case"],
-            rules=RunRules(samples=options["samples"]),
+            rules=RunRules(
+                samples=options["samples"],
+                metrics=metric_choices(
+                    suite, options["metric"] or (), options["metric_weight"] or ()
+                ),
+            ),
             repetitions=options["repetitions"],
             concurrency=options["concurrency"],
             budget_usd=budget_usd,
