@@ -282,8 +282,11 @@ def rescore(config: RubricConfig, details: Mapping[str, Any]) -> Score:
         "sample_scores": list(overall.samples),
         "spread": overall.spread,
     }
+    weights = math.fsum(criterion.weight for criterion in config.rubrics)
     return Score(
         overall.score,
+        raw_score=overall.score * weights,
+        scale=weights,
         reasoning=str(details.get("reasoning", "")),
         findings=tuple(_finding(part, graded=graded) for part in parts),
         details={**details, "criteria": parts, **(several if len(samples) > 1 else {})},

@@ -84,7 +84,8 @@ class OutcomeResult:
 class Score:
     """The score that one evaluator gives one output (SCORING §2).
 
-    `score` is 0 to 1. `raw_score` is the same on the evaluator's own `scale` (0 to scale).
+    `score` is 0 to 1. `raw_score` is the same on the evaluator's own `scale` (0 to scale), None where
+    that is 0 to 1 as well.
     `details` holds the parts from which the kind's `rescore` computes the score again.
     `failed_required` names required parts of the evaluator (a rubric criterion, a check) that
     failed; they force a fail of the whole result (SCORING §4.2).

@@ -142,8 +142,9 @@ def is_passed(value: AnyNumber) -> bool:
 
 
 def raw(value: AnyNumber | None, scale: AnyNumber) -> str:
-    """Format a score on its evaluator's own scale: `raw 7.0 of 10`; "" if that is 0 to 1."""
-    return "" if value is None or exact(scale) == 1 else f"raw {down(value, 1)} of {plain(scale)}"
+    """Format a score on its evaluator's own scale: `raw 7.0 of 10`, `raw 0.74 of 1`."""
+    digits = 1 if exact(scale) > 1 else 2
+    return "" if value is None else f"raw {down(value, digits)} of {plain(scale)}"
 
 
 def delta(value: AnyNumber | None, unit: str) -> str:

@@ -140,9 +140,9 @@ class EvaluatorLine:
         return written
 
     def _on_its_scale(self) -> dict[str, float]:
-        if self.raw_score is None or self.scale == 1:
+        if self.raw_score is None:
             return {}
-        return {"raw_score": self.raw_score, "scale": self.scale}
+        return {"raw_score": rounded(self.raw_score), "scale": rounded(self.scale)}
 
 
 @dataclass(frozen=True, slots=True)

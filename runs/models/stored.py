@@ -61,7 +61,7 @@ def score_rows(
             yield _row(place, outcome, decided.weight)
             continue
         yield (
-            *(*place, decided.state, decided.score, None, 1.0, decided.weight),
+            *(*place, decided.state, decided.score, decided.score, 1.0, decided.weight),
             *("", None, None, None, None, decided.note, [], [], [], {}),
         )
     expected = outcomes.get(OUTCOMES_PATH)
@@ -76,8 +76,9 @@ def _row(place: tuple[int, str, int, str], outcome: Outcome, weight: float) -> t
             {"text": finding.text, "passed": finding.passed, "evidence": finding.evidence}
             for finding in outcome.findings
         ]
+        raw_score = outcome.score if outcome.raw_score is None else outcome.raw_score
         return (
-            *(*place, ScoreState.SCORED.value, outcome.score, outcome.raw_score, outcome.scale),
+            *(*place, ScoreState.SCORED.value, outcome.score, raw_score, outcome.scale),
             *(weight, "", usage.input_tokens, usage.output_tokens, usage.cost_usd),
             *(usage.latency_ms, outcome.reasoning, findings, list(outcome.failed_required)),
             *(list(outcome.warnings), dict(outcome.details)),

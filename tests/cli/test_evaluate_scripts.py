@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 
 from runs.models.runs import Run
 from tests.cli.worked import Values, Walk
-from tests.support.factories import make_case, make_suite, make_target
+from tests.support.factories import make_case, make_model, make_suite, make_target
+from tests.support.model_server import ModelServer, good
 from tests.support.trees import LEAF, tree
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
@@ -72,3 +75,39 @@ def case(vector: Values) -> Values:
     evaluator = {"name": "it", "type": "script", "script": f"#!/bin/bash\n{script}\n"}
     output = given.get("EVAL_OUTPUT", "On its way.")
     return {"id": vector["id"], "output": output, "evaluators": [evaluator]}
+
+
+def test_scores_of_a_judge_a_rubric_and_a_script_are_shown_as_they_were_given(
+    model_server: ModelServer, tmp_path: Path, viewer_client: Client, settings: Any
+) -> None:
+    settings.SCRIPTS = True
+    make_model(slug="judge", base_url=model_server.base_url)
+    met = [{"id": key, "evidence": "", "satisfied": key == "kind"} for key in ("kind", "short")]
+    model_server.behave(
+        good({"reasoning": "Read.", "hits": [], "misses": [], "score": 0.74}),
+        good({"reasoning": "Read.", "criteria": met}),
+    )
+    criteria = [
+        {"id": "kind", "expected_outcome": "Kind", "weight": 2.5},
+        {"id": "short", "expected_outcome": "Short"},
+    ]
+    printed = "#!/bin/bash\nprintf '{\"score\": 0.25}'\n"
+    walk = Walk("", tmp_path, viewer_client)
+    walk.evaluate(
+        [{"id": "A"}],
+        judge="judge",
+        evaluators=[
+            {"name": "tone", "type": "llm_judge", "criteria": "Kind.", "negate": True},
+            {"name": "list", "type": "rubric", "rubrics": criteria},
+            {"name": "own", "type": "script", "script": printed, "protocol": "stdin"},
+        ],
+    )
+    judged = walk.line("A")["evaluator_results"]
+    assert [(one["raw_score"], one["scale"]) for one in judged] == [
+        (0.74, 1),
+        (2.5, 3.5),
+        (0.25, 1),
+    ]
+    assert judged[0]["score"] == pytest.approx(0.26)
+    page = walk.page("A")
+    assert all(f"raw {shown}" in page for shown in ("0.74 of 1", "2.5 of 3.5", "0.25 of 1"))

@@ -58,6 +58,9 @@ def test_a_run_is_told_as_it_was_scored():
     assert (both["score"], both["weight"], both["aggregator"]) == (0.0, 2.0, {"type": "minimum"})
     negated = both["evaluator_results"][1]
     assert (negated["score"], negated["weight"], negated["negate"]) == (0.0, 3.0, True)
+    # What each gave on its own scale, before a negation, a composite too.
+    raw = [(one["raw_score"], one["scale"]) for one in (check, both, negated)]
+    assert raw == [(1.0, 1), (0.0, 1), (1.0, 1)]
     assert answered["score"] == pytest.approx(1 / 3)
     assert answered["verdict"] == "fail"
 

@@ -44,6 +44,8 @@ def test_the_score_is_the_share_of_all_weight_that_is_met(
     score = score_of("rubric", CONFIG, context_of(judge=judge))
 
     assert score.score == pytest.approx(expected)
+    # Before normalisation: the weight that is met, of all weight.
+    assert (score.raw_score, score.scale) == (pytest.approx(safety + 2 * accuracy), 3)
     assert score.failed_required == failed
     assert [(f.text, f.passed, f.evidence) for f in score.findings] == [
         ("No harm", safety, "on safety"),

@@ -150,7 +150,13 @@ def test_a_change_in_an_unknown_unit_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("value", "scale", "text"),
-    [(7, 10, "raw 7.0 of 10"), (75, 100, "raw 75.0 of 100"), (0.7, 1, ""), (None, 10, "")],
+    [
+        (7, 10, "raw 7.0 of 10"),
+        (75, 100, "raw 75.0 of 100"),
+        (0.745, 1, "raw 0.74 of 1"),
+        (2.5, 3.5, "raw 2.5 of 3.5"),
+        (None, 10, ""),
+    ],
 )
 def test_a_raw_score_names_its_scale(value: float | None, scale: float, text: str) -> None:
     assert figures.raw(value, scale) == text
