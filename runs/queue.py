@@ -45,7 +45,7 @@ BROKER = Broker()
 def queue_workers(run: Run) -> None:
     """Queue one task a worker, but no more than the run can occupy."""
     alive = WorkerProcess.objects.alive(now=database_now()).count()
-    useful = -(-run.execution_count // max(1, run.concurrency))
+    useful = min(-(-run.execution_count // max(1, run.concurrency)), run.concurrency)
     for _ in range(max(1, min(alive, useful))):
         queue(WORK_ON_RUN, run.pk)
 

@@ -13,16 +13,16 @@ from django.db import transaction
 from django.db.models import Exists, F, QuerySet
 
 from evaluators.kinds._base import Output
-from evaluators.sandbox.processes import process_name
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, recorded_outputs
+from runs.execution.shares import register_run_worker
 from runs.models.database import database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
-from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunStatus, RunWorker
+from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunStatus
 from runs.models.stored import kept_outcomes, kept_output
 from runs.models.suites import Case
 
@@ -123,23 +123,6 @@ def renew_leases(
         if under_way is not None:
             register_run_worker(run_id, token, under_way=under_way, now=now)
     return still
-
-
-def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetime) -> None:
-    """List the worker as alive, again if it was removed as dead in the meantime."""
-    RunWorker.objects.update_or_create(
-        token=token,
-        defaults={"heartbeat_at": now, "in_flight": under_way},
-        create_defaults={
-            **{"run_id": run_id, "worker": process_name(), "started_at": now},
-            **{"heartbeat_at": now, "in_flight": under_way},
-        },
-    )
-
-
-def unregister_run_worker(token: str) -> None:
-    """Remove the worker from the list, so that another one can replace it."""
-    RunWorker.objects.filter(token=token).delete()
 
 
 def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:

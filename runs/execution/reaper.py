@@ -82,8 +82,8 @@ def _remove_dead_workers(*, now: datetime) -> None:
         if is_dead(run_worker.worker):
             _release_results(run_worker.run_id, Q(lease_token=run_worker.token), now=now)
             SlotLease.objects.filter(holder=run_worker.token).delete()
-            run_worker.delete()
-    RunWorker.objects.filter(heartbeat_at__lt=now - LEASE).delete()
+            RunWorker.objects.filter(pk=run_worker.pk).remove(now=now)
+    RunWorker.objects.filter(heartbeat_at__lt=now - LEASE).remove(now=now)
     silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
     dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
     silent.delete()
@@ -202,15 +202,15 @@ def _ended_without_summary() -> list[int]:
 
 
 def runs_needing_workers(*, now: datetime) -> list[int]:
-    """Return active runs with waiting results and fewer live workers than there are worker processes."""
+    """Return active runs with waiting results and fewer workers than could share their concurrency."""
     alive = WorkerProcess.objects.alive(now=now).count()
     waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
     runs = Run.objects.filter(
         Exists(waiting), status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS
     )
     run_workers = Counter(RunWorker.objects.values_list("run_id", flat=True))
-    wanting = runs.order_by("id").values_list("id", flat=True)
-    return [run_id for run_id in wanting if run_workers[run_id] < max(1, alive)]
+    wanting = runs.order_by("id").values_list("id", "concurrency")
+    return [pk for pk, concurrency in wanting if run_workers[pk] < max(1, min(alive, concurrency))]
 
 
 def register_worker(*, now: datetime, version: str, sandbox: str = "") -> None:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from evaluators.kinds._base import Sandbox
 from evaluators.model_calls.calls import CallRecord
@@ -34,10 +34,8 @@ from runs.execution.claims import (
     Leases,
     begin_run,
     claim_jobs,
-    register_run_worker,
     release_held,
     time_since_boot,
-    unregister_run_worker,
 )
 from runs.execution.database import (
     DatabaseThread,
@@ -52,9 +50,15 @@ from runs.execution.ledger import Admission, Budget, CallRefusedError
 from runs.execution.loading import RunWork, load_work
 from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
 from runs.execution.shared_limits import SlotKeeper
+from runs.execution.shares import (
+    Share,
+    agree_on_share,
+    register_run_worker,
+    unregister_run_worker,
+)
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_now
-from runs.models.runs import ALL_ALIKE, Run, RunStatus, RunWorker
+from runs.models.runs import ALL_ALIKE, Run, RunStatus
 from runs.target_kinds._base import TargetContext
 
 logger = logging.getLogger(__name__)
@@ -62,6 +66,9 @@ logger = logging.getLogger(__name__)
 YIELD_S = 0.002
 MAX_BATCH = 200
 QUICK_REFILL_S = 0.5
+SHARE_EVERY_S = 1.0
+# While a worker waits for its share, or gives up what it has beyond it.
+SETTLE_EVERY_S = 0.25
 # Calls in flight are paid for, so a stopped run waits this long for their replies.
 LATE_REPLIES_S = 60.0
 # The same when the process is about to end.
@@ -150,7 +157,7 @@ def _registered(run_id: int) -> Iterator[str]:
     try:
         yield token
     finally:
-        with_live_connection(RunWorker.objects.filter(token=token).delete)
+        with_live_connection(lambda: unregister_run_worker(token))
 
 
 def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunState | None]:
@@ -303,8 +310,9 @@ _active_runs = ActiveRuns()
 class RunLoop:
     """Executes results of one run until none waits, the run ends, or its budget is spent.
 
-    `drain` takes nothing new and lets executions in flight end. `abort` lets only calls in flight end,
-    so that their cost is recorded, and then releases everything.
+    All workers together keep as many in flight as the run allows. `drain` takes nothing new and lets
+    executions in flight end. `abort` lets only calls in flight end, so that their cost is recorded, and
+    then releases everything.
     """
 
     def __init__(
@@ -328,22 +336,26 @@ class RunLoop:
         self._request_priority = RequestPriority()
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._needs_refill = asyncio.Event()
-        self._consumers: list[asyncio.Task[None]] = []
+        self._share = Share(even=0, reserved=0)
+        self._is_all_claimed = False
+        self._consumers: set[asyncio.Task[None]] = set()
+        self._no_consumers_left = asyncio.Event()
         self._aborting: asyncio.Task[None] | None = None
 
     async def run_to_end(self) -> RunState | None:
         """Work until nothing is left to claim; return the last known state of the run."""
         try:
             async with asyncio.TaskGroup() as group:
+                await self._agree_on_share(group)
                 helpers = [
                     group.create_task(self._writer.write_batches()),
                     group.create_task(self._writer.watch_run(self._renew_limits)),
-                ]
-                self._consumers = [
-                    group.create_task(self._consume()) for _ in range(self.work.concurrency)
+                    group.create_task(self._keep_share(group)),
                 ]
                 await self._produce()
-                await asyncio.wait(self._consumers)
+                while self._consumers:
+                    await asyncio.wait(self._consumers)
+                self._no_consumers_left.set()
                 self._writer.end()
                 await asyncio.wait(helpers)
         finally:
@@ -386,7 +398,7 @@ class RunLoop:
                 # A resumed run must not wait for this worker: it gets another one.
                 await self._database.do(unregister_run_worker, self.token)
                 await self._admission.idle.wait()
-        for consumer in self._consumers:
+        for consumer in tuple(self._consumers):
             consumer.cancel()
 
     async def _close(self) -> None:
@@ -400,24 +412,53 @@ class RunLoop:
         await self._database.do(release_held, self.work.run_id, self.token)
         await self._limiter.aclose()
 
+    async def _keep_share(self, group: asyncio.TaskGroup) -> None:
+        """Adjust the number of executions in flight as other workers of the run come and go."""
+        while not self._no_consumers_left.is_set():
+            with contextlib.suppress(TimeoutError):
+                every_s = SHARE_EVERY_S if self._share.is_settled else SETTLE_EVERY_S
+                async with asyncio.timeout(every_s):
+                    await self._no_consumers_left.wait()
+                    return
+            if not self.is_aborted:
+                await self._agree_on_share(group)
+
+    async def _agree_on_share(self, group: asyncio.TaskGroup) -> None:
+        at_most = self.work.concurrency
+        self._share = await self._database.do(
+            agree_on_share,
+            self.work.run_id,
+            self.token,
+            concurrency=at_most,
+            wanted=min(at_most, len(self._leases.held)) if self._is_all_claimed else at_most,
+            in_flight=len(self._consumers),
+        )
+        if not self._share.even:
+            # Each of the other workers has one execution in flight, and more are not allowed.
+            self.drain()
+        if not self.is_draining:
+            for _ in range(self._share.allowed - len(self._consumers)):
+                self._consumers.add(group.create_task(self._consume()))
+
     async def _produce(self) -> None:
         """Claim batch after batch, each before the last is used up."""
-        batch, last = self.work.concurrency, float("-inf")
+        batch, last = 0, float("-inf")
         clock = asyncio.get_running_loop().time
         while not self.is_draining:
-            is_quick = clock() - last < QUICK_REFILL_S
-            batch = min(batch * 2, MAX_BATCH) if is_quick else self.work.concurrency
-            last = clock()
             self._needs_refill.clear()
-            jobs = await self._database.do_repeatable(partial(self._claim, batch))
-            if not jobs:
-                break
-            self._leases.take(job.claim.result_id for job in jobs)
-            for job in jobs:
-                self._waiting.put_nowait(job)
+            if allowed := self._share.allowed:
+                is_quick = clock() - last < QUICK_REFILL_S
+                batch = min(batch * 2, MAX_BATCH) if is_quick else allowed
+                last = clock()
+                jobs = await self._database.do_repeatable(partial(self._claim, batch))
+                if not jobs:
+                    break
+                self._leases.take(job.claim.result_id for job in jobs)
+                for job in jobs:
+                    self._waiting.put_nowait(job)
             await self._needs_refill.wait()
-        for _ in self._consumers:
-            self._waiting.put_nowait(None)
+        self._is_all_claimed = True
+        self._waiting.put_nowait(None)
 
     def _claim(self, most: int, is_repeated: bool) -> list[Job]:
         held = self._leases.held
@@ -426,23 +467,30 @@ class RunLoop:
         )
 
     async def _consume(self) -> None:
-        """Execute one job after the other."""
-        low = self.work.concurrency // 2
-        while True:
-            if self._waiting.qsize() <= low:
-                self._needs_refill.set()
-            job = await self._waiting.get()
-            if job is None or self.is_draining:
-                return
-            await self._writer.room.wait()
-            await self._request_priority.yield_to_requests()
-            # Another worker may have taken the result over while it waited here.
-            if await self._leases.holds(job.claim.result_id):
-                self.under_way += 1
-                try:
-                    await self._execute_job(job)
-                finally:
-                    self.under_way -= 1
+        """Execute one job after the other while the share of this worker is large enough."""
+        try:
+            while len(self._consumers) <= self._share.allowed:
+                if self._waiting.qsize() <= self._share.allowed // 2:
+                    self._needs_refill.set()
+                job = await self._waiting.get()
+                if job is None or self.is_draining:
+                    # The other consumers end by it too.
+                    self._waiting.put_nowait(None)
+                    return
+                await self._consume_job(job)
+        finally:
+            self._consumers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _consume_job(self, job: Job) -> None:
+        await self._writer.room.wait()
+        await self._request_priority.yield_to_requests()
+        # Another worker may have taken the result over while it waited here.
+        if await self._leases.holds(job.claim.result_id):
+            self.under_way += 1
+            try:
+                await self._execute_job(job)
+            finally:
+                self.under_way -= 1
 
     async def _execute_job(self, job: Job) -> None:
         name = self.work.plan.target.name

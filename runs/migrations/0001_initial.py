@@ -478,6 +478,7 @@ class Migration(migrations.Migration):
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
                 ("worked_before_ms", models.PositiveBigIntegerField(default=0)),
+                ("waits_since", models.DateTimeField(default=runs.models.database.database_now)),
                 ("case_count", models.PositiveIntegerField(default=0)),
                 ("execution_count", models.PositiveIntegerField(default=0)),
                 ("done_count", models.PositiveIntegerField(default=0)),
@@ -740,6 +741,8 @@ class Migration(migrations.Migration):
                 ("started_at", models.DateTimeField()),
                 ("heartbeat_at", models.DateTimeField()),
                 ("in_flight", models.PositiveIntegerField(default=0)),
+                ("share", models.PositiveIntegerField(default=0)),
+                ("wanted", models.PositiveIntegerField(default=0)),
                 (
                     "run",
                     models.ForeignKey(

@@ -79,7 +79,7 @@ class Run(models.Model):
     imported run also has "imported": {file, sha256}.
     Counters count executions and change together with the results. `started_at` is when workers last
     started the run, None before the first time; `worked_before_ms` is how long they worked on it before
-    it was last resumed.
+    it was last resumed. `waits_since` is when it was last queued or lost a worker.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="runs")
@@ -115,6 +115,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     worked_before_ms = models.PositiveBigIntegerField(default=0)
+    waits_since = models.DateTimeField(default=database_now)
     case_count = models.PositiveIntegerField(default=0)
     execution_count = models.PositiveIntegerField(default=0)
     done_count = models.PositiveIntegerField(default=0)
@@ -223,9 +224,19 @@ class RunWorkerQuerySet(models.QuerySet["RunWorker"]):
         """Return those with a recent heartbeat."""
         return self.filter(heartbeat_at__gte=now - LEASE)
 
+    def remove(self, *, now: datetime) -> None:
+        """Delete the workers; their runs wait from now on if no other worker executes them."""
+        run_ids = list(self.values_list("run_id", flat=True))
+        if run_ids:
+            Run.objects.filter(id__in=run_ids).update(waits_since=now)
+            self.delete()
+
 
 class RunWorker(models.Model):
-    """One worker of one run, alive while its heartbeat is recent."""
+    """One worker of one run, alive while its heartbeat is recent.
+
+    `share` of the run's concurrency is reserved for it. It `wanted` that much or more when it last told.
+    """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_workers")
     token = models.CharField(max_length=64, unique=True)
@@ -233,6 +244,8 @@ class RunWorker(models.Model):
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
     in_flight = models.PositiveIntegerField(default=0)
+    share = models.PositiveIntegerField(default=0)
+    wanted = models.PositiveIntegerField(default=0)
 
     objects = RunWorkerQuerySet.as_manager()
 

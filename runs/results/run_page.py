@@ -467,7 +467,7 @@ def _progress(
         cases=run.case_count,
         per_minute=per_minute,
         # Workers claim more results than they execute at once.
-        at_once=min(claimed, run.concurrency * max(1, run.run_workers.count())) if claimed else 0,
+        at_once=min(claimed, run.concurrency),
         elapsed_ms=run.worked_ms(now=now),
         left_ms=left / per_minute * 60_000 if per_minute and left else None,
     )

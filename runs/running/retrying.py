@@ -149,12 +149,13 @@ def reopen_run(held: Run, *, budget_usd: Decimal | None) -> bool:
     """
     changes: dict[str, Any] = {"budget_usd": budget_usd or held.budget_usd}
     if not held.is_active:
-        worked_ms = held.worked_ms(now=database_now()) or 0
+        now = database_now()
+        worked_ms = held.worked_ms(now=now) or 0
         changes |= {
             **{"status": RunStatus.QUEUED, "status_reason": "", "summary": None},
             **{"started_at": None, "finished_at": None, "leaf_scores": None},
             **{"owner": RunOwner.WORKERS, "owner_id": "", "heartbeat_at": None},
-            "worked_before_ms": round(worked_ms),
+            **{"worked_before_ms": round(worked_ms), "waits_since": now},
         }
     Run.objects.filter(pk=held.pk).update(**changes)
     transaction.on_commit(partial(queue_workers, held))

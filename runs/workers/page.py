@@ -142,7 +142,8 @@ def _queued(run: Run, context: _Context) -> QueuedRun:
 
 def _useful(run: Run, left: int, context: _Context) -> int:
     """Return how many of the live workers the run could occupy."""
-    return max(1, min(context.workers, -(-left // max(1, run.concurrency))))
+    most = max(1, run.concurrency)
+    return max(1, min(context.workers, -(-left // most), most))
 
 
 def _own(run: Run, context: _Context) -> tuple[str, bool]:

@@ -12,10 +12,11 @@ from django.db import DatabaseError, OperationalError
 from evalsite.heartbeat import Heartbeat, reap_and_queue
 from evaluators.models import SlotLease
 from runs.execution import claims, reaper, result_writer, run_worker
-from runs.execution.claims import begin_run, claim_jobs, claim_results, register_run_worker
+from runs.execution.claims import begin_run, claim_jobs, claim_results
 from runs.execution.loading import load_work
 from runs.execution.reaper import reap
 from runs.execution.run_worker import work_on_run
+from runs.execution.shares import register_run_worker
 from runs.finishing import complete_run
 from runs.models.database import database_now
 from runs.models.results import ModelCall, Result

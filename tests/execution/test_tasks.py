@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from runs import tasks
-from runs.execution.claims import register_run_worker
 from runs.execution.reaper import register_worker
+from runs.execution.shares import register_run_worker
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 
