@@ -6,15 +6,23 @@ import errno
 import os
 import sqlite3
 import tempfile
-from collections.abc import Collection
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db.models import Exists, Max, OuterRef
 
 from runs.models.database import database_now
-from runs.models.runs import WorkerProcess
+from runs.models.results import Result, ResultStatus
+from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunOwner, RunWorker, WorkerProcess
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,54 +121,113 @@ BROKER_TIMEOUT_S = 2
 PROBE_BYTES = 1024 * 1024
 # PostgreSQL writes about 1 MB for them.
 PROBE_ROWS = 40_000
+# Anybody may ask for the state, so what costs something is done once for all who ask within this time.
+PROBE_EVERY_S = 5.0
+# A dead worker of another machine is noticed after one lease.
+STALLED_AFTER_S = 2 * LEASE.total_seconds()
 OK, UNKNOWN = "ok", "unknown"
-PARTS = ("database", "broker", "worker")
+PARTS = ("database", "broker", "worker", "work")
 
 
-def health(parts: Collection[str] = PARTS) -> dict[str, str]:
-    """Return the state of each part: ok, the state of an outage, missing or unknown.
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of each part: ok, the state of an outage, missing, stalled or unknown.
 
-    Missing means that no worker has a recent heartbeat.
+    Missing means that no worker has a recent heartbeat, stalled that work waits although a worker is
+    free. The database was last written to `written_s_ago`. The oldest such work has waited for
+    `unclaimed_s`, 0 if there is none. Both are None if they are unknown or of a part not asked for.
     """
+
+    states: dict[str, str]
+    written_s_ago: float | None = None
+    unclaimed_s: float | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        """Tell whether every part is well."""
+        return all(state == OK for state in self.states.values())
+
+
+def health(parts: Collection[str] = PARTS) -> Health:
+    """Return the state of these parts."""
     states: dict[str, str] = {}
-    if "database" in parts or "worker" in parts:
-        states["database"] = database_health()
+    written_s_ago = unclaimed_s = None
+    if set(parts) - {"broker"}:
+        states["database"], written_s_ago = database_health()
     if "broker" in parts:
         states["broker"] = broker_health(settings.CELERY_BROKER_URL)
+    # A query to a database that is down takes long: ask once.
+    is_there = states.get("database") == OK
     if "worker" in parts:
-        # A query to a database that is down takes long: ask once.
-        states["worker"] = worker_health() if states["database"] == OK else UNKNOWN
-    return {part: states[part] for part in parts}
+        states["worker"] = worker_health() if is_there else UNKNOWN
+    if "work" in parts:
+        states["work"], unclaimed_s = work_health() if is_there else (UNKNOWN, None)
+    asked = {part: states[part] for part in parts}
+    return Health(asked, written_s_ago if "database" in parts else None, unclaimed_s)
 
 
-def database_health() -> str:
-    """Return the state of the database: whether it answers, and has room for what runs write.
+class Occasional(Generic[Value]):
+    """A value that is read again only when it is older than PROBE_EVERY_S, by one thread for all.
 
-    Reading, and changing a row in place, still work on a full disk. So a small file is written and
-    removed where the database keeps its own: this touches no table and waits for no lock.
+    An error of the reading is raised and not kept.
+    """
+
+    def __init__(self, read: Callable[[], Value]) -> None:
+        """Read nothing yet."""
+        self._read = read
+        self._lock = threading.Lock()
+        self._kept: tuple[Value, float] | None = None
+
+    def get(self) -> tuple[Value, float]:
+        """Return the value and its age in seconds."""
+        with self._lock:
+            if self._kept is None or time.monotonic() - self._kept[1] >= PROBE_EVERY_S:
+                self._kept = (self._read(), time.monotonic())
+            value, read_at = self._kept
+            return value, time.monotonic() - read_at
+
+    def forget(self) -> None:
+        """Read the value again next time."""
+        self._kept = None
+
+
+def database_health() -> tuple[str, float | None]:
+    """Return whether the database answers and has room for what runs write, and when it was written to.
+
+    Reading, and changing a row in place, still work on a full disk. So now and then a small file is
+    written and removed where the database keeps its own: this touches no table and waits for no lock.
     """
     try:
-        if connection.vendor == "postgresql":
-            return server_health()
         with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+            is_server = connection.vendor == "postgresql"
+            cursor.execute("SHOW transaction_read_only" if is_server else "SELECT 'off'")
+            [read_only] = cursor.fetchone()
+        if read_only == "on":
+            return READ_ONLY.state, None
+        state, age_s = ROOM.get()
+        return state, age_s if state == OK else None
     except (DatabaseError, InterfaceError) as error:
         outage = find_outage(error) or UNREACHABLE
-        return outage.state
-    return file_health(Path(connection.settings_dict["NAME"]))
+        return outage.state, None
 
 
-def server_health() -> str:
-    """Return whether the PostgreSQL server takes writes; raises the error if its disk does not."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SHOW transaction_read_only")
-        [read_only] = cursor.fetchone()
-        if read_only == "on":
-            return READ_ONLY.state
-        # Rows beyond the memory of a query go to a file on the disk of the database.
-        cursor.execute("SET LOCAL work_mem = '64kB'; SET LOCAL temp_tablespaces = ''")
-        cursor.execute("SELECT count(*) FROM generate_series(1, %s)", [PROBE_ROWS])
+def room_health() -> str:
+    """Return whether the database has room; raises its error if there is another problem."""
+    if connection.vendor != "postgresql":
+        return file_health(Path(connection.settings_dict["NAME"]))
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            # Rows beyond the memory of a query go to a file on the disk of the database.
+            cursor.execute("SET LOCAL work_mem = '64kB'; SET LOCAL temp_tablespaces = ''")
+            cursor.execute("SELECT count(*) FROM generate_series(1, %s)", [PROBE_ROWS])
+    except DatabaseError as error:
+        if find_outage(error) is FULL:
+            return FULL.state
+        raise
     return OK
+
+
+ROOM = Occasional(room_health)
 
 
 def file_health(path: Path) -> str:
@@ -199,3 +266,39 @@ def worker_health() -> str:
     except (DatabaseError, InterfaceError):
         return UNKNOWN
     return OK if alive else "missing"
+
+
+def work_health() -> tuple[str, float | None]:
+    """Return whether workers take the work that waits, and for how long the oldest has waited."""
+    try:
+        seconds, _ = UNCLAIMED.get()
+    except (DatabaseError, InterfaceError):
+        return UNKNOWN, None
+    return "stalled" if seconds > STALLED_AFTER_S else OK, seconds
+
+
+def unclaimed_s() -> float:
+    """Return the seconds that a run has waited without a worker, while one was free or none was alive.
+
+    0 if there is no such run. A worker has several threads, each of which executes one run.
+    """
+    now = database_now()
+    alive = RunWorker.objects.alive(now=now)
+    workers = WorkerProcess.objects.alive(now=now).count()
+    busy = alive.filter(run__owner=RunOwner.WORKERS).count()
+    if workers and busy >= workers * settings.CELERY_WORKER_CONCURRENCY:
+        return 0.0
+    waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
+    runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS)
+    runs = runs.filter(Exists(waiting)).exclude(Exists(alive.filter(run_id=OuterRef("pk"))))
+    since = runs.order_by().values_list("waits_since", Max("run_workers__heartbeat_at"))
+    return max((_seconds(now, moments) for moments in since), default=0.0)
+
+
+def _seconds(now: datetime, moments: Iterable[datetime | None]) -> float:
+    """Return the seconds since the last of the moments."""
+    last = max(moment for moment in moments if moment is not None)
+    return max(0.0, (now - last).total_seconds())
+
+
+UNCLAIMED = Occasional(unclaimed_s)

@@ -32,17 +32,19 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 @never_cache
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if database, broker and a worker are available, else 503; with the state of each part.
+    """Answer 200 if database, broker and a worker are available and no work is left lying, else 503.
 
-    `?parts=database,broker` checks only some of them: a web process is healthy without a worker.
+    The answer has the state of each part. `?parts=database,broker` checks only some of them: a web
+    process is healthy without a worker.
     """
     parts = request.GET.get("parts", ",".join(PARTS)).split(",")
     if not set(parts) <= set(PARTS):
         return JsonResponse({"error": f"The parts are {', '.join(PARTS)}."}, status=400)
-    states = health(parts)
-    is_healthy = all(state == OK for state in states.values())
-    status = {"status": OK if is_healthy else "unavailable", **states}
-    return JsonResponse(status, status=200 if is_healthy else 503)
+    found = health(parts)
+    ages = {"written_s_ago": found.written_s_ago, "unclaimed_s": found.unclaimed_s}
+    known = {name: round(seconds, 1) for name, seconds in ages.items() if seconds is not None}
+    status = {"status": OK if found.is_ok else "unavailable", **found.states, **known}
+    return JsonResponse(status, status=200 if found.is_ok else 503)
 
 
 @login_not_required

@@ -581,7 +581,7 @@ class StartRunForm(CaseChoiceForm):
         min_value=1,
         max_value=MAX_AT_ONCE,
         initial=8,
-        help_text="executions of each run",
+        help_text="executions of each run, by all workers",
     )
     judge = forms.ModelChoiceField(
         LanguageModel.objects.all(), required=False, empty_label="None", label="Model"

@@ -158,6 +158,7 @@ def test_the_health_page_needs_no_session(client: Client) -> None:
         "database": "unreachable",
         "broker": "ok",
         "worker": "unknown",
+        "work": "unknown",
     }
 
 
