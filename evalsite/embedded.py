@@ -83,7 +83,7 @@ class EmbeddedWorker:
 
         from evalsite.celery import app
 
-        importlib.import_module("evaluators.model_calls.client")
+        importlib.import_module("evaluators.model_calls.endpoint")
         # Signals, gossip and remote control are for separate worker processes.
         self._worker = WorkController(
             app=app,

@@ -10,14 +10,10 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import django_stubs_ext
 from csp.constants import NONE, SELF
 
 from evalsite.data_folder import new_encryption_key, new_secret_key, read_or_make_key
 from evalsite.env import Environment, database_settings
-
-# Allows type parameters on forms and managers, which strict typing needs.
-django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENV = Environment()

@@ -39,7 +39,7 @@ class ModelSlugTakenError(DomainError):
     code = "slug_taken"
 
 
-class LanguageModelForm(forms.ModelForm[LanguageModel]):
+class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """A model behind an OpenAI-compatible endpoint: address, key, parameters, limits and prices."""
 
     api_key = forms.CharField(
@@ -188,7 +188,7 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         Without an actor the command line made the change. Raises ModelSlugTakenError if another model has
         taken the short name since the form was checked.
         """
-        model = self.save(commit=False)
+        model: LanguageModel = self.save(commit=False)
         self._set_key(model)
         if self.before is None:
             self._add(model)

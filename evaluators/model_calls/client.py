@@ -1,23 +1,16 @@
-"""The transport: chat calls over HTTP, with a record of every try. Only this module imports openai."""
+"""Chat calls of language models: slots, tries, pauses, and a record of every try."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import ssl
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, partial
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
-from urllib.parse import urlsplit
-
-import httpx2
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from evaluators.model_calls.calls import (
     NO_USAGE,
@@ -43,6 +36,9 @@ from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import Limiter
 from evaluators.model_calls.redaction import redact, redact_json
 from evaluators.scoring.types import Usage, add_usage
+
+if TYPE_CHECKING:
+    from evaluators.model_calls.endpoint import Endpoint
 
 HIDDEN_KEY = "[key]"
 HTTP_GOOD = 200
@@ -237,83 +233,6 @@ def call_cost(answer: Answer, spec: ModelSpec) -> Decimal | None:
     )
 
 
-CONNECT_S = 10.0
-MAX_CONNECTIONS = 1000
-KEEP_ALIVE_S = 30.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-@cache
-def tls_context(*, trust_env: bool) -> ssl.SSLContext:
-    """Return the context that checks certificates; cached, as loading takes longer than many calls."""
-    return httpx2.create_ssl_context(trust_env=trust_env)
-
-
-class Endpoint(AsyncOpenAI):
-    """The library's client for one address and key, which ignores the library's environment variables."""
-
-    def __init__(self, spec: ModelSpec) -> None:
-        """Prepare the client without connecting."""
-        is_elsewhere = urlsplit(spec.base_url).hostname not in LOOPBACK
-        # Each call has its own time-out for everything else.
-        timeout = httpx2.Timeout(None, connect=CONNECT_S)
-        http = DefaultAioHttpClient(
-            limits=httpx2.Limits(
-                max_connections=MAX_CONNECTIONS,
-                max_keepalive_connections=MAX_CONNECTIONS,
-                keepalive_expiry=KEEP_ALIVE_S,
-            ),
-            timeout=timeout,
-            # A redirect could send the key, or a request from the internal network, to another place.
-            follow_redirects=False,
-            trust_env=is_elsewhere,
-            verify=tls_context(trust_env=is_elsewhere),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        )
-        super().__init__(
-            base_url=spec.base_url,
-            api_key=spec.api_key,
-            http_client=http,
-            timeout=timeout,
-            max_retries=0,
-            _enforce_credentials=False,
-        )
-        self._http = http
-        self._chat_url = self.base_url.join("chat/completions")
-        self._sent_headers = httpx2.Headers(self.default_headers)
-
-    @property
-    def default_headers(self) -> dict[str, Any]:
-        """Return the headers of every request, without any about this machine."""
-        return {
-            "Accept": "application/json",
-            "Content-Type": "application/json",
-            "User-Agent": "Evalsite",
-            **self.auth_headers,
-        }
-
-    def _validate_headers(self, headers: Any, custom_headers: Any) -> None:
-        """Accept requests without a key: local servers need none."""
-
-    async def post_chat(
-        self, body: Mapping[str, Any], more_headers: Mapping[str, str]
-    ) -> httpx2.Response:
-        """Return the server's answer with any status; raises APIConnectionError without one.
-
-        The library's `post` costs as much as sending: for every call it validates, copies and merges what
-        never changes here, for retries and redirects that we do not use.
-        """
-        headers = self._sent_headers
-        if more_headers:
-            headers = httpx2.Headers({**headers, **more_headers})
-        content = json.dumps(body).encode()
-        request = httpx2.Request("POST", self._chat_url, headers=headers, content=content)
-        try:
-            return await self._http.send(request)
-        except httpx2.RequestError as error:
-            raise APIConnectionError(request=request) from error
-
-
 class ModelClient:
     """Calls models; one client serves one event loop and is closed with `aclose`.
 
@@ -359,10 +278,10 @@ class ModelClient:
         """Return the sorted ids of the server's models, [] if it does not list them."""
         try:
             async with asyncio.timeout(spec.timeout_s):
-                response = await self._endpoint(spec).get("/models", cast_to=httpx2.Response)
-        except (APIConnectionError, APIStatusError, TimeoutError):
+                text = await self._endpoint(spec).get_models()
+        except (ConnectionError, TimeoutError):
             return []
-        body = parse_body(response.text)
+        body = parse_body(text)
         rows = body.get("data") if isinstance(body, Mapping) else None
         rows = rows if isinstance(rows, list) else []
         return sorted({str(row["id"]) for row in rows if isinstance(row, dict) and row.get("id")})
@@ -410,10 +329,10 @@ class ModelClient:
                 )
         except TimeoutError:
             ended.timed_out()
-        except APIConnectionError as error:
+        except ConnectionError as error:
             ended.unreachable(error)
         else:
-            ended.answered(received.status_code, received.headers, response_text(received))
+            ended.answered(*received)
 
     def _pause(
         self, failure: Failure, spec: ModelSpec, started_at: float, progress: CallProgress
@@ -452,13 +371,8 @@ class ModelClient:
     def _endpoint(self, spec: ModelSpec) -> Endpoint:
         place = (spec.base_url, spec.api_key)
         if place not in self._endpoints:
+            # Imported here: it takes longer to load than everything else, and many runs call no model.
+            from evaluators.model_calls.endpoint import Endpoint
+
             self._endpoints[place] = Endpoint(spec)
         return self._endpoints[place]
-
-
-def response_text(response: httpx2.Response) -> str:
-    """Return the content as text; use the header's encoding only if it is not UTF-8."""
-    kind = response.headers.get("content-type", "").lower()
-    if "charset" in kind and "utf-8" not in kind:
-        return response.text
-    return response.content.decode(errors="replace")

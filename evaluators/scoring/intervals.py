@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 RESAMPLES = 2000
 LEVEL = 0.95
 Z = 1.959963984540054
 # Drawing a kind of case takes about this many times as long as drawing one case.
 KIND_COST = 4
-
-CaseCounts = npt.NDArray[np.float64]
 
 
 def wilson_interval(passed: float, total: float) -> tuple[float, float] | None:
@@ -38,6 +38,9 @@ def bootstrap_interval(
     A group is one case: the number of its executions that passed, or the sum of their scores, and
     how many there are. The same seed gives the same interval. None if there is nothing to draw.
     """
+    # Imported here: most commands compute no interval, and loading it takes longer than they do.
+    import numpy as np
+
     counts = np.asarray([group for group in groups if group[1] > 0], dtype=np.float64)
     if len(counts) == 0:
         return None
@@ -52,6 +55,10 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def _draw(counts: CaseCounts, generator: np.random.Generator) -> CaseCounts:
-    drawn: CaseCounts = counts[generator.integers(0, len(counts), len(counts))].sum(axis=0)
+def _draw(
+    counts: npt.NDArray[np.float64], generator: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    drawn: npt.NDArray[np.float64] = counts[generator.integers(0, len(counts), len(counts))].sum(
+        axis=0
+    )
     return drawn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, TextField
+from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from evaluators.scoring.policy import PolicySpec
@@ -125,18 +124,9 @@ class CaseTable:
         return f"No case{tagged}{searched}"
 
 
-def case_tags(suite: Suite) -> Sequence[tuple[str, int]]:
-    """Return the tags of the current cases by name, with the number of cases for each."""
-    tags = suite.cases.filter(is_current=True).order_by().annotate(listed=Cast("tags", TextField()))
-    counts: Counter[str] = Counter()
-    for listed, count in tags.values("listed").annotate(n=Count("pk")).values_list("listed", "n"):
-        counts.update(dict.fromkeys(json.loads(listed), count))
-    return sorted(counts.items())
-
-
 def case_controls(suite: Suite, query: CasesQuery) -> list[Control]:
     """Return the controls that filter and sort the table; one query."""
-    tags = [(tag, f"{tag} ({count})") for tag, count in case_tags(suite)]
+    tags = [(tag, f"{tag} ({count})") for tag, count in suite.tag_counts()]
     return [
         query.search_box("search", "Filter cases"),
         *([query.select("tag", "Tag", tags, "All tags")] if tags else ()),

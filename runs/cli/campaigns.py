@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
-from django.urls import reverse
 
 from evaluators.templatetags.figures import money, pct
-from runs.campaigns.board import BoardRow, CampaignQuery
-from runs.campaigns.page import CampaignPage
-from runs.cli.command import MISUSED, full_url, run_url
+from runs.cli.command import MISUSED, campaign_url, run_url
 from runs.cli.evaluating import NOT_EVALUATED, ExitConclusion, conclude, summary_document
 from runs.cli.files import JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_file
 from runs.cli.printing import GAPS, ProgressLine
@@ -27,6 +24,10 @@ from runs.formats.junit import write_combined_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
 from runs.results.files import result_lines
+
+if TYPE_CHECKING:
+    from runs.campaigns.board import BoardRow
+    from runs.campaigns.page import CampaignPage
 
 HEADS = (
     "Rank",
@@ -99,14 +100,9 @@ def worst_code(concluded: Sequence[ConcludedRun]) -> int:
     return max(run.conclusion.code for run in concluded)
 
 
-def campaign_url(campaign: Campaign) -> str:
-    """Return the address of the campaign's page."""
-    return full_url(reverse("runs:campaign", args=[campaign.pk]))
-
-
 def leaderboard(campaign: Campaign) -> tuple[str, str]:
     """Return the leaderboard as a plain-text table, and the headline of the campaign."""
-    page = CampaignPage(campaign, CampaignQuery())
+    page = _page(campaign)
     rows = [HEADS, *(_cells(row) for row in page.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
     lines = (
@@ -134,7 +130,7 @@ def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[Conc
 
 def _document(campaign: Campaign, concluded: Sequence[ConcludedRun]) -> dict[str, Any]:
     """Return the campaign as JSON values, with a list of the documents of its runs."""
-    page = CampaignPage(campaign, CampaignQuery())
+    page = _page(campaign)
     ranks = {row.pk: row.rank for row in page.rows}
     return {
         "suite": campaign.suite.slug,
@@ -149,6 +145,14 @@ def _document(campaign: Campaign, concluded: Sequence[ConcludedRun]) -> dict[str
             for ended in concluded
         ],
     }
+
+
+def _page(campaign: Campaign) -> CampaignPage:
+    # Imported here: the evaluation of one target needs none of it.
+    from runs.campaigns.board import CampaignQuery
+    from runs.campaigns.page import CampaignPage
+
+    return CampaignPage(campaign, CampaignQuery())
 
 
 def _cells(row: BoardRow) -> tuple[str, ...]:

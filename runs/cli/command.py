@@ -21,11 +21,10 @@ from django.core.management.base import (
 )
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.executor import MigrationExecutor
-from django.urls import reverse
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.models.runs import ACTIVE_RUN_STATUSES, Run
+from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run
 from runs.models.suites import Suite, Target
 from runs.specs.problems import UnreadableFileError
 
@@ -183,6 +182,9 @@ def _has_file() -> bool:
     return Path(str(connection.settings_dict["NAME"])).exists()
 
 
+# Written out, because reversing an address imports every page, which takes longer than a short run.
+RUN_PATH = "/suites/{run.suite.slug}/runs/{run.number}/"
+CAMPAIGN_PATH = "/campaigns/{campaign.pk}/"
 MAX_NAMES = 40
 MAX_RUNS = 5
 MAX_NUMBER = 2**31 - 1
@@ -254,8 +256,12 @@ def get_model(slug: str) -> LanguageModel:
 
 def run_url(run: Run) -> str:
     """Return the address of the run's page."""
-    path = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
-    return full_url(path)
+    return full_url(RUN_PATH.format(run=run))
+
+
+def campaign_url(campaign: Campaign) -> str:
+    """Return the address of the campaign's page."""
+    return full_url(CAMPAIGN_PATH.format(campaign=campaign))
 
 
 def full_url(path: str, site: str = "") -> str:

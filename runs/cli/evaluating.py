@@ -16,7 +16,6 @@ from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.cases.queries import case_tags
 from runs.cli.command import MISUSED, get_suite, get_target, read_file
 from runs.engine.plan import METRICS_KIND
 from runs.files.importing import Imported, import_recorded_outputs, import_suites
@@ -172,7 +171,7 @@ def find_target(name: str, outputs: Path | None, model: LanguageModel | None) ->
 
 def check_tags(suite: Suite, tags: Sequence[str]) -> None:
     """Raise ContradictoryOptionsError for a tag that no case of the suite has."""
-    known = [tag for tag, _ in case_tags(suite)] if tags else []
+    known = [tag for tag, _ in suite.tag_counts()] if tags else []
     for tag in tags:
         if tag not in known:
             there_are = f"there are {', '.join(known)}" if known else "none of its cases has any"

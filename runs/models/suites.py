@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.conf import settings
 from django.db import models
+from django.db.models.functions import Cast
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
@@ -112,6 +115,15 @@ class Suite(models.Model):
     def scale(self) -> int:
         """Return the scale that pages show scores on."""
         return int(self.content["policy"]["scale"])
+
+    def tag_counts(self) -> Sequence[tuple[str, int]]:
+        """Return the tags of the current cases by name, with the number of cases for each."""
+        tags = self.cases.filter(is_current=True).order_by()
+        listed = tags.annotate(listed=Cast("tags", models.TextField())).values("listed")
+        counts: Counter[str] = Counter()
+        for names, count in listed.annotate(n=models.Count("pk")).values_list("listed", "n"):
+            counts.update(dict.fromkeys(json.loads(names), count))
+        return sorted(counts.items())
 
     def write(self, spec: SuiteSpec) -> None:
         """Store the spec of a new or existing suite, and the language models that its evaluators name."""

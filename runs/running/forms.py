@@ -551,7 +551,7 @@ MAX_REPETITIONS = 100
 MAX_AT_ONCE = 200
 
 
-class TargetsField(forms.ModelMultipleChoiceField[Target]):
+class TargetsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # not generic at run time
     """Targets by their ids; an id that is too large for a column is a wrong choice too."""
 
     def clean(self, value: Any) -> Any:

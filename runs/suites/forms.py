@@ -166,7 +166,7 @@ class TagsField(forms.CharField):
         return list(dict.fromkeys(tag for tag in found if tag))
 
 
-class JudgeField(forms.ModelChoiceField[LanguageModel]):
+class JudgeField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic at run time
     """The language model that judges where an evaluator names no other."""
 
     def __init__(self) -> None:

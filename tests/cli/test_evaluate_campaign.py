@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.urls import reverse
 
 from evaluators.sandbox.processes import process_name
 from runs.cli import watching
@@ -55,7 +56,9 @@ def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     assert (first.pass_count, second.pass_count) == (1, 2)
 
     output = capsys.readouterr()
-    assert "1 of 2: Refunds #1 against agent 1: http://127.0.0.1:8000/suites/refunds/" in output.err
+    site = "http://127.0.0.1:8000"
+    page = reverse("runs:run", args=["refunds", 1])
+    assert f"1 of 2: Refunds #1 against agent 1: {site}{page}" in output.err
     assert "agent 1: The metrics gate and the cases gate failed." in output.err
     assert "2 of 2: Refunds #2 against agent 2: " in output.err
     rows = [line.split("  ") for line in output.out.splitlines()]
@@ -64,7 +67,8 @@ def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     assert [row[-1].strip() for row in rows if row[0] == "Rank"] == ["Total cost"]
     assert "agent 2 leads with 100.0% (2 of 2 executions)" in output.out
     assert "agent 2: Both gates passed." in output.out
-    assert f"Leaderboard: http://127.0.0.1:8000/campaigns/{campaign.pk}/" in output.out
+    page = reverse("runs:campaign", args=[campaign.pk])
+    assert f"Leaderboard: {site}{page}" in output.out
 
     written = json.loads(summary.read_text())
     assert written["exit_code"] == 1

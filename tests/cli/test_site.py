@@ -53,6 +53,17 @@ def test_evaluate_creates_a_missing_site(tmp_path: Path):
     assert "New site" not in again.stderr
 
 
+def test_evaluate_loads_only_what_it_uses(tmp_path: Path):
+    suite = tmp_path / "refunds.yaml"
+    suite.write_text(SUITE)
+    words = ("evaluate", suite, "--target", "recorded")
+    done = command(tmp_path, *words, PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0, done.stderr
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "django" in loaded
+    assert not loaded & {"openai", "plotly", "rest_framework", "celery", "scipy", "runs.urls"}
+
+
 @pytest.mark.parametrize(
     ("url", "database"),
     [("", "evalsite.sqlite3"), ("sqlite:///{}/elsewhere/site.sqlite3", "elsewhere/site.sqlite3")],

@@ -15,14 +15,13 @@ from django.db import transaction
 from evaluators.sandbox.processes import process_name
 from runs.cli.campaigns import (
     ConcludedRun,
-    campaign_url,
     check_targets,
     execute_all,
     leaderboard,
     worst_code,
     write_files,
 )
-from runs.cli.command import SiteCommand, get_model, run_url
+from runs.cli.command import SiteCommand, campaign_url, get_model, run_url
 from runs.cli.evaluating import (
     NOT_EVALUATED,
     PASSED,

@@ -1,0 +1,109 @@
+"""The transport to one address: chat calls over HTTP. Only this module imports openai."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient
+
+from evaluators.model_calls.models import ModelSpec
+
+CONNECT_S = 10.0
+MAX_CONNECTIONS = 1000
+KEEP_ALIVE_S = 30.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@cache
+def tls_context(*, trust_env: bool) -> ssl.SSLContext:
+    """Return the context that checks certificates; cached, as loading takes longer than many calls."""
+    return httpx2.create_ssl_context(trust_env=trust_env)
+
+
+class Endpoint(AsyncOpenAI):
+    """The library's client for one address and key, which ignores the library's environment variables."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        """Prepare the client without connecting."""
+        is_elsewhere = urlsplit(spec.base_url).hostname not in LOOPBACK
+        # Each call has its own time-out for everything else.
+        timeout = httpx2.Timeout(None, connect=CONNECT_S)
+        http = DefaultAioHttpClient(
+            limits=httpx2.Limits(
+                max_connections=MAX_CONNECTIONS,
+                max_keepalive_connections=MAX_CONNECTIONS,
+                keepalive_expiry=KEEP_ALIVE_S,
+            ),
+            timeout=timeout,
+            # A redirect could send the key, or a request from the internal network, to another place.
+            follow_redirects=False,
+            trust_env=is_elsewhere,
+            verify=tls_context(trust_env=is_elsewhere),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
+        super().__init__(
+            base_url=spec.base_url,
+            api_key=spec.api_key,
+            http_client=http,
+            timeout=timeout,
+            max_retries=0,
+            _enforce_credentials=False,
+        )
+        self._http = http
+        self._chat_url = self.base_url.join("chat/completions")
+        self._sent_headers = httpx2.Headers(self.default_headers)
+
+    @property
+    def default_headers(self) -> dict[str, Any]:
+        """Return the headers of every request, without any about this machine."""
+        return {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": "Evalsite",
+            **self.auth_headers,
+        }
+
+    def _validate_headers(self, headers: Any, custom_headers: Any) -> None:
+        """Accept requests without a key: local servers need none."""
+
+    async def post_chat(
+        self, body: Mapping[str, Any], more_headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], str]:
+        """Return status, headers and text of the server's answer; raises ConnectionError without one.
+
+        The library's `post` costs as much as sending: for every call it validates, copies and merges what
+        never changes here, for retries and redirects that we do not use.
+        """
+        headers = self._sent_headers
+        if more_headers:
+            headers = httpx2.Headers({**headers, **more_headers})
+        content = json.dumps(body).encode()
+        request = httpx2.Request("POST", self._chat_url, headers=headers, content=content)
+        try:
+            response = await self._http.send(request)
+        except httpx2.RequestError as error:
+            raise ConnectionError("no answer") from error
+        return response.status_code, response.headers, response_text(response)
+
+    async def get_models(self) -> str:
+        """Return the text of the server's list of models; raises ConnectionError if it gives none."""
+        try:
+            response = await self.get("/models", cast_to=httpx2.Response)
+        except (APIConnectionError, APIStatusError) as error:
+            raise ConnectionError("no list of models") from error
+        return response.text
+
+
+def response_text(response: httpx2.Response) -> str:
+    """Return the content as text; use the header's encoding only if it is not UTF-8."""
+    kind = response.headers.get("content-type", "").lower()
+    if "charset" in kind and "utf-8" not in kind:
+        return response.text
+    return response.content.decode(errors="replace")
