@@ -26,7 +26,7 @@ WIDTH = 78
 BEGIN, END = (
     "usage: evalsite COMMAND …   (evalsite COMMAND --help describes one in full)\n",
     """
-Environment variables are documented in .env.example. Commands of Django, such as check, dbshell and
+Environment variables are documented in .env.example. Commands of Django, such as dbshell and
 shell: evalsite help --commands
 """,
 )

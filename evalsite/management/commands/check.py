@@ -1,0 +1,30 @@
+"""Check the configuration of this site: its variables, keys, folders, database and sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.checks import Tags
+from django.core.management.base import CommandParser
+from django.core.management.commands import check
+
+CONFIGURATION = ("environment", Tags.caches, Tags.database)
+
+
+class Command(check.Command):
+    """Leaves out what only a developer can change: that imports every page."""
+
+    help = (
+        "Check the configuration of this site: its variables, keys, folders, database and sandbox."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the option that checks the code too."""
+        super().add_arguments(parser)
+        parser.add_argument("--all", action="store_true", help="Check models, pages and API too.")
+
+    def handle(self, *app_labels: Any, **options: Any) -> None:
+        """Check the configuration unless something else is asked for."""
+        if not (options["all"] or options["tags"] or app_labels):
+            options["tags"] = [*CONFIGURATION, *([Tags.security] if options["deploy"] else [])]
+        super().handle(*app_labels, **options)
