@@ -13,7 +13,8 @@ The score is 1 if the check passes and 0 if it does not.
 | `json_schema` | is JSON that satisfies the schema |
 | `max_length` | has at most that many characters |
 
-`ignore_case` lets the operators that compare texts ignore upper and lower case. `negate: true` on the
+`ignore_case` lets the operators that compare texts ignore upper and lower case; `trim` lets `equals`,
+`starts_with` and `ends_with` ignore white space at the ends of the answer and of the text. `negate: true` on the
 evaluator inverts a check: "must not contain". In suite files the operator is the type.
 
 Good: a fact that every correct answer contains, such as an order number, or a number it must never contain.
@@ -123,12 +124,18 @@ async def _contains_any(config: TextCheckConfig, text: str) -> Findings:
     return (Finding(f"Contains none of {listed}", False),)
 
 
+def _trimmed(config: TextCheckConfig, text: str) -> tuple[str, str]:
+    """Return the expected text and the answer, without white space at their ends if that is ignored."""
+    wanted = config.value or ""
+    return (wanted.strip(), text.strip()) if config.trim else (wanted, text)
+
+
 def _same(config: TextCheckConfig, first: str, second: str) -> bool:
     return first.casefold() == second.casefold() if config.ignore_case else first == second
 
 
 async def _equals(config: TextCheckConfig, text: str) -> Findings:
-    wanted = config.value or ""
+    wanted, text = _trimmed(config, text)
     if _same(config, text, wanted):
         return (Finding(f"Is {quote_text(wanted)}", True),)
     if _same(config, text.strip(), wanted.strip()):
@@ -139,7 +146,7 @@ async def _equals(config: TextCheckConfig, text: str) -> Findings:
 
 
 async def _starts_with(config: TextCheckConfig, text: str) -> Findings:
-    wanted = config.value or ""
+    wanted, text = _trimmed(config, text)
     start = text[: len(wanted)]
     if _same(config, start, wanted):
         return (Finding(f"Starts with {quote_text(wanted)}", True),)
@@ -149,7 +156,7 @@ async def _starts_with(config: TextCheckConfig, text: str) -> Findings:
 
 
 async def _ends_with(config: TextCheckConfig, text: str) -> Findings:
-    wanted = config.value or ""
+    wanted, text = _trimmed(config, text)
     end = text[max(0, len(text) - len(wanted)) :]
     if _same(config, end, wanted):
         return (Finding(f"Ends with {quote_text(wanted)}", True),)
@@ -245,6 +252,7 @@ NEEDS = {
 # Flags of regular expressions; g, u and y have no effect here.
 KNOWN_FLAGS = set("imsguy")
 WITHOUT_CASE = ("is_json", "json_schema", "max_length")
+TRIMMABLE = ("equals", "starts_with", "ends_with")
 
 
 class TextCheckConfig(KindConfig):
@@ -261,6 +269,10 @@ class TextCheckConfig(KindConfig):
         (), description="The texts of contains_any and contains_all, one per line."
     )
     ignore_case: bool = Field(False, description="Ignore upper and lower case.")
+    trim: bool = Field(
+        False,
+        description="Ignore white space at both ends, for equals, starts_with and ends_with.",
+    )
     max_length: int | None = Field(
         None, ge=0, description="The most characters the answer may have, for max_length."
     )
@@ -279,11 +291,14 @@ class TextCheckConfig(KindConfig):
                 raise ValueError(f"{self.operator} takes no {name}")
         if self.ignore_case and self.operator in WITHOUT_CASE:
             raise ValueError(f"{self.operator} takes no ignore_case")
+        if self.trim and self.operator not in TRIMMABLE:
+            raise ValueError(f"{self.operator} takes no trim")
         self._check_texts()
         return self
 
     def _check_texts(self) -> None:
-        empty = "" in self.values or (self.value == "" and self.operator != "equals")
+        value = self.value.strip() if self.trim and self.value else self.value
+        empty = "" in self.values or (value == "" and self.operator != "equals")
         if empty:
             raise ValueError(f"every answer satisfies {self.operator} with an empty text")
         if self.operator == "regex" and self.value is not None:

@@ -11,6 +11,7 @@ from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.script.program import locate_script
 from runs.formats.bundles import OUTSIDE, missing_file_message
+from runs.formats.generations import Generation, environment_variables
 from runs.formats.yaml import Path, YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
@@ -26,6 +27,7 @@ class Reading:
     """
 
     document: YamlDocument
+    generation: Generation = Generation.OWN
     files: Mapping[str, bytes] = field(default_factory=dict)
     folder: str = ""
     problems: list[Problem] = field(default_factory=list)
@@ -55,6 +57,22 @@ class Reading:
     def warn(self, path: Path, message: str, *, case: str = "") -> None:
         """Note something that was kept without being understood."""
         self.warnings.append(self.problem(path, message, case=case))
+
+    def check_environment(self, value: Any, path: Path, *, case: str = "") -> None:
+        """Refuse what AgentV fills in from the environment; in other files, note that it is not filled in.
+
+        The environment of a server is none of a suite's business: it holds keys.
+        """
+        for place, variable in environment_variables(value, path):
+            if self.generation is Generation.OWN:
+                message = f"{variable} is kept as it is written; nothing is put in its place"
+                self.warn(place, message, case=case)
+            else:
+                message = (
+                    f"{variable} stands for a variable of the environment, which Evalsite does not read "
+                    "into suites; write its value"
+                )
+                self.refuse(place, message, case=case)
 
     def use(self, reference: str, *, is_kept: bool = True) -> str:
         """Return the path of a file that the suite file names; with `is_kept` the suite keeps the file.

@@ -386,6 +386,19 @@ class Defaults:
     shared: SharedInput
 
 
+def refuse_trials(fields: Fields) -> None:
+    """Take how often a file runs each case; more than once is refused, because a run chooses that."""
+    key, trials = fields.take("trials")
+    count = trials.get("count") if isinstance(trials, Mapping) else trials
+    if trials is not None and count != 1:
+        times = count if isinstance(count, int) and count > 0 else "N"
+        message = (
+            "is chosen for each run here, not in a suite; remove it and start the run with "
+            f"--repetitions {times}: the run then says in how many cases any and in how many all of them passed"
+        )
+        fields.refuse(key, message)
+
+
 def read_cases(
     reading: Reading, path: Path, items: list[Any], defaults: Defaults
 ) -> tuple[CaseSpec, ...]:
@@ -439,6 +452,12 @@ class _Case:
         execution_key, block = self.fields.mapping("execution")
         place = self.fields.place(execution_key)
         inner = Fields(self.reading, place, aliases=WITHIN, value=block, case=key)
+        self.reading.check_environment(
+            self.fields.rest() | {execution_key: block}, self.path, case=key
+        )
+        for fields in (self.fields, inner):
+            refuse_trials(fields)
+        self._refuse_live_turns()
         skips = bool(inner.flag("skip_defaults")) | bool(self.fields.flag("skip_defaults"))
         evaluators, append = self._evaluators(inner, skips=skips)
         expected, kept = read_expected(self.fields)
@@ -464,6 +483,15 @@ class _Case:
                 "expected_outcomes", "an expected outcome is empty; write it or remove it"
             )
         return content
+
+    def _refuse_live_turns(self) -> None:
+        turns_key, turns = self.fields.peek("turns")
+        if isinstance(turns, list) and any(isinstance(turn, Mapping) for turn in turns):
+            message = (
+                "these turns cannot be asked one after the other, each with the answer before it; write one "
+                "conversation under input, with what the assistant said in it"
+            )
+            self.fields.refuse(turns_key, message)
 
     def _evaluators(self, inner: Fields, *, skips: bool) -> tuple[EvaluatorSpec | None, bool]:
         """Return the case's own tree and whether it joins the suite's (`assertions`) or replaces it."""

@@ -23,6 +23,7 @@ from evaluators.scoring.tree import (
     validate,
 )
 from evaluators.scoring.types import DomainError
+from runs.formats.generations import PASSING_SCORE, Generation, with_meaning
 from runs.formats.reading import Fields, Reading
 from runs.formats.yaml import Path, YamlDocument
 from runs.specs.problems import did_you_mean, most_similar
@@ -95,6 +96,8 @@ def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: 
         reading.refuse(path, str(error), case=case)
 
 
+# The setting that a script reads as it likes.
+PASSED = "config"
 COMMON = ("name", "type", "weight", "required", "min_score", "negate")
 # Keys that other tools allow for evaluators and that change no score.
 IGNORED_KEYS = frozenset(
@@ -113,8 +116,11 @@ def read_settings(
     config = {**preset, **{name: value for name, (_, value) in left.items()}}
     name = path.rpartition("/")[2]
     try:
+        config = dict(with_meaning(fields.reading.generation, kind.name, config))
         config = kind.read(config) if kind.read else config
         known = (*kind.config.model_fields, *COMMON)
+        if PASSED in kind.config.model_fields:
+            config = _with_passed(fields, config, known)
         kept = keep_unknown(fields, path, known=known, names=config.keys() - set(known))
         config = {key: value for key, value in config.items() if key not in kept}
         config |= _files_named(fields, kind, name, config)
@@ -134,6 +140,30 @@ def read_settings(
         fields.refuse("", f"evaluator {name}: {error}")
         return {}
     return settings.model_dump(mode="json")
+
+
+def _with_passed(
+    fields: Fields, config: Mapping[str, Any], known: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return a script's settings with those that only the script knows among the settings passed to it.
+
+    A name similar to a known one is probably a mistake and stays; so do names that change no score.
+    """
+    written = {normal_spelling(key): key for key in fields.rest()}
+    passed = {
+        name: written[name]
+        for name in sorted(config.keys() - {*known, *IGNORED_KEYS})
+        if name in written and not most_similar(name, known)
+    }
+    own = config.get(PASSED)
+    if not passed or not isinstance(own, Mapping | None):
+        return dict(config)
+    for name in passed:
+        if passed[name] in (own or {}):
+            message = f"is under {PASSED} too, where the script reads it; keep one of them"
+            fields.refuse(passed[name], message)
+    rest = {name: value for name, value in config.items() if name not in passed}
+    return {**rest, PASSED: {**(own or {}), **{passed[name]: config[name] for name in passed}}}
 
 
 def _files_named(
@@ -387,6 +417,7 @@ class _Item:
         return named
 
     def _required(self, name: str) -> tuple[bool, float | None]:
+        minimum_key, _ = self.fields.peek("required_below")
         below = self.fields.number("required_below")
         key, required = self.fields.take("required")
         if isinstance(required, int | float) and not isinstance(required, bool):
@@ -397,7 +428,15 @@ class _Item:
         if below is not None and not 0 <= below <= 1:
             message = f"evaluator {name}: {below!r} is not a number from 0 to 1"
             self.fields.refuse(key or "min_score", message)
-        return required is True, below
+        if self.reading.generation is not Generation.LATER:
+            return required is True, below
+        if required is True:
+            return False, PASSING_SCORE if below is None else below
+        if below is not None and minimum_key and not key:
+            message = "fails nothing in AgentV without required, so it is not used; write required: true beside it"
+            self.fields.warn(minimum_key, f"evaluator {name}: {message}")
+            return False, None
+        return False, below
 
     def _composite(self, name: str, facts: dict[str, Any]) -> EvaluatorSpec:
         key, items = self.fields.items("evaluators")

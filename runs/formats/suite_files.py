@@ -18,6 +18,7 @@ from evaluators.kinds._text import write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from runs.formats.bundles import comment_for
+from runs.formats.generations import find_generation
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
@@ -33,6 +34,7 @@ from runs.formats.suite_cases import (
     parent_folder,
     read_cases,
     read_shared_input,
+    refuse_trials,
     with_cases,
 )
 from runs.formats.suite_evaluators import (
@@ -191,7 +193,8 @@ def parse_suite(
 ) -> SuiteWithCases:
     """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
     document, beside = with_cases(document, files)
-    reading = Reading(document, files, parent_folder(document.file))
+    generation = find_generation(document.value, document.file)
+    reading = Reading(document, generation, files, parent_folder(document.file))
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     content = _suite(reading, suite, _stem(document.file), profile)
     if reading.problems:
@@ -223,6 +226,8 @@ def _stem(file: str) -> str:
 
 
 def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteWithCases:
+    beside = {k: part for k, part in suite.rest().items() if normal_spelling(k) not in CASES_KEYS}
+    reading.check_environment(beside, ())
     # Where both are given, `dataset` is not the name and is kept with the metadata.
     name = suite.text("name") or suite.text("dataset") or stem
     title = suite.text("title") or name
@@ -310,6 +315,8 @@ def _evaluators(
         items = [{"type": "rubric", "rubrics": rubrics}]
         nodes += read_evaluators(reading, (key,), items, beside=nodes)
     execution.flag("skip_defaults")
+    for fields in (suite, execution):
+        refuse_trials(fields)
     rest = execution.keep_rest()
     return nodes, {"execution": rest} if rest else {}
 

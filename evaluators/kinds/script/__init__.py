@@ -20,7 +20,8 @@ answer as one JSON object and prints
 and misses it may print `assertions` or `checks`, a list of `{"text": "…", "passed": true}`. It reads
 `question`, `criteria`, `expected_output`, `output` (also `reference_answer`, `candidate_answer`), the messages
 with their tool calls in `input_messages` and `output_messages`, `trace_summary`, `metadata`, `config` and
-more, in snake_case and in camelCase. `protocol:` chooses the other protocol.
+more, in snake_case and in camelCase. `protocol:` chooses the other protocol. In suite files, settings that no
+script has are put into `config`, so that a script finds its own there.
 
 **Both protocols** set `EVAL_CASE_ID`, `EVAL_INPUT`, `EVAL_EXPECTED_OUTPUT`, `EVAL_CRITERIA`,
 `EVAL_EXPECTED_OUTCOMES` and `EVAL_METADATA` (JSON), `EVAL_EVALUATOR`, and `EVAL_WORKSPACE`, a folder with a

@@ -14,6 +14,9 @@ HOLDS: list[tuple[dict[str, Any], str]] = [
     ({"operator": "equals", "value": "yes"}, "yes"),
     ({"operator": "equals", "value": ""}, ""),
     ({"operator": "equals", "value": "YES", "ignore_case": True}, "yes"),
+    ({"operator": "equals", "value": " 4", "trim": True}, "4\n"),
+    ({"operator": "starts_with", "value": "4 ", "trim": True}, "\n4."),
+    ({"operator": "ends_with", "value": "4", "trim": True}, "is 4 \n"),
     ({"operator": "contains", "value": "14:00"}, "between 14:00 and 17:00"),
     ({"operator": "contains", "value": "STRASSE", "ignore_case": True}, "Lange Straße 4"),
     ({"operator": "contains_any", "values": ["x", "b"]}, "abc"),
@@ -62,6 +65,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"operator": "max_length"}, "needs max_length"),
     ({"operator": "is_json", "value": "x"}, "takes no value"),
     ({"operator": "is_json", "ignore_case": True}, "takes no ignore_case"),
+    ({"operator": "contains", "value": "x", "trim": True}, "takes no trim"),
+    ({"operator": "ends_with", "value": " ", "trim": True}, "with an empty text"),
     ({"operator": "json_schema", "json_schema": {"type": "thing"}}, "is not a JSON schema"),
     (
         {"operator": "json_schema", "json_schema": {"$ref": "http://x.example/s"}},

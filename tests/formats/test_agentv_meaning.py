@@ -1,0 +1,173 @@
+"""Files of AgentV keep their meaning: what differs follows the file's generation, what cannot be done is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evaluators.scoring.tree import EvaluatorSpec, walk
+from runs.formats import suite_files
+from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import SuiteWithCases
+
+# An early file lists judges, a later one graders; the third is Evalsite's own.
+JUDGES = """
+execution:
+  target: default
+  evaluators: {evaluators}
+evalcases:
+  - id: A
+    input_messages: [{{role: user, content: hi}}]
+"""
+GRADERS = """
+execution: {{target: llm}}
+tests:
+  - id: A
+    input: hi
+    criteria: Is right
+    assertions: {evaluators}
+"""
+OWN = """
+name: own
+evaluators: {evaluators}
+tests: [{{id: A, input: hi}}]
+"""
+FILES = {"judges": JUDGES, "graders": GRADERS, "own": OWN}
+
+
+def read(text: str, file: str = "dataset.yaml", **files: bytes) -> SuiteWithCases:
+    return suite_files.read_suite(text.encode(), file=file, files=files)
+
+
+def problems(text: str, file: str = "dataset.yaml") -> list[str]:
+    with pytest.raises(UnreadableFileError) as refused:
+        read(text, file)
+    return [str(problem) for problem in refused.value.problems]
+
+
+def evaluator(generation: str, written: str) -> EvaluatorSpec:
+    content = read(FILES[generation].format(evaluators=f"[{written}]"))
+    own = content.cases[0].evaluators or content.evaluators
+    # What was understood stays so when the suite is written and read as Evalsite's own file.
+    again = suite_files.read_suite(suite_files.write_suite(content), files=content.files)
+    assert again == content
+    [node] = [node for path, node in walk(own) if path]
+    return node
+
+
+@pytest.mark.parametrize("kind", ["equals", "starts-with", "ends_with", "iequals"])
+def test_agentv_compares_without_white_space_at_the_ends(kind: str) -> None:
+    written = f"{{name: x, type: {kind}, value: Yes}}"
+
+    assert evaluator("graders", written).config["trim"] is True
+    assert evaluator("judges", written).config["trim"] is True
+    assert evaluator("own", written).config["trim"] is False
+
+
+@pytest.mark.parametrize(
+    ("written", "graders", "own"),
+    [
+        ("required: true", (False, 0.8), (True, None)),
+        ("required: 0.5", (False, 0.5), (False, 0.5)),
+        ("required: true, min_score: 0.4", (False, 0.4), (True, 0.4)),
+        ("min_score: 0.4", (False, None), (False, 0.4)),
+    ],
+)
+def test_a_requirement_of_the_later_files_is_a_passing_score(
+    written: str, graders: tuple[bool, float | None], own: tuple[bool, float | None]
+) -> None:
+    text = f"{{name: x, type: contains, value: y, {written}}}"
+    for generation, wanted in (("graders", graders), ("own", own), ("judges", own)):
+        node = evaluator(generation, text)
+        assert (node.required, node.required_below) == wanted, generation
+
+
+def test_a_minimum_that_is_no_gate_is_told() -> None:
+    content = read(
+        GRADERS.format(evaluators="[{name: x, type: contains, value: y, min_score: 0.4}]")
+    )
+    [warning] = [warning for warning in content.warnings if warning.key.endswith("min_score")]
+    assert "fails nothing in AgentV without required" in warning.message
+
+
+def test_arguments_are_compared_exactly_in_the_later_files_unless_they_say_otherwise() -> None:
+    call = "{name: x, type: tool-trajectory, mode: in_order, expected: [{tool: t, args: {a: 1}}]"
+
+    assert evaluator("graders", call + "}").config["args_match"] == "exact"
+    assert evaluator("graders", call + ", args_match: subset}").config["args_match"] == "subset"
+    assert evaluator("judges", call + "}").config["args_match"] == "partial"
+    assert evaluator("own", call + "}").config["args_match"] == "partial"
+
+
+@pytest.mark.parametrize("generation", ["judges", "graders"])
+def test_a_required_field_of_agentv_is_one_that_may_not_be_missing(generation: str) -> None:
+    fields = "[{path: a, required: true}, {path: b, required: false}, {path: c}]"
+    written = f"{{name: x, type: field_accuracy, fields: {fields}}}"
+
+    rules = evaluator(generation, written).config["fields"]
+
+    assert [(rule["required"], rule["optional"]) for rule in rules] == [
+        (False, False),
+        (False, True),
+        (False, False),
+    ]
+    own = evaluator("own", written).config["fields"]
+    assert [(rule["required"], rule["optional"]) for rule in own] == [
+        (True, False),
+        (False, False),
+        (False, False),
+    ]
+
+
+def test_live_turns_are_refused() -> None:
+    text = GRADERS.format(evaluators="[]") + (
+        "  - id: B\n    mode: conversation\n    input: [{role: system, content: Be brief.}]\n"
+        "    turns: [{input: one, assert: [Is one]}, {input: two}]\n"
+    )
+    [problem] = problems(text)
+    assert problem.startswith("dataset.yaml, line 11, case B, tests[1].turns: ")
+    assert "cannot be asked one after the other" in problem
+
+
+@pytest.mark.parametrize("key", ["execution: {target: llm, trials: {count: 3}}", "trials: 3"])
+def test_trials_are_refused_with_the_option_that_does_them(key: str) -> None:
+    text = GRADERS.format(evaluators="[]").replace("execution: {target: llm}", key)
+    [problem] = problems(text)
+    assert "--repetitions 3" in problem
+    assert read(text.replace("3", "1")).cases
+
+
+def test_variables_of_the_environment_are_refused_in_files_of_agentv() -> None:
+    text = GRADERS.format(evaluators="[]").replace("input: hi", "input: 'Hi ${{ USER_NAME }}!'")
+    [problem] = problems(text)
+    assert problem.startswith("dataset.yaml, line 5, case A, tests[0].input: ")
+    assert "${{ USER_NAME }} stands for a variable of the environment" in problem
+    own = OWN.format(evaluators="[]").replace("input: hi", "input: 'Use ${{ SHA }}'")
+    content = read(own)
+    assert content.cases[0].input[0]["content"] == "Use ${{ SHA }}"
+    [warning] = content.warnings
+    assert "${{ SHA }} is kept as it is written" in warning.message
+
+
+SCRIPT: dict[str, Any] = {"judges/j.py": b"#"}
+
+
+def test_other_settings_of_a_script_reach_it_whatever_they_are_called() -> None:
+    written = (
+        "[{name: x, type: code_judge, script: [python, judges/j.py], fields: [{path: a}], "
+        "threshold: 0.5, rubrics: 3}]"
+    )
+    content = read(JUDGES.format(evaluators=written), **SCRIPT)
+
+    [node] = content.evaluators.children
+    assert node.config["config"] == {"fields": [{"path": "a"}], "threshold": 0.5, "rubrics": 3}
+    assert [warning.key for warning in content.warnings] == ["execution.target"]
+    again = suite_files.read_suite(suite_files.write_suite(content), files=content.files)
+    assert again == content
+
+
+def test_a_misspelt_setting_of_a_script_is_still_refused() -> None:
+    written = "[{name: x, type: script, script: 'echo', timeout_sec: 3, protocl: env}]"
+    told = problems(OWN.format(evaluators=written))
+    assert any("did you mean protocol?" in problem for problem in told)
