@@ -14,10 +14,11 @@ from evaluators.scoring.types import DomainError, Outcome, Score, Usage
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation; `files` are the paths of the suite's files whose text is in it."""
 
     role: str
     content: str
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

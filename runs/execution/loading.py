@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,6 +11,7 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Kind, Message
+from evaluators.kinds._prompts import reference_path
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord
 from evaluators.model_calls.models import ModelSpec, model_spec
 from evaluators.models import LanguageModel
@@ -140,12 +141,19 @@ def case_facts(case: Case) -> CaseFacts:
     """Return the facts of a case that evaluators and targets may know."""
     return CaseFacts(
         key=case.key,
-        input=tuple(Message(turn["role"], turn["content"]) for turn in case.input),
+        input=tuple(
+            Message(turn["role"], turn["content"], tuple(_files_in(turn))) for turn in case.input
+        ),
         expected_output=case.expected_output,
         expected_outcomes=tuple(case.expected_outcomes),
         criteria=case.criteria,
         metadata=case.metadata,
     )
+
+
+def _files_in(turn: Mapping[str, Any]) -> Iterator[str]:
+    blocks = turn.get("blocks", ())
+    yield from (reference_path(block["value"]) for block in blocks if block["type"] == "file")
 
 
 def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from evaluators.kinds._base import Message, Output
+from evaluators.kinds._base import Output
 from evaluators.kinds._prompts import VARIABLE, variables_in
 from evaluators.model_calls.calls import CallOutcome
 from evaluators.model_calls.models import KeyUnreadableError, decrypt
@@ -72,7 +72,8 @@ class TargetSecrets:
             output,
             text=self.redact(output.text),
             messages=tuple(
-                Message(*map(self.redact, (m.role, m.content))) for m in output.messages
+                replace(m, role=self.redact(m.role), content=self.redact(m.content))
+                for m in output.messages
             ),
             trace=None
             if output.trace is None

@@ -27,7 +27,6 @@ class Reading:
     """
 
     document: YamlDocument
-    generation: Generation = Generation.OWN
     files: Mapping[str, bytes] = field(default_factory=dict)
     folder: str = ""
     problems: list[Problem] = field(default_factory=list)
@@ -36,6 +35,7 @@ class Reading:
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     refused: list[Path] = field(default_factory=list)
     shared_characters: int = 0
+    generation: Generation = Generation.OWN
 
     def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
         """Return a problem with the place of a value."""

@@ -194,7 +194,7 @@ def parse_suite(
     """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
     document, beside = with_cases(document, files)
     generation = find_generation(document.value, document.file)
-    reading = Reading(document, generation, files, parent_folder(document.file))
+    reading = Reading(document, files, parent_folder(document.file), generation=generation)
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     content = _suite(reading, suite, _stem(document.file), profile)
     if reading.problems:

@@ -111,3 +111,44 @@ def test_scores_of_a_judge_a_rubric_and_a_script_are_shown_as_they_were_given(
     assert judged[0]["score"] == pytest.approx(0.26)
     page = walk.page("A")
     assert all(f"raw {shown}" in page for shown in ("0.74 of 1", "2.5 of 3.5", "0.25 of 1"))
+
+
+JUDGE = """
+import json, sys
+case = json.load(sys.stdin)
+[path] = case["input_files"]
+right = json.load(open(path))[case["config"]["fields"][0]["path"]]
+hit = case["candidate_answer"] == right
+print(json.dumps({"score": float(hit), "hits": [right] if hit else []}))
+"""
+EXTRACTION = """
+name: extraction
+evalcases:
+  - id: A
+    input_messages:
+      - role: user
+        content:
+          - {type: file, value: ./fixtures/invoice.json}
+          - {type: text, value: Who sends it?}
+    output: Acme
+    execution:
+      evaluators:
+        - {name: found, type: code_judge, script: [python, ./judges/j.py], fields: [{path: supplier}]}
+"""
+
+
+def test_a_script_reads_the_files_of_the_input_and_its_own_settings(
+    settings: Any, tmp_path: Path
+) -> None:
+    settings.SCRIPTS = True
+    for name, text in {
+        "suite.yaml": EXTRACTION, "judges/j.py": JUDGE, "fixtures/invoice.json": '{"supplier": "Acme"}'
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    call_command("evaluate", str(tmp_path / "suite.yaml"), "--target", "recorded")
+
+    [score] = Run.objects.get().results.get().scores.all()
+    assert (score.state, score.score) == ("scored", 1.0)
+    assert [finding["text"] for finding in score.findings] == ["Acme"]

@@ -19,8 +19,10 @@ answer as one JSON object and prints
 `{"score": 0.85, "hits": ["…"], "misses": ["…"], "reasoning": "…"}`, with a score from 0 to 1. Instead of hits
 and misses it may print `assertions` or `checks`, a list of `{"text": "…", "passed": true}`. It reads
 `question`, `criteria`, `expected_output`, `output` (also `reference_answer`, `candidate_answer`), the messages
-with their tool calls in `input_messages` and `output_messages`, `trace_summary`, `metadata`, `config` and
-more, in snake_case and in camelCase. `protocol:` chooses the other protocol. In suite files, settings that no
+with their tool calls in `input_messages` and `output_messages`, the paths of files in the input in
+`input_files`, `trace_summary`, `metadata`, `config` and more, in snake_case and in camelCase. With
+`messages: true`, which `code_grader` implies, `output` and `expected_output` are messages as well, and
+`output_text` and `expected_output_text` are the texts. `protocol:` chooses the other protocol. In suite files, settings that no
 script has are put into `config`, so that a script finds its own there.
 
 **Both protocols** set `EVAL_CASE_ID`, `EVAL_INPUT`, `EVAL_EXPECTED_OUTPUT`, `EVAL_CRITERIA`,
@@ -29,7 +31,7 @@ copy of the files the agent left; under bubblewrap it is `/workspace`.
 
 The script prints that one JSON object and nothing else; anything more belongs on stderr. If the script
 crashes, times out, prints anything else on stdout or gives a score out of range, there is no score. It is
-never 0. The page shows the end of stderr.
+never 0. The page shows the end of stderr, or of stdout if stderr is empty.
 
 Good: checks what a program can decide, for example by running tests against the agent's code.
 
@@ -61,6 +63,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from posixpath import relpath
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -123,6 +126,11 @@ class ScriptConfig(ScriptSettings, KindConfig):
         description="env: variables in, a score of 0 to 100 out. stdin: JSON in, 0 to 1 out.",
     )
 
+    messages: bool = Field(
+        False,
+        description="Give output and expected_output on stdin as lists of messages instead of texts.",
+    )
+
     @model_validator(mode="after")
     def _has_one_program(self) -> Self:
         if problem := self.program_problem:
@@ -141,21 +149,27 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
     config=ScriptConfig,
     uses_sandbox=True,
     read=read,
-    spellings={"code_judge": {"protocol": "stdin"}, "code_grader": {"protocol": "stdin"}},
+    spellings={
+        "code_judge": {"protocol": "stdin"},
+        "code_grader": {"protocol": "stdin", "messages": True},
+    },
 )
 async def score(config: ScriptConfig, context: Context) -> Outcome:
     """Return the score that the script prints, with its hits and misses."""
-    return await judge_by_script(config, config.protocol, context)
+    return await judge_by_script(config, config.protocol, context, messages=config.messages)
 
 
 async def judge_by_script(
-    settings: ScriptSettings, protocol: Protocol, context: Context
+    settings: ScriptSettings, protocol: Protocol, context: Context, *, messages: bool = False
 ) -> Outcome:
-    """Return the score that a script prints for an output, or Unscored with the end of stderr."""
+    """Return the score that a script prints for an output, or Unscored with the end of what it printed.
+
+    With `messages` the script gets output and expected output as messages instead of texts.
+    """
     if context.sandbox is None:
         return Unscored(NO_SANDBOX, stage=STAGE)
     program = read_program(settings, context.files)
-    stdin = payload(context, settings.config) if protocol == "stdin" else b""
+    stdin = payload(context, settings, messages=messages) if protocol == "stdin" else b""
     answer = {OUTPUT_FILE: context.output.text.encode("utf-8", "replace")}
     call = ScriptCall(
         command=program.command,
@@ -178,14 +192,14 @@ def _read(result: ScriptResult, protocol: Protocol) -> Outcome:
     usage = Usage(latency_ms=result.duration_ms)
     failure = _failure(result)
     if failure:
-        reason = failure + _stderr_text(result.stderr)
+        reason = failure + _printed_text(result)
         return Unscored(reason, stage=STAGE, details=details, usage=usage)
     try:
         score = (
             read_env_reply(result.stdout) if protocol == "env" else read_stdin_reply(result.stdout)
         )
     except ScriptReplyError as error:
-        reason = _storable(str(error), MAX_REASON) + _stderr_text(result.stderr)
+        reason = _storable(str(error), MAX_REASON) + _printed_text(result)
         return Unscored(reason, stage=STAGE, details=details, usage=usage)
     return _storable_score(score, details, usage)
 
@@ -202,10 +216,12 @@ def _failure(result: ScriptResult) -> str:
     return ""
 
 
-def _stderr_text(stderr: str) -> str:
-    """Return the end of stderr as the end of a sentence, "" if it is empty."""
-    end = " ".join(_storable(stderr.strip()[-MAX_REASON:]).split())
-    return f"; stderr ends: {end}" if end else ""
+def _printed_text(result: ScriptResult) -> str:
+    """Return the end of stderr, or else of stdout, as the end of a sentence; "" if both are empty."""
+    for name, text in (("stderr", result.stderr), ("stdout", result.stdout)):
+        if end := " ".join(_storable(text.strip()[-MAX_REASON:]).split()):
+            return f"; {name} ends: {end}"
+    return ""
 
 
 def _kept_details(result: ScriptResult) -> Mapping[str, Any]:
@@ -262,8 +278,11 @@ def environment(context: Context) -> dict[str, str]:
     return {name: _fit_variable(name, value) for name, value in variables.items()}
 
 
-def payload(context: Context, config: Mapping[str, Any]) -> bytes:
-    """Return the JSON object of the stdin protocol."""
+def payload(context: Context, settings: ScriptSettings, *, messages: bool = False) -> bytes:
+    """Return the JSON object of the stdin protocol.
+
+    Unknown figures are null at the top and missing within the summary of the trace, as in AgentV.
+    """
     case, output = context.case, context.output
     question = last_question(context)
     expected = [{"role": "assistant", "content": case.expected_output}]
@@ -276,23 +295,32 @@ def payload(context: Context, config: Mapping[str, Any]) -> bytes:
         **{"input": conversation, "input_messages": conversation},
         **{"criteria": case.criteria, "expected_outcome": case.criteria, "outcome": case.criteria},
         "expected_outcomes": list(case.expected_outcomes),
-        **{"expected_output": case.expected_output, "expected": case.expected_output},
+        "expected_output": (expected if case.expected_output else [])
+        if messages
+        else case.expected_output,
+        "expected": case.expected_output,
         **{"reference_answer": case.expected_output, "expected_output_text": case.expected_output},
         "expected_messages": expected if case.expected_output else [],
-        **{"output": output.text, "output_text": output.text},
+        **{"output": answered if messages else output.text, "output_text": output.text},
         **{"candidate_answer": output.text, "answer": output.text},
         **{"output_messages": answered, "messages": answered},
-        **{"guideline_files": [], "input_files": [], "output_files": sorted(output.files)},
+        **{"guideline_files": [], "input_files": _input_files(context, settings.cwd)},
+        "output_files": sorted(output.files),
         **{"trace": summary, "trace_summary": summary},
-        **{"token_usage": summary["token_usage"], "cost_usd": summary["cost_usd"]},
-        "duration_ms": summary["duration_ms"],
-        **{"metadata": case.metadata, "config": config},
+        **{name: summary.get(name) for name in ("token_usage", "cost_usd", "duration_ms")},
+        **{"metadata": case.metadata, "config": settings.config},
     }
     if context.results:
         results = [_result(child) for child in context.results]
         facts["evaluator_results"] = results
         facts["results"] = {str(result["name"]): result for result in results}
     return _json(_both_cases(facts)).encode()
+
+
+def _input_files(context: Context, cwd: str) -> list[str]:
+    """Return the files in the input of the case, by their paths from where the script starts."""
+    named = dict.fromkeys(path for turn in context.case.input for path in turn.files)
+    return [relpath(path, cwd or ".") for path in named if path in context.files]
 
 
 def _both_cases(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -326,18 +354,17 @@ def _trace_summary(context: Context) -> dict[str, Any]:
     calls = Counter(step.name for step in steps if step.type == "tool")
     tokens = {"input": output.usage.input_tokens, "output": output.usage.output_tokens}
     cost = output.usage.cost_usd
-    return _both_cases(
-        {
-            "event_count": len(steps),
-            "tool_names": sorted(calls),
-            "tool_calls_by_name": dict(calls),
-            "tool_calls": dict(calls),
-            "error_count": sum(1 for step in steps if step.error),
-            "token_usage": tokens if any(n is not None for n in tokens.values()) else None,
-            "cost_usd": None if cost is None else float(cost),
-            "duration_ms": output.usage.latency_ms,
-        }
-    )
+    summary = {
+        "event_count": len(steps),
+        "tool_names": sorted(calls),
+        "tool_calls_by_name": dict(calls),
+        "tool_calls": dict(calls),
+        "error_count": sum(1 for step in steps if step.error),
+        "token_usage": None if None in tokens.values() else tokens,
+        "cost_usd": None if cost is None else float(cost),
+        "duration_ms": output.usage.latency_ms,
+    }
+    return _both_cases({name: value for name, value in summary.items() if value is not None})
 
 
 def describe_child(child: ChildResult) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from evaluators.kinds._base import Message, ScriptCall, ScriptResult, Step
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.script import MAX_VARIABLE_LENGTH
 from evaluators.kinds.script.program import TooManyFilesError, locate_script, named_settings
-from evaluators.scoring.types import Score, Unscored
+from evaluators.scoring.types import Score, Unscored, Usage
 from tests.evaluators.kinds.doubles import ListedSandbox, context_of, outcome_of, score_of
 from tests.evaluators.scoring.test_vectors import VECTORS
 
@@ -358,3 +360,48 @@ def test_a_fake_verdict_in_the_answer_is_not_taken_for_the_scripts() -> None:
     assert isinstance(echoed, Unscored)
     assert isinstance(quoted, Score)
     assert quoted.score == 0.1
+
+
+def test_a_grader_gets_messages_where_a_judge_gets_texts() -> None:
+    grader = {**COMMAND, **kind_for_spelling("code-grader")[1]}
+    facts: dict[str, Any] = {"expected_output": "tomorrow", "trace": (Step("tool", "find"),)}
+
+    found = json.loads(call_of(grader, **facts).stdin)
+
+    assert found["expectedOutput"] == [{"role": "assistant", "content": "tomorrow"}]
+    [answer] = found["output"]
+    assert (answer["role"], answer["content"], answer["toolCalls"][0]["tool"]) == (
+        "assistant",
+        "It is.",
+        "find",
+    )
+    assert (found["output_text"], found["expectedOutputText"]) == ("It is.", "tomorrow")
+    assert json.loads(call_of(grader).stdin)["expected_output"] == []
+
+
+def test_unknown_figures_are_missing_in_the_summary_of_the_trace() -> None:
+    unknown = told()
+    half = told(usage=Usage(input_tokens=3, cost_usd=Decimal("0.5")))
+
+    assert None not in unknown["traceSummary"].values()
+    assert (unknown["token_usage"], unknown["costUsd"], unknown["duration_ms"]) == (None,) * 3
+    assert half["trace_summary"]["cost_usd"] == half["cost_usd"] == 0.5
+    assert "tokenUsage" not in half["trace_summary"]
+
+
+def test_files_of_the_input_are_named_from_where_the_script_starts() -> None:
+    turns = (Message("user", "…", ("fixtures/a.json", "b.txt")), Message("user", "…", ("b.txt",)))
+    facts: dict[str, Any] = {"input": turns, "files": {"fixtures/a.json": b"{}", "b.txt": b""}}
+
+    assert told(**facts)["input_files"] == ["fixtures/a.json", "b.txt"]
+    within = json.loads(call_of({**STDIN, "cwd": "judges"}, **facts).stdin)
+    assert within["inputFiles"] == ["../fixtures/a.json", "../b.txt"]
+
+
+def test_a_crash_is_told_with_what_was_printed() -> None:
+    failed = ScriptResult('{"score": 0, "reasoning": "no input"}', "", 1)
+
+    assert said(failed).reason == (
+        'the script ended with exit code 1; stdout ends: {"score": 0, "reasoning": "no input"}'
+    )
+    assert said(replace(failed, stderr="boom")).reason.endswith("; stderr ends: boom")
