@@ -149,6 +149,6 @@ def test_a_script_reads_the_files_of_the_input_and_its_own_settings(
 
     call_command("evaluate", str(tmp_path / "suite.yaml"), "--target", "recorded")
 
-    [score] = Run.objects.get().results.get().scores.all()
+    score = Run.objects.get().results.get().scores.get(path="found")
     assert (score.state, score.score) == ("scored", 1.0)
     assert [finding["text"] for finding in score.findings] == ["Acme"]
