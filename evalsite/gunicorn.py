@@ -1,4 +1,4 @@
-"""The gunicorn configuration: one process with a few threads and the embedded worker."""
+"""The gunicorn configuration: one process with threads and the embedded worker."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ ANNOUNCEMENT = "EVALSITE_ANNOUNCEMENT"
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 bind = f"{settings.LISTEN}:{settings.PORT}"
-# One process holds the embedded worker and its broker. More threads would only wait for the interpreter.
+# One process holds the embedded worker and its broker. Most threads wait for clients.
 workers = 1
-threads = 4
-worker_class = "gthread"
+threads = 100
+worker_class = "evalsite.serving.Worker"
+# Nothing that a client sends moves the site to another path. Django reads the proxy's other headers.
+forwarder_headers = ""
+forwarded_allow_ips = ""
 # Unused, and servers of the same user would share the file in the home folder.
 control_socket_disable = True
 timeout = 120

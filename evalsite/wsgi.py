@@ -6,7 +6,8 @@ from django.core.wsgi import get_wsgi_application
 
 from evalsite import load
 from evalsite.embedded import REQUESTS
+from evalsite.serving import WholeRequests
 
 load()
 
-application = REQUESTS.wrap(get_wsgi_application())
+application = WholeRequests(REQUESTS.wrap(get_wsgi_application()))

@@ -24,7 +24,9 @@ class Site:
     Without other variables it is on SQLite and works in the web process.
     """
 
-    def __init__(self, folder: Path, **env: str) -> None:
+    def __init__(
+        self, folder: Path, *, config: str = "python:evalsite.gunicorn", **env: str
+    ) -> None:
         """Lay out a site whose processes get the given variables besides their own; start none."""
         port = free_port()
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
@@ -33,7 +35,7 @@ class Site:
         own = {"PORT": str(port), "EVALSITE_DATA_DIR": str(folder), "EVALSITE_URL": self.url}
         self.env = {**kept, **own, **env}
         self.web = Process(
-            [_program("gunicorn"), "-c", "python:evalsite.gunicorn", "evalsite.wsgi"],
+            [_program("gunicorn"), "-c", config, "evalsite.wsgi"],
             log=folder / "server.log",
             is_ready=lambda: is_healthy(self.url),
             env=self.env,
