@@ -1366,6 +1366,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("reviewer_name", models.CharField(blank=True, default="", max_length=150)),
+                ("imported_by", models.CharField(blank=True, default="", max_length=150)),
                 (
                     "verdict",
                     models.CharField(

@@ -21,6 +21,7 @@ RESERVED_FOR = timedelta(minutes=15)
 MAX_MARKS = 200
 MAX_REASONS_LENGTH = 200
 MAX_REVIEWER_LENGTH = 150
+UNKNOWN_REVIEWER = "a former member"
 
 
 class ReviewQuerySet(models.QuerySet["Review"]):
@@ -38,7 +39,8 @@ class Review(models.Model):
     judged output. `machine_verdict` and `machine_score` are the machine's at that time.
     `outcome_marks` has one character per expected outcome in order: 1 met, 0 missed, - not marked.
     `metric_labels` are whole numbers 0 to 5 by the metric's key, `tags` are causes of failure.
-    `reviewer_name` names the reviewer of an imported decision, who is no member.
+    `reviewer_name` names the reviewer of an imported decision, who is no member. `imported_by` names
+    who imported a decision from a file, "" for one that the reviewer made here.
     """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="reviews")
@@ -46,6 +48,7 @@ class Review(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
     )
     reviewer_name = models.CharField(max_length=MAX_REVIEWER_LENGTH, blank=True, default="")
+    imported_by = models.CharField(max_length=MAX_REVIEWER_LENGTH, blank=True, default="")
     verdict = models.CharField(max_length=10, choices=VerdictChoice.choices)
     note = models.TextField(blank=True, default="")
     tags = models.JSONField(default=list, blank=True)
@@ -81,6 +84,12 @@ class Review(models.Model):
     def reviewer_word(self) -> str:
         """Return the reviewer's name, "" for a member whose account is gone."""
         return self.reviewer.get_username() if self.reviewer else self.reviewer_name
+
+    @property
+    def signature(self) -> str:
+        """Return who decided, for a reader, and who imported it if it comes from a file."""
+        name = self.reviewer_word or UNKNOWN_REVIEWER
+        return f"{name}, imported by {self.imported_by}" if self.imported_by else name
 
 
 class ReviewItemQuerySet(models.QuerySet["ReviewItem"]):

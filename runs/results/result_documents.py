@@ -333,6 +333,8 @@ class ReviewDoc(Document):
 
     by: str
     """Who decided."""
+    imported_by: str
+    """Who imported it from a file; empty for a decision made here."""
     at: datetime | None
     """When."""
     verdict: VerdictOrNone

@@ -18,14 +18,13 @@ from evaluators.scoring.types import Verdict
 from runs.engine.review_rules import RULE, combine_decisions
 from runs.models.results import ENDED_RESULT_STATUSES as ENDED
 from runs.models.results import Result
-from runs.models.reviews import Review, ReviewItem
+from runs.models.reviews import UNKNOWN_REVIEWER, Review, ReviewItem
 from runs.models.run_cases import execution_from
 from runs.models.runs import Run
 from runs.requests import MAY_REVIEW
 from runs.summary.cases import case_verdict
 from runs.summary.figures import CaseSummary
 
-UNKNOWN_REVIEWER = "somebody whose account is gone"
 STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 
 
@@ -45,13 +44,14 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class PastReview:
-    """One decision of a reviewer.
+    """One decision of a reviewer; `imported_by` is "" for one made here.
 
     `marks` has one character for each expected outcome, `met` says how many of the marked ones were met.
     `state` is withdrawn, stale, or "" for a decision that counts.
     """
 
     by: str
+    imported_by: str
     at: datetime
     verdict: str
     note: str
@@ -146,11 +146,11 @@ def reviewer_names(results: Iterable[int]) -> Mapping[int, str]:
     wanted = list(results)
     if not wanted:
         return {}
-    reviews = Review.objects.standing().filter(result__in=wanted).order_by("id")
+    reviews = Review.objects.standing().filter(result__in=wanted).select_related("reviewer")
     names: dict[int, list[str]] = defaultdict(list)
-    for result, name, at in reviews.values_list("result_id", "reviewer__username", "created_at"):
-        moment = timezone.localtime(at)
-        names[result].append(f"{name or UNKNOWN_REVIEWER}, {moment:%-d %b %Y %H:%M}")
+    for review in reviews.order_by("id"):
+        moment = timezone.localtime(review.created_at)
+        names[review.result_id].append(f"{review.signature}, {moment:%-d %b %Y %H:%M}")
     return {result: "; ".join(reviewers) for result, reviewers in names.items()}
 
 
@@ -178,7 +178,8 @@ def _past(row: Review) -> PastReview:
     marks = row.outcome_marks
     marked = [mark for mark in marks if mark != "-"]
     return PastReview(
-        by=row.reviewer.get_username() if row.reviewer else UNKNOWN_REVIEWER,
+        by=row.reviewer_word or UNKNOWN_REVIEWER,
+        imported_by=row.imported_by,
         at=row.created_at,
         verdict=row.verdict,
         note=row.note,

@@ -107,7 +107,6 @@ def category_label(category: str) -> str:
 
 
 ON_A_PAGE = 50
-UNKNOWN = "a former member"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ def _rows(shown: Sequence[JudgedResult], times: Mapping[int, int]) -> list[Revie
     notes: dict[int, list[str]] = {}
     reviews = Review.objects.standing().filter(result__in=ids).select_related("reviewer")
     for review in reviews.order_by("id"):
-        reviewers.setdefault(review.result_id, []).append(review.reviewer_word or UNKNOWN)
+        reviewers.setdefault(review.result_id, []).append(review.signature)
         if review.note:
             notes.setdefault(review.result_id, []).append(review.note)
     return [

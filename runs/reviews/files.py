@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Lower
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
@@ -43,6 +44,11 @@ from runs.reviews.services import (
 )
 
 CHUNK = 500
+MAY_CHANGE_MEMBERS = "auth.change_user"
+NOT_THEIRS = (
+    "this is a member's name, and only an admin can import decisions of other members; write the "
+    "name of somebody outside, or your own"
+)
 
 
 def reviews_jsonl(query: QueueQuery) -> Iterator[str]:
@@ -114,10 +120,10 @@ def _line(review: Review) -> ReviewLine:
         created_at=review.created_at,
         withdrawn_at=review.withdrawn_at,
         stale_at=review.stale_at,
+        imported_by=review.imported_by,
     )
 
 
-CHUNK = 500
 # The times that a review can have.
 EARLIEST, AHEAD = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
 # A decision: the result, the id of a member or a name, the time, and the verdict.
@@ -178,10 +184,11 @@ def find_runs(reviews: Sequence[ReviewLine]) -> Mapping[tuple[str, int], int]:
     return {place: pk for place, pk in results.items() if place in named}
 
 
-def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
-    """Find the execution and the reviewer of each decision; nothing is stored.
+def match_reviews(reviews: Sequence[ReviewLine], *, by: User | None) -> Matching:
+    """Find the execution and the reviewer of each decision in a file that `by` imports; nothing is stored.
 
-    A reviewer is the member of that user name, else a name from outside. A decision is here already where the same
+    A reviewer is the member of that user name, else a name from outside. Only admins and the command line, where
+    `by` is None, can import new decisions of members other than themselves. A decision is here already where the same
     person gave the same verdict on the same execution at the same moment; one without a moment where such a verdict
     of theirs stands. One on another output than the execution has now fits nothing, unless the file itself says
     that it is stale. The number of queries grows with each 500 decisions.
@@ -193,10 +200,7 @@ def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
         )
     )
     results = _results(reviews, runs)
-    members = {
-        member.get_username(): member
-        for member in User.objects.filter(username__in={entry.reviewer for entry in reviews})
-    }
+    members, others = _members(reviews, by)
     known, latest = _known(results.values()), database_now() + AHEAD
     new, rejected, times = [], [], 0
     for review in reviews:
@@ -212,9 +216,29 @@ def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
         if identity in known:
             times += 1
             continue
+        if review.reviewer.casefold() in others:
+            rejected.append(Rejected(review.line, "reviewer", NOT_THEIRS, ()))
+            continue
         known.add(identity)
         new.append(entry)
     return Matching(tuple(new), times, tuple(rejected))
+
+
+def _members(
+    reviews: Sequence[ReviewLine], by: User | None
+) -> tuple[Mapping[str, User], frozenset[str]]:
+    """Return the reviewers who are members, and the names, ignoring case, that `by` may not decide for."""
+    written = {entry.reviewer for entry in reviews}
+    names = sorted(written | {name.casefold() for name in written})
+    rows = User.objects.annotate(lower=Lower("username"))
+    members = [
+        member
+        for batch in _batches(names)
+        for member in rows.filter(Q(username__in=batch) | Q(lower__in=batch))
+    ]
+    may_all = by is None or by.has_perm(MAY_CHANGE_MEMBERS)
+    others = () if may_all else (member.username.casefold() for member in members if member != by)
+    return {member.get_username(): member for member in members}, frozenset(others)
 
 
 def _batches(every: Sequence[One]) -> Iterator[Sequence[One]]:
@@ -343,10 +367,10 @@ class ImportedReviews:
     rejected: int
 
 
-def preview_reviews(content: bytes, *, file: str) -> ReviewsPreview:
-    """Return what a file would add, without storing it; raises UnreadableFileError."""
+def preview_reviews(content: bytes, *, file: str, by: User | None) -> ReviewsPreview:
+    """Return what a file that `by` imports would add, without storing it; raises UnreadableFileError."""
     read = read_reviews(content, file=file)
-    matching = match_reviews(read.reviews)
+    matching = match_reviews(read.reviews, by=by)
     rejected = sorted((*read.rejected, *matching.rejected), key=lambda entry: entry.line)
     return ReviewsPreview(read, matching, tuple(rejected))
 
@@ -390,7 +414,7 @@ def import_reviews(
     read = read_reviews(content, file=file)
     with transaction.atomic():
         runs = [Run.objects.hold(pk) for pk in sorted(find_runs(read.reviews).values())]
-        matching = match_reviews(read.reviews)
+        matching = match_reviews(read.reviews, by=by)
         rejected = (*read.rejected, *matching.rejected)
         if rejected and not leaves_out:
             raise ReviewsRejectedError(rejected)
@@ -409,7 +433,7 @@ def _take(run: Run, matched: Sequence[MatchedReview], by: User | None) -> int:
     now, reviewers = database_now(), reviewer_count(run)
     for entry in sorted(matched, key=lambda entry: entry.review.created_at or now):
         _enter(entry, reviewers, by)
-        _add(entry, now)
+        _add(entry, now, by)
     results = {entry.result.pk: entry.result for entry in matched}
     _, changed = store_consensus(run, results.values(), by=by)
     return changed
@@ -429,7 +453,7 @@ def _enter(entry: MatchedReview, reviewers: int, by: User | None) -> None:
     )
 
 
-def _add(entry: MatchedReview, now: datetime) -> None:
+def _add(entry: MatchedReview, now: datetime, by: User | None) -> None:
     review = entry.review
     created = review.created_at or now
     withdrawn = review.withdrawn_at
@@ -447,6 +471,7 @@ def _add(entry: MatchedReview, now: datetime) -> None:
         result=entry.result,
         reviewer=entry.member,
         reviewer_name="" if entry.member else review.reviewer,
+        imported_by=by.get_username() if by else COMMAND_LINE,
         verdict=review.verdict,
         note=review.note,
         tags=clean_tags(review.tags),
@@ -502,7 +527,7 @@ class ImportPage:
 
 def import_page(upload: ReviewUpload) -> ImportPage:
     """Return the preview of an upload that is not stored yet."""
-    preview = preview_reviews(bytes(upload.content), file=upload.name)
+    preview = preview_reviews(bytes(upload.content), file=upload.name, by=upload.owner)
     new, table = preview.matching.new, preview.read.table
     return ImportPage(
         rows=len(table.rows),

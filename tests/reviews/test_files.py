@@ -21,6 +21,7 @@ from runs.models.results import Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.temporary import ReviewUpload
+from runs.results.result_state import result_url
 from runs.reviews.judge_agreement import suite_agreement
 from runs.reviews.services import ReviewDecision, decide, undo
 from tests.support.factories import make_user
@@ -118,6 +119,7 @@ def test_the_export_holds_everything(run: Run, viewer_client: Client) -> None:
         "created_at": review.created_at.isoformat(),
         "withdrawn_at": None,
         "stale_at": None,
+        "imported_by": "",
     }
     assert datetime.fromisoformat(second["withdrawn_at"])
     assert second["settled_verdict"] == ""
@@ -138,6 +140,7 @@ def test_an_export_read_back_is_the_same_and_adds_nothing_twice(
     before = export(editor, ending)
     again = upload(editor, before, f"reviews.{ending}")
     assert "Everything in the file is here already." in again
+    editor.force_login(make_member("admin", "root"))
     Review.objects.all().delete()
     ReviewItem.objects.update(closed_at=None)
     Result.objects.update(reviewed_verdict="")
@@ -145,8 +148,10 @@ def test_an_export_read_back_is_the_same_and_adds_nothing_twice(
     assert "Store 1 review<" in said
     stored = store(editor)
     assert "1 review imported" in stored.content.decode()
-    assert export(editor, ending) == before
     new = Review.objects.get()
+    assert new.imported_by == "root"
+    Review.objects.update(imported_by="")
+    assert export(editor, ending) == before
     assert (new.reviewer, new.created_at) == (review.reviewer, review.created_at)
     assert Result.objects.get(pk=review.result_id).reviewed_verdict == "fail"
     assert item_of(run).closed_at is not None
@@ -179,6 +184,25 @@ def test_a_name_from_outside_is_kept_and_counts(run: Run, editor: Client) -> Non
     assert Review.objects.standing().get().verdict == "pass"
     assert Review.objects.count() == 3
     assert Result.objects.get(pk=review.result_id).reviewed_verdict == "pass"
+
+
+def test_a_decision_in_the_name_of_another_member_needs_an_admin(run: Run, editor: Client) -> None:
+    ann = make_member("reviewer", "ann")
+    names = ("ann", "Ann", "ed", "Prof. Berg")
+    rows = "\n".join(line(case="C-002", reviewer=name, note="forged") for name in names)
+    said = upload(editor, rows)
+    assert said.count("This is a member&#x27;s name, and only an admin can import") == 2
+    assert store(editor).status_code == 422
+    store(editor, leave_out="on")
+    assert {review.reviewer_word for review in Review.objects.all()} == {"ed", "Prof. Berg"}
+
+    admin = make_client(make_member("admin", "root"))
+    upload(admin, line(reviewer="ann"))
+    store(admin)
+    review = Review.objects.get(reviewer=ann)
+    for page in (result_url(run, "C-001", 1), f"/review/{review.result.review_item.pk}/"):
+        assert "imported by root" in admin.get(page).content.decode()
+    assert '"imported_by": "root"' in export(admin, "jsonl")
 
 
 WRONG = (

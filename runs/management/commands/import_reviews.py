@@ -57,7 +57,7 @@ class Command(SiteCommand):
         """Import the reviews and print how many were added."""
         path: Path = options["file"]
         content = read_file(path)
-        preview = preview_reviews(content, file=path.name)
+        preview = preview_reviews(content, file=path.name, by=None)
         for row in rejected_rows(preview.rejected):
             print_line(self.stderr, f"{path.name}, {row}")
         if options["dry_run"]:
