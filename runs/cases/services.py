@@ -204,7 +204,7 @@ def move_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
     """
     with transaction.atomic():
         held = lock_editable_suite(suite)
-        rows = held.cases.filter(is_current=True).only("key", "position")
+        rows = held.cases.filter(is_current=True).only("suite", "key", "position")
         cases = list(rows.order_by("position", "id"))
         moved = next((case for case in cases if case.key == key), None)
         if moved is None:
@@ -262,7 +262,7 @@ def put_cases(
     with transaction.atomic():
         held = lock_editable_suite(suite)
         check_cases(held, tuple(contents))
-        light = held.cases.filter(is_current=True).only("key", "position", "content_hash")
+        light = held.cases.filter(is_current=True).only("suite", "key", "position", "content_hash")
         current = {case.key: case for case in light}
         made, retired, unchanged = [], [], 0
         place = next_place(held)

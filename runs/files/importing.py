@@ -171,7 +171,7 @@ def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
 
 
 def _light(suite: Suite) -> Any:
-    return suite.cases.only("id", "key", "revision", "position", "content_hash", "is_current")
+    return suite.cases.only("suite", "key", "revision", "position", "content_hash", "is_current")
 
 
 def _latest_revisions(suite: Suite) -> dict[str, int]:
