@@ -66,6 +66,7 @@ from evaluators.scoring.types import SCORE_DIGITS, Finding, Outcome, Score, Unsc
 TOP_GRADE = 10
 LIST_SPELLINGS = ("criteria", "value")
 RANGES = ("score_ranges", "score_range")
+MEANINGS = ("expected_outcome", "outcome", "description")
 TEXT_SPELLINGS = ("outcome", "description", "criteria", "text")
 
 
@@ -152,7 +153,11 @@ def _ranges(item: Mapping[str, Any]) -> list[tuple[str, str]]:
     if isinstance(ranges, list) and all(isinstance(entry, Mapping) for entry in ranges):
         entries = [{normal_spelling(str(key)): entry[key] for key in entry} for entry in ranges]
         return [
-            (_span(entry.get("score_range")), _meaning(entry.get("outcome"))) for entry in entries
+            (
+                _span(entry.get("score_range")),
+                _meaning(next((entry[name] for name in MEANINGS if name in entry), None)),
+            )
+            for entry in entries
         ]
     raise ValueError(
         "score_ranges: is neither a mapping of grades to meanings nor a list of score ranges"

@@ -354,9 +354,13 @@ def folder_for(path: str, *contents: bytes) -> str:
     It is the suite's own folder unless its files say `../`. So a suite is the same whether it comes alone,
     in a zip of its folder, or with the folders around it.
     """
-    ups = max((len(m) // STEP for part in contents for m in UPWARDS.findall(part)), default=0)
     parts = PurePosixPath(path).parent.parts
-    return "/".join(parts[: max(0, len(parts) - ups)])
+    return "/".join(parts[: max(0, len(parts) - _levels_up(contents))])
+
+
+def _levels_up(contents: Sequence[bytes]) -> int:
+    """Return how many folders up the furthest reference of some files leads."""
+    return max((len(m) // STEP for part in contents for m in UPWARDS.findall(part)), default=0)
 
 
 ENOUGH_TO_TELL = 1024 * 1024
@@ -391,7 +395,8 @@ class Bundle:
 def bundles_at(paths: Sequence[Path]) -> tuple[Bundle, ...]:
     """Return the files at some paths of this machine: each zip on its own, folders and files together.
 
-    A single file may refer to those next to it. Raises UnreadableFileError for a missing path, a damaged
+    A single file may refer to those next to it, and with `../` to those above it, as far up as the current
+    folder or its repository. Raises UnreadableFileError for a missing path, a damaged
     zip, and too many files.
     """
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
@@ -446,7 +451,7 @@ def _disk_bundle(paths: Sequence[Path]) -> Bundle:
     """Return folders and files as parts of their common folder."""
     # Links are followed if they are named, but not inside a folder.
     named = [path.resolve() for path in paths]
-    root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in named]))
+    root = Path(os.path.commonpath([path if path.is_dir() else _base(path) for path in named]))
     files, problems = dict[str, None](), list[Problem]()
     for path in named:
         below, left_out = path.relative_to(root), SkippedFiles()
@@ -454,6 +459,29 @@ def _disk_bundle(paths: Sequence[Path]) -> Bundle:
         files.update(dict.fromkeys((below / part).as_posix() for part in inside))
         problems += left_out.problems(_shown(path))
     return Bundle(FolderFiles(root), tuple(files), _shown(root), tuple(problems), Origin.DISK)
+
+
+def _base(file: Path) -> Path:
+    """Return the folder that holds what a file may refer to, its own unless the file says `../`.
+
+    A file may come from anywhere, so it reaches nothing above the current folder and the repository it is
+    in; outside of both, nothing above its own folder.
+    """
+    try:
+        beside = {file, *(file.with_suffix(suffix) for suffix in (".yaml", ".yml"))}
+        texts = [path.read_bytes() for path in beside if _is_small(path)]
+    except OSError:
+        # Reading it as a suite says why.
+        return file.parent
+    folders = [file.parent, *file.parent.parents]
+    repository = [folder for folder in folders if (folder / ".git").exists()][:1]
+    tops = [Path.cwd(), *repository]
+    reach = [folder for folder in folders if any(folder.is_relative_to(top) for top in tops)]
+    return reach[min(_levels_up(texts), len(reach) - 1)] if reach else file.parent
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= MAX_FOLDER_BYTES
 
 
 def _shown(root: Path) -> str:

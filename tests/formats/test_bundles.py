@@ -194,3 +194,26 @@ class TestThisMachine:
         monkeypatch.setattr(bundles, "MAX_FOLDER_FILES", 1)
         with pytest.raises(UnreadableFileError, match="more than 1 files"):
             bundles_at([tmp_path])
+
+
+UPWARDS = b"input: [./a.md, ../fixtures/b.md, ../../../etc/passwd]"
+
+
+def test_a_file_on_disk_reaches_up_as_far_as_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path, {"x/show/evals/s.yaml": UPWARDS, "x/show/fixtures/b.md": b"b"})
+    above = written(tmp_path, {"secret.md": b"s"}) / "x"
+    monkeypatch.chdir(above)
+
+    [bundle] = bundles_at([Path("show/evals/s.yaml")])
+
+    assert bundle.paths == ("show/evals/s.yaml",)
+    assert bundle.files["show/fixtures/b.md"] == b"b"
+    assert "../secret.md" not in bundle.files
+    monkeypatch.chdir(folder / "x/show/fixtures")
+    [apart] = bundles_at([folder / "x/show/evals/s.yaml"])
+    assert apart.paths == ("s.yaml",)
+    (folder / "x/.git").mkdir()
+    [of_a_repository] = bundles_at([folder / "x/show/evals/s.yaml"])
+    assert of_a_repository.paths == ("show/evals/s.yaml",)

@@ -129,7 +129,7 @@ def test_a_criterion_may_be_weighed_and_required(written: str, expected: dict[st
 
 @pytest.mark.parametrize(
     "ranges",
-    ["{0: Bad, 10: Good}", "[{score_range: [0, 0], outcome: Bad}, {scoreRange: [10, 10], outcome: Good}]"],
+    ["{0: Bad, 10: Good}", "[{score_range: [0, 0], expected_outcome: Bad}, {score_range: [10, 10], description: Good}]", "[{score_range: [0, 0], outcome: Bad}, {scoreRange: [10, 10], outcome: Good}]"],
 )  # fmt: skip
 def test_grades_with_a_meaning_make_a_rubric_graded(ranges: str) -> None:
     node = evaluator(f"{{type: rubric, rubrics: [{{outcome: Tone, score_ranges: {ranges}}}]}}")
