@@ -41,7 +41,43 @@ function draw(chart) {
 
 function drawAll(charts = document.querySelectorAll("[data-figure]")) {
   for (const chart of charts) { draw(chart); watched.observe(chart); }
+  for (const button of document.querySelectorAll("[data-png]")) button.hidden = false;
 }
+
+// The image of a chart: its wide drawing with title and legend, in the colours of the theme, at twice the size.
+const PNG = { width: 1040, margin: 80, scale: 2 };
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+async function drawn(button) {
+  const { data, layout } = coloured(JSON.parse(document.getElementById(button.dataset.png).textContent).wide);
+  const { width, margin, scale } = PNG;
+  const height = layout.height + margin - layout.margin.t;
+  Object.assign(layout, { width, height, paper_bgcolor: colour("var(--paper)"), margin: { ...layout.margin, t: margin } });
+  layout.title = {
+    text: escaped(button.dataset.title),
+    font: { size: 18, color: colour("var(--ink)") },
+    subtitle: { text: escaped(button.dataset.legend), font: { size: 12, color: colour("var(--ink-3)") } },
+    x: layout.margin.l / width, xanchor: "left", y: 1 - 24 / height,
+  };
+  layout.font.family = getComputedStyle(document.body).fontFamily;
+  const image = new Image();
+  image.src = await Plotly.toImage({ data, layout, config: CONFIG }, { format: "svg", width, height });
+  await image.decode();
+  const canvas = Object.assign(document.createElement("canvas"), { width: width * scale, height: height * scale });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas;
+}
+
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest("[data-png]");
+  if (!button) return;
+  const canvas = await drawn(button);
+  canvas.toBlob((blob) => {
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `${button.dataset.name}-score-cost.png` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+});
 
 // When a swap removes charts, stop observing them; then draw the new ones.
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {

@@ -172,3 +172,22 @@ def test_without_javascript_tables_and_filter_work(
     opened.get_by_role("button", name="Show").click()
     expect(opened.locator("#trend tbody tr")).to_have_count(2)
     plain.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_score_and_cost_can_be_saved_as_an_image(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite, theme: str
+) -> None:
+    Suite.objects.update(title="Support & <care>")
+    log_in("viewer")
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"{live_server.url}{CHARTS}")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="PNG").click()
+    assert saved.value.suggested_filename == "support-score-cost.png"
+    image = saved.value.path().read_bytes()
+    assert image.startswith(b"\x89PNG")
+    # The wide drawing at twice its size, whatever the window's.
+    assert [int.from_bytes(image[at : at + 4]) for at in (16, 20)] == [2080, 936]
+    assert len(image) > 20_000
