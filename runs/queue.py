@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 WORK_ON_RUN = "runs.work_on_run"
 SUMMARISE_RUN = "runs.summarise_run"
 RESCORE_RUN = "runs.rescore_run"
+REMOVE_DATA = "runs.remove_data"
+APPLY_RETENTION = "runs.apply_retention"
 TRY_TARGET = "runs.try_target"
 TRY_EVALUATOR = "runs.try_evaluator"
 # No retries: the pool notices broken connections, and the reaper queues the work anyway.
@@ -56,15 +59,24 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
     A broker that did not answer is not asked again for five seconds. A task that no worker takes within
     `expires_s` seconds expires.
     """
+    _send(task, {"run_id": run_id}, expires_s=expires_s)
+
+
+def queue_removal(removal_id: int, *, expires_s: float | None = None) -> None:
+    """Queue the removal of data, as `queue` does."""
+    _send(REMOVE_DATA, {"removal_id": removal_id}, expires_s=expires_s)
+
+
+def _send(task: str, kwargs: Mapping[str, int], *, expires_s: float | None) -> None:
     if time.monotonic() < BROKER.away_until:
         return
     try:
         task_app().send_task(
-            task, kwargs={"run_id": run_id}, expires=expires_s, retry_policy=RETRY_POLICY
+            task, kwargs=dict(kwargs), expires=expires_s, retry_policy=RETRY_POLICY
         )
     except broker_errors() as error:
         BROKER.away_until = time.monotonic() + ASK_AGAIN_AFTER_S
-        logger.warning("%s for run %s waits for the reaper: %s", task, run_id, error)
+        logger.warning("%s for %s waits for the reaper: %s", task, dict(kwargs), error)
 
 
 def queue_trial(task: str, trial: Trial) -> None:

@@ -23,6 +23,7 @@ from runs.models.suites import Suite
 MAY_REVIEW = "runs.review_result"
 may_view = permission_required("runs.view_run", raise_exception=True)
 may_start = permission_required("runs.start_run", raise_exception=True)
+may_delete = permission_required("runs.delete_run", raise_exception=True)
 may_change_suites = permission_required("runs.change_suite", raise_exception=True)
 may_see_audit = permission_required("evaluators.view_auditentry", raise_exception=True)
 may_share = permission_required("runs.share", raise_exception=True)

@@ -10,6 +10,7 @@ from runs import finishing
 from runs.execution import run_worker, trials
 from runs.execution.reaper import runs_needing_workers
 from runs.models.database import database_now
+from runs.retention import services
 from runs.what_if import rescoring
 
 # How often a task is passed on to another process; the reaper queues work again anyway.
@@ -39,6 +40,12 @@ def summarise_run(run_id: int, **later: Any) -> None:
 def rescore_run(run_id: int, **later: Any) -> None:
     """Create the results of a run from another run's stored scores."""
     rescoring.complete_rescoring(run_id, in_background=False)
+
+
+@shared_task(name="runs.remove_data", ignore_result=True)
+def remove_data(removal_id: int, **later: Any) -> None:
+    """Delete data that somebody or a rule wants removed."""
+    services.remove_data(removal_id)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)

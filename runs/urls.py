@@ -14,6 +14,7 @@ from runs.files import views as files
 from runs.home import views as home
 from runs.lists import CaseKeyConverter
 from runs.results import views as results
+from runs.retention import views as retention
 from runs.reviews import views as reviews
 from runs.running import views as running
 from runs.sharing import views as sharing
@@ -44,7 +45,7 @@ urlpatterns = [
     path("suites/<slug:slug>/", home.suite, name="suite"),
     path("suites/<slug:slug>/settings/", suites.suite_settings, name="suite-settings"),
     path("suites/<slug:slug>/archive/", suites.suite_archive, name="suite-archive"),
-    path("suites/<slug:slug>/delete/", suites.suite_delete, name="suite-delete"),
+    path("suites/<slug:slug>/delete/", retention.suite_delete, name="suite-delete"),
     path("suites/<slug:slug>/evaluators/", suites.suite_evaluators, name="suite-evaluators"),
     path(
         "suites/<slug:slug>/evaluators/keep/",
@@ -135,6 +136,7 @@ urlpatterns = [
     path(f"{RUN}results.jsonl", results.run_results_file, name="run-results-file"),
     path(f"{RUN}results.csv", results.run_results_table, name="run-results-table"),
     path(f"{RUN}baseline/", results.run_baseline, name="run-baseline"),
+    path(f"{RUN}delete/", retention.run_delete, name="run-delete"),
     path(f"{RUN}stop/", running.run_stop, name="run-stop"),
     path(f"{RUN}resume/", results.run_resume, name="run-resume"),
     path(f"{RUN}retry/", running.run_retry, name="run-retry"),
@@ -157,6 +159,7 @@ urlpatterns = [
     path("campaigns/<int:pk>/chart/", campaigns.campaign_chart, name="campaign-chart"),
     path("campaigns/<int:pk>/cases/", campaigns.campaign_cases, name="campaign-cases"),
     path("campaigns/<int:pk>/stop/", campaigns.campaign_stop, name="campaign-stop"),
+    path("campaigns/<int:pk>/delete/", retention.campaign_delete, name="campaign-delete"),
     path("campaigns/<int:pk>/name/", campaigns.campaign_name, name="campaign-name"),
     path("campaigns/<int:pk>/leaderboard.csv", campaigns.campaign_file, name="campaign-file"),
     path("campaigns/<int:pk>/leaderboard.json", campaigns.campaign_json, name="campaign-json"),
@@ -186,6 +189,8 @@ urlpatterns = [
     path("recent-suites/", home.recent_suites, name="recent-suites"),
     path("audit/", audit.audit, name="audit"),
     path("audit/audit.jsonl", audit.audit_file, name="audit-file"),
+    path("retention/", retention.retention, name="retention"),
+    path("retention/removals/", retention.removals, name="removals"),
     path("search/", home.search, name="search"),
     path("shares/", sharing.share_links, name="share-list"),
     path("shares/new/", sharing.share_new, name="share-new"),

@@ -23,7 +23,7 @@ RUN_SCRIPTS = "runs.run_scripts"
 MEANINGS = {
     Role.VIEWER: "sees suites, runs and results",
     Role.REVIEWER: "also decides borderline results",
-    Role.EDITOR: "also changes suites and targets, starts runs, shares and reads the audit",
+    Role.EDITOR: "also changes suites and targets, starts and deletes runs, shares and reads the audit",
     Role.ADMIN: "also changes language models with their keys, members and everybody's share links, "
     "and runs scripts",
 }
@@ -32,6 +32,7 @@ ADDED_PERMISSIONS = {
     Role.REVIEWER: ("runs.review_result",),
     Role.EDITOR: (
         "runs.start_run",
+        "runs.delete_run",
         "runs.change_suite",
         "runs.change_target",
         "runs.share",

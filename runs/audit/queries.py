@@ -54,6 +54,8 @@ ACTIONS = {
     "link_made": "made a link for",
     "made_admin": "made admin:",
     "role_changed": "changed the role of",
+    "remove_outputs": "removed the outputs of",
+    "remove_details": "removed all but the figures of",
     "scripts_allowed": "allowed scripts to",
     "scripts_forbidden": "forbade scripts to",
 }

@@ -17,6 +17,7 @@ from runs.execution.database import is_temporary, note_error
 from runs.execution.shared_limits import forget_slot_leases, forget_starts
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_answers_since
+from runs.models.removals import Removal
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
@@ -29,7 +30,7 @@ from runs.models.runs import (
     WorkerProcess,
 )
 from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
-from runs.queue import RESCORE_RUN, queue
+from runs.queue import RESCORE_RUN, queue, queue_removal
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,8 @@ def reap(*, now: datetime) -> list[int]:
     _stop_abandoned_command_lines(now=now, is_silence_death=is_silence_death)
     for run_id in _abandoned_rescorings(now=now):
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
+    for removal_id in _abandoned_removals(now=now):
+        queue_removal(removal_id, expires_s=LEASE.total_seconds())
     _for_each(_runs_without_open_results(), complete_run)
     _for_each(_ended_without_summary(), summarise_run)
     return runs_needing_workers(now=now)
@@ -178,6 +181,14 @@ def _abandoned_rescorings(*, now: datetime) -> list[int]:
     """Return the unfinished rescored runs without a heartbeat for two leases."""
     silent = Run.objects.filter(heartbeat_at__lt=now - SILENCE)
     return [run_id for run_id in _incomplete_rescorings() if silent.filter(id=run_id).exists()]
+
+
+def _abandoned_removals(*, now: datetime) -> list[int]:
+    """Return the removals of data whose worker is gone, or that no worker took yet."""
+    for removal in Removal.objects.exclude(worker=""):
+        if is_dead(removal.worker):
+            Removal.objects.filter(pk=removal.pk, worker=removal.worker).update(heartbeat_at=None)
+    return list(Removal.objects.without_worker(now=now).values_list("pk", flat=True))
 
 
 def _incomplete_rescorings() -> list[int]:

@@ -799,12 +799,11 @@ def _create_run(
     origin: Mapping[str, str],
     by: User | None,
 ) -> Run:
-    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
     snapshot = plan.as_json() | {"imported": dict(origin)}
     moments = [entry.finished_at for entry, _ in numbered if entry.finished_at]
     return Run.objects.create(
         suite=suite,
-        number=last + 1,
+        number=suite.next_run_number(),
         status=RunStatus.RUNNING,
         target_name=plan.target.name,
         suite_version=suite.version,

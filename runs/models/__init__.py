@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runs.models.removals import Removal, RemovalPart, RetentionRule
 from runs.models.results import (
     ANSWERED,
     OPEN_RESULT_STATUSES,
@@ -73,9 +74,12 @@ __all__ = [
     "ModelCall",
     "OnUnscored",
     "RecordedOutput",
+    "Removal",
+    "RemovalPart",
     "Result",
     "ResultOutput",
     "ResultStatus",
+    "RetentionRule",
     "Retry",
     "Review",
     "ReviewItem",

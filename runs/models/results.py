@@ -112,7 +112,10 @@ class Result(models.Model):
 
 
 class ResultOutput(models.Model):
-    """The target's answer in one result, and the whole decision on it."""
+    """The target's answer in one result, and the whole decision on it.
+
+    Once the answer was removed, only the outcomes and the decision are left.
+    """
 
     result = models.OneToOneField(
         Result, on_delete=models.CASCADE, primary_key=True, related_name="output"
@@ -123,6 +126,8 @@ class ResultOutput(models.Model):
     usage = models.JSONField(default=dict, blank=True)
     outcomes = models.JSONField(null=True, blank=True)
     decision = models.JSONField(null=True, blank=True)
+    removed_at = models.DateTimeField(null=True, blank=True)
+    removed_by = models.CharField(max_length=150, blank=True, db_default="")
 
     def __str__(self) -> str:
         """Return the beginning of the text."""

@@ -70,6 +70,18 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.select_for_update(no_key=True).defer(*HEAVY_RUN_COLUMNS).get(id=run_id)
 
 
+class RunManager(models.Manager["Run"]):
+    """The runs of the site, without those that are being deleted."""
+
+    def get_queryset(self) -> RunQuerySet:
+        """Leave out runs that are being deleted."""
+        return RunQuerySet(self.model, using=self._db).filter(is_deleted=False)
+
+    def hold(self, run_id: int) -> Run:
+        """Return a run whose row stays locked until the transaction ends; see RunQuerySet."""
+        return self.get_queryset().hold(run_id)
+
+
 class Run(models.Model):
     """One suite against one target, with everything that decides its verdicts frozen in `snapshot`.
 
@@ -80,6 +92,9 @@ class Run(models.Model):
     Counters count executions and change together with the results. `started_at` is when workers last
     started the run, None before the first time; `worked_before_ms` is how long they worked on it before
     it was last resumed. `waits_since` is when it was last queued or lost a worker.
+    A run with `is_deleted` is gone for everybody but the worker that deletes its rows. `removal` is the
+    removal that works on it. Who removed outputs or details, and when, is kept; "retention" is the rule.
+    `stored_bytes` is the size of its rows by part when they were measured.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="runs")
@@ -131,8 +146,19 @@ class Run(models.Model):
     summary = models.JSONField(null=True, blank=True)
     snapshot = models.JSONField()
     leaf_scores = models.BinaryField(null=True, blank=True)
+    removal = models.ForeignKey(
+        "runs.Removal", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
+    )
+    is_deleted = models.BooleanField(default=False)
+    outputs_removed_at = models.DateTimeField(null=True, blank=True)
+    outputs_removed_by = models.CharField(max_length=150, blank=True, default="")
+    details_removed_at = models.DateTimeField(null=True, blank=True)
+    details_removed_by = models.CharField(max_length=150, blank=True, default="")
+    stored_bytes = models.JSONField(null=True, blank=True)
+    measured_at = models.DateTimeField(null=True, blank=True)
 
-    objects = RunQuerySet.as_manager()
+    objects = RunManager()
+    including_deleted = RunQuerySet.as_manager()
 
     class Meta:
         """Newest first."""
@@ -162,6 +188,20 @@ class Run(models.Model):
     def is_active(self) -> bool:
         """Tell whether work on the run may continue."""
         return self.status in ACTIVE_RUN_STATUSES
+
+    @property
+    def lacks_outputs(self) -> bool:
+        """Tell whether its outputs were removed; a retry since then has new ones."""
+        return self._was_removed(self.outputs_removed_at)
+
+    @property
+    def lacks_details(self) -> bool:
+        """Tell whether everything but its figures was removed, and no retry came after."""
+        return self._was_removed(self.details_removed_at)
+
+    def _was_removed(self, removed_at: datetime | None) -> bool:
+        ended = self.finished_at
+        return removed_at is not None and (ended is None or removed_at >= ended)
 
     @property
     def imported_from(self) -> str:

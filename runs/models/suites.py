@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Max
 from django.db.models.functions import Cast
 
 from evaluators.kinds import all_kinds
@@ -60,11 +61,20 @@ POLICY_CHOICES: Mapping[str, type[models.TextChoices]] = {
 }
 
 
+class SuiteManager(models.Manager["Suite"]):
+    """The suites of the site, without those that are being deleted."""
+
+    def get_queryset(self) -> models.QuerySet[Suite]:
+        """Leave out suites that are being deleted."""
+        return super().get_queryset().filter(is_deleted=False)
+
+
 class Suite(models.Model):
     """Named cases with an evaluator tree and a policy.
 
     `content` is a SuiteSpec. The columns of COLUMNS and the judge repeat the values that lists filter and
-    sort by. Only `write` sets them.
+    sort by. Only `write` sets them. A suite with `is_deleted` is gone for everybody but the worker that
+    deletes its rows; its slug is free. `last_deleted_run` is the highest number of a deleted run.
     """
 
     COLUMNS = ("title", "description", "tags")
@@ -82,8 +92,13 @@ class Suite(models.Model):
         "runs.Run", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
     archived_at = models.DateTimeField(null=True, blank=True)
+    is_deleted = models.BooleanField(default=False)
+    last_deleted_run = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+
+    objects = SuiteManager()
+    including_deleted = models.Manager["Suite"]()
 
     class Meta:
         """List suites by title."""
@@ -100,6 +115,15 @@ class Suite(models.Model):
         if self.baseline_run_id is None:
             return None
         return Suite.objects.values_list("baseline_run__number", flat=True).get(pk=self.pk)
+
+    def next_run_number(self) -> int:
+        """Return the number of the next run: numbers of deleted runs are not given again.
+
+        The caller holds the suite.
+        """
+        suites = Suite.including_deleted.filter(pk=self.pk)
+        numbers = suites.aggregate(last=Max("runs__number"), deleted=Max("last_deleted_run"))
+        return max(numbers["last"] or 0, numbers["deleted"] or 0) + 1
 
     @property
     def spec(self) -> SuiteSpec:

@@ -10,7 +10,6 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Max
 
 from evaluators.kinds import prompt_versions
 from evaluators.model_calls.models import model_spec
@@ -243,10 +242,9 @@ def _create_run(
     count: int,
     snapshot: Mapping[str, Any],
 ) -> Run:
-    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
     return Run.objects.create(
         suite=suite,
-        number=last + 1,
+        number=suite.next_run_number(),
         target=target,
         target_name=target.name,
         judge_name=judges_text(plan),

@@ -1,4 +1,4 @@
-"""What changes a suite: create, archive and delete it, choose its baseline, store and restore its versions."""
+"""What changes a suite: create and archive it, choose its baseline, store and restore its versions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,6 @@ class SlugTakenError(DomainError):
     """Another suite already has the short name."""
 
     code = "slug_taken"
-
-
-class SuiteInUseError(DomainError):
-    """A suite that has runs cannot be deleted."""
-
-    code = "suite_in_use"
 
 
 def create_suite(
@@ -89,29 +83,6 @@ def unarchive_suite(suite: Suite, *, by: User) -> bool:
     return _put(suite, by, is_archived=False)
 
 
-def delete_suite(suite: Suite, *, by: User) -> None:
-    """Delete a suite with its cases and versions; raises SuiteInUseError if it was ever run."""
-    with transaction.atomic():
-        held = lock_suite(suite)
-        if count := held.runs.count():
-            raise SuiteInUseError(
-                f"{held.title} has {count} run{'' if count == 1 else 's'}, so it cannot be deleted. "
-                "Archive it instead: it leaves all lists, and its runs stay readable."
-            )
-        record_change(
-            held,
-            "delete",
-            actor=by,
-            before={
-                "title": held.title,
-                "version": held.version,
-                "cases": held.cases.filter(is_current=True).count(),
-            },
-            after={},
-        )
-        held.delete()
-
-
 def _put(suite: Suite, by: User, *, is_archived: bool) -> bool:
     with transaction.atomic():
         held = lock_suite(suite)
@@ -154,6 +125,8 @@ def _set(suite_id: int, run: Run | None, by: User, only_from: Run | None = None)
         suites = Suite.objects.select_for_update(of=("self",)).select_related("baseline_run")
         suite = suites.defer("baseline_run__snapshot", "baseline_run__leaf_scores").get(pk=suite_id)
         before = suite.baseline_run
+        if run is not None and not Run.objects.filter(pk=run.pk).exists():
+            raise NoBaselineError(f"Run {run} was deleted.")
         if before == run or (only_from is not None and before != only_from):
             return False
         suite.baseline_run = run

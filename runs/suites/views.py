@@ -45,7 +45,7 @@ from runs.suites.queries import (
     suite_rules,
     tree_editor,
 )
-from runs.suites.services import archive_suite, delete_suite, unarchive_suite
+from runs.suites.services import archive_suite, unarchive_suite
 from runs.suites.tree_forms import SAVE, EvaluatorTreeForm, TreeAction, read_action
 from runs.suites.version_pages import (
     VersionsQuery,
@@ -92,20 +92,6 @@ def suite_archive(request: MemberRequest, slug: str) -> HttpResponse:
     elif archive_suite(suite, by=request.user):
         messages.success(request, f"{suite.title} is archived. Its runs stay readable.")
     return redirect("runs:suite", slug)
-
-
-@require_POST
-@may_change_suites
-def suite_delete(request: MemberRequest, slug: str) -> HttpResponse:
-    """Delete a suite that was never run."""
-    suite = get_suite_or_404(slug=slug)
-    try:
-        delete_suite(suite, by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-        return redirect("runs:suite-settings", slug)
-    messages.success(request, f"{suite.title} is deleted.")
-    return redirect("home")
 
 
 # The pages where a draft is edited; actions lead back there.

@@ -171,7 +171,9 @@ MAX_CELL_LENGTH = 300
 RESULT = "result_id"
 NOTHING_PAID = Decimal(0)
 EXECUTED = (ResultStatus.SCORED, ResultStatus.ERROR)
-OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes", "decision")
+OUTPUT_COLUMNS = (
+    *("text", "messages", "trace", "usage", "outcomes", "decision", "removed_at", "removed_by"),
+)
 # The columns of a review, except its key and its result.
 REVIEW_COLUMNS = tuple(
     field.attname for field in Review._meta.concrete_fields if field.attname not in ("id", RESULT)

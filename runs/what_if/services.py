@@ -9,7 +9,6 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Max
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
@@ -84,6 +83,8 @@ def rescore_run(
         )
     with transaction.atomic():
         Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
+        if not Run.objects.filter(pk=run.pk).exists():
+            raise CannotRescoreError(f"Run {run} was deleted.")
         if earlier := _made_before(form_key, by):
             return earlier
         new_run = _create(run, rules, origins, by=by, text=text)
@@ -106,7 +107,6 @@ def _check_scores(run: Run, rule_change: WhatIfQuestion) -> None:
 
 
 def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text: str) -> Run:
-    last = Run.objects.filter(suite=run.suite_id).aggregate(last=Max("number"))["last"] or 0
     snapshot: dict[str, Any] = {
         # The own rules of the source do not apply; of its own settings, only the samples of judges do.
         **{name: value for name, value in run.snapshot.items() if name != CHANGED},
@@ -119,7 +119,7 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
         snapshot[CHANGED] = kept
     return Run.objects.create(
         suite_id=run.suite_id,
-        number=last + 1,
+        number=run.suite.next_run_number(),
         status=RunStatus.RUNNING,
         source_run=run,
         target=run.target,

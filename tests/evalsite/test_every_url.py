@@ -135,7 +135,11 @@ PAGES: Mapping[str, Page] = {
     "runs:case-table-rejected": Page("editor", get=404, place={"pk": 0}),
     "runs:suite-settings": form("editor", SUITE),
     "runs:suite-archive": action("editor", SUITE),
-    "runs:suite-delete": action("editor", SUITE),
+    "runs:suite-delete": form("editor", SUITE),
+    "runs:run-delete": form("editor", RUN),
+    "runs:campaign-delete": form("editor", {"pk": 0}),
+    "runs:retention": Page("editor"),
+    "runs:removals": Page("editor", get=STOP_POLLING),
     "runs:evaluator-try": form("editor", SUITE | {"node": "n1"}),
     # Tries are of drafts, which nobody else sees.
     "runs:evaluator-trial": Page("editor", get=404, place=SUITE | {"node": "n1", "pk": 1}),

@@ -1,0 +1,101 @@
+"""Data that are being deleted, and the rules by which old data are."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Coalesce
+
+from runs.models.database import database_now
+from runs.models.runs import LEASE
+from runs.models.suites import Suite
+
+RETENTION = "retention"
+CHECKED_EVERY = timedelta(hours=1)
+
+
+class RemovalPart(models.TextChoices):
+    """What is removed of a run.
+
+    `outputs` are the answers of the target with traces and files, and the texts of all calls. `details`
+    are these and every other text: reasons, findings, reviewers' notes; the figures of every result
+    stay. `run` is everything.
+    """
+
+    OUTPUTS = "outputs", "Outputs and texts of calls"
+    DETAILS = "details", "Everything but figures"
+    RUN = "run", "Everything"
+
+
+class RemovalQuerySet(models.QuerySet["Removal"]):
+    """Removals."""
+
+    def without_worker(self, *, now: datetime) -> Self:
+        """Return those that no living worker works on."""
+        return self.filter(Q(heartbeat_at=None) | Q(heartbeat_at__lt=now - LEASE))
+
+
+class Removal(models.Model):
+    """A part of some runs that workers delete bit by bit; the row is deleted with the last bit.
+
+    `suite` is deleted after its runs. `result_count` is the number of results at the beginning,
+    `done_count` those that are done. Rows that stay are changed in the order of the suite; those of the
+    first run before `next_position` are done. The worker that holds it renews `heartbeat_at`.
+    """
+
+    part = models.CharField(max_length=10, choices=RemovalPart.choices)
+    name = models.CharField(max_length=200)
+    suite = models.ForeignKey(
+        Suite, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    asked_by_name = models.CharField(max_length=150)
+    asked_at = models.DateTimeField(default=database_now)
+    result_count = models.PositiveIntegerField(default=0)
+    done_count = models.PositiveIntegerField(default=0)
+    next_position = models.PositiveIntegerField(default=0)
+    worker = models.CharField(max_length=200, blank=True, default="")
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    error = models.TextField(blank=True, default="")
+
+    objects = RemovalQuerySet.as_manager()
+
+    class Meta:
+        """Oldest first."""
+
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        """Return the name of what is deleted."""
+        return self.name
+
+
+class RetentionRule(models.Model):
+    """After how many days outputs and details of runs are removed; None keeps them.
+
+    The rule without a suite is the site's. A suite without a rule of its own follows it.
+    """
+
+    suite = models.OneToOneField(
+        Suite, on_delete=models.CASCADE, null=True, blank=True, related_name="retention_rule"
+    )
+    outputs_days = models.PositiveIntegerField(null=True, blank=True)
+    details_days = models.PositiveIntegerField(null=True, blank=True)
+    checked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        """One rule for each suite and one for the site."""
+
+        constraints = (
+            models.UniqueConstraint(Coalesce("suite", 0), name="retention_rule_one_a_suite"),
+        )
+
+    def __str__(self) -> str:
+        """Return whose rule it is."""
+        return str(self.suite) if self.suite_id else "the site"

@@ -1,0 +1,315 @@
+"""Delete runs, campaigns, suites and old texts: gone from all pages at once, from the database bit by bit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import models, transaction
+from django.db.models import Exists, F, OuterRef, QuerySet
+
+from evaluators.models import AuditEntry
+from evaluators.sandbox.processes import process_name
+from evaluators.scoring.types import DomainError
+from runs.models.database import database_now, delete_rows
+from runs.models.removals import Removal, RemovalPart
+from runs.models.results import Artifact, ModelCall, Result, ResultOutput
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import HEAVY_RUN_COLUMNS, Run
+from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
+from runs.queue import queue_removal
+from runs.retention.queries import Hold, Selection, find_holds, stored_data
+from runs.suites.services import lock_suite
+
+logger = logging.getLogger(__name__)
+
+# Each transaction removes this many results, or cases; others can write in between.
+BATCH = 2_000
+COMMAND_LINE = "command line"
+# No slug of a suite that somebody names has a colon.
+DELETED_SLUG = "deleted:{pk}"
+
+
+class DataHeldError(DomainError):
+    """Something keeps the data; `holds` say what, and where it can be changed."""
+
+    code = "data_held"
+
+    def __init__(self, holds: Sequence[Hold]) -> None:
+        """Join the reasons to one message."""
+        super().__init__("Nothing was deleted. " + " ".join(hold.text for hold in holds))
+        self.holds = tuple(holds)
+
+
+def begin_removal(
+    selection: Selection, *, by: User | None, by_name: str = "", in_background: bool = True
+) -> Removal:
+    """Begin to remove a part of some runs, and record it in the audit.
+
+    Deleted runs, campaigns and suites are gone from every page when this returns; a worker deletes
+    their rows. Without a worker (`in_background` false) the caller goes on with `remove_data`.
+    Raises DataHeldError.
+    """
+    with transaction.atomic():
+        suite = lock_suite(selection.suite)
+        held = _lock_runs(selection.runs)
+        now, is_whole = database_now(), selection.is_whole_suite
+        for run in held:
+            run.suite = suite
+        if holds := find_holds(held, selection.part, now=now, is_whole_suite=is_whole):
+            raise DataHeldError(holds)
+        stored = stored_data(held)
+        removal = Removal.objects.create(
+            part=selection.part,
+            name=selection.name[:200],
+            suite=suite if selection.is_whole_suite else None,
+            asked_by=by,
+            asked_by_name=by_name or (by.get_username() if by else COMMAND_LINE),
+            result_count=stored.results,
+        )
+        chosen = Run.objects.filter(pk__in=[run.pk for run in held])
+        if selection.part == RemovalPart.RUN:
+            _hide(suite, held, removal, selection)
+        else:
+            chosen.update(removal=removal)
+        _audit(selection, removal, stored.as_facts())
+        if in_background:
+            transaction.on_commit(partial(queue_removal, removal.pk))
+    return removal
+
+
+def _lock_runs(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that are still there, their rows locked until the transaction ends."""
+    rows = Run.objects.filter(pk__in=[run.pk for run in runs]).defer(*HEAVY_RUN_COLUMNS)
+    return list(rows.select_for_update(no_key=True).order_by("pk"))
+
+
+def _hide(suite: Suite, runs: Sequence[Run], removal: Removal, selection: Selection) -> None:
+    """Take runs, with their campaign or suite, from all pages."""
+    ids = [run.pk for run in runs]
+    # Queues, exports and figures of reviews do not look at the run.
+    delete_rows(Review.objects.filter(result__run__in=ids).order_by())
+    ReviewItem.objects.filter(result__run__in=ids).delete()
+    Run.objects.filter(pk__in=ids).update(is_deleted=True, removal=removal, campaign=None)
+    suite.last_deleted_run = max([suite.last_deleted_run, *(run.number for run in runs)])
+    if selection.campaign is not None:
+        selection.campaign.delete()
+    if selection.is_whole_suite:
+        suite.campaigns.all().delete()
+        suite.is_deleted, suite.slug = True, DELETED_SLUG.format(pk=suite.pk)
+        suite.archived_at = suite.archived_at or database_now()
+        suite.baseline_run = None
+    suite.save(
+        update_fields=["last_deleted_run", "is_deleted", "slug", "archived_at", "baseline_run"]
+    )
+
+
+def _audit(selection: Selection, removal: Removal, facts: Mapping[str, Any]) -> None:
+    """Record what is deleted: one entry for a suite or campaign, else one for each run."""
+    action = "delete" if selection.part == RemovalPart.RUN else f"remove_{selection.part}"
+    objects: list[tuple[str, int, str]]
+    if selection.is_whole_suite:
+        objects = [("suite", selection.suite.pk, selection.suite.slug)]
+    elif selection.campaign is not None:
+        objects = [("campaign", selection.campaign.pk, removal.name)]
+    else:
+        slug = selection.suite.slug
+        objects = [("run", run.pk, f"{slug} #{run.number}") for run in selection.runs]
+    together = {} if len(objects) == 1 else {"together_with": len(objects) - 1}
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            actor=removal.asked_by,
+            actor_name=removal.asked_by_name,
+            action=action,
+            object_type=kind,
+            object_id=str(pk),
+            object_name=name,
+            before={**facts, **together},
+            after={},
+        )
+        for kind, pk, name in objects
+    )
+
+
+def remove_data(removal_id: int) -> bool:
+    """Remove a part of runs until nothing is left; False when another worker does it or it is done.
+
+    Each transaction removes some rows and renews the heartbeat, so that another worker goes on where
+    this one dies.
+    """
+    worker = process_name()
+    if not _claim(removal_id, worker):
+        return False
+    try:
+        while _remove_some(removal_id, worker):
+            pass
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        mine = Removal.objects.filter(pk=removal_id, worker=worker)
+        mine.update(error=text, worker="", heartbeat_at=None)
+        raise
+    return not Removal.objects.filter(pk=removal_id).exists()
+
+
+def _claim(removal_id: int, worker: str) -> bool:
+    """Take a removal that no living worker holds; False when there is none."""
+    now = database_now()
+    free = Removal.objects.without_worker(now=now).filter(pk=removal_id)
+    return bool(free.update(worker=worker, heartbeat_at=now, error=""))
+
+
+def _remove_some(removal_id: int, worker: str) -> bool:
+    """Remove one batch; False when nothing is left, or another worker took over."""
+    with transaction.atomic():
+        # The row stays locked, so that two workers never remove at the same time.
+        mine = Removal.objects.filter(pk=removal_id, worker=worker)
+        if not mine.update(heartbeat_at=database_now()):
+            return False
+        removal = mine.get()
+        run = Run.including_deleted.filter(removal=removal).order_by("pk").first()
+        if run is not None:
+            done = REMOVERS[RemovalPart(removal.part)](run, removal)
+            mine.update(done_count=F("done_count") + done)
+        elif removal.suite_id is None or not _delete_some_cases(removal.suite_id):
+            _delete_suite(removal.suite_id)
+            removal.delete()
+            return False
+    return True
+
+
+def _delete_some(run: Run, removal: Removal) -> int:
+    """Delete the next results of a run with everything that refers to them, at last the run."""
+    batch = _next_results(run)
+    if batch is None:
+        run.cases.all().delete()
+        run.delete()
+        return 0
+    files = _files(batch)
+    for relation in Result._meta.related_objects:
+        related: type[models.Model] = relation.related_model
+        rows = related._base_manager.filter(**{f"{relation.field.name}__in": batch})
+        rows.order_by().delete()
+    deleted = delete_rows(batch)
+    _delete_unused(files)
+    return deleted
+
+
+def _next_results(run: Run, *, start: int = 0) -> QuerySet[Result] | None:
+    """Return the results of a run at the next positions from `start`, None when none is left."""
+    results = Result.objects.filter(run=run, position__gte=start)
+    first = results.order_by("position").values_list("position", flat=True).first()
+    if first is None:
+        return None
+    span = max(1, BATCH // max(1, run.repetitions))
+    return results.filter(position__lt=first + span).order_by()
+
+
+def _delete_some_cases(suite_id: int) -> bool:
+    ids = Case.objects.filter(suite=suite_id).order_by("pk").values_list("pk", flat=True)[:BATCH]
+    cases = Case.objects.filter(pk__in=list(ids))
+    for relation in Case._meta.related_objects:
+        related: type[models.Model] = relation.related_model
+        related._base_manager.filter(**{f"{relation.field.name}__in": cases}).delete()
+    return bool(delete_rows(cases))
+
+
+def _delete_suite(suite_id: int | None) -> None:
+    """Delete a suite whose runs and cases are gone."""
+    if suite_id is None:
+        return
+    suite = Suite.including_deleted.get(pk=suite_id)
+    frozen = suite.versions.values_list("content__files", flat=True)
+    shas = {sha for files in frozen for sha in (files or {}).values()}
+    shas.update(suite.files.values_list("content_id", flat=True))
+    suite.delete()
+    _delete_unused(sorted(shas))
+
+
+def _files(results: QuerySet[Result]) -> list[str]:
+    """Return the contents of files that the results have."""
+    rows = Artifact.objects.filter(result__in=results).order_by()
+    return list(rows.values_list("content_id", flat=True).distinct())
+
+
+def _delete_unused(shas: Sequence[str]) -> None:
+    """Delete contents of files that nothing refers to any more: no result, suite, version or run."""
+    if not shas:
+        return
+    contents = FileContent.objects.filter(
+        ~Exists(Artifact.objects.filter(content=OuterRef("pk"))),
+        ~Exists(SuiteFile.objects.filter(content=OuterRef("pk"))),
+        pk__in=shas,
+    )
+    unused = set(contents.values_list("pk", flat=True))
+    if unused:
+        unused -= set(_frozen_files())
+    FileContent.objects.filter(pk__in=unused).delete()
+
+
+def _frozen_files() -> Iterator[str]:
+    """Yield the contents that versions of suites and snapshots of runs refer to."""
+    for rows in (
+        SuiteVersion.objects.values_list("content__files", flat=True),
+        Run.objects.values_list("snapshot__files", flat=True),
+    ):
+        for files in rows.order_by().iterator():
+            yield from (files or {}).values()
+
+
+def _remove_outputs(run: Run, removal: Removal) -> int:
+    """Remove the answers, files and texts of calls of the next results."""
+    batch = _next_batch(run, removal)
+    return 0 if batch is None else _forget_outputs(batch, removal)
+
+
+def _next_batch(run: Run, removal: Removal) -> QuerySet[Result] | None:
+    """Return the results at the next positions; None, and the run noted as done, when none is left."""
+    held = Run.objects.hold(run.pk)
+    # A run that was resumed meanwhile is left alone; its new texts are young.
+    batch = None if held.is_active else _next_results(held, start=removal.next_position)
+    if batch is not None:
+        last = batch.order_by("-position").values_list("position", flat=True)[0]
+        Removal.objects.filter(pk=removal.pk).update(next_position=last + 1)
+        return batch
+    changes: dict[str, Any] = {"removal": None}
+    if not held.is_active:
+        changes |= {"stored_bytes": None, "measured_at": None}
+        for part in _parts_removed(held, removal):
+            changes |= {
+                f"{part}_removed_at": database_now(),
+                f"{part}_removed_by": removal.asked_by_name,
+            }
+    Run.objects.filter(pk=run.pk).update(**changes)
+    Removal.objects.filter(pk=removal.pk).update(next_position=0)
+    return None
+
+
+def _parts_removed(run: Run, removal: Removal) -> tuple[str, ...]:
+    """Return what is gone now and was there before."""
+    if removal.part == RemovalPart.OUTPUTS:
+        return ("outputs",)
+    return ("details",) if run.lacks_outputs else ("outputs", "details")
+
+
+def _forget_outputs(batch: QuerySet[Result], removal: Removal) -> int:
+    files = _files(batch)
+    Artifact.objects.filter(result__in=batch).delete()
+    _delete_unused(files)
+    outputs = ResultOutput.objects.filter(result__in=batch, removed_at=None)
+    outputs.update(
+        **{"text": "", "messages": [], "trace": None},
+        removed_at=database_now(),
+        removed_by=removal.asked_by_name,
+    )
+    # Without the hash of its request, no call is taken for the answer to an equal one.
+    ModelCall.objects.filter(result__in=batch).update(request={}, reply=None, request_hash="")
+    return batch.count()
+
+
+REMOVERS = {
+    RemovalPart.RUN: _delete_some,
+    RemovalPart.OUTPUTS: _remove_outputs,
+}

@@ -1,0 +1,107 @@
+"""The pages that delete runs, campaigns and suites, and those of retention and stored data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from runs.models.database import database_now
+from runs.models.removals import Removal, RemovalPart
+from runs.models.runs import Campaign
+from runs.requests import (
+    REFUSED,
+    STOP_POLLING,
+    MemberRequest,
+    form_data,
+    get_run_or_404,
+    get_suite_or_404,
+    may_change_suites,
+    may_delete,
+)
+from runs.retention.forms import DeletionForm
+from runs.retention.queries import Selection, find_holds, run_url, select_runs, stored_data
+
+
+@may_delete
+def run_delete(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Name what a run has stored, and delete all of it or its outputs."""
+    run = get_run_or_404(slug, number)
+    selection = Selection(RemovalPart.RUN, run.suite, select_runs(run.suite, pk=run.pk))
+    done = f"{reverse('runs:run-list')}?suite={slug}"
+    return _deletion(request, selection, title=f"Run {run}", back=run_url(run), done=done)
+
+
+@may_delete
+def campaign_delete(request: MemberRequest, pk: int) -> HttpResponse:
+    """Name what the runs of a campaign have stored, and delete all of it or their outputs."""
+    campaign = get_object_or_404(Campaign.objects.select_related("suite"), pk=pk)
+    runs = select_runs(campaign.suite, campaign=campaign)
+    selection = Selection(RemovalPart.RUN, campaign.suite, runs, campaign)
+    title = f"Campaign {campaign.name or campaign.pk}"
+    back = reverse("runs:campaign", args=(pk,))
+    done = f"{reverse('runs:campaign-list')}?suite={campaign.suite.slug}"
+    return _deletion(request, selection, title=title, back=back, done=done)
+
+
+@may_change_suites
+@may_delete
+def suite_delete(request: MemberRequest, slug: str) -> HttpResponse:
+    """Name what a suite has stored, and delete it with all its runs."""
+    suite = get_suite_or_404(slug=slug)
+    selection = Selection(RemovalPart.RUN, suite, select_runs(suite), is_whole_suite=True)
+    back = reverse("runs:suite-settings", args=(slug,))
+    return _deletion(request, selection, title=suite.title, back=back, done=reverse("home"))
+
+
+def _deletion(
+    request: MemberRequest, selection: Selection, *, title: str, back: str, done: str
+) -> HttpResponse:
+    """Show what would go and what keeps it, or begin to delete it."""
+    form = DeletionForm(selection, form_data(request))
+    if form.is_valid() and (removal := form.delete(request.user)):
+        if removal.part == RemovalPart.RUN:
+            messages.success(request, f"{title} is deleted.")
+            return redirect(done)
+        messages.success(request, f"The outputs of {title} are being removed.")
+        return redirect(back)
+    holds = form.holds or find_holds(
+        selection.runs,
+        selection.part,
+        now=database_now(),
+        is_whole_suite=selection.is_whole_suite,
+    )
+    context: dict[str, Any] = {
+        "form": form,
+        "selection": selection,
+        "stored": stored_data(selection.runs),
+        "cases": selection.suite.cases.filter(is_current=True).count(),
+        "holds": holds,
+        "title": title,
+        "back": back,
+    }
+    status = REFUSED if form.is_bound else 200
+    return render(request, "retention/delete.html", context, status=status)
+
+
+@require_safe
+@may_delete
+def retention(request: MemberRequest) -> HttpResponse:
+    """Show what is being removed now."""
+    context = {"removals": Removal.objects.all()}
+    return render(request, "retention/retention.html", context)
+
+
+@require_safe
+@never_cache
+@may_delete
+def removals(request: MemberRequest) -> HttpResponse:
+    """Return what is being removed now; polling ends with the last removal."""
+    rows = list(Removal.objects.all())
+    status = 200 if rows else STOP_POLLING
+    return render(request, "retention/_removals.html", {"removals": rows}, status=status)

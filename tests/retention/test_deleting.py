@@ -1,0 +1,302 @@
+"""Deleting runs, campaigns and suites: what goes, what keeps them, and workers that die meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from evaluators.models import AuditEntry
+from runs.execution.claims import register_run_worker
+from runs.execution.reaper import reap
+from runs.models.database import database_now
+from runs.models.removals import Removal, RemovalPart
+from runs.models.results import Result
+from runs.models.reviews import Review
+from runs.models.runs import LEASE, Campaign, Run
+from runs.models.sharing import ShareLink
+from runs.models.suites import Case, FileContent, Suite, SuiteFile
+from runs.retention import services
+from runs.retention.queries import Selection, select_runs
+from runs.retention.services import DataHeldError, begin_removal, remove_data
+from runs.reviews.services import ask_for_review
+from tests.support.factories import (
+    make_call,
+    make_campaign,
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def begin(*runs: Run, by: User | None = None, **choices: Any) -> Removal:
+    suite = runs[0].suite
+    selection = Selection(choices.pop("part", RemovalPart.RUN), suite, runs, **choices)
+    return begin_removal(selection, by=by, in_background=False)
+
+
+def begin_suite(suite: Suite) -> Removal:
+    selection = Selection(RemovalPart.RUN, suite, select_runs(suite), is_whole_suite=True)
+    return begin_removal(selection, by=None, in_background=False)
+
+
+def full_run(**columns: Any) -> Run:
+    """Return a run with a result that has everything a result can have."""
+    run = make_scored_run(verdicts=["pass"] * 3, **columns)
+    result = run.results.first()
+    make_score(result=result, path="tone", score=0.9)
+    make_call(result=result)
+    Review.objects.create(result=result, verdict="pass")
+    return run
+
+
+def counts() -> dict[str, int]:
+    """Return the number of rows of every table that belongs to results."""
+    related = [relation.related_model for relation in Result._meta.related_objects]
+    return {model.__name__: model._base_manager.count() for model in (Result, *related)}
+
+
+def test_a_deleted_run_is_gone_at_once_and_its_rows_when_a_worker_is_done(
+    client_of_editor: Client,
+) -> None:
+    kept, run = make_scored_run(verdicts=["pass"]), None
+    before = counts()
+    run = full_run(suite=kept.suite)
+
+    removal = begin(run)
+    assert list(kept.suite.runs.all()) == [kept]
+    assert client_of_editor.get(f"/suites/{run.suite.slug}/runs/{run.number}/").status_code == 404
+    assert not Review.objects.exists()
+
+    assert remove_data(removal.pk)
+    assert counts() == before
+    assert list(Run.including_deleted.all()) == [kept]
+    assert not Removal.objects.exists()
+
+
+@pytest.fixture
+def client_of_editor(editor: User) -> Client:
+    client = Client()
+    client.force_login(editor)
+    return client
+
+
+def test_the_number_of_a_deleted_run_is_not_given_again() -> None:
+    first, last = make_run(), None
+    last = make_run(suite=first.suite)
+    remove_data(begin(last).pk)
+    first.suite.refresh_from_db()
+    assert first.suite.next_run_number() == 3
+
+
+def hold_as_baseline(run: Run) -> None:
+    Suite.objects.filter(pk=run.suite_id).update(baseline_run=run)
+
+
+def hold_by_a_link(run: Run) -> None:
+    ShareLink.objects.create(
+        token_hash="a", kind="run", title="For the board", sources={"runs": [run.pk]}, frozen={}
+    )
+
+
+def hold_by_reviews(run: Run) -> None:
+    ask_for_review(run.results.first(), by=User.objects.create_user("rita"))
+
+
+def hold_by_a_copy(run: Run) -> None:
+    make_run(suite=run.suite, source_run=run)
+
+
+def hold_as_active(run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(status="running")
+
+
+def hold_by_a_worker(run: Run) -> None:
+    register_run_worker(run.pk, "token", under_way=1, now=database_now())
+
+
+HOLDS = [
+    (hold_as_baseline, "Run #1 is the baseline of", "/runs/1/"),
+    (hold_by_a_link, "The share link “For the board” shows run #1", "/shares/"),
+    (hold_by_reviews, "1 result of run #1 waits for reviewers", "/review/?run="),
+    (hold_by_a_copy, "Run #2 was scored again from run #1", "/runs/2/"),
+    (hold_as_active, "Run #1 has not ended", "/runs/1/"),
+    (hold_by_a_worker, "A worker still ends its last calls of run #1", "/runs/1/"),
+]
+
+
+@pytest.mark.parametrize(("hold", "reason", "link"), HOLDS)
+def test_what_holds_a_run_is_named_with_a_link_and_nothing_is_deleted(
+    hold: Any, reason: str, link: str, client_of_editor: Client
+) -> None:
+    run = make_scored_run(verdicts=["pass"])
+    hold(run)
+    address = f"/suites/{run.suite.slug}/runs/1/delete/"
+
+    page = client_of_editor.get(address).content.decode()
+    assert reason in page
+    assert link in page
+    response = client_of_editor.post(address, {"part": "run"})
+    assert response.status_code == 422
+    assert reason in response.content.decode()
+    assert Run.objects.filter(pk=run.pk).exists()
+    assert not Removal.objects.exists()
+
+
+def test_expired_and_revoked_links_hold_nothing() -> None:
+    run, now = make_scored_run(verdicts=["pass"]), database_now()
+    for number, state in enumerate(({"revoked_at": now}, {"expires_at": now - timedelta(days=1)})):
+        ShareLink.objects.create(
+            token_hash=str(number), kind="run", sources={"runs": [run.pk]}, frozen={}, **state
+        )
+    begin(run)
+
+
+def test_the_page_names_what_will_go_and_the_audit_what_went(
+    client_of_editor: Client, editor: User
+) -> None:
+    run = full_run()
+    address = f"/suites/{run.suite.slug}/runs/1/delete/"
+    page = client_of_editor.get(address).content.decode()
+    assert "<dt>Results</dt><dd>3</dd>" in page
+    assert "<dt>Calls of models and agents</dt><dd>1</dd>" in page
+    assert "<dt>Decisions of reviewers</dt><dd>1</dd>" in page
+
+    response = client_of_editor.post(address, {"part": "run"})
+    assert response.status_code == 302
+    entry = AuditEntry.objects.get(action="delete")
+    assert (entry.actor, entry.object_name) == (editor, f"{run.suite.slug} #1")
+    assert entry.before is not None
+    assert entry.before["results"] == 3
+    assert entry.before["bytes"] > 100
+    page = client_of_editor.get("/audit/").content.decode()
+    assert "deleted" in page
+
+
+def test_a_campaign_is_deleted_with_its_runs() -> None:
+    campaign = make_campaign()
+    runs = [make_scored_run(verdicts=["pass"], suite=campaign.suite, campaign=campaign)] * 1
+    other = make_scored_run(verdicts=["pass"], suite=campaign.suite)
+    removal = begin(*runs, campaign=campaign)
+    assert not Campaign.objects.exists()
+    remove_data(removal.pk)
+    assert list(Run.including_deleted.all()) == [other]
+
+
+def test_a_suite_goes_with_its_runs_cases_and_baseline_and_its_name_is_free_at_once() -> None:
+    run = full_run()
+    suite = run.suite
+    hold_as_baseline(run)
+    removal = begin_suite(suite)
+    assert not Suite.objects.exists()
+    make_suite(slug=suite.slug)
+
+    remove_data(removal.pk)
+    assert Suite.including_deleted.count() == 1
+    assert not Case.objects.exists()
+    assert not Run.including_deleted.exists()
+
+
+def test_a_suite_that_was_run_is_deleted_only_by_its_name(client_of_editor: Client) -> None:
+    suite = make_scored_run(verdicts=["pass"]).suite
+    address = f"/suites/{suite.slug}/delete/"
+    response = client_of_editor.post(address, {"confirm": "something else"})
+    assert response.status_code == 422
+    assert f"Type {suite.slug} to delete it." in response.content.decode()
+    assert client_of_editor.post(address, {"confirm": suite.slug}).status_code == 302
+    assert client_of_editor.get(f"/suites/{suite.slug}/").status_code == 404
+
+
+def test_files_go_unless_something_else_has_them() -> None:
+    suite = make_suite()
+    run = make_run(suite=suite)
+    files = {"own.txt": b"own", "shared.txt": b"shared", "suite.txt": b"of the suite"}
+    make_result(run=run, case=make_case(suite=suite), verdict="pass", output={"files": files})
+    other = make_run(suite=suite)
+    shared = {"files": {"same.txt": b"shared"}}
+    make_result(run=other, case=make_case(suite=suite), verdict="pass", output=shared)
+    [sha] = FileContent.objects.store([b"of the suite"])
+    SuiteFile.objects.create(suite=suite, path="p.md", content_id=sha)
+
+    remove_data(begin(run).pk)
+    left = {bytes(content) for content in FileContent.objects.values_list("content", flat=True)}
+    assert left == {b"shared", b"of the suite"}
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "BATCH", 2)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_removal_goes_on_where_a_worker_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_scored_run(verdicts=["pass"] * 5)
+    removal = begin(run)
+    monkeypatch.setattr(services, "process_name", lambda: "host/elsewhere/1/1")
+    assert services._claim(removal.pk, "host/elsewhere/1/1")
+    assert services._remove_some(removal.pk, "host/elsewhere/1/1")
+    removal.refresh_from_db()
+    assert (removal.done_count, removal.result_count) == (2, 5)
+
+    monkeypatch.setattr(services, "process_name", lambda: "host/here/2/2")
+    assert not remove_data(removal.pk), "the first worker still seems to be alive"
+    silent = database_now() - LEASE - timedelta(seconds=1)
+    Removal.objects.update(heartbeat_at=silent)
+    assert remove_data(removal.pk)
+    assert not services._remove_some(removal.pk, "host/elsewhere/1/1")
+    assert not Result.objects.exists()
+
+
+def test_the_reaper_queues_removals_that_no_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    queued: list[int] = []
+    from runs.execution import reaper
+
+    monkeypatch.setattr(reaper, "queue_removal", lambda pk, **options: queued.append(pk))
+    removal = begin(make_scored_run(verdicts=["pass"]))
+    reap(now=database_now())
+    assert queued == [removal.pk]
+    Removal.objects.update(worker="host/x/1/1", heartbeat_at=database_now())
+    reap(now=database_now())
+    assert queued == [removal.pk]
+
+
+def test_an_error_is_kept_and_the_removal_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    removal = begin(make_scored_run(verdicts=["pass"]))
+
+    def fail(*anything: Any) -> None:
+        raise ValueError("a surprise")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(services, "_remove_some", fail)
+        with pytest.raises(ValueError, match="a surprise"):
+            remove_data(removal.pk)
+    removal.refresh_from_db()
+    assert removal.error == "ValueError: a surprise"
+    assert remove_data(removal.pk)
+
+
+@pytest.mark.parametrize("results", [3, 30])
+def test_a_batch_takes_as_many_queries_whatever_its_size(results: int) -> None:
+    removal = begin(make_scored_run(verdicts=["pass"] * results))
+    services._claim(removal.pk, "worker")
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        assert services._remove_some(removal.pk, "worker")
+    assert len(queries) <= 30
+
+
+def test_a_held_run_is_refused_by_the_service_too() -> None:
+    run = make_run(status="running")
+    with pytest.raises(DataHeldError, match="has not ended"):
+        begin(run)
