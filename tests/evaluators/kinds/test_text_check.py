@@ -26,6 +26,14 @@ HOLDS: list[tuple[dict[str, Any], str]] = [
     ({"operator": "ends_with", "value": "bc"}, "abc"),
     ({"operator": "ends_with", "value": "abc"}, "abc"),
     ({"operator": "regex", "value": r"ORD-\d{5}"}, "see ORD-12345."),
+    (
+        {"operator": "regex", "value": r"(?:(?:[a-z]{1,63}\.){1,127}){1,9}[a-z]{2}"},
+        "see www.example.de",
+    ),
+    (
+        {"operator": "regex", "value": r"[{(](?:[0-9a-f]{4}-){7}[0-9a-f]{4}(?V1)"},
+        "{" + "0a1b-" * 7 + "0a1b",
+    ),
     ({"operator": "regex", "value": "ord", "ignore_case": True}, "ORD"),
     ({"operator": "is_json"}, ' {"a": [1, null]} '),
     ({"operator": "is_json"}, "3"),
@@ -61,6 +69,26 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"operator": "contains", "value": 12}, "put it in quotes"),
     ({"operator": "regex", "value": "("}, "not a regular expression"),
     ({"operator": "regex", "value": "x" * 10_001}, "longer than"),
+    (
+        {"operator": "regex", "value": "(?:(?:a{100}){100}){3}"},
+        "counted repeats have more than 20,000",
+    ),
+    ({"operator": "regex", "value": "(?:ab|cd){30000,}"}, "counted repeats have more than 20,000"),
+    # The flag x leaves white space out of counts.
+    (
+        {"operator": "regex", "value": "(?x)(?:(?:a{1 00}){1 00}){ 3}"},
+        "counted repeats have more than",
+    ),
+    (
+        {"operator": "regex", "value": "(?(DEFINE)(?P<x>(?:(?:a{99}){99}){3}))"},
+        "counted repeats have",
+    ),
+    ({"operator": "regex", "value": "(" * 3_000 + "a{2}" + ")" * 3_000}, "nested too deeply"),
+    ({"operator": "regex", "value": "(" * 3_000 + ")" * 3_000}, "nested too deeply"),
+    (
+        {"operator": "json_schema", "json_schema": {"pattern": "(?:(?:a{100}){100}){3}"}},
+        "counted repeats have more than",
+    ),
     ({"operator": "max_length", "max_length": -1}, "greater than or equal to 0"),
     ({"operator": "max_length"}, "needs max_length"),
     ({"operator": "is_json", "value": "x"}, "takes no value"),
