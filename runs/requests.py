@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
@@ -17,6 +16,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.datastructures import MultiValueDict
 from django_htmx.middleware import HtmxDetails
 
+from evaluators.reading.json import read_json
 from runs.models.runs import Run
 from runs.models.suites import Suite
 
@@ -140,8 +140,8 @@ def upload_streams(
     names that browsers send. A list that does not fit is ignored.
     """
     try:
-        path_list = json.loads(paths) if paths else []
-    except (ValueError, RecursionError):
+        path_list = read_json(paths) if paths else []
+    except ValueError:
         path_list = []
     names = [str(upload.name) for upload in uploads]
     if isinstance(path_list, list) and len(path_list) == len(names):

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
+from evaluators.catalog.kind_forms import JsonField
 from evaluators.model_calls.addresses import address_problem
 from evaluators.model_calls.calls import RESERVED_PARAMETERS
 from evaluators.model_calls.models import (
@@ -61,11 +62,11 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         help_text="0 to 2. Empty: the server's own default.",
         widget=forms.NumberInput(attrs={"step": "0.1"}),
     )
-    parameters = forms.CharField(
+    parameters = JsonField(
+        rows=3,
         label="Other parameters",
         required=False,
         help_text='A JSON object sent with every call, such as {"max_tokens": 800, "seed": 7}.',
-        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
     )
 
     class Meta:
@@ -156,9 +157,10 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         return name
 
     def clean_parameters(self) -> dict[str, Any]:
-        """Return the object; refuse invalid JSON and parameters that Evalsite sets itself."""
-        text = str(self.cleaned_data["parameters"]).strip()
-        parameters = _json_object(text) if text else {}
+        """Return the object; refuse other values and parameters that Evalsite sets itself."""
+        parameters = self.cleaned_data["parameters"] or {}
+        if not isinstance(parameters, dict):
+            raise forms.ValidationError('Write one JSON object, such as {"max_tokens": 800}.')
         taken = [name for name in parameters if name in (*RESERVED_PARAMETERS, TEMPERATURE)]
         if TEMPERATURE in taken:
             raise forms.ValidationError("temperature has its own field.")
@@ -264,20 +266,6 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
             if usd is not None and known is not None:
                 field.widget.attrs["placeholder"] = f"{usd.normalize():f}"
                 field.help_text += f" Empty: ${usd.normalize():f}, from {known.version}."
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise forms.ValidationError(f"This is not JSON: {error}.") from error
-    if not isinstance(value, dict):
-        raise forms.ValidationError('Write one JSON object, such as {"max_tokens": 800}.')
-    return value
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _as_own(own: dict[str, Decimal | None]) -> dict[str, Decimal | None]:

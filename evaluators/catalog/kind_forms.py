@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import types
 from collections.abc import Mapping, Sequence
@@ -16,13 +17,13 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Kind
 from evaluators.kinds._refusals import InvalidConfigError, Refusal
 from evaluators.kinds._text import write_yaml
+from evaluators.reading.json import read_json
+from evaluators.reading.yaml import FIELD_LIMITS, UnreadableYamlError, read_yaml
 
 BLANK_ROWS = 2
 WEIGHT = "weight"
@@ -169,6 +170,19 @@ NUMBERS: Mapping[Any, type[forms.Field]] = {
 }
 
 
+MAX_FIELD_LENGTH = 200_000
+MAX_LINES = 10_000
+
+
+def typed_text(value: Any) -> str:
+    """Return the text of a field; raises ValidationError for one too long to be shown again."""
+    text = str(value or "")
+    if len(text) > MAX_FIELD_LENGTH:
+        message = f"This has {len(text):,} characters; {MAX_FIELD_LENGTH:,} is the limit."
+        raise forms.ValidationError(message)
+    return text
+
+
 class LinesField(forms.CharField):
     """A list of texts, one per line."""
 
@@ -180,7 +194,40 @@ class LinesField(forms.CharField):
 
     def to_python(self, value: Any) -> Any:
         """Return the lines that are not empty."""
-        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+        lines = [line.strip() for line in typed_text(value).splitlines() if line.strip()]
+        if len(lines) > MAX_LINES:
+            raise forms.ValidationError(
+                f"There are {len(lines):,} lines; {MAX_LINES:,} is the limit."
+            )
+        return lines
+
+
+class JsonField(forms.CharField):
+    """A JSON document; what cannot be read or stored is refused with its line."""
+
+    def __init__(self, *, rows: int, **options: Any) -> None:
+        """Show this number of rows."""
+        widget = forms.Textarea(attrs={"rows": rows, "spellcheck": "false", "data-code": ""})
+        super().__init__(widget=widget, strip=False, **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return a stored value as JSON, and typed text unchanged."""
+        if isinstance(value, str):
+            return value
+        return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+
+    def to_python(self, value: Any) -> Any:
+        """Return the parsed value; None for an empty field."""
+        text = typed_text(value)
+        if not text.strip():
+            return None
+        try:
+            return read_json(text, max_values=FIELD_LIMITS.values)
+        except json.JSONDecodeError as error:
+            message = f"Line {error.lineno}, character {error.colno}, is not JSON: {error.msg}."
+            raise forms.ValidationError(message) from error
+        except ValueError as error:
+            raise forms.ValidationError(f"This JSON cannot be used: {error}.") from error
 
 
 class StructureField(forms.CharField):
@@ -195,14 +242,12 @@ class StructureField(forms.CharField):
         return "" if value in EMPTY else write_yaml(value)
 
     def to_python(self, value: Any) -> Any:
-        """Return the values; raises ValidationError naming the line that is not YAML."""
+        """Return the values; raises ValidationError naming the line that cannot be read."""
         try:
-            return YAML(typ="safe", pure=True).load(str(value or ""))
-        except MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise forms.ValidationError(f"Line {line} is not YAML: {error.problem}.") from error
-        except (YAMLError, ValueError, RecursionError) as error:
-            raise forms.ValidationError(f"This is not YAML: {error}.") from error
+            content = read_yaml(typed_text(value), FIELD_LIMITS)
+        except UnreadableYamlError as error:
+            raise forms.ValidationError(f"Line {max(error.line, 1)}: {error}.") from error
+        return content and content.value
 
 
 class KindForm(forms.Form):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
@@ -19,30 +18,24 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from evaluators.kinds._text import LIMIT_S, SlowPatternError, compile_pattern
+from evaluators.reading.json import RefusedJsonError, json_decoder, read_json, storable
 
 FENCE = "```"
 MAX_STARTS = 10
 MAX_SHOWN_LENGTH = 200
 ELLIPSIS = "…"
-# Lone surrogates: JSON can contain them, but no database stores them.
-HALVES = re.compile("[\ud800-\udfff]")
-REPLACEMENT = "\ufffd"
 DEEP = "nested too deeply to show"
 
 
-class UnclearJsonError(ValueError):
-    """An object in the JSON repeats a key, so that readers would disagree about its value."""
-
-
-def read_json(text: str) -> Any:
+def find_json(text: str) -> Any:
     """Return the JSON value of a text, of its last fenced block, or of the last object in its prose.
 
-    Numbers with a point become Decimal. Raises UnclearJsonError for a repeated key, and ValueError saying
-    why the text is not JSON.
+    Numbers with a point become Decimal. Raises ValueError saying why there is none, RefusedJsonError where
+    there is one that is refused.
     """
     try:
         return _parsed(text)
-    except UnclearJsonError:
+    except RefusedJsonError:
         raise
     except ValueError as error:
         problem = error
@@ -51,7 +44,7 @@ def read_json(text: str) -> Any:
     for block in reversed(list(_blocks(text))):
         try:
             return _parsed(block)
-        except UnclearJsonError:
+        except RefusedJsonError:
             raise
         except ValueError:
             continue
@@ -93,7 +86,7 @@ def format_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
     try:
         # Encode in pieces, so that only the shown part of a large value is written.
         for piece in _ENCODER.iterencode(value):
-            text += HALVES.sub(REPLACEMENT, piece)
+            text += storable(piece)
             if len(text) > longest:
                 return f"{text[:longest]}{ELLIPSIS}"
     except (RecursionError, ValueError):
@@ -103,7 +96,7 @@ def format_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
 
 def shorten_text(text: str, longest: int = MAX_SHOWN_LENGTH) -> str:
     """Return a text without characters that no database stores, cut if it is long."""
-    cut = HALVES.sub(REPLACEMENT, text[: longest + 1].replace("\0", REPLACEMENT))
+    cut: str = storable(text[: longest + 1])
     return cut if len(cut) <= longest else f"{cut[:longest]}{ELLIPSIS}"
 
 
@@ -132,10 +125,7 @@ def _same_scalar(left: Any, right: Any) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    try:
-        return _DECODER.decode(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    return read_json(text, number=_decimal, unstorable="keep")
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -160,21 +150,12 @@ def _embedded(text: str) -> Any:
         if position < 0:
             break
         try:
-            value, position = _DECODER.raw_decode(text, position)
-        except UnclearJsonError:
+            value, position = json_decoder(_decimal).raw_decode(text, position)
+        except RefusedJsonError:
             raise
         except (ValueError, RecursionError):
             position += 1
     return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise UnclearJsonError(f"the key {format_value(repeated)} is repeated")
-    return values
 
 
 def _decimal(text: str) -> Decimal:
@@ -184,18 +165,11 @@ def _decimal(text: str) -> Decimal:
         raise ValueError(f"{text[:MAX_SHOWN_LENGTH]} is too large a number") from error
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _plain(value: Any) -> Any:
     is_float = isinstance(value, Decimal) and isfinite(float(value))
     return float(value) if is_float else str(value)
 
 
-_DECODER = json.JSONDecoder(
-    parse_float=_decimal, parse_constant=_refuse_constant, object_pairs_hook=_object
-)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)
 
 

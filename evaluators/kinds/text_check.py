@@ -36,15 +36,15 @@ required: true
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, kind
 from evaluators.kinds._json import UnresolvableReferenceError, schema_problem, schema_violations
 from evaluators.kinds._text import SlowPatternError, compile_pattern, find_pattern
+from evaluators.reading.json import read_json
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 Findings = tuple[Finding, ...]
@@ -74,14 +74,7 @@ def passage(text: str, start: int, end: int) -> str:
 
 def parsed_json(text: str) -> Any:
     """Return the JSON value of a text; raises ValueError saying why it is not JSON."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    return read_json(text, number=float, keeps_last=True, unstorable="keep")
 
 
 def _position(config: TextCheckConfig, wanted: str, text: str) -> tuple[int, int] | None:

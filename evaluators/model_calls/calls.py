@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evaluators.model_calls.models import REPLY_MODES, ModelSpec
+from evaluators.reading.json import read_json, storable
 from evaluators.scoring.types import Usage
 
 NO_USAGE = Usage()
@@ -202,8 +202,6 @@ HTTP_BAD = 400
 HTTP_TOO_MANY = 429
 HTTP_SERVER = 500
 HTTP_PASSING = (408, 409, 425)
-UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
-UNSTORABLE_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached")
 
 
@@ -243,32 +241,9 @@ def parse_body(text: str) -> Any:
     All its texts can be stored (see `storable`).
     """
     try:
-        body = DECODE(text)
-    except (ValueError, RecursionError):
-        body = {"text": text[:MAX_TEXT]}
-    is_suspect = "\x00" in text or UNSTORABLE_ESCAPE.search(text) is not None
-    return storable(body) if is_suspect or not _is_encodable(text) else body
-
-
-def storable(value: Any) -> Any:
-    """Return a JSON value without the characters that no database stores: NUL and lone surrogates."""
-    if isinstance(value, str):
-        if "\x00" not in value and _is_encodable(value):
-            return value
-        return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", value)
-    if isinstance(value, Mapping):
-        return {storable(name): storable(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [storable(part) for part in value]
-    return value
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return read_json(text, keeps_last=True, unstorable="replace")
+    except ValueError:
+        return {"text": storable(text[:MAX_TEXT])}
 
 
 def read_answer(body: Any) -> Answer:
@@ -371,13 +346,6 @@ def _tokens(value: Any) -> int | None:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-DECODE = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 # Parameters that users may not set, because the client uses them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -23,9 +22,9 @@ from evaluators.model_calls.calls import (
     TraceHeaders,
     canonical_json,
     sha256_hex,
-    storable,
 )
 from evaluators.model_calls.models import ModelSpec
+from evaluators.reading.json import read_json
 from evaluators.scoring.types import add_usage
 
 if TYPE_CHECKING:
@@ -94,11 +93,7 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
             _words(error.json_path, error.message) for error in errors[:MAX_PROBLEMS]
         )
         raise UnreadableReplyError(f"the reply does not satisfy the schema: {problems}")
-    try:
-        kept: dict[str, Any] = storable(reply)
-    except RecursionError as error:
-        raise UnreadableReplyError("the reply nests too deeply") from error
-    return kept
+    return reply
 
 
 def closed_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,37 +123,10 @@ def _load(text: str) -> Any:
     if len(text) > MAX_LENGTH:
         raise UnreadableReplyError(f"the reply is longer than {MAX_LENGTH} characters")
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
-    except UnreadableReplyError:
-        raise
-    except (ValueError, RecursionError) as error:
+        return read_json(text, unstorable="replace")
+    except ValueError as error:
         reason = "more text after the JSON value" if "Extra data" in str(error) else str(error)
         raise UnreadableReplyError(f"the reply is not one JSON object alone: {reason}") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in values:
-            raise UnreadableReplyError(f"the key {name!r} is repeated in one object")
-        values[name] = value
-    return values
-
-
-def _refuse_constant(name: str) -> Any:
-    raise UnreadableReplyError(f"{name} is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise UnreadableReplyError(f"{text} is not a finite number")
-    return number
 
 
 def _words(path: str, message: str) -> str:

@@ -13,6 +13,7 @@ from django.db.models import Model, QuerySet
 from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
+from evaluators.reading.json import storable
 from runs import lists
 from runs.lists import NEWEST_FIRST, Control, ListQuery, read_integer
 from runs.models.results import Result
@@ -158,14 +159,14 @@ def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
             "before": entry.before,
             "after": entry.after,
         }
-        yield json.dumps(line, ensure_ascii=False) + "\n"
+        yield json.dumps(storable(line), ensure_ascii=False) + "\n"
 
 
 def changes_between(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> tuple[AuditChange, ...]:
     """Return the differences, with the names of nested values joined by dots, in order of appearance."""
-    old, new = dict(_flat(before or {})), dict(_flat(after or {}))
+    old, new = (dict(_flat(storable(values or {}))) for values in (before, after))
     names = list(dict.fromkeys((*old, *new)))
     return tuple(
         AuditChange(name, _format(old, name), _format(new, name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,8 @@ from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
 from evaluators.kinds._text import write_yaml
 from evaluators.models import LanguageModel
+from evaluators.reading.json import is_storable
+from evaluators.reading.yaml import FIELD_LIMITS, YamlLimits
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import case_tree
@@ -32,9 +33,8 @@ from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
 
 MAX_TAG_LENGTH = 200
+RECORDED_LIMITS = YamlLimits(100_000, "import it with a file of recorded outputs", 0)
 MAX_SHOWN = 20
-# NUL and halves of surrogate pairs: JSON can contain them, databases cannot.
-UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
 UNSTORABLE_MESSAGE = "It contains a NUL character or half a surrogate pair, which cannot be stored."
 
 Problems = Mapping[str, tuple[str, ...]]
@@ -74,7 +74,7 @@ class CaseChecks:
         for field, message in (*_key_problems(case.key), *_plain_problems(case), *self._own(case)):
             problems.setdefault(field, []).append(message)
         for field, value in case.columns().items():
-            if holds_unstorable(value):
+            if not is_storable(value):
                 problems.setdefault(field, []).append(UNSTORABLE_MESSAGE)
         return {field: tuple(message) for field, message in problems.items()}
 
@@ -110,25 +110,12 @@ def check_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
         raise InvalidCaseError(problems)
 
 
-def holds_unstorable(value: Any) -> bool:
-    """Tell whether a plain value contains, at any depth, characters that no database can store."""
-    match value:
-        case str():
-            return UNSTORABLE.search(value) is not None
-        case Mapping():
-            return any(holds_unstorable(part) for pair in value.items() for part in pair)
-        case list() | tuple():
-            return any(holds_unstorable(part) for part in value)
-        case _:
-            return False
-
-
 def _key_problems(key: str) -> Iterator[tuple[str, str]]:
     if not key.strip():
         yield "key", "Enter a key that no other case has."
     elif len(key) > MAX_KEY_LENGTH:
         yield "key", f"It has {len(key)} characters; {MAX_KEY_LENGTH} is the limit."
-    if UNSTORABLE.search(key):
+    if not is_storable(key):
         yield "key", UNSTORABLE_MESSAGE
 
 
@@ -158,7 +145,7 @@ def read_mapping(text: str) -> dict[str, Any]:
     """Return the mapping of a YAML or JSON text; raises UnreadableFileError naming the line."""
     if not text.strip():
         return {}
-    value = read_document(text).value
+    value = read_document(text, limits=FIELD_LIMITS).value
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -187,7 +174,7 @@ def read_own(
     """
     if not text.strip():
         return None
-    document = read_document(text)
+    document = read_document(text, limits=FIELD_LIMITS)
     reading = Reading(document, files or {})
     is_list = isinstance(document.value, list)
     fields = Fields(
@@ -230,7 +217,7 @@ def recorded_text(recorded: Mapping[str, Any] | None) -> tuple[str, bool]:
 
 def read_recorded_json(text: str, files: Mapping[str, bytes] | None = None) -> Mapping[str, Any]:
     """Return the recorded output of a JSON text; raises UnreadableFileError naming line and key."""
-    parsed = read_document(text)
+    parsed = read_document(text, limits=RECORDED_LIMITS)
     document = YamlDocument(
         value={OUTPUT: parsed.value},
         lines={(OUTPUT, *path): line for path, line in parsed.lines.items()},

@@ -12,11 +12,11 @@ from django.http import QueryDict
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 
+from evaluators.reading.json import is_storable
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.cases.checks import (
     MAX_TAG_LENGTH,
-    UNSTORABLE,
     InvalidCaseError,
     mapping_text,
     own_text,
@@ -488,7 +488,7 @@ def change_tags(ticked: SelectedCases, written: str, *, is_added: bool, by: User
     Raises SuiteArchivedError.
     """
     tags = list(dict.fromkeys(tag for part in written.split(",") if (tag := part.strip())))
-    if not tags or any(len(tag) > MAX_TAG_LENGTH or UNSTORABLE.search(tag) for tag in tags):
+    if not tags or any(len(tag) > MAX_TAG_LENGTH or not is_storable(tag) for tag in tags):
         return ""
     change = tag_cases if is_added else untag_cases
     count = change(ticked.suite, ticked.keys, tags, by=by)

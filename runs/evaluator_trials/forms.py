@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
 from uuid import uuid4
 
 from django import forms
 from django.http import QueryDict
 
-from evaluators.model_calls.calls import storable
+from evaluators.reading.json import read_json
 from evaluators.templatetags.figures import thousands
 from runs.evaluator_trials.queries import RunOption
 from runs.evaluator_trials.services import TriedOutput
@@ -130,10 +128,8 @@ class EvaluatorTrialForm(forms.Form):
 
     def _steps(self, text: str) -> Any:
         try:
-            steps = storable(DECODE(text))
+            steps = read_json(text, keeps_last=True, unstorable="replace")
             output_from_json({"output": "", "trace": steps})
-        except RecursionError:
-            self.add_error("trace", "The trace is nested too deeply.")
         except (ValueError, TypeError) as error:
             message = str(error)[:200]
             self.add_error("trace", f"This is not a trace: {message}.")
@@ -147,17 +143,3 @@ class EvaluatorTrialForm(forms.Form):
         long = {name: "" for name in names if len(self.data.get(name, "")) > MAX_OUTPUT_LENGTH}
         if long:
             self.data = {**dict(self.data.items()), **long}
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is too large")
-    return number
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-DECODE = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode

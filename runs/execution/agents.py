@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import random
 import re
 import socket
@@ -30,8 +29,8 @@ from evaluators.model_calls.calls import (
     CallRecord,
     Ledger,
     read_failure,
-    storable,
 )
+from evaluators.reading.json import read_json, storable
 from evaluators.scoring.types import Usage
 from runs.engine.plan import content_hash
 from runs.engine.ports import Cause
@@ -168,24 +167,10 @@ def decode_text(content: bytes, charset: str | None) -> str:
 def parse_reply(text: str, content_type: str) -> AgentReply:
     """Return an answer with its JSON, if it is JSON; every text in it can be stored."""
     try:
-        value, is_json = storable(DECODE(text)), True
-    except (ValueError, RecursionError):
+        value, is_json = read_json(text, keeps_last=True, unstorable="replace"), True
+    except ValueError:
         value, is_json = None, False
     return AgentReply(storable(text), value, is_json, content_type)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is too large")
-    return number
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-DECODE = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
 
 # Text that is cut before redaction loses its end too, which may hold half a secret.

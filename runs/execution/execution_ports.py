@@ -36,11 +36,11 @@ from evaluators.model_calls.calls import (
     ModelCallError,
     TraceHeaders,
     sha256_hex,
-    storable,
 )
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.judge import UNREADABLE, ModelJudge, PendingQuestion
 from evaluators.model_calls.models import ModelSpec
+from evaluators.reading.json import storable
 from evaluators.sandbox.confinement import ProgramLimits, Terms
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.scoring.types import Usage, total_usage

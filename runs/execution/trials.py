@@ -25,12 +25,13 @@ from evaluators.kinds._base import (
     ScriptCall,
     ScriptResult,
 )
-from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord, Failure, storable
+from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord, Failure
 from evaluators.model_calls.client import ModelClient, Try
 from evaluators.model_calls.limit_policy import ONE_TRY
 from evaluators.model_calls.models import ModelSpec, model_spec
 from evaluators.model_calls.rate_limits import Limiter
 from evaluators.models import LanguageModel
+from evaluators.reading.json import storable
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any
 
 from evaluators.kinds._refusals import normal_spelling
-from runs.formats.yaml import MAX_DEPTH, Path, refuse_size
+from evaluators.reading.json import finite_float, read_json
+from evaluators.reading.yaml import MAX_DEPTH, Path
+from runs.formats.yaml import refuse_size
 from runs.specs.problems import Problem
 
-# Databases limit the depth of JSON; conversations and traces are far from it.
-MAX_LINE_DEPTH = 200
-# Most readers take a longer whole number for infinity.
-MAX_DIGITS = 300
-UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
-UNSTORABLE_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -35,9 +29,7 @@ class WrittenFloat(float):
 
     def __new__(cls, text: str) -> WrittenFloat:
         """Read a number; raises ValueError for one that is not finite."""
-        number = super().__new__(cls, text)
-        if not math.isfinite(number):
-            raise ValueError(f"{text} is not a finite number")
+        number = super().__new__(cls, finite_float(text))
         number.text = text
         return number
 
@@ -67,64 +59,20 @@ def read_object(raw: bytes) -> dict[str, Any]:
     cannot be stored.
     """
     try:
-        fields: Any = json.loads(
-            raw.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
-            parse_float=WrittenFloat,
-            parse_int=_whole,
-        )
-        if raw.count(b"[") + raw.count(b"{") > MAX_LINE_DEPTH or UNSTORABLE_ESCAPE.search(raw):
-            _check_storable(fields)
-    except (ValueError, RecursionError) as error:
+        fields = read_json(raw.decode("utf-8"), number=WrittenFloat)
+    except ValueError as error:
         raise UnreadableLineError(_reason(error)) from error
     if not isinstance(fields, dict):
         raise UnreadableLineError("the line is not a JSON object")
     return fields
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not readable as JSON: {error.msg} at character {error.pos + 1}"
     if isinstance(error, UnicodeDecodeError):
         return "not text in UTF-8"
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
     return str(error)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is repeated in one object")
-    return mapping
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"{text[:20]}… is too large a number")
-    return int(text)
-
-
-def _check_storable(value: Any, depth: int = 0) -> None:
-    """Refuse depth and characters that no database can store: NUL and halves of surrogate pairs."""
-    if depth > MAX_LINE_DEPTH:
-        raise ValueError("nested too deeply")
-    if isinstance(value, str) and UNSTORABLE.search(value):
-        raise ValueError("the line holds a character that cannot be stored: NUL or half of a pair")
-    if isinstance(value, dict):
-        for name, part in value.items():
-            _check_storable(name, depth)
-            _check_storable(part, depth + 1)
-    elif isinstance(value, list):
-        for part in value:
-            _check_storable(part, depth + 1)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 MAX_PROBLEMS = 100

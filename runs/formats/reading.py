@@ -10,9 +10,10 @@ from typing import Any
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.script.program import locate_script
+from evaluators.reading.yaml import Path
 from runs.formats.bundles import OUTSIDE, missing_file_message
 from runs.formats.generations import Generation, environment_variables
-from runs.formats.yaml import Path, YamlDocument, describe_value
+from runs.formats.yaml import YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
 MAX_PROBLEMS = 500

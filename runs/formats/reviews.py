@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from evaluators.reading.json import is_storable, read_json
 from evaluators.scoring.numbers import rounded
 from runs.engine.review_rules import LABELS, VERDICTS, ReviewReason
 from runs.formats.table_cases import Rejected
@@ -22,8 +23,6 @@ MAX_SECONDS = 24 * 3600
 LARGEST = 2**31 - 1
 OUTCOMES = ("met", "missed", "unmarked")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# Characters that no database stores.
-UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
 
 
 class WrongCellError(ValueError):
@@ -40,7 +39,7 @@ def _text(limit: int) -> Callable[[Any], str]:
         if isinstance(value, bool | list | Mapping) or not isinstance(value, str | int):
             raise ValueError("is not text")
         text = str(value).strip()
-        if UNSTORABLE.search(text):
+        if not is_storable(text):
             raise ValueError("holds a character that cannot be stored")
         if len(text) > limit:
             raise ValueError(f"has {len(text)} characters, and {limit} is the limit")
@@ -114,8 +113,8 @@ def _reasons(value: Any) -> tuple[str, ...]:
 def _labels(value: Any) -> dict[str, int]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
+            value = read_json(value)
+        except ValueError as error:
             raise ValueError('is not JSON such as {"tone": 4}') from error
     if not isinstance(value, Mapping):
         raise ValueError('is not an object such as {"tone": 4}')

@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
+from evaluators.reading.yaml import Path
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.formats.bundles import OUTSIDE, missing_file_message
 from runs.formats.lines import (
@@ -30,7 +31,7 @@ from runs.formats.suite_evaluators import (
     read_aggregator,
     read_evaluators,
 )
-from runs.formats.yaml import Path, YamlDocument, decode_text, describe_value, read_document
+from runs.formats.yaml import YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec
 

@@ -13,6 +13,7 @@ from evaluators.kinds._base import Kind
 from evaluators.kinds._prompts import is_reference, literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.kinds.composite import prompt_file, read_options, runs_script
+from evaluators.reading.yaml import Path
 from evaluators.scoring.policy import CHOICES, REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import (
     COMPOSITE,
@@ -25,7 +26,7 @@ from evaluators.scoring.tree import (
 from evaluators.scoring.types import DomainError
 from runs.formats.generations import PASSING_SCORE, Generation, with_meaning
 from runs.formats.reading import Fields, Reading
-from runs.formats.yaml import Path, YamlDocument
+from runs.formats.yaml import YamlDocument
 from runs.specs.problems import did_you_mean, most_similar
 from runs.specs.suites import CaseSpec, ModelPlace
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from runs.formats.lines import UNSTORABLE, UnreadableLineError, read_object, with_plain_numbers
+from evaluators.reading.json import is_storable
+from runs.formats.lines import UnreadableLineError, read_object, with_plain_numbers
 from runs.formats.reading import Fields, Reading
 from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, read_turns
 from runs.formats.table_mapping import (
@@ -45,7 +46,7 @@ def cell_text(cell: Any) -> str:
     if cell is None:
         return ""
     text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
-    if UNSTORABLE.search(text):
+    if not is_storable(text):
         raise UnreadableCellError(
             "holds a NUL character or half of a pair, which no database keeps"
         )

@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import Count, F, Max, Q, QuerySet, Sum
 from django.urls import reverse
 
-from evaluators.model_calls.calls import storable
 from evaluators.models import AuditEntry
+from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
 from runs.compare.comparison import build_comparison
 from runs.compare.page import SHARED, ComparisonQuery

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from evaluators.kinds._base import Message, Output, Step
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
+from evaluators.reading.json import read_json
 from evaluators.scoring.types import Usage
 
 MAX_SHOWN_LENGTH = 120
@@ -120,8 +121,8 @@ def read_arguments(value: Any) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return read_json(value, keeps_last=True, unstorable="replace")
+    except ValueError:
         return value
 
 

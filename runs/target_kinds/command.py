@@ -21,7 +21,7 @@ from evaluators.kinds._base import (
     Step,
 )
 from evaluators.kinds._json_paths import describe
-from evaluators.model_calls.calls import storable
+from evaluators.reading.json import read_json
 from evaluators.scoring.types import Usage
 from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
@@ -68,8 +68,8 @@ def _object(printed: str) -> Mapping[str, Any] | None:
     if not printed.lstrip().startswith("{"):
         return None
     try:
-        report = storable(json.loads(printed))
-    except (ValueError, RecursionError):
+        report = read_json(printed, keeps_last=True, unstorable="replace")
+    except ValueError:
         return None
     return report if isinstance(report, dict) else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
@@ -16,7 +15,7 @@ from django.template.loader import render_to_string
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from evaluators.catalog.kind_forms import LinesField, number_bounds, plain_type
+from evaluators.catalog.kind_forms import JsonField, LinesField, number_bounds, plain_type
 from evaluators.kinds._prompts import variables_in
 from evaluators.model_calls.models import encrypt
 from evaluators.models import AuditEntry, LanguageModel
@@ -123,42 +122,10 @@ SHORT = (forms.TextInput, forms.NumberInput, forms.Select)
 LONG_TEXTS = ("prompt", "instructions", "text", "template")
 
 
-class JsonText(forms.CharField):
-    """A JSON document; invalid JSON is refused with its line."""
-
-    def __init__(self, *, rows: int, **options: Any) -> None:
-        """Show this number of rows."""
-        widget = forms.Textarea(attrs={"rows": rows, "spellcheck": "false", "data-code": ""})
-        super().__init__(widget=widget, strip=False, **options)
-
-    def prepare_value(self, value: Any) -> Any:
-        """Return a stored value as JSON, and typed text unchanged."""
-        if isinstance(value, str):
-            return value
-        return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
-
-    def to_python(self, value: Any) -> Any:
-        """Return the parsed value; None for an empty field."""
-        text = str(value or "")
-        if not text.strip():
-            return None
-        try:
-            return json.loads(text, parse_constant=_refuse_constant)
-        except json.JSONDecodeError as error:
-            message = f"Line {error.lineno}, character {error.colno}, is not JSON: {error.msg}."
-            raise forms.ValidationError(message) from error
-        except (ValueError, RecursionError) as error:
-            raise forms.ValidationError(f"This is not JSON: {error}.") from error
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def with_line(message: str, typed: str, field: forms.Field | None) -> str:
     """Return a message about a JSON document with the line of the variable that it names."""
     named = PLACEHOLDER.search(message)
-    if named is None or not isinstance(field, JsonText):
+    if named is None or not isinstance(field, JsonField):
         return message
     lines = enumerate(typed.splitlines(), 1)
     number = next((number for number, line in lines if named[0] in line), 0)
@@ -224,7 +191,7 @@ def _listed_field(
         return HeadersField(**options)
     if origin is tuple and parts[0] is str:
         return LinesField(**options)
-    return JsonText(rows=8 if _hint(setting, "widget") == "json" else 3, **options)
+    return JsonField(rows=8 if _hint(setting, "widget") == "json" else 3, **options)
 
 
 def _text_widget(name: str, setting: FieldInfo) -> forms.Widget:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -53,6 +54,19 @@ def read(client: Client, query: str = "", **headers: str) -> str:
 @pytest.fixture
 def editor(db: None) -> User:
     return make_member("editor", "ada")
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL refuses to store it")
+def test_an_entry_that_cannot_be_written_as_text_breaks_neither_page_nor_file(editor: User) -> None:
+    write(before={"body": {"a": "x"}}, after={"body": {"a": "\ud800", "\udc00": "b\0"}})
+    write(object_name="later")
+
+    page, client = read(make_client(editor)), make_client(editor)
+
+    assert "body.a x → �" in page
+    assert "later" in page
+    lines = [json.loads(line) for line in client.get("/audit/audit.jsonl").getvalue().splitlines()]
+    assert lines[1]["after"] == {"body": {"a": "�", "�": "b�"}}
 
 
 def test_an_entry_names_who_what_and_both_values(editor: User) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from django.urls import get_resolver, reverse
 from pytest_django import DjangoDbBlocker
 
 from evalsite.access.roles import Role
+from runs.lists import ListQuery
 from runs.reviews.services import ask_for_review
 from tests.evalsite.test_security import all_patterns
 from tests.support.factories import (
@@ -408,6 +410,37 @@ def expected(page: Page, role: str) -> tuple[set[int], set[int]]:
 
 def test_every_address_is_listed() -> None:
     assert {name for name, _ in all_patterns(get_resolver())} == set(PAGES)
+
+
+def list_parameters(query: type[ListQuery] = ListQuery) -> Iterator[str]:
+    """Yield the names of the parameters of every list."""
+    for list_query in query.__subclasses__():
+        yield from (param.name for param in list_query.params().values())
+        yield from list_parameters(list_query)
+
+
+ODD_VALUES = (
+    "x\0",
+    "9" * 30,
+    "~",
+    "0001-01-01T00:00:00+23:59",
+    "support:99999999999",
+    "%00",
+    "\u0661",
+)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "healthz"])
+def test_no_odd_parameter_breaks_an_address(site: Site, name: str) -> None:
+    path = address_of(name, site.numbers).partition("?")[0]
+    parameters = sorted({*list_parameters(), "case", "member", "repetition", "run", "version"})
+    client = site.client("admin")
+    for start in range(len(ODD_VALUES)):
+        values = cycle(ODD_VALUES[start:] + ODD_VALUES[:start])
+
+        response = client.get(path, dict(zip(parameters, values, strict=False)))
+
+        assert response.status_code < 500, (start, response.status_code)
 
 
 @ONE_DATABASE

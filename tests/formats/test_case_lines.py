@@ -99,7 +99,7 @@ def test_what_is_not_used_is_told_with_the_line_of_its_own_file() -> None:
             "cases.jsonl, line 2, case B, evaluators[0].type: evaluator guess: There is no",
         ),
         ('{"id": "B", "input": "x", "metadata": {"n": 1e999}}', "line 2: 1e999 is not a finite"),
-        ('{"id": "B", "input": "\\ud800"}', "line 2: the line holds a character that cannot be"),
+        ('{"id": "B", "input": "\\ud800"}', "line 2: a text holds a character that cannot be"),
         ('{"id": "B", "input": "x", "metadata": ' + '{"a":' * 80 + "1" + "}" * 81, "too deeply"),
     ],
 )

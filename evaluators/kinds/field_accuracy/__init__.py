@@ -48,7 +48,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import CaseFacts, Context, KindConfig, PartsMissingError, kind
-from evaluators.kinds._json import is_same, read_json
+from evaluators.kinds._json import find_json, is_same
 from evaluators.kinds._text import SlowPatternError
 from evaluators.kinds.field_accuracy.fields import (
     ABSENT,
@@ -191,7 +191,7 @@ async def _answer(text: str) -> tuple[Any, str]:
 
 
 async def _read(text: str) -> Any:
-    return await asyncio.to_thread(read_json, text) if len(text) > LONG else read_json(text)
+    return await asyncio.to_thread(find_json, text) if len(text) > LONG else find_json(text)
 
 
 def _stored(rule: FieldRule, details: Mapping[str, Any]) -> Mapping[str, Any]:

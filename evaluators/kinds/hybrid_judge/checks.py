@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from evaluators.kinds import text_check
 from evaluators.kinds._base import Context
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.kinds.hybrid_judge.opinions import default_dimensions, storable
+from evaluators.kinds.hybrid_judge.opinions import default_dimensions
 from evaluators.kinds.metrics_judge import metric_key
 from evaluators.kinds.script import judge_by_script
 from evaluators.kinds.script.program import (
@@ -22,6 +22,7 @@ from evaluators.kinds.script.program import (
     named_settings,
     normalise_program,
 )
+from evaluators.reading.json import storable
 from evaluators.scoring.hybrid import ERRORED, FAILED, PASSED, Check
 from evaluators.scoring.types import Finding, Outcome, Score
 

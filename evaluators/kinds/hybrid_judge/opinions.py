@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from evaluators.kinds._base import CaseFacts, Context, JudgeReply
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.metrics_judge import MAX_KEY_LENGTH, MAX_WEIGHT, metric_key
 from evaluators.kinds.outcomes import combine_outcomes, outcome_results
+from evaluators.reading.json import storable
 from evaluators.scoring.hybrid import (
     DIMENSIONS,
     ERRORED,
@@ -102,8 +102,6 @@ def dimensions_problem(dimensions: Sequence[DimensionSetting], *, are_weighed: b
 HARD, SOFT = "hard", "soft"
 MAX_FILES = 200
 NOTHING = "(none)"
-# NUL and lone surrogates: an agent can write them, but no database stores them.
-UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 TEXT_KEYS = ("text", "expectation", "description", "statement")
 
 
@@ -154,11 +152,6 @@ def judge_packet(
         ("expectations", expected or NOTHING),
     )
     return tuple((label, storable(text)) for label, text in parts)
-
-
-def storable(text: str) -> str:
-    """Return a text without the characters that no database stores."""
-    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _check(check: Mapping[str, Any]) -> str:

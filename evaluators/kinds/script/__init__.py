@@ -87,6 +87,7 @@ from evaluators.kinds.script.program import (
     named_settings,
     read_program,
 )
+from evaluators.reading.json import read_json, storable
 from evaluators.scoring.numbers import on_scale
 from evaluators.scoring.types import (
     DomainError,
@@ -114,8 +115,6 @@ MAX_REPLY_LENGTH = 1_000_000
 NO_SANDBOX = (
     "scripts are switched off on the machine that executes this run, or no sandbox works there"
 )
-# NUL and lone surrogates: a script can print them, but no database stores them.
-UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 
 class ScriptConfig(ScriptSettings, KindConfig):
@@ -254,7 +253,7 @@ def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> S
 
 
 def _storable(text: str, most: int = MAX_TEXT) -> str:
-    plain = UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    plain: str = storable(text)
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
@@ -439,8 +438,8 @@ def _object(stdout: str) -> Mapping[str, Any]:
     if not stdout.strip():
         raise ScriptReplyError("the script printed nothing")
     try:
-        reply = json.loads(stdout)
-    except (ValueError, RecursionError) as error:
+        reply = read_json(stdout, keeps_last=True, unstorable="replace")
+    except ValueError as error:
         raise ScriptReplyError(
             f"the script printed no JSON ({error}); stdout must be one JSON object and nothing else"
         ) from error

@@ -63,6 +63,7 @@ def test_an_empty_list_says_what_to_do(admin_client: Client, viewer_client: Clie
         ("key_variable", "DATABASE_URL", "valid choice"),
         ("parameters", "{temperature: 0}", "not JSON"),
         ("parameters", "[1]", "one JSON object"),
+        ("parameters", '{"stop": "\\ud800"}', "a text holds a character that cannot be stored"),
         ("parameters", '{"a": NaN}', "NaN"),
         ("parameters", '{"stream": true}', "stream is set by Evalsite"),
         ("parameters", '{"temperature": 1}', "own field"),
@@ -74,7 +75,7 @@ def test_an_empty_list_says_what_to_do(admin_client: Client, viewer_client: Clie
         ("input_price_usd_per_mtok", "1", "set the output price too"),
         ("name", "", "required"),
     ],
-    ids=range(20),
+    ids=range(21),
 )
 def test_a_wrong_field_is_refused_by_name_and_nothing_is_saved(
     admin_client: Client, field: str, value: str, words: str

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.kinds._base import PartsMissingError
-from evaluators.kinds._json import is_same, read_json
+from evaluators.kinds._json import find_json, is_same
 from evaluators.kinds.field_accuracy import rescore
 from evaluators.scoring.types import Score
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
@@ -234,10 +234,10 @@ NO_JSON = [
     ('{"number": "INV-7", "vat": {"number": "INV-7"},}', ""),
     ('{"number": "INV-7", "total": NaN}', "NaN is not JSON"),
     ('{"number": "INV-7", "total": -Infinity}', "-Infinity is not JSON"),
-    ('{"number": "x", "number": "INV-7"}', 'the key "number" is repeated'),
+    ('{"number": "x", "number": "INV-7"}', "the key 'number' is repeated"),
     ('```\n{"number": "x", "number": "INV-7"}\n```', "is repeated"),
     ("[" * 100_000, "nested too deeply"),
-    ('{"a":' * 1_000_000, "nested too deeply"),
+    ('{"a":' * 1_000_000, "more than 1,000,000 values"),
     ("1" * 10_000, ""),
     ("```json\n" * 50_000, ""),
     ("{" * 5_000_000, ""),
@@ -259,7 +259,7 @@ def test_an_answer_that_is_no_clear_json_misses_every_field_and_says_why(
 
 def test_odd_and_large_answers_are_compared_all_the_same() -> None:
     huge = json.dumps({"number": "INV-7", "lines": [{"sku": "x" * 90}] * 50_000})
-    deep = '{"number": "INV-7", "note": ' + '{"a":' * 200 + "1" + "}" * 200 + "}"
+    deep = '{"number": "INV-7", "note": ' + '{"a":' * 190 + "1" + "}" * 190 + "}"
     numbers = '{"total": 1e999999999, "paid": 1E-999999999, "number": 0.1}'
 
     score = scored(["number", "lines[*].sku"], huge)
@@ -330,7 +330,7 @@ JSON = st.recursive(
 
 @given(JSON, JSON)
 def test_a_value_equals_itself_and_nothing_it_is_not_written_like(one: Any, other: Any) -> None:
-    assert is_same(read_json(json.dumps(one)), one)
+    assert is_same(find_json(json.dumps(one)), one)
     if json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True):
         assert is_same(one, other)
     if is_same(one, other):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.model_calls.calls import storable
 from evaluators.model_calls.judge import UnreadableReplyError, closed_schema, read_reply
+from evaluators.reading.json import storable
 
 SCHEMA = {
     "type": "object",
