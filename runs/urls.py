@@ -133,6 +133,7 @@ urlpatterns = [
     path(f"{RUN}evaluators/", results.run_evaluators, name="run-evaluators"),
     path(f"{RUN}results/", results.run_results, name="run-results"),
     path(f"{RUN}summary.json", results.run_summary_file, name="run-summary-file"),
+    path(f"{RUN}cases.jsonl", results.run_cases_file, name="run-cases-file"),
     path(f"{RUN}results.jsonl", results.run_results_file, name="run-results-file"),
     path(f"{RUN}results.csv", results.run_results_table, name="run-results-table"),
     path(f"{RUN}baseline/", results.run_baseline, name="run-baseline"),

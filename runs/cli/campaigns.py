@@ -16,13 +16,14 @@ from django.core.management.base import CommandError
 from evaluators.templatetags.figures import money, pct
 from runs.cli.command import MISUSED, campaign_url, run_url
 from runs.cli.evaluating import NOT_EVALUATED, ExitConclusion, conclude, summary_document
-from runs.cli.files import JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_file
+from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_file
 from runs.cli.printing import GAPS, ProgressLine
 from runs.cli.watching import STOPPED, execute_run
 from runs.finishing import finish_run
 from runs.formats.junit import write_combined_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
+from runs.results.documents import case_lines
 from runs.results.files import result_lines
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[Conc
     if files.out:
         lines = chain.from_iterable(result_lines(ended.run) for ended in concluded)
         write_file(OUT, files.out, write_results(lines, is_camel=files.is_camel))
+    if files.cases:
+        write_file(CASES, files.cases, case_lines(ended.run for ended in concluded))
     if files.junit:
         suites = [
             (junit_run(ended.run, ended.conclusion, url=ended.url), result_lines(ended.run))

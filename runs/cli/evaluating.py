@@ -23,7 +23,7 @@ from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.results.documents import RunFileDoc, run_file_document
+from runs.results.documents import RunDetailDoc, run_file_document
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.running.rules import judge_metrics
 from runs.suites.tree_forms import WrongNumberError, read_weight
@@ -341,7 +341,7 @@ def _with_reviews(summary: Summary) -> str:
     return f", with {counted(summary.reviews, 'review')}" if summary.reviews else ""
 
 
-class EvaluatedRunDoc(RunFileDoc):
+class EvaluatedRunDoc(RunDetailDoc):
     """A run with the conclusion of the command line."""
 
     exit_code: int
@@ -351,7 +351,7 @@ class EvaluatedRunDoc(RunFileDoc):
 
 
 def summary_document(run: Run, conclusion: ExitConclusion, *, url: str) -> EvaluatedRunDoc:
-    """Describe a run, its cases and the conclusion."""
+    """Describe a run and the conclusion."""
     document = dict(run_file_document(run, url=url))
     return EvaluatedRunDoc(**document, exit_code=conclusion.code, conclusion=conclusion.sentence)
 

@@ -17,10 +17,11 @@ from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import write_results
 from runs.models.database import database_now
 from runs.models.runs import Run
+from runs.results.documents import case_lines
 from runs.results.files import result_lines
 from runs.results.runs import cases_gate, metrics_gate, run_repetitions
 
-OUT, SUMMARY, JUNIT = "--out", "--summary", "--junit"
+OUT, SUMMARY, CASES, JUNIT = "--out", "--summary", "--cases", "--junit"
 CAMEL_CASE = "--camel-case"
 STANDARD_OUTPUT = Path("-")
 
@@ -37,6 +38,7 @@ class FileOptions:
 
     out: Path | None
     summary: Path | None
+    cases: Path | None
     junit: Path | None
     is_camel: bool = False
 
@@ -46,6 +48,7 @@ class FileOptions:
         for option, text in (
             (OUT, "Write one JSON line for each result: scores, verdict, costs."),
             (SUMMARY, "Write every figure of the run to this file as JSON."),
+            (CASES, "Write one JSON line for each case over its repetitions."),
             (
                 JUNIT,
                 "Write a JUnit file for a build server: only the verdict pass counts as passed.",
@@ -61,14 +64,15 @@ class FileOptions:
     @classmethod
     def read(cls, options: dict[str, Any]) -> Self:
         """Return the requested files; raises UnwritableFileError before any work is done."""
-        paths = (options["out"], options["summary"], options["junit"])
-        check_writable(zip((OUT, SUMMARY, JUNIT), paths, strict=True))
-        return cls(*paths, is_camel=options["camel_case"])
+        names = (OUT, SUMMARY, CASES, JUNIT)
+        out, summary, cases, junit = paths = [options[name.removeprefix("--")] for name in names]
+        check_writable(zip(names, paths, strict=True))
+        return cls(out, summary, cases, junit, is_camel=options["camel_case"])
 
     @property
     def use_standard_output(self) -> bool:
         """Tell whether a file goes to standard output, so that nothing else may."""
-        return STANDARD_OUTPUT in (self.out, self.summary, self.junit)
+        return STANDARD_OUTPUT in (self.out, self.summary, self.cases, self.junit)
 
     def write(self, run: Run, conclusion: ExitConclusion, *, url: str) -> None:
         """Write the files of a finished run; raises UnwritableFileError."""
@@ -78,6 +82,8 @@ class FileOptions:
         if self.out:
             lines = result_lines(run)
             write_file(OUT, self.out, write_results(lines, is_camel=self.is_camel))
+        if self.cases:
+            write_file(CASES, self.cases, case_lines([run]))
         if self.junit:
             suite = junit_run(run, conclusion, url=url)
             write_file(JUNIT, self.junit, write_junit(suite, result_lines(run)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -398,6 +398,10 @@ CaseStateName = Literal["pass", "borderline", "fail", "error", "waiting", "not_r
 class RunCaseDoc(Document):
     """A case over its repetitions in one run."""
 
+    run: str = ""
+    """The name of its run: the suite's short name and the run's number, as in support-agent#12."""
+    target: str = ""
+    """What was evaluated."""
     case: str
     """Its key."""
     state: CaseStateName
@@ -434,13 +438,6 @@ class RunCaseDoc(Document):
     """The mean of each dimension, 0 to 10; null without a hybrid judge."""
 
 
-class RunFileDoc(RunDetailDoc):
-    """A run with every case over its repetitions, as its file holds it."""
-
-    cases: list[RunCaseDoc]
-    """Its cases in the order of the suite."""
-
-
 def run_document(run: Run) -> RunDoc:
     """Describe a run of `with_list_columns`; no query."""
     return RunDoc(**_fields(run))
@@ -451,12 +448,29 @@ def run_detail_document(run: Run) -> RunDetailDoc:
     return RunDetailDoc(**_detail_fields(run, _final_scores(run)))
 
 
-def run_file_document(run: Run, *, url: str) -> RunFileDoc:
-    """Describe a run in full with its cases; an active run has only its cases so far."""
+def run_file_document(run: Run, *, url: str) -> RunDetailDoc:
+    """Describe a run in full, with the whole address of its page."""
     run = with_list_columns(Run.objects.filter(pk=run.pk)).get()
+    return run_detail_document(run).model_copy(update={"url": url})
+
+
+def case_documents(run: Run) -> Iterator[RunCaseDoc]:
+    """Yield every case over its repetitions, in the order of the suite; an active run has its cases so far."""
     finals = _final_scores(run)
-    cases = [_case_document(case, finals.get(case.case, ())) for case in case_summaries(run)]
-    return RunFileDoc(**_detail_fields(run, finals) | {"url": url, "cases": cases})
+    origin = {"run": f"{run.suite.slug}{run}", "target": run.target_name}
+    for case in case_summaries(run):
+        document = RunCaseDoc.model_validate(case).model_copy(update=origin)
+        if scores := finals.get(case.case):
+            final = {"final_score": _mean(scores), "final_dimensions": dict(case.means.dimensions)}
+            document = document.model_copy(update=final)
+        yield document
+
+
+def case_lines(runs: Iterable[Run]) -> Iterator[str]:
+    """Yield every case of the runs as a line of JSON."""
+    for run in runs:
+        for document in case_documents(run):
+            yield f"{document.model_dump_json()}\n"
 
 
 def case_summaries(run: Run) -> Iterator[CaseSummary]:
@@ -532,14 +546,6 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         "over_repetitions": OverRepetitionsDoc.make(over) if over else None,
         "final_evaluation": final,
     }
-
-
-def _case_document(case: CaseSummary, finals: Sequence[float]) -> RunCaseDoc:
-    document = RunCaseDoc.model_validate(case)
-    if not finals:
-        return document
-    final = {"final_score": _mean(finals), "final_dimensions": dict(case.means.dimensions)}
-    return document.model_copy(update=final)
 
 
 def _final_scores(run: Run) -> Mapping[str, Sequence[float]]:

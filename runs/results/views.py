@@ -30,7 +30,7 @@ from runs.requests import (
 )
 from runs.results import runs as listing
 from runs.results.case_rows import results_table
-from runs.results.documents import run_file_document
+from runs.results.documents import case_lines, run_file_document
 from runs.results.files import result_lines, results_csv
 from runs.results.result_page import (
     is_finished,
@@ -147,12 +147,22 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @require_safe
 @may_view
 def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonResponse:
-    """Return every figure of a run, and each case over its repetitions, as JSON."""
+    """Return every figure of a run as JSON."""
     run = get_run_or_404(slug, number)
     url = request.build_absolute_uri(reverse("runs:run", args=(slug, number)))
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-summary.json"'}
     document = run_file_document(run, url=url).as_json()
     return JsonResponse(document, headers=headers, json_dumps_params={"indent": 2})
+
+
+@require_safe
+@may_view
+def run_cases_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
+    """Stream every case of a run over its repetitions as JSON Lines."""
+    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-cases.jsonl"'}
+    lines = case_lines([get_run_or_404(slug, number)])
+    kind = "application/jsonl; charset=utf-8"
+    return StreamingHttpResponse(lines, content_type=kind, headers=headers)
 
 
 @require_safe

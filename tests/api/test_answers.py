@@ -20,7 +20,7 @@ from runs.compare.rules import Tolerances
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
-from runs.results.documents import run_file_document
+from runs.results.documents import case_documents, run_file_document
 from runs.results.files import result_lines
 from runs.results.runs import RunsQuery, run_list
 from tests.api.site import get, make_site
@@ -87,9 +87,8 @@ def test_a_run_has_the_figures_of_its_page_and_file(viewer_client: Client) -> No
         assert [gate["note"] for gate in row["gates"].values()] == [one.note for one in gates]
         assert Decimal(row["total_cost_usd"]) == page[name].costs.total_usd
     assert {name: answer[name] for name in listed["support:1"]} == listed["support:1"]
-    file = run_file_document(before, url=answer["url"]).as_json()
-    assert {name: file[name] for name in answer} == answer
-    assert [case["case"] for case in file["cases"]] == ["C/1", "C-2", "C-3"]
+    assert run_file_document(before, url=answer["url"]).as_json() == answer
+    assert [case.case for case in case_documents(before)] == ["C/1", "C-2", "C-3"]
     for name in ("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"):
         assert isinstance(answer[name], str)
     assert answer["policy"]["metrics_pass_threshold"] == 80

@@ -46,9 +46,10 @@ def recorded(tmp_path: Path) -> list[str]:
 def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    summary, out, junit = (tmp_path / name for name in ("all.json", "all.jsonl", "all.xml"))
-    files = ("--summary", str(summary), "--out", str(out), "--junit", str(junit))
-    assert evaluate(*recorded(tmp_path), *files) == 1
+    names = ("all.json", "all.jsonl", "cases.jsonl", "all.xml")
+    summary, out, cases, junit = (tmp_path / name for name in names)
+    files = ("--summary", str(summary), "--out", str(out), "--cases", str(cases))
+    assert evaluate(*recorded(tmp_path), *files, "--junit", str(junit)) == 1
 
     campaign = Campaign.objects.get()
     first, second = campaign.runs.order_by("pk")
@@ -76,6 +77,11 @@ def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     assert rows == [("agent 1", 2, 1), ("agent 2", 1, 0)]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["target"] for line in lines] == ["agent 1", "agent 1", "agent 2", "agent 2"]
+    lines = [json.loads(line) for line in cases.read_text().splitlines()]
+    assert [(line["run"], line["target"], line["case"]) for line in lines] == [
+        *(("refunds#1", "agent 1", "C-0"), ("refunds#1", "agent 1", "C-1")),
+        *(("refunds#2", "agent 2", "C-0"), ("refunds#2", "agent 2", "C-1")),
+    ]
     suites = ET.fromstring(junit.read_text())
     assert (suites.get("tests"), suites.get("failures")) == ("4", "1")
     assert [one.get("name") for one in suites] == ["refunds #1", "refunds #2"]

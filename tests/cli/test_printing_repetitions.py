@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from runs.cli.evaluating import conclude, summary_document
@@ -9,6 +11,7 @@ from runs.cli.files import junit_run
 from runs.cli.printing import summary_table
 from runs.finishing import summarise_run
 from runs.models.runs import Run
+from runs.results.documents import case_lines
 from tests.support.factories import make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -47,10 +50,11 @@ def test_the_summary_table_shows_figures_over_repetitions(run: Run) -> None:
     assert "Mean spread      0.60 of scores, over 1 case" in table
 
 
-def test_the_summary_has_every_case_over_its_repetitions(run: Run) -> None:
-    document = summary_document(run, conclude(run), url="http://here").as_json()
-    flaky, errored = document["cases"]
+def test_the_file_of_cases_has_every_case_over_its_repetitions(run: Run) -> None:
+    flaky, errored = map(json.loads, case_lines([run]))
     expected = {
+        "run": f"{run.suite.slug}#1",
+        "target": run.target_name,
         "case": "C-001",
         "verdict": "borderline",
         "executions": 2,
@@ -75,6 +79,11 @@ def test_the_summary_has_every_case_over_its_repetitions(run: Run) -> None:
     assert (errored["verdict"], errored["scored"], errored["spread"]) == ("pass", 1, None)
     assert errored["all_k_passed"] is False
     assert errored["final_score"] is None
+
+
+def test_the_summary_has_the_figures_over_repetitions(run: Run) -> None:
+    document = summary_document(run, conclude(run), url="http://here").as_json()
+    assert document["url"] == "http://here"
     assert document["summary"]["means"]["dimensions"] == {"task": 6.5}
     assert document["final_evaluation"] == {
         "final_score": 7.0,
