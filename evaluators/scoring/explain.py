@@ -73,9 +73,33 @@ def decided_by(tree: CompiledTree, values: Values, basis: CaseBasis, result: Ver
             limit = policy.borderline_threshold if is_fail else policy.pass_threshold
         is_pass = result.verdict is Verdict.PASS
         comparison = compare(result.score or 0.0, limit, is_pass, scale=policy.scale)
+        # A judge's own overall score counts no composite, except one that failed above the judge.
+        is_sum = policy.final_score == "aggregate" or not result.score
+        failed = next(_failed_composites(tree, tree.nodes[ROOT], values), None)
+        if failed and is_sum and not is_pass:
+            comparison += f" ({failed.spec.name}: {_failed_rule(tree, failed, values)})"
         return comparison if result.rule == "score" else f"{basis.reason}: {comparison}"
-    rule = {"safety_gate": "gate", "all_or_nothing": "all or nothing"}.get(result.rule, "share")
-    return f"{rule}: {rule_failure(tree, tree.nodes[ROOT], values)}"
+    return _failed_rule(tree, tree.nodes[ROOT], values)
+
+
+def _failed_composites(
+    tree: CompiledTree, node: CompiledNode, values: Values
+) -> Iterator[CompiledNode]:
+    """Yield the composites below a node whose own rule failed and whose 0 counts, in tree order."""
+    for index, weight in _counted(tree, node, values):
+        child = tree.nodes[index]
+        if weight <= 0 or child.negate or child.rule == LEAF:
+            continue
+        if rule_failure(tree, child, values):
+            yield child
+        else:
+            yield from _failed_composites(tree, child, values)
+
+
+def _failed_rule(tree: CompiledTree, node: CompiledNode, values: Values) -> str:
+    """Return the rule by which a composite failed, with its numbers."""
+    rule = {"safety_gate": "gate", "all_or_nothing": "all or nothing"}.get(node.rule, "share")
+    return f"{rule}: {rule_failure(tree, node, values)}"
 
 
 def error_text(

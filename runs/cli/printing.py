@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TextIO
 
 from django.core.management.base import OutputWrapper
@@ -209,6 +209,7 @@ def _gate(gate: RunGate) -> str:
 
 
 MAX_CASES = 20
+MAX_REASON_LENGTH = 120
 BAD_STATES = {"fail": "failed", "error": "errored"}
 
 
@@ -219,11 +220,32 @@ def worst_cases(run: Run) -> str:
         return ""
     cases.sort(key=lambda case: [*BAD_STATES].index(case.state))
     shown = cases[:MAX_CASES]
-    width = max(len(case.case) for case in shown)
-    lines = [
-        f"  {case.case:<{width}}  {BAD_STATES[case.state]}"
-        + (f" {score(case.means.score, run.scale)}" if case.means.score is not None else "")
+    reasons = _reasons(run, {case.case: case.state for case in shown})
+    states = [
+        f"{BAD_STATES[case.state]} "
+        + (score(case.means.score, run.scale) if case.means.score is not None else "")
         for case in shown
+    ]
+    width, room = max(len(case.case) for case in shown), max(map(len, states))
+    lines = [
+        f"  {case.case:<{width}}  {state:<{room}}  {reasons.get(case.case, '')}".rstrip()
+        for case, state in zip(shown, states, strict=True)
     ]
     more = [f"  and {len(cases) - MAX_CASES} more"] if len(cases) > MAX_CASES else []
     return "\n".join(["Cases that failed or errored", *lines, *more]).translate(GAPS)
+
+
+def _reasons(run: Run, states: Mapping[str, str]) -> dict[str, str]:
+    """Return why cases failed or errored, from the first repetition in the state of its case."""
+    results = run.results.filter(case__key__in=states).order_by("-repetition")
+    rows = results.values_list("case__key", "status", "verdict", "decided_by", "error")
+    return {
+        key: _one_line(error if states[key] == "error" else decided_by)
+        for key, status, verdict, decided_by, error in rows
+        if states[key] in (status, verdict)
+    }
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_REASON_LENGTH else f"{line[: MAX_REASON_LENGTH - 1]}…"

@@ -131,8 +131,29 @@ def test_names_cannot_command_a_terminal() -> None:
 def test_bad_cases_are_named_and_the_rest_is_counted():
     run = make_scored_run(verdicts=("error", "pass", *["fail"] * 22, "borderline"))
     lines = worst_cases(run).splitlines()
-    assert lines[:2] == ["Cases that failed or errored", "  C-003  failed 0.40"]
+    assert lines[:2] == [
+        "Cases that failed or errored",
+        "  C-003  failed 0.40  0.4 against the bands",
+    ]
     assert (len(lines), lines[-1]) == (22, "  and 3 more")
     few = worst_cases(make_scored_run(verdicts=("error", "pass", "fail")))
-    assert few.splitlines()[1:] == ["  C-003  failed 0.40", "  C-001  errored"]
+    assert [line.split("  ")[1:3] for line in few.splitlines()[1:]] == [
+        ["C-003", "failed 0.40"],
+        ["C-001", "errored"],
+    ]
     assert worst_cases(make_scored_run(verdicts=("pass", "borderline"))) == ""
+
+
+def test_each_bad_case_has_its_reason():
+    run = make_scored_run(verdicts=("error", "pass", "fail"))
+    run.results.filter(verdict="fail").update(decided_by="gate: safety 0.40 < 0.60")
+    run.results.filter(status="error").update(
+        error="order could not be scored:\nno trace " + "x" * 300
+    )
+
+    _, failed, errored = worst_cases(run).splitlines()
+
+    assert failed == "  C-003  failed 0.40  gate: safety 0.40 < 0.60"
+    assert errored.startswith("  C-001  errored      order could not be scored: no trace xxx")
+    assert errored.endswith("x…")
+    assert len(errored) < 200

@@ -258,3 +258,15 @@ def test_aggregate_of_nothing_is_unscored() -> None:
     assert outcome == Unscored("nothing to aggregate")
     skipped: dict[str, Outcome] = {"safety": Score(0.9), "quality": Skipped(), "tone": Skipped()}
     assert aggregate_children(gate(), skipped, POLICY) == Unscored("no score from quality, tone")
+
+
+def test_the_score_gate_names_the_composite_whose_failure_lowered_the_score() -> None:
+    gate = composite("release", leaf("safe"), leaf("tone"), rule="safety_gate", required=("safe",))
+    whole = root(composite("all", gate, leaf("other")))
+    low = scores({"all/release/safe": 0.4, "all/release/tone": 1.0, "all/other": 1.0})
+    decision = decide(whole, low, POLICY)
+    assert decision.decided_by == "0.50 < 0.60 (release: gate: safe 0.40 < 0.60)"
+    assert (decision.rule, decision.is_forced) == ("score", False)
+    unweighted = root(gate.replace(weight=0.0), leaf("other"))
+    low = scores({"release/safe": 0.4, "release/tone": 1.0, "other": 0.5})
+    assert decide(unweighted, low, POLICY).decided_by == "0.50 < 0.60"

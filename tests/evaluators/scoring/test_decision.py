@@ -310,7 +310,7 @@ class TestJudgeOverall:
         outcomes = {"inner/g": Score(0.5), "inner/h": Skipped(), "a": Score(1.0)}
         decision = decide(root(inner, leaf("a")), outcomes, self.policy)
         assert (decision.verdict, decision.score) == ("fail", 0.0)
-        assert decision.decided_by == "0.00 < 0.60"
+        assert decision.decided_by == "0.00 < 0.60 (inner: gate: g 0.50 < 0.60)"
         assert "Final score: g 0.50 < 0.60, so 0.00" in [step.text for step in decision.trace]
 
     def test_behind_a_gate_that_could_not_be_scored_there_is_none(self) -> None:
@@ -390,7 +390,7 @@ def test_the_trace_tells_every_step() -> None:
         ("strict failed by its own rule: x 0.20 < 0.70", "strict", False),
         ("Required: pii 1.00 > 0", "safety/pii", True),
         ("Final score: (0.90×1 + 0.00×1 + 0.85×8) ÷ 10 = 0.77", "", None),
-        ("Borderline: 0.77 < 0.80", None, False),
+        ("Borderline: 0.77 < 0.80 (strict: all or nothing: x 0.20 < 0.70)", None, False),
     ]
 
 
