@@ -21,6 +21,7 @@ from runs.models.runs import Run
 from runs.models.suites import Suite
 
 MAY_REVIEW = "runs.review_result"
+RUN_SCRIPTS = "runs.run_scripts"
 may_view = permission_required("runs.view_run", raise_exception=True)
 may_start = permission_required("runs.start_run", raise_exception=True)
 may_delete = permission_required("runs.delete_run", raise_exception=True)

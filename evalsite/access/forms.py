@@ -36,7 +36,8 @@ class ScriptsForm(forms.Form):
         label="May run scripts",
         required=False,
         help_text="Start runs whose evaluators or targets execute programs on this site's machines, inside "
-        "a sandbox. Only editors start runs, so this changes nothing for viewers and reviewers.",
+        "a sandbox, and add or change such programs. Only editors do either, so this changes nothing for "
+        "viewers and reviewers.",
     )
 
 

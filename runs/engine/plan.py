@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from evaluators.kinds._base import Kind, sample_models
@@ -249,6 +250,29 @@ def agent_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> dict[str, str
 def script_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:
     """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
     return [path for path, node in walk(root) if _runs_script(node, kinds)]
+
+
+def programs(
+    root: EvaluatorSpec, kinds: Mapping[str, Kind], files: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the path of each evaluator that runs a program, by a hash of all that decides what it does.
+
+    These are its settings, and of `files`, the hashes of the suite's files by path, those that it names
+    with everything in their folders and below.
+    """
+    found = {}
+    for path, node in walk(root):
+        if _runs_script(node, kinds):
+            config = json.dumps(node.config, sort_keys=True)
+            named = [name for name in files if PurePosixPath(name).name in config]
+            folders = tuple({f"{PurePosixPath(name).parent}/" for name in named})
+            read = {
+                name: digest
+                for name, digest in files.items()
+                if "./" in folders or name.startswith(folders)
+            }
+            found[content_hash([node.kind, node.config, read])] = path
+    return found
 
 
 def _runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:

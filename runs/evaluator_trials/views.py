@@ -15,8 +15,15 @@ from runs.evaluator_trials.queries import initial_choice, read_trial, try_page
 from runs.evaluator_trials.services import find_node, try_evaluator
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import EvaluatorTrial
-from runs.requests import REFUSED, MemberRequest, form_data, get_suite_or_404, may_change_suites
-from runs.running.checks import RUN_SCRIPTS, ScriptsRefusedError
+from runs.requests import (
+    REFUSED,
+    RUN_SCRIPTS,
+    MemberRequest,
+    form_data,
+    get_suite_or_404,
+    may_change_suites,
+)
+from runs.running.checks import ScriptsRefusedError
 from runs.suites.drafts import get_draft
 from runs.suites.edits import UnknownEvaluatorError
 from runs.suites.queries import suite_head

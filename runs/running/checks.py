@@ -28,6 +28,7 @@ from runs.engine.plan import (
 from runs.models.database import database_now
 from runs.models.runs import Run, WorkerProcess
 from runs.models.suites import Case, RecordedOutput, Suite, Target
+from runs.requests import RUN_SCRIPTS
 from runs.target_kinds import get_target_kind, target_kinds
 from runs.target_kinds._base import Header, TargetKind
 
@@ -72,7 +73,6 @@ def chosen_cases(
     return cases
 
 
-RUN_SCRIPTS = "runs.run_scripts"
 MAX_NAMED = 3
 # How workers report that they run no programs: switched off, or without a sandbox.
 UNABLE = ("scripts off", "none")

@@ -16,10 +16,11 @@ from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import content_hash
+from runs.engine.plan import content_hash, programs
 from runs.formats.table_cases import title_from_input
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
+from runs.requests import RUN_SCRIPTS
 from runs.specs.profiles import Profile
 from runs.specs.suites import CaseRevision, CaseSpec, SuiteSpec, SuiteWithCases, VersionSpec
 from runs.suites.differences import change_facts, compare_specs
@@ -207,6 +208,45 @@ def current_version(suite: Suite) -> SuiteVersion | None:
     return suite.versions.filter(number=suite.version).select_related("author").first()
 
 
+class ProgramsRefusedError(DomainError):
+    """A member who may not run programs would add or change one, which others would then run."""
+
+    code = "programs_refused"
+
+
+MAY_NOT_RUN = (
+    "you may not run scripts, so you cannot add or change them either. An admin can allow it on your "
+    "page under Members: “May run scripts”."
+)
+
+
+def check_programs(
+    suite: Suite, before: VersionSpec | None, after: VersionSpec, by: User | None
+) -> None:
+    """Raise ProgramsRefusedError if `after` runs programs that `before` did not, and `by` may not run any."""
+    if by is None or by.has_perm(RUN_SCRIPTS):
+        return
+    known = _programs(suite, before) if before else {}
+    if new := [path for digest, path in _programs(suite, after).items() if digest not in known]:
+        raise ProgramsRefusedError(
+            f"The evaluator {new[0] or 'of the whole suite'} runs a program that would be new or "
+            f"different, and {MAY_NOT_RUN}"
+        )
+
+
+def _programs(suite: Suite, spec: VersionSpec) -> dict[str, str]:
+    """Return the programs of a version, its cases' own evaluators included, as `engine.plan.programs` does."""
+    revisions = {(case["key"], case["revision"]) for case in spec.cases}
+    own = suite.cases.filter(evaluators__isnull=False).values_list("key", "revision", "evaluators")
+    trees = [spec.evaluators]
+    trees += [EvaluatorSpec.model_validate(tree) for key, n, tree in own if (key, n) in revisions]
+    return {
+        digest: path
+        for tree in trees
+        for digest, path in programs(tree, all_kinds(), spec.files).items()
+    }
+
+
 def next_version(
     suite: Suite,
     spec: VersionSpec,
@@ -218,9 +258,10 @@ def next_version(
     """Store the suite as its next version and return that; the caller holds a lock on the suite's row.
 
     Its number is one more than the current one's, or 1 for the first. Without a note the version says
-    what changed, in counts.
+    what changed, in counts. Raises ProgramsRefusedError.
     """
     before = current_version(suite)
+    check_programs(suite, before.spec if before else None, spec, author)
     suite.version = suite.version + 1 if before else 1
     suite.save(update_fields=["version", "updated_at"])
     content = spec.as_json()
@@ -374,6 +415,7 @@ def _change_version(
     number, before = current.number, current.spec
     gathers = gathers and _differ_in_cases_alone(before, spec)
     if gathers and can_join_version(current, author, now=timezone.now()):
+        check_programs(suite, before, spec, author)
         past = suite.versions.filter(number=current.number - 1).first()
         current.content = spec.as_json()
         current.content_hash = content_hash(current.content)

@@ -23,6 +23,8 @@ from evaluators.scoring.types import DomainError
 from runs.files.importing import import_recorded_outputs
 from runs.models.suites import Target
 from runs.models.temporary import TargetTrial
+from runs.requests import RUN_SCRIPTS
+from runs.suites.services import MAY_NOT_RUN, ProgramsRefusedError
 from runs.target_kinds import get_target_kind, target_kinds
 from runs.target_kinds._base import Header, TargetKind
 from runs.target_kinds.http import MIN_SECRET, url_origin, value_problem
@@ -417,12 +419,14 @@ class TargetForm(forms.Form):
         )
 
     def save(self, *, saved_by: User) -> Target:
-        """Store the target and audit the change; raises TargetNameTakenError and TargetChangedError."""
+        """Store the target and audit the change; raises TargetNameTakenError, TargetChangedError and ProgramsRefusedError."""
         with transaction.atomic():
             self._refuse_if_changed()
             target = self.target or Target(kind=self.kind.name)
             before = audited_facts(target) if target.pk else None
+            stored = target.config if target.pk else None
             self._fill(target)
+            self._check_program(stored, target.config, saved_by)
             try:
                 with transaction.atomic():
                     target.save()
@@ -436,6 +440,16 @@ class TargetForm(forms.Form):
         target.name, target.description = chosen["name"], chosen["description"]
         target.config, target.model = self._config(chosen), chosen.get("model")
         target.encrypted_secrets = self.secrets
+
+    def _check_program(
+        self, stored: dict[str, Any] | None, config: dict[str, Any], saved_by: User
+    ) -> None:
+        """Raise ProgramsRefusedError for a new or changed program that the member may not run."""
+        if not self.kind.uses_sandbox or saved_by.has_perm(RUN_SCRIPTS):
+            return
+        read = self.kind.config.model_validate
+        if stored is None or read(stored) != read(config):
+            raise ProgramsRefusedError(f"This target runs a program, and {MAY_NOT_RUN}")
 
     def _refuse_if_changed(self) -> None:
         """Raise TargetChangedError once: the form that is then shown again may be saved."""

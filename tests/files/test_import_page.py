@@ -233,10 +233,10 @@ class TestSeveralSuites:
         response = upload_folder(editor, {"e/a.yaml": OTHER.replace(b"input", b"inptu")})
         assert list(response.context["form"].errors) == ["folder"]
 
-    def test_a_folder_may_hold_empty_files(self, editor: Client) -> None:
+    def test_a_folder_may_hold_empty_files(self, admin_client: Client) -> None:
         judge = b"evaluators: [{type: code_judge, script: [python, ./scripts/exact.py]}]\n"
         files = {"e/a.yaml": judge + OTHER, "e/scripts/__init__.py": b"", "e/scripts/exact.py": b""}
-        assert upload_folder(editor, files).status_code == 200
+        assert upload_folder(admin_client, files).status_code == 200
         stored = Suite.objects.get().files.values_list("path", flat=True)
         assert set(stored) == {"scripts/__init__.py", "scripts/exact.py"}
 

@@ -14,12 +14,16 @@ from django.urls import reverse
 from evaluators.sandbox import probe
 from evaluators.sandbox.probe import SandboxOffer
 from evaluators.scoring.tree import EvaluatorSpec
+from runs.files.importing import import_suite
+from runs.formats.suite_files import read_suite
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.running.checks import ScriptsRefusedError, check_scripts, scripts_problem
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.services import start_run
+from runs.specs.suites import SuiteWithCases
+from runs.suites.services import ProgramsRefusedError, restore_version
 from runs.target_kinds import target_kinds
 from tests.support.factories import make_case, make_suite, make_target
 from tests.support.members import make_client, make_member
@@ -262,3 +266,77 @@ def test_where_workers_are_on_machines_of_their_own_theirs_is_the_sandbox_that_c
     said = scripts_problem([EvaluatorSpec.model_validate(tree(SCRIPT))], None, member(allowed=True))
     assert refused in said
     assert bool(said) is bool(refused)
+
+
+FILE = b"""
+name: graded
+evaluators:
+  - {name: ok, type: code_judge, script: [python, ./judges/check.py]}
+tests: [{id: a, input: hi, expected_output: hi}]
+"""
+
+
+def suite_from(files: dict[str, bytes]) -> SuiteWithCases:
+    return read_suite(files["graded.yaml"], files=files, file="graded.yaml")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"judges/check.py": b"print('planted')"},
+        {"judges/helper.py": b"print('planted')"},
+        {"graded.yaml": FILE.replace(b"check.py]", b"check.py, --planted]")},
+        {
+            "graded.yaml": FILE.replace(
+                b"expected_output: hi",
+                b'expected_output: hi, evaluators: [{type: script, script: "echo planted"}]',
+            )
+        },
+    ],
+    ids=["its file", "a file beside it", "its command", "the script of a case"],
+)
+def test_a_member_who_may_not_run_scripts_cannot_change_those_of_a_suite(
+    changed: dict[str, bytes],
+) -> None:
+    files = {"graded.yaml": FILE, "judges/check.py": b"print(1)", "readme.md": b"one"}
+    admin, editor = make_member("admin"), make_member("editor")
+    import_suite(suite_from(files), imported_by=admin)
+
+    with pytest.raises(ProgramsRefusedError, match="you may not run scripts, so you cannot add or"):
+        import_suite(suite_from(files | changed), imported_by=editor)
+    assert import_suite(suite_from(files | changed), imported_by=admin).version == 2
+
+
+def test_a_member_who_may_not_run_scripts_cannot_restore_an_earlier_script() -> None:
+    files = {"graded.yaml": FILE, "judges/check.py": b"print(1)"}
+    admin, editor = make_member("admin"), make_member("editor")
+    for content in (b"print(1)", b"print(2)"):
+        suite = import_suite(suite_from(files | {"judges/check.py": content}), imported_by=admin)
+    with pytest.raises(ProgramsRefusedError):
+        restore_version(suite, 1, by=editor)
+    assert restore_version(suite, 1, by=admin).number == 3
+
+
+def test_a_member_who_may_not_run_scripts_changes_the_rest_of_a_suite_with_some() -> None:
+    files = {"graded.yaml": FILE, "judges/check.py": b"print(1)"}
+    import_suite(suite_from(files), imported_by=make_member("admin"))
+    more = {"graded.yaml": FILE + b"description: Graded by a script\n"}
+    assert import_suite(suite_from(files | more), imported_by=make_member("editor")).version == 2
+
+
+def test_a_member_who_may_not_run_scripts_cannot_change_the_command_of_a_target() -> None:
+    target = make_target(name="agent", kind="command", config={"command": "python3 agent.py"})
+    client = make_client(make_member("editor"))
+    address = reverse("runs:target-edit", args=[target.pk])
+    form = client.get(address).context["form"]
+    same = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    planted = same | {"command": "python3 planted.py"}
+    for place in (address, "/targets/new/?kind=command"):
+        answer = client.post(place, planted | {"name": "planted"})
+        assert answer.status_code == 422
+        assert "This target runs a program, and you may not" in answer.content.decode()
+    target.refresh_from_db()
+    assert (target.name, target.config["command"]) == ("agent", "python3 agent.py")
+
+    assert client.post(address, same | {"description": "Ours"}).status_code == 302
+    assert make_client(make_member("admin")).post(address, planted).status_code == 302
