@@ -338,5 +338,7 @@ def test_a_member_who_may_not_run_scripts_cannot_change_the_command_of_a_target(
     target.refresh_from_db()
     assert (target.name, target.config["command"]) == ("agent", "python3 agent.py")
 
-    assert client.post(address, same | {"description": "Ours"}).status_code == 302
     assert make_client(make_member("admin")).post(address, planted).status_code == 302
+    target.refresh_from_db()
+    rest = {"command": "python3 planted.py", "description": "Ours", "seen": ""}
+    assert client.post(address, same | rest).status_code == 302
