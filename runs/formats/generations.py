@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import Enum
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
+from evaluators.kinds._prompts import VARIABLE, in_braces, value_text, variables_in
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.text_check import TRIMMABLE
+from evaluators.reading.yaml import Path
+from runs.formats.yaml import YamlDocument
+from runs.specs.problems import Problem, UnreadableFileError
 
 OWN_KEYS = {"evaluators", "aggregator", "policy", "verdicts", "judge", "profile", "title"}
 AGENTV_KEYS = {"dataset", "target", "targets", "providers", "prompts", "workspace", "experiment"}
@@ -96,3 +101,127 @@ def environment_variables(value: Any, path: tuple[str | int, ...]) -> Iterator[t
     parts = enumerate(value) if isinstance(value, list) else ()
     for key, part in value.items() if isinstance(value, Mapping) else parts:
         yield from environment_variables(part, (*path, key))
+
+
+INPUT, EXPECTED_OUTPUT, VARS = "input", "expected_output", "vars"
+OF_THE_CASE = (INPUT, EXPECTED_OUTPUT)
+USUAL_PROMPT = f"{{{{ {INPUT} }}}}"
+ASSERTIONS = ("assert", "assertions")
+
+
+def with_variables(document: YamlDocument) -> YamlDocument:
+    """Return a later file of AgentV with the variables of its cases put where they are used.
+
+    In the newest a prompt is filled in with the `vars` of each case. The input becomes the filled prompt, `input`
+    itself where the prompt is nothing else; `expected_output` becomes that of the case; the others are put
+    into the values of its assertions and kept with its metadata. Values keep their lines. Raises
+    UnreadableFileError for prompts that are not one text, and for a variable that a case does not have.
+    """
+    names = {normal_spelling(str(key)): key for key in document.value}
+    cases_key = next((names[name] for name in CASES_KEYS if name in names), "")
+    cases = document.value.get(cases_key)
+    if not isinstance(cases, list) or not ("prompts" in names or any(map(_has_variables, cases))):
+        return document
+    problems: list[Problem] = []
+
+    def refuse(path: Path, message: str) -> None:
+        place = document.file_at(path), document.line_at(path)
+        problems.append(Problem(message, *place, key=str(path[0])))
+
+    prompts_key = names.get("prompts", "")
+    prompt = _prompt(document.value.get(prompts_key)) if prompts_key else USUAL_PROMPT
+    if not prompt:
+        message = (
+            "is not one text; a case has one input, so make a suite for each prompt, or put what they share "
+            "into the target"
+        )
+        refuse((prompts_key,), message)
+    filled = []
+    for n, case in enumerate(cases):
+        lacking = _lacking(prompt, case) if isinstance(case, Mapping) else ""
+        if lacking:
+            refuse((cases_key, n), f"the prompt needs {lacking}, which the vars of this case lack")
+        filled.append(_filled(prompt, case) if isinstance(case, Mapping) else case)
+    if problems:
+        raise UnreadableFileError(problems)
+    value = {key: part for key, part in document.value.items() if key != prompts_key}
+    return replace(
+        document,
+        value={**value, cases_key: filled},
+        lines={_moved(path, cases_key): line for path, line in document.lines.items()},
+        written={_moved(path, cases_key): text for path, text in document.written.items()},
+    )
+
+
+def _has_variables(case: Any) -> bool:
+    return isinstance(case, Mapping) and isinstance(case.get(VARS), Mapping)
+
+
+def _prompt(prompts: Any) -> str:
+    """Return the one prompt of a file, "" if it is not one text."""
+    given = prompts if isinstance(prompts, list) else [prompts]
+    is_text = len(given) == 1 and isinstance(given[0], str) and not given[0].startswith("file://")
+    return given[0] if is_text else ""
+
+
+def _lacking(prompt: str, case: Mapping[str, Any]) -> str:
+    """Return the first variable of the prompt that a case with variables does not have, "" for none."""
+    known = case.get(VARS) if _has_variables(case) else None
+    has_input = any(name in case for name in (INPUT, "input_messages"))
+    wanted = () if known is None or has_input else variables_in(prompt)
+    return next((in_braces(name) for name in wanted if name not in (known or {})), "")
+
+
+def _filled(prompt: str, case: Mapping[str, Any]) -> dict[str, Any]:
+    if not _has_variables(case):
+        return dict(case)
+    variables: Mapping[str, Any] = case[VARS]
+    filled = {name: part for name, part in case.items() if name != VARS}
+    is_input = variables_in(prompt) == (INPUT,) and not VARIABLE.sub("", prompt).strip()
+    own = {
+        INPUT: variables.get(INPUT) if is_input else _replaced(prompt, variables),
+        EXPECTED_OUTPUT: variables.get(EXPECTED_OUTPUT),
+    }
+    filled = {name: part for name, part in own.items() if part is not None} | filled
+    others = {name: part for name, part in variables.items() if name not in OF_THE_CASE}
+    if not others:
+        return filled
+    for name in ASSERTIONS:
+        if isinstance(filled.get(name), list):
+            filled[name] = [_with_values(part, others) for part in filled[name]]
+    metadata = filled.get("metadata")
+    if metadata is None or isinstance(metadata, Mapping):
+        filled["metadata"] = {VARS: others, **(metadata or {})}
+    return filled
+
+
+def _with_values(part: Any, variables: Mapping[str, Any]) -> Any:
+    """Return an assertion with the variables in its value and in those within it."""
+    if isinstance(part, str):
+        return _replaced(part, variables)
+    if not isinstance(part, Mapping):
+        return part
+    nested: dict[str, Any] = {
+        name: [_with_values(item, variables) for item in part[name]]
+        for name in ASSERTIONS
+        if isinstance(part.get(name), list)
+    }
+    value = part.get("value")
+    if isinstance(value, str):
+        nested["value"] = _replaced(value, variables)
+    elif isinstance(value, list):
+        nested["value"] = [_with_values(item, variables) for item in value]
+    return {**part, **nested}
+
+
+def _replaced(text: str, variables: Mapping[str, Any]) -> str:
+    """Return a text with these variables filled in; others stay."""
+    return VARIABLE.sub(
+        lambda match: value_text(variables[match[1]]) if match[1] in variables else match[0], text
+    )
+
+
+def _moved(path: Path, cases_key: str) -> Path:
+    if len(path) > 3 and path[0] == cases_key and path[2] == VARS and path[3] in OF_THE_CASE:
+        return (*path[:2], *path[3:])
+    return path

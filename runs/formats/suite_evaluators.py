@@ -349,6 +349,13 @@ def _gathered(
             yield n, {"type": RUBRIC, "rubrics": list(sentences.values())}
 
 
+def _without_not(spelling: str) -> tuple[str, bool]:
+    """Return the type that a type such as `not-contains` inverts, and whether it inverts one."""
+    inverted = normal_spelling(spelling).removeprefix("not_")
+    is_inverted = inverted != normal_spelling(spelling) and is_spelling(inverted)
+    return (inverted, True) if is_inverted else (spelling, False)
+
+
 class _Item:
     """One evaluator of a list."""
 
@@ -368,7 +375,8 @@ class _Item:
     def node(self, taken: set[str]) -> EvaluatorSpec | None:
         """Return the evaluator, None when its type is not known."""
         before = len(self.reading.problems)
-        spelling = self.fields.text("type")
+        written = self.fields.text("type")
+        spelling, is_inverted = _without_not(written)
         named = self.fields.text("name")
         if not spelling or not self.is_read:
             if self.is_read and len(self.reading.problems) == before:
@@ -384,14 +392,14 @@ class _Item:
                 "type", f"evaluator {(named or spelling)[:MAX_NAME_LENGTH]}: {error}"
             )
             return None
-        name = self._name(named, normal_spelling(spelling), taken)
+        name = self._name(named, normal_spelling(written), taken)
         weight = self.fields.number("weight")
         required, required_below = self._required(name)
         facts: dict[str, Any] = {
             "weight": 1.0 if weight is None else weight,
             "required": required,
             "required_below": required_below,
-            "negate": bool(self.fields.flag("negate")),
+            "negate": bool(self.fields.flag("negate")) != is_inverted,
         }
         if facts["weight"] < 0:
             message = f"the weight {weight!r} is below 0; 0 records a score without counting it"

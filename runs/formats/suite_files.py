@@ -18,7 +18,7 @@ from evaluators.kinds._text import write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from runs.formats.bundles import comment_for
-from runs.formats.generations import find_generation
+from runs.formats.generations import Generation, find_generation, with_variables
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
@@ -194,6 +194,8 @@ def parse_suite(
     """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
     document, beside = with_cases(document, files)
     generation = find_generation(document.value, document.file)
+    if generation is Generation.LATER:
+        document = with_variables(document)
     reading = Reading(document, files, parent_folder(document.file), generation=generation)
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     content = _suite(reading, suite, _stem(document.file), profile)
@@ -291,7 +293,11 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
     if value is not None and not isinstance(value, list):
         suite.refuse(key, f"expected a list of cases, but found {describe_value(value)}")
         return key, []
-    if not value:
+    scenarios, _ = suite.peek("scenarios")
+    if not value and scenarios:
+        message = "combinations of cases are not read; write each as a case of its own under tests"
+        suite.refuse(scenarios, message)
+    elif not value:
         suite.refuse(key, "the suite has no cases; list them under tests")
     return key, value or []
 

@@ -171,3 +171,59 @@ def test_a_misspelt_setting_of_a_script_is_still_refused() -> None:
     written = "[{name: x, type: script, script: 'echo', timeout_sec: 3, protocl: env}]"
     told = problems(OWN.format(evaluators=written))
     assert any("did you mean protocol?" in problem for problem in told)
+
+
+NEWEST = """
+name: newest
+providers: [llm]
+prompts: ["{{ input }}"]
+tests:
+  - id: A
+    assert: [{type: contains, value: "{{ city }}!"}, "Names {{ city }}", {type: not-contains, value: x}]
+    vars:
+      city: Oslo
+      input:
+        - {role: system, content: Be brief.}
+        - {role: user, content: Capital of Norway?}
+      expected_output: [{role: assistant, content: Oslo}]
+"""
+
+
+def test_the_variables_of_the_newest_files_are_put_where_they_are_used() -> None:
+    content = read(NEWEST, "suite.yaml")
+
+    [case] = content.cases
+    assert [turn["content"] for turn in case.input] == ["Be brief.", "Capital of Norway?"]
+    assert case.expected_output == "Oslo"
+    assert case.metadata == {"vars": {"city": "Oslo"}}
+    assert case.evaluators is not None
+    check, sentence, inverted = case.evaluators.children
+    assert check.config["value"] == "Oslo!"
+    assert sentence.config["rubrics"][0]["expected_outcome"] == "Names Oslo"
+    assert (inverted.kind, inverted.negate) == ("text_check", True)
+    assert [warning.key for warning in content.warnings] == ["providers"]
+
+
+def test_a_prompt_of_the_newest_files_is_filled_in() -> None:
+    text = NEWEST.replace("{{ input }}", "Say {{ phrase }} in {{ city }}.")
+    [problem] = problems(text, "suite.yaml")
+    assert "line 6" in problem
+    assert "the prompt needs {{phrase}}, which the vars of this case lack" in problem
+    [case] = read(text.replace("city: Oslo", "city: Oslo\n      phrase: hei")).cases
+    assert case.input == ({"role": "user", "content": "Say hei in Oslo."},)
+
+
+def test_a_value_among_the_variables_has_its_own_line() -> None:
+    [problem] = problems(NEWEST.replace("role: system", "role: boss"), "suite.yaml")
+    assert problem.startswith("suite.yaml, line 11, case A, tests[0].input[0].role: 'boss'")
+
+
+@pytest.mark.parametrize("prompts", ['["{{ a }}", "{{ b }}"]', '["file://p.txt"]', "[]"])
+def test_several_prompts_are_refused(prompts: str) -> None:
+    [problem] = problems(NEWEST.replace('["{{ input }}"]', prompts), "suite.yaml")
+    assert problem.startswith("suite.yaml, line 4, prompts: is not one text")
+
+
+def test_scenarios_are_refused_by_name() -> None:
+    [problem] = problems("name: s\nscenarios: [file://matrix.yaml]\n")
+    assert problem.startswith("dataset.yaml, line 2, scenarios: combinations of cases are not read")
