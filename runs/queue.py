@@ -67,6 +67,11 @@ def queue_removal(removal_id: int, *, expires_s: float | None = None) -> None:
     _send(REMOVE_DATA, {"removal_id": removal_id}, expires_s=expires_s)
 
 
+def queue_retention(*, expires_s: float | None = None) -> None:
+    """Queue the removal of data that are old enough, as `queue` does."""
+    _send(APPLY_RETENTION, {}, expires_s=expires_s)
+
+
 def _send(task: str, kwargs: Mapping[str, int], *, expires_s: float | None) -> None:
     if time.monotonic() < BROKER.away_until:
         return

@@ -48,6 +48,12 @@ def remove_data(removal_id: int, **later: Any) -> None:
     services.remove_data(removal_id)
 
 
+@shared_task(name="runs.apply_retention", ignore_result=True)
+def apply_retention(**later: Any) -> None:
+    """Begin to remove the data that are old enough."""
+    services.apply_retention()
+
+
 @shared_task(name="runs.try_target", ignore_result=True)
 def try_target(trial_id: int, **later: Any) -> None:
     """Ask a target about one case and store the answer."""

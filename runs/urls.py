@@ -46,6 +46,8 @@ urlpatterns = [
     path("suites/<slug:slug>/settings/", suites.suite_settings, name="suite-settings"),
     path("suites/<slug:slug>/archive/", suites.suite_archive, name="suite-archive"),
     path("suites/<slug:slug>/delete/", retention.suite_delete, name="suite-delete"),
+    path("suites/<slug:slug>/retention/", retention.suite_retention, name="suite-retention"),
+    path("suites/<slug:slug>/disk-use/", retention.suite_disk_use, name="suite-disk-use"),
     path("suites/<slug:slug>/evaluators/", suites.suite_evaluators, name="suite-evaluators"),
     path(
         "suites/<slug:slug>/evaluators/keep/",
@@ -191,6 +193,7 @@ urlpatterns = [
     path("audit/", audit.audit, name="audit"),
     path("audit/audit.jsonl", audit.audit_file, name="audit-file"),
     path("retention/", retention.retention, name="retention"),
+    path("retention/rule/", retention.retention_rule, name="retention-rule"),
     path("retention/removals/", retention.removals, name="removals"),
     path("search/", home.search, name="search"),
     path("shares/", sharing.share_links, name="share-list"),

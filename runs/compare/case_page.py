@@ -80,6 +80,7 @@ class CaseSideBySide:
     outcomes: Sequence[OutcomeRow]
     evaluators: Sequence[NodeChangeDoc]
     output: OutputDiff
+    removal_messages: Sequence[str]
     reviewed: tuple[Override | None, Override | None]
 
     @property
@@ -125,6 +126,11 @@ def case_side_by_side(
         outcomes=_outcomes(before, after),
         evaluators=_evaluators((baseline, before), (candidate, after)),
         output=_output(_text(before), _text(after)),
+        removal_messages=[
+            f"Run {run}: {result.output.removal_message}"
+            for run, result in ((baseline, before), (candidate, after))
+            if result and hasattr(result, "output") and result.output.removed_at
+        ],
         reviewed=(_reviewed(baseline, before), _reviewed(candidate, after)),
     )
 

@@ -111,6 +111,8 @@ class EvaluatorTrialForm(forms.Form):
             self.add_error("case", f"Run #{number} has no repetition {repetition} of “{key}”.")
         elif not hasattr(result, "output"):
             self.add_error("case", f"“{key}” has no output in run #{number}.")
+        elif message := result.output.removal_message:
+            self.add_error("case", message)
         else:
             self.chosen = TriedOutput(result.case, result)
 

@@ -288,7 +288,9 @@ def _first_worth_trying(suite: Suite) -> Result | None:
     )
     if run is None:
         return None
-    results = Result.objects.filter(run=run, status=ResultStatus.SCORED, output__isnull=False)
+    results = Result.objects.filter(
+        run=run, status=ResultStatus.SCORED, output__isnull=False, output__removed_at=None
+    )
     ordered = results.select_related("run", "case").order_by("position", "repetition", "id")
     return ordered.filter(verdict=VerdictChoice.BORDERLINE).first() or ordered.first()
 

@@ -17,7 +17,7 @@ from runs.execution.database import is_temporary, note_error
 from runs.execution.shared_limits import forget_slot_leases, forget_starts
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_answers_since
-from runs.models.removals import Removal
+from runs.models.removals import CHECKED_EVERY, Removal, RetentionRule
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
@@ -30,7 +30,7 @@ from runs.models.runs import (
     WorkerProcess,
 )
 from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
-from runs.queue import RESCORE_RUN, queue, queue_removal
+from runs.queue import RESCORE_RUN, queue, queue_removal, queue_retention
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,8 @@ def reap(*, now: datetime) -> list[int]:
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
     for removal_id in _abandoned_removals(now=now):
         queue_removal(removal_id, expires_s=LEASE.total_seconds())
+    if RetentionRule.objects.take_turn(now=now):
+        queue_retention(expires_s=CHECKED_EVERY.total_seconds())
     _for_each(_runs_without_open_results(), complete_run)
     _for_each(_ended_without_summary(), summarise_run)
     return runs_needing_workers(now=now)

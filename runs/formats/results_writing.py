@@ -172,6 +172,8 @@ class ResultLine:
     error_stage: str = ""
     warnings: tuple[str, ...] = ()
     output: str | None = None
+    output_removed_at: str | None = None
+    output_removed_by: str = ""
     usage: Usage = NO_USAGE
     run_cost_usd: Decimal | None = None
     evaluation_cost_usd: Decimal | None = None
@@ -212,6 +214,7 @@ class ResultLine:
             "error_stage": self.error_stage or None,
             "warnings": list(self.warnings),
             "output": self.output,
+            **self._removal(),
             **_usage(self.usage),
             **usage_summary(self.run_cost_usd, self.evaluation_cost_usd),
             "timestamp": self.finished_at,
@@ -224,6 +227,14 @@ class ResultLine:
         if self.score is None or self.scale == 1:
             return {}
         return {"raw_score": rounded(self.score * self.scale), "scale": self.scale}
+
+    def _removal(self) -> dict[str, Any]:
+        if self.output_removed_at is None:
+            return {}
+        return {
+            "output_removed_at": self.output_removed_at,
+            "output_removed_by": self.output_removed_by,
+        }
 
     def _final_evaluation(self) -> dict[str, Any]:
         """Return the final evaluation of the first hybrid judge, whose overall score can be the result's."""

@@ -76,10 +76,21 @@ class Removal(models.Model):
         return self.name
 
 
+class RetentionRuleQuerySet(models.QuerySet["RetentionRule"]):
+    """Rules."""
+
+    def take_turn(self, *, now: datetime) -> bool:
+        """Tell once an hour that the rules are to be applied; of several askers, tell one."""
+        removes_something = Q(outputs_days__isnull=False) | Q(details_days__isnull=False)
+        is_due = Q(checked_at=None) | Q(checked_at__lt=now - CHECKED_EVERY)
+        return bool(self.filter(removes_something, is_due).update(checked_at=now))
+
+
 class RetentionRule(models.Model):
     """After how many days outputs and details of runs are removed; None keeps them.
 
-    The rule without a suite is the site's. A suite without a rule of its own follows it.
+    The rule without a suite is the site's. A suite without a rule of its own follows it. `checked_at` is
+    when a reaper last had the rules applied.
     """
 
     suite = models.OneToOneField(
@@ -88,6 +99,8 @@ class RetentionRule(models.Model):
     outputs_days = models.PositiveIntegerField(null=True, blank=True)
     details_days = models.PositiveIntegerField(null=True, blank=True)
     checked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RetentionRuleQuerySet.as_manager()
 
     class Meta:
         """One rule for each suite and one for the site."""

@@ -12,7 +12,7 @@ from evaluators.models import LanguageModel, money_field
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.engine.plan import METRICS_KIND
-from runs.models.runs import Run
+from runs.models.runs import Run, removal_message
 from runs.models.suites import Case, FileContent
 
 CHUNK = 2000
@@ -132,6 +132,11 @@ class ResultOutput(models.Model):
     def __str__(self) -> str:
         """Return the beginning of the text."""
         return self.text[:80]
+
+    @property
+    def removal_message(self) -> str:
+        """Say that the output was removed, when and by whom; "" if it was not."""
+        return removal_message("The output was", self.removed_at, self.removed_by)
 
 
 class Artifact(models.Model):
@@ -301,12 +306,16 @@ class CallStatus(models.TextChoices):
 ANSWERED = (CallStatus.OK, CallStatus.UNREADABLE)
 
 
+# No request has this hash, so no call is taken for the answer to an equal one.
+REMOVED_HASH = ""
+
+
 class ModelCall(models.Model):
     """One call of a model for one result.
 
     The key of a reply is (result, generation, purpose, evaluator_path, sample, round, repair). After
     a lost lease, the successful reply with the same key and request hash is reused. A failed try that was
-    repeated has its own row.
+    repeated has its own row. When the texts are removed, the figures stay.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="model_calls")
@@ -359,3 +368,8 @@ class ModelCall(models.Model):
     def __str__(self) -> str:
         """Return purpose and path."""
         return f"{self.purpose} {self.evaluator_path}"
+
+    @property
+    def is_removed(self) -> bool:
+        """Tell whether request and reply were removed."""
+        return self.request_hash == REMOVED_HASH

@@ -7,6 +7,7 @@ from typing import Self
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
@@ -41,6 +42,14 @@ class RunOwner(models.TextChoices):
 
     WORKERS = "workers", "The workers"
     COMMAND_LINE = "command_line", "A command line"
+
+
+def removal_message(what: str, removed_at: datetime | None, removed_by: str) -> str:
+    """Say what was removed, when and by whom; "" if nothing was."""
+    if removed_at is None:
+        return ""
+    day = timezone.localtime(removed_at)
+    return f"{what} removed on {day.day} {day:%b %Y} by {removed_by}."
 
 
 class Campaign(models.Model):
@@ -202,6 +211,17 @@ class Run(models.Model):
     def _was_removed(self, removed_at: datetime | None) -> bool:
         ended = self.finished_at
         return removed_at is not None and (ended is None or removed_at >= ended)
+
+    @property
+    def removal_message(self) -> str:
+        """Say what was removed of it, when and by whom; "" if nothing was."""
+        if self.lacks_details:
+            who = self.details_removed_by
+            return removal_message("Everything but figures was", self.details_removed_at, who)
+        if self.lacks_outputs:
+            who = self.outputs_removed_by
+            return removal_message("Outputs were", self.outputs_removed_at, who)
+        return ""
 
     @property
     def imported_from(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from evaluators.kinds import shortest_spelling
@@ -28,6 +29,7 @@ from runs.models.runs import Run
 from runs.summary.figures import sum_known
 
 CHUNK = 500
+OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
 Rows = Mapping[str, EvaluatorScore]
@@ -51,7 +53,7 @@ def _lines(run: Run, plan: Plan) -> Iterator[ResultLine]:
 
 def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[ResultLine]:
     results = Result.objects.select_related("case").in_bulk(ids)
-    outputs = ResultOutput.objects.only("text", "outcomes").in_bulk(ids)
+    outputs = ResultOutput.objects.only(*OUTPUT_COLUMNS).in_bulk(ids)
     rows: dict[int, dict[str, EvaluatorScore]] = {}
     for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
         rows.setdefault(row.result_id, {})[row.path] = row
@@ -84,6 +86,8 @@ def _line(
         error_stage=result.error_stage,
         warnings=tuple(result.warnings),
         output=_answer(run, output),
+        output_removed_at=_moment(output.removed_at) if output else None,
+        output_removed_by=output.removed_by if output else "",
         usage=Usage(
             input_tokens=result.input_tokens,
             output_tokens=result.output_tokens,
@@ -91,16 +95,20 @@ def _line(
         ),
         run_cost_usd=result.run_cost_usd,
         evaluation_cost_usd=result.evaluation_cost_usd,
-        finished_at=result.finished_at.isoformat() if result.finished_at else None,
+        finished_at=_moment(result.finished_at),
         scale=plan.policy.scale,
     )
 
 
 def _answer(run: Run, output: ResultOutput | None) -> str | None:
-    """Return the answer; imported results may have none."""
-    if output is None or (not output.text and run.imported_from):
+    """Return the answer; imported results may have none, and some were removed."""
+    if output is None or output.removed_at is not None or (not output.text and run.imported_from):
         return None
     return output.text
+
+
+def _moment(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
 
 
 def _evaluators(node: EvaluatorSpec, rows: Rows, path: str = "") -> tuple[EvaluatorLine, ...]:

@@ -94,6 +94,10 @@ class OutputDoc(Document):
     """How long the whole answer is."""
     is_cut: bool
     """Whether there is more; /output gives the whole answer."""
+    removed_at: datetime | None = None
+    """When the answer was removed; its text is empty since."""
+    removed_by: str | None = None
+    """Who removed it: a member, or "retention" for the rule of the suite or the site."""
 
 
 class WholeOutputDoc(Document):
@@ -460,6 +464,10 @@ def _fields(run: Run, result: Result) -> dict[str, Any]:
 
 
 def _output(page: ResultPage) -> OutputDoc | None:
+    if page.removal_message:
+        stored = page.result.output
+        by, at = stored.removed_by, stored.removed_at
+        return OutputDoc(text="", characters=0, is_cut=False, removed_at=at, removed_by=by)
     if not page.has_answer:
         return None
     return OutputDoc(

@@ -21,6 +21,7 @@ from runs.costs import CostPair, result_costs
 from runs.engine.plan import METRICS_KIND, case_tree, read_plan
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
+    REMOVED_HASH,
     Artifact,
     Attempt,
     CallStatus,
@@ -360,6 +361,7 @@ class ResultPage:
     output_size: int
     diff: tuple[DiffLine, ...] | None
     output_text: str
+    removal_message: str
     outcomes: tuple[Mapping[str, Any], ...]
     outcomes_met: int
     tree: TreeNode
@@ -466,6 +468,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         output_size=len(output.text),
         diff=_diff(case, output),
         output_text=output.text[:MAX_SHOWN_LENGTH],
+        removal_message=output.removal_message,
         outcomes=outcomes,
         outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
         tree=tree,
@@ -496,8 +499,13 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
 
 
 def whole_output(run: Run, key: str, repetition: int) -> str:
-    """Return the whole text that the target answered; raises ResultOutput.DoesNotExist."""
-    outputs = ResultOutput.objects.filter(result__run=run, result__repetition=repetition)
+    """Return the whole text that the target answered.
+
+    Raises ResultOutput.DoesNotExist, also when it was removed.
+    """
+    outputs = ResultOutput.objects.filter(
+        result__run=run, result__repetition=repetition, removed_at=None
+    )
     return outputs.only("text").get(result__case__key=key).text
 
 
@@ -546,6 +554,7 @@ class CallRow:
     request: str
     reply: str
     is_cut: bool
+    is_removed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,8 +572,11 @@ def result_calls(run: Run, key: str, repetition: int) -> ResultCalls:
 
 
 def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:
-    """Return one call of an execution with whole texts; raises ModelCall.DoesNotExist."""
-    call = _result_calls(run, key, repetition).get(pk=pk)
+    """Return one call of an execution with whole texts.
+
+    Raises ModelCall.DoesNotExist, also when the texts were removed.
+    """
+    call = _result_calls(run, key, repetition).exclude(request_hash=REMOVED_HASH).get(pk=pk)
     return {
         "request": call.request,
         "reply": call.reply,
@@ -600,6 +612,7 @@ def _row(call: ModelCall) -> CallRow:
         request=request[:MAX_CALL_TEXT],
         reply=reply[:MAX_CALL_TEXT],
         is_cut=max(len(request), len(reply)) > MAX_CALL_TEXT,
+        is_removed=call.is_removed,
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
 from django.http import QueryDict
 
 from runs.models.removals import Removal, RemovalPart
-from runs.retention.queries import Hold, Selection
-from runs.retention.services import DataHeldError, begin_removal
+from runs.models.suites import Suite
+from runs.retention.queries import Hold, Selection, site_rule, suite_rule
+from runs.retention.services import DataHeldError, begin_removal, change_rule, drop_rule
 
 PART_CHOICES = (
     (RemovalPart.RUN.value, "Everything"),
@@ -52,3 +54,58 @@ class DeletionForm(forms.Form):
         except DataHeldError as refusal:
             self.holds = refusal.holds
             return None
+
+
+MAX_DAYS = 36_500
+
+
+def _days(label: str, help_text: str) -> forms.IntegerField:
+    return forms.IntegerField(
+        label=label, required=False, min_value=1, max_value=MAX_DAYS, help_text=help_text
+    )
+
+
+class RetentionForm(forms.Form):
+    """After how many days data are removed: by the rule of the site, or by one of a suite's own."""
+
+    follows = forms.ChoiceField(
+        label="Rule",
+        choices=(("site", "The rule of the site"), ("own", "A rule of its own")),
+        widget=forms.RadioSelect,
+    )
+    outputs_days = _days(
+        "Outputs and texts of calls, after days",
+        "answers, traces, files, requests and replies; empty keeps them",
+    )
+    details_days = _days(
+        "Everything but figures, after days",
+        "reasons, findings and notes of reviewers too; verdicts, scores and costs stay; empty keeps it",
+    )
+
+    def __init__(self, suite: Suite | None, data: QueryDict | None = None) -> None:
+        """Show the rule in force; the site has no other rule to follow."""
+        own = suite_rule(suite) if suite is not None else None
+        rule = own or site_rule()
+        initial = {name: getattr(rule, name) for name in ("outputs_days", "details_days")}
+        super().__init__(data, initial={**initial, "follows": "own" if own else "site"})
+        self.suite = suite
+        if suite is None:
+            del self.fields["follows"]
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse to remove outputs later than everything that explains them."""
+        values = super().clean() or {}
+        outputs, details = values.get("outputs_days"), values.get("details_days")
+        if outputs and details and outputs >= details:
+            self.add_error(
+                "outputs_days", "Outputs go with the other details, so enter fewer days than there."
+            )
+        return values
+
+    def save(self, user: User) -> None:
+        """Store the rule."""
+        values = dict(self.cleaned_data)
+        if self.suite is not None and values.pop("follows") == "site":
+            drop_rule(self.suite, by=user)
+        else:
+            change_rule(self.suite, **values, by=user)

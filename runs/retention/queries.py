@@ -260,9 +260,37 @@ class DueRemoval:
         return Selection(self.part, self.suite, self.runs)
 
     @property
+    def results(self) -> int:
+        """Return how many results lose something."""
+        return sum(run.execution_count for run in self.runs)
+
+    @property
+    def bytes(self) -> int:
+        """Return how much of what was measured goes."""
+        return sum(
+            (run.stored_bytes or {}).get(part, 0) for run in self.runs for part in self._parts
+        )
+
+    @property
+    def unmeasured(self) -> int:
+        """Return how many runs were not measured yet."""
+        return sum(run.stored_bytes is None for run in self.runs)
+
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        return PARTS if self.part == RemovalPart.DETAILS else ("outputs", "calls", FILES)
+
+    @property
     def held_count(self) -> int:
         """Return how many runs are old enough but kept."""
         return len({pk for hold in self.holds for pk in hold.runs})
+
+
+def retention_preview(*, now: datetime, suite: Suite | None = None) -> tuple[DueRemoval, ...]:
+    """Return what the rules would remove now, measured."""
+    due = due_removals(now=now, suite=suite)
+    measure_runs([run for removal in due for run in removal.runs])
+    return due
 
 
 def site_rule() -> RetentionRule:

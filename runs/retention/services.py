@@ -13,15 +13,25 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from evaluators.models import AuditEntry
 from evaluators.sandbox.processes import process_name
+from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.types import DomainError
-from runs.models.database import database_now, delete_rows
-from runs.models.removals import Removal, RemovalPart
-from runs.models.results import Artifact, ModelCall, Result, ResultOutput
+from runs.engine.plan import METRICS_KIND
+from runs.models.database import database_now, delete_rows, update_rows
+from runs.models.removals import RETENTION, Removal, RemovalPart, RetentionRule
+from runs.models.results import (
+    REMOVED_HASH,
+    Artifact,
+    Attempt,
+    EvaluatorScore,
+    ModelCall,
+    Result,
+    ResultOutput,
+)
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import HEAVY_RUN_COLUMNS, Run
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
 from runs.queue import queue_removal
-from runs.retention.queries import Hold, Selection, find_holds, stored_data
+from runs.retention.queries import Hold, Selection, due_removals, find_holds, stored_data
 from runs.suites.services import lock_suite
 
 logger = logging.getLogger(__name__)
@@ -29,6 +39,9 @@ logger = logging.getLogger(__name__)
 # Each transaction removes this many results, or cases; others can write in between.
 BATCH = 2_000
 COMMAND_LINE = "command line"
+# Judges whose details hold figures, and the texts that name these.
+PARTS_IN_DETAILS = (METRICS_KIND, HYBRID_KIND)
+PART_KEYS = ("key", "name", "tier", "label")
 # No slug of a suite that somebody names has a colon.
 DELETED_SLUG = "deleted:{pk}"
 
@@ -304,12 +317,112 @@ def _forget_outputs(batch: QuerySet[Result], removal: Removal) -> int:
         removed_at=database_now(),
         removed_by=removal.asked_by_name,
     )
-    # Without the hash of its request, no call is taken for the answer to an equal one.
-    ModelCall.objects.filter(result__in=batch).update(request={}, reply=None, request_hash="")
+    calls = ModelCall.objects.filter(result__in=batch)
+    calls.update(request={}, reply=None, request_hash=REMOVED_HASH)
     return batch.count()
+
+
+def _remove_details(run: Run, removal: Removal) -> int:
+    """Remove the outputs of the next results, and every other text that explains them."""
+    batch = _next_batch(run, removal)
+    if batch is None:
+        return 0
+    judged = EvaluatorScore.objects.filter(result__in=batch, kind__in=PARTS_IN_DETAILS)
+    kept = [(plain_parts(details), pk) for pk, details in judged.values_list("pk", "details")]
+    scores = EvaluatorScore.objects.filter(result__in=batch)
+    scores.update(reasoning="", findings=[], warnings=[], details={})
+    update_rows(EvaluatorScore, ("details",), kept, key=("id",))
+    outcomes = ResultOutput.objects.filter(result__in=batch, outcomes__isnull=False)
+    marks = [
+        ([{**outcome, "justification": ""} for outcome in rows or ()], pk)
+        for pk, rows in outcomes.values_list("pk", "outcomes")
+    ]
+    update_rows(ResultOutput, ("outcomes",), marks, key=("result_id",))
+    ModelCall.objects.filter(result__in=batch).update(error="")
+    Attempt.objects.filter(result__in=batch).update(reason="")
+    Review.objects.filter(result__in=batch).update(note="")
+    return _forget_outputs(batch, removal)
+
+
+def plain_parts(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scores of metrics and dimensions in a judge's details, without any text."""
+    return {
+        name: [
+            {key: value for key, value in part.items() if key in PART_KEYS or _is_figure(value)}
+            for part in parts
+        ]
+        for name in ("metrics", "dimensions")
+        if (parts := details.get(name))
+    }
+
+
+def _is_figure(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float)
 
 
 REMOVERS = {
     RemovalPart.RUN: _delete_some,
     RemovalPart.OUTPUTS: _remove_outputs,
+    RemovalPart.DETAILS: _remove_details,
 }
+
+
+def change_rule(
+    suite: Suite | None, *, outputs_days: int | None, details_days: int | None, by: User | None
+) -> RetentionRule:
+    """Set the rule of a suite, or the site's, and record it in the audit; None keeps data for good."""
+    with transaction.atomic():
+        rule, _ = RetentionRule.objects.select_for_update().get_or_create(suite=suite)
+        before = _rule_facts(rule)
+        rule.outputs_days, rule.details_days, rule.checked_at = outputs_days, details_days, None
+        rule.save()
+        _audit_rule(suite, before, _rule_facts(rule), by)
+    return rule
+
+
+def drop_rule(suite: Suite, *, by: User | None) -> None:
+    """Let a suite follow the rule of the site again."""
+    with transaction.atomic():
+        rule = RetentionRule.objects.select_for_update().filter(suite=suite).first()
+        if rule is not None:
+            rule.delete()
+            _audit_rule(suite, _rule_facts(rule), {"retention": "the site's"}, by)
+
+
+def _rule_facts(rule: RetentionRule) -> dict[str, Any]:
+    return {"outputs_days": rule.outputs_days, "details_days": rule.details_days}
+
+
+def _audit_rule(
+    suite: Suite | None, before: Mapping[str, Any], after: Mapping[str, Any], by: User | None
+) -> None:
+    if before == after:
+        return
+    AuditEntry.objects.create(
+        actor=by,
+        actor_name=by.get_username() if by else COMMAND_LINE,
+        action="change",
+        object_type="retention",
+        object_id=str(suite.pk) if suite else "",
+        object_name=suite.slug if suite else "the site",
+        before=dict(before),
+        after=dict(after),
+    )
+
+
+def apply_retention(*, suite: Suite | None = None, in_background: bool = True) -> list[Removal]:
+    """Begin to remove what the rules want removed now; runs that something keeps are left out."""
+    removals = []
+    for due in due_removals(now=database_now(), suite=suite):
+        if not due.runs:
+            continue
+        try:
+            removals.append(
+                begin_removal(
+                    due.selection, by=None, by_name=RETENTION, in_background=in_background
+                )
+            )
+        except DataHeldError as refusal:
+            # It was shared, retried or made the baseline a moment ago; the next time is soon.
+            logger.info("Retention of %s waits: %s", due.suite.slug, refusal)
+    return removals

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from runs.models.database import database_now
 from runs.models.removals import Removal, RemovalPart
@@ -24,8 +25,19 @@ from runs.requests import (
     may_change_suites,
     may_delete,
 )
-from runs.retention.forms import DeletionForm
-from runs.retention.queries import Selection, find_holds, run_url, select_runs, stored_data
+from runs.retention.forms import DeletionForm, RetentionForm
+from runs.retention.queries import (
+    Selection,
+    find_holds,
+    retention_preview,
+    run_url,
+    select_runs,
+    site_rule,
+    stored_data,
+)
+from runs.suites.queries import suite_head
+
+MAY_CHANGE_SITE = "auth.change_user"
 
 
 @may_delete
@@ -92,9 +104,63 @@ def _deletion(
 @require_safe
 @may_delete
 def retention(request: MemberRequest) -> HttpResponse:
-    """Show what is being removed now."""
-    context = {"removals": Removal.objects.all()}
-    return render(request, "retention/retention.html", context)
+    """Show what is being removed, and what the rules would remove now."""
+    return _retention_page(request, RetentionForm(None))
+
+
+@require_POST
+@permission_required(MAY_CHANGE_SITE, raise_exception=True)
+def retention_rule(request: MemberRequest) -> HttpResponse:
+    """Change the rule of the site."""
+    form = RetentionForm(None, request.POST)
+    if not form.is_valid():
+        return _retention_page(request, form)
+    form.save(request.user)
+    messages.success(request, "The rule of the site is stored.")
+    return redirect("runs:retention")
+
+
+def _retention_page(request: MemberRequest, form: RetentionForm) -> HttpResponse:
+    context = {
+        "form": form,
+        "removals": Removal.objects.all(),
+        "preview": retention_preview(now=database_now()),
+        "may_change": request.user.has_perm(MAY_CHANGE_SITE),
+    }
+    status = REFUSED if form.is_bound else 200
+    return render(request, "retention/retention.html", context, status=status)
+
+
+@may_change_suites
+@may_delete
+def suite_retention(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show what a suite stores and what its rule would remove now, and change the rule."""
+    suite = get_suite_or_404(slug=slug)
+    form = RetentionForm(suite, form_data(request))
+    if form.is_valid():
+        form.save(request.user)
+        messages.success(request, f"The rule of {suite.title} is stored.")
+        return redirect("runs:suite-retention", slug)
+    context = {
+        "suite": suite,
+        "head": suite_head(suite),
+        "form": form,
+        "site": site_rule(),
+        "stored": stored_data(select_runs(suite)),
+        "preview": retention_preview(now=database_now(), suite=suite),
+    }
+    status = REFUSED if form.is_bound else 200
+    return render(request, "retention/suite.html", context, status=status)
+
+
+@require_safe
+@never_cache
+@may_change_suites
+def suite_disk_use(request: MemberRequest, slug: str) -> HttpResponse:
+    """Return how much the runs of a suite store, for its settings page."""
+    suite = get_suite_or_404(slug=slug)
+    context = {"suite": suite, "stored": stored_data(select_runs(suite))}
+    return render(request, "retention/_disk_use.html", context)
 
 
 @require_safe

@@ -512,6 +512,7 @@ class ReviewPage:
     turns: Turns
     output_size: int
     output_text: str
+    removal_message: str
     diff: tuple[DiffLine, ...] | None
     files: tuple[ArtifactFile, ...]
     outcomes: tuple[ReviewedOutcome, ...]
@@ -622,6 +623,7 @@ def review_page(
         turns=conversation(case, output),
         output_size=len(output.text),
         output_text=output.text[:MAX_SHOWN_LENGTH],
+        removal_message=output.removal_message,
         diff=text_diff(case.expected_output, output.text) if has_both else None,
         files=result_files(result),
         outcomes=outcome_rows(case, outcomes, typed, is_hidden=is_hidden),

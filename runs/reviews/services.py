@@ -16,7 +16,7 @@ from runs.engine.plan import read_plan
 from runs.engine.review_rules import LABELS, Consensus, ReviewReason, combine_decisions
 from runs.finishing import renew_figures
 from runs.models.database import database_now
-from runs.models.results import Result
+from runs.models.results import Result, ResultOutput
 from runs.models.reviews import (
     ENDED,
     MAX_MARKS,
@@ -33,6 +33,12 @@ from runs.suites.edits import SetPolicy
 from runs.suites.services import SuiteArchivedError
 
 FREE = {"reserved_by": None, "reserved_until": None}
+
+
+class NoOutputError(DomainError):
+    """The output of the result was removed, so nobody can judge it."""
+
+    code = "output_removed"
 
 
 class NotEndedError(DomainError):
@@ -131,12 +137,15 @@ def assign(item_ids: Collection[int], to: User | None) -> int:
 def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
     """Add a result to the queue by hand and return its item.
 
-    Raises NotEndedError for a result that has not ended.
+    Raises NotEndedError for a result that has not ended, NoOutputError for one whose output was removed.
     """
     with transaction.atomic():
         run = Run.objects.hold(result.run_id)
         if not Result.objects.filter(pk=result.pk, status__in=ENDED).exists():
             raise NotEndedError("This execution has not ended. Review it when it has.")
+        output = ResultOutput.objects.filter(result=result).first()
+        if output is not None and output.removed_at is not None:
+            raise NoOutputError(f"{output.removal_message} Nobody can judge it any more.")
         reason = f" {ReviewReason.ASKED_FOR.value} "
         item, is_new = ReviewItem.objects.get_or_create(
             result=result,

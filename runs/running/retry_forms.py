@@ -34,6 +34,7 @@ from runs.models.suites import Case
 from runs.requests import MoneyField
 from runs.running.checks import run_scripts_problem
 from runs.running.retrying import (
+    HAS_OUTPUT,
     BudgetSpentError,
     check_paths,
     ids_with_same_error,
@@ -95,7 +96,7 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
     """Return the plan to retry the chosen results, wholly or with one evaluator only."""
     facts = chosen.order_by().aggregate(
         count=Count("pk"),
-        with_output=Count("output"),
+        with_output=Count("output", filter=HAS_OUTPUT),
         never_run=Count("pk", filter=Q(status=ResultStatus.CANCELLED, generation=1)),
     )
     count, calls = facts["count"], _judge_calls(run, chosen, path)
@@ -336,7 +337,7 @@ class AgainForm(forms.Form):
             return self.run.results.none()
         results = self.named_results().filter(pk__in=retryable_results(self.run).values("pk"))
         path = self.cleaned_data["path"]
-        return results.filter(has_score(path), output__isnull=False) if path else results
+        return results.filter(has_score(path), HAS_OUTPUT) if path else results
 
     def chosen(self) -> QuerySet[Result]:
         """Return the results that would be retried."""

@@ -51,6 +51,8 @@ def mark_reviews_stale(result_ids: Sequence[int]) -> None:
 
 
 CHUNK = 1000
+# An output that was removed cannot be scored again.
+HAS_OUTPUT = Q(output__isnull=False, output__removed_at=None)
 EMPTIED: dict[str, Any] = {
     "status": ResultStatus.PENDING,
     "attempt": 0,
@@ -119,7 +121,7 @@ def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> R
         _subtract_from_counters(run, some)
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
         if request.keep_output:
-            some.filter(output__isnull=False).update(keeps_output=True)
+            some.filter(HAS_OUTPUT).update(keeps_output=True)
         _forget_replaced(some)
         _refresh_cases(run, some)
     return retry
@@ -134,7 +136,7 @@ def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = N
             continue
         some.update(keeps_output=False, retry_paths=retry.paths)
         if retry.keeps_output:
-            some.filter(output__isnull=False).update(keeps_output=True)
+            some.filter(HAS_OUTPUT).update(keeps_output=True)
         _forget_replaced(some)
         last = Attempt.objects.filter(
             result__in=some, generation=F("result__generation") - 1, retry__isnull=False
@@ -182,9 +184,7 @@ def _audit(run: Run, action: str, text: str, *, by: User | None, form_key: str =
 
 def lacks_output(*result_ids: Sequence[int]) -> bool:
     """Tell whether any of the results has no output, so that the target is asked."""
-    return any(
-        some.filter(output__isnull=True).exists() for ids in result_ids for some in _batches(ids)
-    )
+    return any(some.exclude(HAS_OUTPUT).exists() for ids in result_ids for some in _batches(ids))
 
 
 def user_name(user: User | None) -> str:

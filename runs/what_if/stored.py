@@ -43,6 +43,12 @@ RESULT_COLUMNS = (
 )
 
 
+class DetailsRemovedError(DomainError):
+    """Everything but the figures of the run was removed."""
+
+    code = "details_removed"
+
+
 class RunNotEndedError(DomainError):
     """The run is still running."""
 
@@ -91,10 +97,15 @@ class WhatIfQuestion:
 def ask(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
     """Read everything that is needed to apply other rules to a finished run.
 
-    Raises RunNotEndedError for an active run, DomainError for invalid rules.
+    Raises RunNotEndedError for an active run, DetailsRemovedError for one without what explains its
+    scores, DomainError for invalid rules.
     """
     if run.is_active:
         raise RunNotEndedError(f"Run {run} is still running. Its scores are complete when it ends.")
+    if run.lacks_details:
+        raise DetailsRemovedError(
+            f"{run.removal_message} Run {run} cannot be scored by other rules any more."
+        )
     plain, version = _stored(run)
     rule_change = RuleChange(
         RuleSet.of_plan(read_plan(run.snapshot)), after, plain.cases, all_kinds(), origins=origins

@@ -141,6 +141,9 @@ PAGES: Mapping[str, Page] = {
     "runs:run-delete": form("editor", RUN),
     "runs:campaign-delete": form("editor", {"pk": 0}),
     "runs:retention": Page("editor"),
+    "runs:retention-rule": action("admin", {}),
+    "runs:suite-retention": form("editor", SUITE),
+    "runs:suite-disk-use": Page("editor", place=SUITE),
     "runs:removals": Page("editor", get=STOP_POLLING),
     "runs:evaluator-try": form("editor", SUITE | {"node": "n1"}),
     # Tries are of drafts, which nobody else sees.

@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
+from runs.execution import reaper
 from runs.execution.claims import register_run_worker
 from runs.execution.reaper import reap
 from runs.models.database import database_now
@@ -67,15 +68,15 @@ def counts() -> dict[str, int]:
 
 
 def test_a_deleted_run_is_gone_at_once_and_its_rows_when_a_worker_is_done(
-    client_of_editor: Client,
+    editor_client: Client,
 ) -> None:
-    kept, run = make_scored_run(verdicts=["pass"]), None
+    kept = make_scored_run(verdicts=["pass"])
     before = counts()
     run = full_run(suite=kept.suite)
 
     removal = begin(run)
     assert list(kept.suite.runs.all()) == [kept]
-    assert client_of_editor.get(f"/suites/{run.suite.slug}/runs/{run.number}/").status_code == 404
+    assert editor_client.get(f"/suites/{run.suite.slug}/runs/{run.number}/").status_code == 404
     assert not Review.objects.exists()
 
     assert remove_data(removal.pk)
@@ -84,15 +85,8 @@ def test_a_deleted_run_is_gone_at_once_and_its_rows_when_a_worker_is_done(
     assert not Removal.objects.exists()
 
 
-@pytest.fixture
-def client_of_editor(editor: User) -> Client:
-    client = Client()
-    client.force_login(editor)
-    return client
-
-
 def test_the_number_of_a_deleted_run_is_not_given_again() -> None:
-    first, last = make_run(), None
+    first = make_run()
     last = make_run(suite=first.suite)
     remove_data(begin(last).pk)
     first.suite.refresh_from_db()
@@ -137,16 +131,16 @@ HOLDS = [
 
 @pytest.mark.parametrize(("hold", "reason", "link"), HOLDS)
 def test_what_holds_a_run_is_named_with_a_link_and_nothing_is_deleted(
-    hold: Any, reason: str, link: str, client_of_editor: Client
+    hold: Any, reason: str, link: str, editor_client: Client
 ) -> None:
     run = make_scored_run(verdicts=["pass"])
     hold(run)
     address = f"/suites/{run.suite.slug}/runs/1/delete/"
 
-    page = client_of_editor.get(address).content.decode()
+    page = editor_client.get(address).content.decode()
     assert reason in page
     assert link in page
-    response = client_of_editor.post(address, {"part": "run"})
+    response = editor_client.post(address, {"part": "run"})
     assert response.status_code == 422
     assert reason in response.content.decode()
     assert Run.objects.filter(pk=run.pk).exists()
@@ -163,31 +157,31 @@ def test_expired_and_revoked_links_hold_nothing() -> None:
 
 
 def test_the_page_names_what_will_go_and_the_audit_what_went(
-    client_of_editor: Client, editor: User
+    editor_client: Client, editor: User
 ) -> None:
     run = full_run()
     address = f"/suites/{run.suite.slug}/runs/1/delete/"
-    page = client_of_editor.get(address).content.decode()
+    page = editor_client.get(address).content.decode()
     assert "<dt>Results</dt><dd>3</dd>" in page
     assert "<dt>Calls of models and agents</dt><dd>1</dd>" in page
     assert "<dt>Decisions of reviewers</dt><dd>1</dd>" in page
 
-    response = client_of_editor.post(address, {"part": "run"})
+    response = editor_client.post(address, {"part": "run"})
     assert response.status_code == 302
     entry = AuditEntry.objects.get(action="delete")
     assert (entry.actor, entry.object_name) == (editor, f"{run.suite.slug} #1")
     assert entry.before is not None
     assert entry.before["results"] == 3
     assert entry.before["bytes"] > 100
-    page = client_of_editor.get("/audit/").content.decode()
+    page = editor_client.get("/audit/").content.decode()
     assert "deleted" in page
 
 
 def test_a_campaign_is_deleted_with_its_runs() -> None:
     campaign = make_campaign()
-    runs = [make_scored_run(verdicts=["pass"], suite=campaign.suite, campaign=campaign)] * 1
+    run = make_scored_run(verdicts=["pass"], suite=campaign.suite, campaign=campaign)
     other = make_scored_run(verdicts=["pass"], suite=campaign.suite)
-    removal = begin(*runs, campaign=campaign)
+    removal = begin(run, campaign=campaign)
     assert not Campaign.objects.exists()
     remove_data(removal.pk)
     assert list(Run.including_deleted.all()) == [other]
@@ -207,14 +201,14 @@ def test_a_suite_goes_with_its_runs_cases_and_baseline_and_its_name_is_free_at_o
     assert not Run.including_deleted.exists()
 
 
-def test_a_suite_that_was_run_is_deleted_only_by_its_name(client_of_editor: Client) -> None:
+def test_a_suite_that_was_run_is_deleted_only_by_its_name(editor_client: Client) -> None:
     suite = make_scored_run(verdicts=["pass"]).suite
     address = f"/suites/{suite.slug}/delete/"
-    response = client_of_editor.post(address, {"confirm": "something else"})
+    response = editor_client.post(address, {"confirm": "something else"})
     assert response.status_code == 422
     assert f"Type {suite.slug} to delete it." in response.content.decode()
-    assert client_of_editor.post(address, {"confirm": suite.slug}).status_code == 302
-    assert client_of_editor.get(f"/suites/{suite.slug}/").status_code == 404
+    assert editor_client.post(address, {"confirm": suite.slug}).status_code == 302
+    assert editor_client.get(f"/suites/{suite.slug}/").status_code == 404
 
 
 def test_files_go_unless_something_else_has_them() -> None:
@@ -259,8 +253,6 @@ def test_a_removal_goes_on_where_a_worker_died(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_reaper_queues_removals_that_no_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
     queued: list[int] = []
-    from runs.execution import reaper
-
     monkeypatch.setattr(reaper, "queue_removal", lambda pk, **options: queued.append(pk))
     removal = begin(make_scored_run(verdicts=["pass"]))
     reap(now=database_now())

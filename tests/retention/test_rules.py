@@ -1,0 +1,258 @@
+"""Rules of retention: what they remove and when, what stays, and what pages, files and retries say then."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from evaluators.models import AuditEntry
+from runs.execution import reaper
+from runs.execution.reaper import reap
+from runs.models.database import database_now
+from runs.models.removals import Removal, RemovalPart, RetentionRule
+from runs.models.results import Artifact, EvaluatorScore, ModelCall, ResultOutput
+from runs.models.runs import Run
+from runs.models.suites import FileContent, Suite
+from runs.retention.queries import Selection, due_removals
+from runs.retention.services import (
+    apply_retention,
+    begin_removal,
+    change_rule,
+    drop_rule,
+    plain_parts,
+    remove_data,
+)
+from runs.reviews.services import NoOutputError, ask_for_review
+from runs.running.retrying import retry_results
+from runs.what_if.stored import DetailsRemovedError, ask
+from tests.support.factories import (
+    make_call,
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_suite,
+)
+from tests.support.scored_runs import rules_of
+
+pytestmark = pytest.mark.django_db
+SECRET = "The refund of Mrs. Hudson is on its way"
+
+
+def old_run(*, days: int, suite: Suite | None = None, **columns: Any) -> Run:
+    """Return a run that ended days ago with a result that has an answer, a file, a reason and a call."""
+    suite = suite or make_suite()
+    run = make_run(suite=suite, finished_at=database_now() - timedelta(days=days), **columns)
+    case = make_case(suite=suite, position=1)
+    output = {"text": SECRET, "messages": [{"role": "assistant", "content": SECRET}]}
+    output |= {"trace": [{"type": "tool", "name": "lookup", "output": SECRET}]}
+    output |= {"files": {"letter.txt": SECRET.encode()}, "decision": None}
+    result = make_result(run=run, case=case, verdict="pass", score=0.9, output=output)
+    make_score(result=result, path="tone", score=0.9, reasoning=SECRET, details={"why": SECRET})
+    make_call(result=result, reply={"choices": [{"message": {"content": SECRET}}]})
+    return run
+
+
+def apply(suite: Suite | None = None) -> None:
+    for removal in apply_retention(suite=suite, in_background=False):
+        assert remove_data(removal.pk)
+
+
+def stored_texts() -> str:
+    """Return everything that could hold the secret."""
+    rows = [
+        *ResultOutput.objects.values_list("text", "messages", "trace"),
+        *EvaluatorScore.objects.values_list("reasoning", "findings", "details"),
+        *ModelCall.objects.values_list("request", "reply"),
+        *((bytes(content),) for content in FileContent.objects.values_list("content", flat=True)),
+    ]
+    return repr(rows)
+
+
+def test_without_a_rule_nothing_is_removed() -> None:
+    old_run(days=5000)
+    assert apply_retention() == []
+    change_rule(None, outputs_days=None, details_days=None, by=None)
+    assert apply_retention() == []
+
+
+def test_outputs_go_after_their_days_and_figures_stay() -> None:
+    old, young = old_run(days=31), old_run(days=29)
+    change_rule(None, outputs_days=30, details_days=None, by=None)
+    before = list(ModelCall.objects.order_by("pk").values_list("cost_usd", "input_tokens"))
+    apply()
+
+    old.refresh_from_db()
+    young.refresh_from_db()
+    assert (old.lacks_outputs, old.outputs_removed_by) == (True, "retention")
+    assert not young.lacks_outputs
+    result = old.results.get()
+    assert (result.verdict, result.score, result.run_cost_usd) == ("pass", 0.9, old.run_cost_usd)
+    assert (result.output.text, result.output.trace) == ("", None)
+    assert result.scores.get().reasoning == SECRET
+    assert list(ModelCall.objects.order_by("pk").values_list("cost_usd", "input_tokens")) == before
+    assert list(Artifact.objects.values_list("result__run", flat=True)) == [young.pk]
+    assert apply_retention() == []
+
+
+def test_everything_but_figures_goes_after_its_days() -> None:
+    run = old_run(days=100)
+    change_rule(None, outputs_days=30, details_days=90, by=None)
+    apply()
+    run.refresh_from_db()
+    assert run.lacks_details
+    assert "Hudson" not in stored_texts()
+    score = run.results.get().scores.get()
+    assert (score.score, score.path) == (0.9, "tone")
+
+
+def test_scores_of_metrics_and_dimensions_stay_without_their_reasons() -> None:
+    metric = {"key": "tone", "name": "Tone", "score": 4, "weight": 1.0, "justification": SECRET}
+    assert plain_parts({"metrics": [metric], "prompt": SECRET}) == {
+        "metrics": [{"key": "tone", "name": "Tone", "score": 4, "weight": 1.0}]
+    }
+
+
+def test_a_suite_follows_its_own_rule_or_else_the_sites() -> None:
+    run = old_run(days=50)
+    suite = run.suite
+    change_rule(None, outputs_days=30, details_days=None, by=None)
+    change_rule(suite, outputs_days=None, details_days=None, by=None)
+    assert due_removals(now=database_now()) == ()
+    drop_rule(suite, by=None)
+    [due] = due_removals(now=database_now())
+    assert (due.suite, due.part, list(due.runs)) == (suite, RemovalPart.OUTPUTS, [run])
+
+
+def test_what_is_held_stays_and_the_preview_says_why(admin_client: Client) -> None:
+    run = old_run(days=50)
+    other = old_run(days=50, suite=run.suite)
+    Suite.objects.update(baseline_run=run)
+    change_rule(None, outputs_days=30, details_days=None, by=None)
+    page = admin_client.get("/retention/").content.decode()
+    assert "Run #1 is the baseline of" in page
+    assert "Outputs and texts of calls" in page
+    apply()
+    run.refresh_from_db()
+    other.refresh_from_db()
+    assert (run.lacks_outputs, other.lacks_outputs) == (False, True)
+
+
+def test_one_reaper_an_hour_has_the_rules_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    queued: list[bool] = []
+    monkeypatch.setattr(reaper, "queue_retention", lambda **options: queued.append(True))
+    now = database_now()
+    reap(now=now)
+    assert queued == []
+    change_rule(None, outputs_days=30, details_days=None, by=None)
+    reap(now=now)
+    reap(now=now + timedelta(minutes=59))
+    assert queued == [True]
+    reap(now=now + timedelta(minutes=61))
+    assert queued == [True, True]
+
+
+@pytest.fixture
+def removed(db: None) -> Run:
+    """Give a run whose outputs were removed today."""
+    run = old_run(days=31)
+    change_rule(None, outputs_days=30, details_days=None, by=None)
+    apply()
+    run.refresh_from_db()
+    return run
+
+
+def test_pages_and_files_say_what_was_removed(removed: Run, admin_client: Client) -> None:
+    day = database_now()
+    when = f"removed on {day.day} {day:%b %Y} by retention."
+    address = f"/suites/{removed.suite.slug}/runs/1/"
+    assert f"Outputs were {when}" in admin_client.get(address).content.decode()
+    result = removed.results.get()
+    key = result.case.key
+    page = admin_client.get(f"{address}{key}/1/").content.decode()
+    assert f"The output was {when}" in page
+    assert "The target gave no output" not in page
+    assert "The target reported no steps" not in page
+    calls = admin_client.get(f"{address}{key}/1/calls/").content.decode()
+    assert "Request and reply were removed." in calls
+    assert admin_client.get(f"{address}{key}/1/output/").status_code == 404
+
+    lines = b"".join(admin_client.get(f"{address}results.jsonl"))  # type: ignore[arg-type]
+    line = json.loads(lines)
+    assert (line["output"], line["output_removed_by"]) == (None, "retention")
+    assert line["output_removed_at"].startswith(f"{day:%Y-%m-%d}")
+    document = admin_client.get(f"/api/results/{result.pk}").json()
+    assert document["output"]["removed_by"] == "retention"
+
+
+def test_a_removed_output_cannot_be_reviewed_nor_scored_again(removed: Run) -> None:
+    result = removed.results.get()
+    with pytest.raises(NoOutputError, match="The output was removed on"):
+        ask_for_review(result, by=None)
+    retry_results(removed, asked_by=None, result_ids=[result.pk], keep_output=True)
+    result.refresh_from_db()
+    assert not result.keeps_output, "the target is asked again"
+
+
+def test_a_run_without_details_is_not_scored_by_other_rules() -> None:
+    run = old_run(days=100)
+    change_rule(None, outputs_days=None, details_days=90, by=None)
+    apply()
+    run.refresh_from_db()
+    with pytest.raises(DetailsRemovedError, match="cannot be scored by other rules"):
+        ask(run, rules_of(run))
+
+
+def test_a_run_that_ended_again_is_as_young_as_its_end(removed: Run) -> None:
+    Run.objects.update(finished_at=database_now() + timedelta(seconds=1))
+    removed.refresh_from_db()
+    assert not removed.lacks_outputs
+    assert removed.removal_message == ""
+
+
+def test_a_resumed_run_is_left_alone_by_a_removal_that_began_before() -> None:
+    run = old_run(days=40)
+    selection = Selection(RemovalPart.OUTPUTS, run.suite, [run])
+    removal = begin_removal(selection, by=None, in_background=False)
+    Run.objects.update(status="running")
+    assert remove_data(removal.pk)
+    run.refresh_from_db()
+    assert (run.removal_id, run.outputs_removed_at) == (None, None)
+    assert SECRET in stored_texts()
+
+
+def test_members_change_rules_on_pages_and_the_audit_tells(admin_client: Client) -> None:
+    suite = make_suite(slug="support")
+    days = {"outputs_days": "30", "details_days": "90"}
+    assert admin_client.post("/retention/rule/", days).status_code == 302
+    assert admin_client.post("/suites/support/retention/", {"follows": "own"}).status_code == 302
+    rules = RetentionRule.objects.order_by("suite_id")
+    assert {(rule.suite_id, rule.outputs_days, rule.details_days) for rule in rules} == {
+        (None, 30, 90),
+        (suite.pk, None, None),
+    }
+    refused = admin_client.post("/retention/rule/", {"outputs_days": "90", "details_days": "9"})
+    assert refused.status_code == 422
+    assert "enter fewer days" in refused.content.decode()
+    entry = AuditEntry.objects.filter(object_type="retention").first()
+    assert entry is not None
+    assert "Retention" in admin_client.get("/audit/").content.decode()
+
+
+def test_disk_use_is_measured_once_for_each_end_of_a_run(admin_client: Client) -> None:
+    run = old_run(days=1)
+    page = admin_client.get(f"/suites/{run.suite.slug}/disk-use/").content.decode()
+    assert "1 run with 1 result and 1 call" in page
+    run.refresh_from_db()
+    assert run.stored_bytes is not None
+    assert run.stored_bytes["files"] == len(SECRET)
+    assert run.stored_bytes["outputs"] > 2 * len(SECRET)
+    measured_at = run.measured_at
+    admin_client.get(f"/suites/{run.suite.slug}/disk-use/")
+    run.refresh_from_db()
+    assert run.measured_at == measured_at
+    assert not Removal.objects.exists()
