@@ -51,7 +51,10 @@ from runs.summary.run import summarise
 RUBRIC_KIND = "rubric"
 # Rubric criteria are graded in tenths.
 RUBRIC_STEP = 0.1
-ITEM_COLUMNS = ("result_id", "reasons", "rank", "distance", "sampling_rate", "wanted", "created_at")
+ITEM_COLUMNS = (
+    *("result_id", "run_id", "reasons", "rank", "distance", "sampling_rate", "wanted"),
+    "created_at",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,7 @@ def _waiting_at_source(run: Run) -> Iterator[int]:
     if run.source_run_id is None:
         return
     same = ReviewItem.objects.waiting().filter(
-        result__run=run.source_run_id,
+        run=run.source_run_id,
         result__case=OuterRef("case"),
         result__repetition=OuterRef("repetition"),
     )
@@ -347,11 +350,11 @@ def enter_queue(run: Run, entries: Sequence[QueueEntry], *, wanted: int) -> None
     Repeating it changes nothing. Existing items get the present reasons. Items that no rule picks any
     more leave, unless somebody has touched them.
     """
-    items = {item.result_id: item for item in ReviewItem.objects.filter(result__run=run)}
+    items = {item.result_id: item for item in ReviewItem.objects.filter(run=run)}
     now = database_now()
     rows = (
         (
-            *(entry.result, _reason_names(entry.reasons), entry.reasons[0].rank),
+            *(entry.result, run.pk, _reason_names(entry.reasons), entry.reasons[0].rank),
             *(entry.distance, entry.sampling_rate, wanted, now),
         )
         for entry in entries
@@ -368,7 +371,7 @@ def enter_queue(run: Run, entries: Sequence[QueueEntry], *, wanted: int) -> None
     # Items that a person added, opened or decided stay in any case.
     untouched = (
         ReviewItem.objects.waiting()
-        .filter(result__run=run, added_by=None, assigned_to=None, result__reviews=None)
+        .filter(run=run, added_by=None, assigned_to=None, result__reviews=None)
         .exclude(reserved_until__gt=database_now())
     )
     entered = {entry.result for entry in entries}

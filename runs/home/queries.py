@@ -98,7 +98,7 @@ def suite_rows() -> Sequence[SuiteRow]:
     suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
     latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
     newest = _newest(Run.objects.filter(source_run=None))
-    to_review = QueueQuery().items().waiting().order_by().values_list("result__run__suite")
+    to_review = QueueQuery().items().waiting().order_by().values_list("run__suite")
     trends, waiting = _trends(Run.objects.all()), dict(to_review.annotate(total=Count("pk")))
     return [
         SuiteRow(

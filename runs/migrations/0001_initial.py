@@ -553,6 +553,15 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField(
+            model_name="reviewitem",
+            name="run",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="review_items",
+                to="runs.run",
+            ),
+        ),
+        migrations.AddField(
             model_name="result",
             name="run",
             field=models.ForeignKey(

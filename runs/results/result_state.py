@@ -279,9 +279,7 @@ def hidden_parts(
 
 def hides_machine(user: User, run: Run, key: str, repetition: int) -> bool:
     """Tell whether the machine's part of an execution is hidden from a person who may not ask for it."""
-    rows = ReviewItem.objects.filter(
-        result__run=run, result__case__key=key, result__repetition=repetition
-    )
+    rows = ReviewItem.objects.filter(run=run, result__case__key=key, result__repetition=repetition)
     item = rows.select_related("result").first()
     if item is None:
         return False

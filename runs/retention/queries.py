@@ -224,8 +224,8 @@ def _share_links(by_id: Mapping[int, Run], *, now: datetime) -> Iterator[Hold]:
 
 
 def _waiting_reviews(by_id: Mapping[int, Run]) -> Iterator[Hold]:
-    waiting = ReviewItem.objects.waiting().filter(result__run__in=list(by_id)).order_by()
-    rows: Any = waiting.values_list("result__run").annotate(count=Count("pk"))
+    waiting = ReviewItem.objects.waiting().filter(run__in=list(by_id)).order_by()
+    rows: Any = waiting.values_list("run").annotate(count=Count("pk"))
     for pk, count in sorted(rows):
         verb = "waits" if count == 1 else "wait"
         text = f"{counted(count, 'result')} of run {by_id[pk]} {verb} for reviewers."

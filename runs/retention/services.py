@@ -105,7 +105,7 @@ def _hide(suite: Suite, runs: Sequence[Run], removal: Removal, selection: Select
     ids = [run.pk for run in runs]
     # Queues, exports and figures of reviews do not look at the run.
     delete_rows(Review.objects.filter(result__run__in=ids).order_by())
-    ReviewItem.objects.filter(result__run__in=ids).delete()
+    ReviewItem.objects.filter(run__in=ids).delete()
     Run.objects.filter(pk__in=ids).update(is_deleted=True, removal=removal, campaign=None)
     suite.last_deleted_run = max([suite.last_deleted_run, *(run.number for run in runs)])
     if selection.campaign is not None:

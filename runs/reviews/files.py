@@ -444,6 +444,7 @@ def _enter(entry: MatchedReview, reviewers: int, by: User | None) -> None:
     ReviewItem.objects.get_or_create(
         result=entry.result,
         defaults={
+            "run_id": entry.result.run_id,
             "reasons": f" {' '.join(reasons)} ",
             "rank": reasons[0].rank,
             "sampling_rate": entry.review.sampling_rate,

@@ -46,13 +46,11 @@ def queue_controls(
 ) -> list[Control]:
     """Return the filters of the queue; runs and tags are those of the chosen suite."""
     items = QueueQuery().items()
-    suites = items.order_by("result__run__suite__title").values_list(
-        "result__run__suite__slug", "result__run__suite__title"
+    suites = items.order_by("run__suite__title").values_list(
+        "run__suite__slug", "run__suite__title"
     )
-    of_suite = items.filter(result__run__suite__slug=query.suite) if query.suite else items.none()
-    rows = of_suite.order_by("-result__run").values_list(
-        "result__run", "result__run__number", "result__run__target_name"
-    )
+    of_suite = items.filter(run__suite__slug=query.suite) if query.suite else items.none()
+    rows = of_suite.order_by("-run").values_list("run", "run__number", "run__target_name")
     runs = [(pk, f"#{number} {target}") for pk, number, target in rows.distinct()]
     lists = of_suite.order_by().values_list("result__case__tags", flat=True)
     tags = [(tag, tag) for tag in sorted({tag for tags in lists.distinct() for tag in tags})]

@@ -149,7 +149,12 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
         reason = f" {ReviewReason.ASKED_FOR.value} "
         item, is_new = ReviewItem.objects.get_or_create(
             result=result,
-            defaults={"reasons": reason, "rank": ReviewReason.ASKED_FOR.rank, "added_by": by}
+            defaults={
+                "run": run,
+                "reasons": reason,
+                "rank": ReviewReason.ASKED_FOR.rank,
+                "added_by": by,
+            }
             | {"wanted": reviewer_count(run)},
         )
         if not is_new and ReviewReason.ASKED_FOR not in item.why:

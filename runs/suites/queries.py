@@ -160,7 +160,7 @@ def queue_counts(suite: Suite) -> QueueCounts | None:
     run = runs.order_by("-number").only("number").first()
     if run is None:
         return None
-    items = ReviewItem.objects.filter(result__run=run).values_list("reasons", flat=True)
+    items = ReviewItem.objects.filter(run=run).values_list("reasons", flat=True)
     counts = Counter(reason for reasons in items.iterator() for reason in reasons.split())
     return QueueCounts(run.number, run.results.count(), counts)
 

@@ -154,7 +154,9 @@ def site_with_runs(transactional_db: None) -> None:
         outcomes=[{"text": "Names the days", "passed": False, "justification": "It does not."}],
     )
     make_result(run=run, case=case, repetition=2, verdict="pass", score=0.9)
-    ReviewItem.objects.create(pk=1, result=result, reasons=" borderline near_threshold ", wanted=2)
+    ReviewItem.objects.create(
+        pk=1, run=run, result=result, reasons=" borderline near_threshold ", wanted=2
+    )
     make_call(result=result)
     retry = Retry.objects.create(run=run, asked_by_name="mira", asked_at=STARTED, paths=["tone"])
     Attempt.objects.create(
@@ -189,7 +191,9 @@ def import_and_review() -> None:
     line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
     done = import_results(line, file="results.jsonl", suite=None, imported_by=None)
     result = done.runs[0].results.first()
-    item = ReviewItem.objects.create(pk=2, result=result, reasons=" borderline ", sampling_rate=0.5)
+    item = ReviewItem.objects.create(
+        pk=2, run=result.run, result=result, reasons=" borderline ", sampling_rate=0.5
+    )
     decide(item, ReviewDecision(Verdict.FAIL, note="Cites no rule"), by=make_user(role="reviewer"))
 
 

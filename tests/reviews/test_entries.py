@@ -190,7 +190,7 @@ def test_reasons_of_what_waits_are_those_of_now_and_what_a_person_added_says_so(
     run = make_scored_run(verdicts=["pass", "borderline"])
     asked, other = run.results.order_by("position")
     by_hand = ReviewItem.objects.create(
-        result=asked, reasons=" asked_for ", added_by=make_user(role="reviewer")
+        run=run, result=asked, reasons=" asked_for ", added_by=make_user(role="reviewer")
     )
     run.results.filter(pk=asked.pk).update(score=0.8)
     ended(run)

@@ -476,6 +476,7 @@ class TestPlaces:
         run = queued_run(["borderline"])
         item = item_of(run)
         Result.objects.filter(run=run).update(status="running")
+        Run.objects.filter(pk=run.pk).update(status="running")
         client = make_client(ann)
         assert "Nothing waits for review" in shown(client)
         assert "Being tried again" in shown(client, to("item", item))

@@ -177,7 +177,7 @@ def test_each_review_rule_says_what_it_brought_in_by_the_latest_run(
     for position, reasons in enumerate((" borderline samples ", " borderline ", "")):
         result = make_result(run=run, case=make_case(suite=suite, key=f"A{position}"))
         if reasons:
-            ReviewItem.objects.create(result=result, reasons=reasons)
+            ReviewItem.objects.create(result=result, run=run, reasons=reasons)
     make_run(suite=suite, source_run=run)
     page = text_of(client.get(PAGE))
     assert "2 of 3 executions in run #1" in page
