@@ -115,6 +115,19 @@ async def ask_samples(context: Context, question: JudgeQuestion, count: int) -> 
     return Sampled(replies, usage, _left_out(failures, count))
 
 
+# A page of more could hardly be opened.
+MAX_FINDINGS = 200
+
+
+def keep_findings(findings: Sequence[Any], name: str) -> tuple[Sequence[Any], tuple[str, ...]]:
+    """Return the first 200 of the findings that others wrote, and a warning if there are more."""
+    if len(findings) <= MAX_FINDINGS:
+        return findings, ()
+    return findings[:MAX_FINDINGS], (
+        f"{len(findings):,} {name} were given; the first {MAX_FINDINGS} are kept",
+    )
+
+
 def _left_out(failures: Sequence[Unscored], count: int) -> tuple[str, ...]:
     if not failures:
         return ()
@@ -146,11 +159,12 @@ async def ask_opinion(
     sampled = await ask_samples(context, question, samples)
     if isinstance(sampled, Unscored):
         return sampled
-    score = combine_opinions(
-        [_sample(reply.content) for reply in sampled.replies], samples_by, scale=scale
-    )
+    samples_read = [_sample(reply.content) for reply in sampled.replies]
+    score = combine_opinions([sample for sample, _ in samples_read], samples_by, scale=scale)
     details = {"model": sampled.replies[0].model, **score.details}
-    return replace(score, details=details, usage=sampled.usage, warnings=sampled.warnings)
+    cut = (warning for _, warnings in samples_read for warning in warnings)
+    warnings = (*sampled.warnings, *dict.fromkeys(cut))
+    return replace(score, details=details, usage=sampled.usage, warnings=warnings)
 
 
 def combine_opinions(
@@ -190,13 +204,17 @@ def scale_problem(reply: Mapping[str, Any], top: float) -> str:
     return "" if 0 <= score <= top else f"score is {score}, not a number from 0 to {top:g}"
 
 
-def _sample(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+def _sample(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a reply as it is stored, and what was left out of it."""
+    hits, hits_cut = keep_findings(content.get("hits", ()), "hits")
+    misses, misses_cut = keep_findings(content.get("misses", ()), "misses")
+    sample = {
         "score": float(content["score"]),
         "reasoning": str(content["reasoning"]),
-        "hits": [str(text) for text in content.get("hits", ())],
-        "misses": [str(text) for text in content.get("misses", ())],
+        "hits": [str(text) for text in hits],
+        "misses": [str(text) for text in misses],
     }
+    return sample, (*hits_cut, *misses_cut)
 
 
 AGGREGATOR = "aggregator"

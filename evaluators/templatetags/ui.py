@@ -319,11 +319,14 @@ def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float
     )
 
 
+MAX_TURNS = 300
+
+
 @register.inclusion_tag("components/turns.html")
 def turns(
     messages: Sequence[Mapping[str, Any]], agent: str = "", marker: str = ""
 ) -> dict[str, Any]:
-    """Draw a conversation; the agent's messages are shown as Markdown, with the raw text one click away."""
+    """Draw the first turns of a conversation; the agent's are Markdown, with the raw text one click away."""
     rows = [
         {
             "role": "agent" if message["role"] == "assistant" else "customer",
@@ -331,9 +334,9 @@ def turns(
             "text": as_text(message["content"]),
             "is_text": isinstance(message["content"], str),
         }
-        for message in messages
+        for message in messages[:MAX_TURNS]
     ]
-    return {"rows": rows, "marker": marker}
+    return {"rows": rows, "marker": marker, "total": len(messages)}
 
 
 def _speaker(role: str, agent: str) -> str:

@@ -19,6 +19,8 @@ from evaluators.reading.json import read_json
 from evaluators.scoring.types import Usage
 
 MAX_SHOWN_LENGTH = 120
+# A page of more could hardly be opened, and a judge could hardly read it.
+MAX_TURNS, MAX_STEPS = 1000, 5000
 CALLS = "tool_calls"
 CALL_NAMES = ("tool", "name", "tool_name")
 CALL_INPUTS = ("input", "arguments", "args")
@@ -27,11 +29,12 @@ CALL_OUTPUTS = ("output", "result")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The turns, the tool calls (None if no turn reports any), and the last answer."""
+    """The turns, the tool calls (None if no turn reports any), the last answer, and what was left out."""
 
     messages: tuple[Message, ...] = ()
     steps: tuple[Step, ...] | None = None
     answer: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def read_conversation(turns: Any) -> Conversation:
@@ -39,10 +42,17 @@ def read_conversation(turns: Any) -> Conversation:
 
     A turn has a role and a content: a text, blocks of text, or JSON, which becomes text. Its
     `tool_calls` become steps, in the form {tool, input, output} or that of the OpenAI API, where a
-    later turn of role tool brings the output. Raises ValueError, naming the turn.
+    later turn of role tool brings the output. Of more than 1,000 turns the first and the last are kept,
+    with a warning. Raises ValueError, naming the turn, and for more than 5,000 tool calls.
     """
     if not isinstance(turns, list | tuple):
         raise ValueError(f"messages is {type(turns).__name__}, not a list of turns")
+    warnings: tuple[str, ...] = ()
+    if len(turns) > MAX_TURNS:
+        kept = (
+            f"{len(turns):,} turns were reported; the first {MAX_TURNS - 1:,} and the last are kept"
+        )
+        turns, warnings = [*turns[: MAX_TURNS - 1], turns[-1]], (kept,)
     reading = _Turns()
     for turn in turns:
         reading.read(turn)
@@ -50,7 +60,7 @@ def read_conversation(turns: Any) -> Conversation:
     answers = [
         turn.content for turn in reading.messages if turn.role == "assistant" and turn.content
     ]
-    return Conversation(tuple(reading.messages), steps, answers[-1] if answers else "")
+    return Conversation(tuple(reading.messages), steps, answers[-1] if answers else "", warnings)
 
 
 class _Turns:
@@ -71,7 +81,9 @@ class _Turns:
         self.messages.append(Message(fields["role"], content))
         if fields.get(CALLS) is not None:
             self.tells_calls = True
-            for call in _list(fields[CALLS]):
+            calls = _list(fields[CALLS])
+            check_steps(len(self.steps) + len(calls))
+            for call in calls:
                 self._add(call)
         place = self.places.get(str(fields.get("tool_call_id") or ""))
         if place is not None and self.steps[place].output is None:
@@ -323,12 +335,20 @@ def output_from_json(
         else tuple(_step(step) for step in _listed(trace)),
         files=files_from_json(stored.get("files"), beside),
         usage=_usage(stored),
+        warnings=conversation.warnings,
     )
+
+
+def check_steps(count: int) -> None:
+    """Raise ValueError for more steps than a trace may have."""
+    if count > MAX_STEPS:
+        raise ValueError(f"there are {count:,} steps or tool_calls; {MAX_STEPS:,} is the limit")
 
 
 def _listed(trace: Any) -> list[Any]:
     if not isinstance(trace, list):
         raise TypeError(f"trace is {type(trace).__name__}, not a list of steps")
+    check_steps(len(trace))
     return trace
 
 

@@ -20,12 +20,12 @@ from runs.target_kinds._outputs import (
     MAX_COUNT,
     MAX_USD,
     Conversation,
+    check_steps,
     read_arguments,
     read_conversation,
     select_files,
 )
 
-MAX_STEPS = 5000
 NANO_USD = Decimal("0.000000001")
 NAME_KEYS = ("name", "tool", "tool_name", "toolName")
 INPUT_KEYS = ("input", "args", "arguments", "parameters")
@@ -65,10 +65,12 @@ def read_turns(value: Any) -> Conversation:
 
 def read_steps(value: Any) -> tuple[Step, ...]:
     """Return the steps of the agent, from Evalsite's form or from tool calls in the form of model servers."""
-    steps = _list(value)
-    if len(steps) > MAX_STEPS:
-        raise UnreadablePartError(f"there are {len(steps)} steps; {MAX_STEPS} is the limit")
-    return tuple(_step(number, step) for number, step in enumerate(_flat(steps)))
+    steps = list(_flat(_list(value)))
+    try:
+        check_steps(len(steps))
+    except ValueError as error:
+        raise UnreadablePartError(str(error)) from None
+    return tuple(_step(number, step) for number, step in enumerate(steps))
 
 
 def _flat(steps: Iterable[Any]) -> Iterable[Any]:
@@ -279,8 +281,9 @@ def _output(paths: ReplyPaths, case: CaseFacts, json: Any, usage: Usage) -> Outp
         raise UnreadablePartError(f"output, path {paths.output_path}: there is no text")
     conversation = _at(paths, "messages_path", json, read_turns)
     steps = _at(paths, "tool_calls_path", json, read_steps)
-    if steps is None and conversation is not None:
-        steps = conversation.steps
+    if conversation is not None:
+        steps = conversation.steps if steps is None else steps
+        warnings = (*warnings, *conversation.warnings)
     return Output(
         text=text,
         messages=_turns(case, text) if conversation is None else conversation.messages,

@@ -90,9 +90,10 @@ def _output(report: Mapping[str, Any], case: CaseFacts) -> Output:
     steps: tuple[Step, ...] | None = next(
         (_part(report, name, read_steps) for name in STEPS if report.get(name) is not None), None
     )
-    if steps is None and conversation is not None:
-        steps = conversation.steps
     files, warnings = _part(report, "files", read_files) or ({}, ())
+    if conversation is not None:
+        steps = conversation.steps if steps is None else steps
+        warnings = (*warnings, *conversation.warnings)
     return Output(
         text=answer,
         messages=conversation.messages if conversation else _turns(case, answer),

@@ -13,7 +13,7 @@ from django.urls import reverse
 from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import OutcomeResult, Score, Unscored
-from runs.models.results import Result
+from runs.models.results import EvaluatorScore, Result, ResultOutput
 from tests.support.factories import (
     TREE,
     make_call,
@@ -248,6 +248,30 @@ def test_an_output_of_megabytes_is_cut_and_offered_whole(viewer_client: Client) 
     assert whole["Content-Type"] == "text/plain; charset=utf-8"
     assert whole["Content-Disposition"].startswith("attachment")
     assert len(whole.content) == 5_000_000
+
+
+def test_of_very_many_turns_and_findings_the_first_are_shown(viewer_client: Client) -> None:
+    result = judged()
+    ResultOutput.objects.filter(result=result).update(
+        messages=[{"role": "user", "content": f"Turn {n}!"} for n in range(900)]
+    )
+    findings = [
+        {"text": f"{name} {n}!", "passed": name == "Hit"}
+        for name in ("Hit", "Miss")
+        for n in range(450)
+    ]
+    EvaluatorScore.objects.filter(result=result, path="tone").update(findings=findings)
+
+    page = " ".join(text(viewer_client, at(result)).split())
+
+    assert "Turn 299!" in page
+    assert "Turn 300!" not in page
+    assert "The first 300 of 901 turns." in page
+    assert "450 hits, 450 misses" in page
+    assert "Miss 299!" in page
+    assert "300!" not in page
+    for words in ("450 hits", "450 misses", "900 findings"):
+        assert f"The first 300 of {words}." in page
 
 
 def test_calls_come_with_request_and_reply_failed_ones_too(viewer_client: Client) -> None:

@@ -86,6 +86,29 @@ def test_an_output_may_be_a_conversation_and_its_trace_goes_before_the_calls_in_
     assert traced.trace == (Step("model", "juno"),)
 
 
+def test_of_very_many_turns_the_first_and_the_last_are_kept_with_a_warning():
+    turns = [{"role": "user", "content": f"Turn {n}"} for n in range(1, 1_500)]
+
+    output = output_from_json({"messages": [*turns, {"role": "assistant", "content": "Done."}]})
+
+    assert len(output.messages) == 1_000
+    assert [turn.content for turn in output.messages[-2:]] == ["Turn 999", "Done."]
+    assert output.text == "Done."
+    assert output.warnings == ("1,500 turns were reported; the first 999 and the last are kept",)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"messages": [{"role": "a", "tool_calls": [{"tool": "t"}] * 3_000}] * 2},
+        {"output": "", "trace": [{"type": "tool", "name": "t"}] * 6_000},
+    ],
+)
+def test_more_steps_than_a_trace_may_have_are_refused(stored):
+    with pytest.raises(ValueError, match="there are 6,000 steps or tool_calls; 5,000 is the limit"):
+        output_from_json(stored)
+
+
 @pytest.mark.parametrize(
     ("turns", "said"),
     [

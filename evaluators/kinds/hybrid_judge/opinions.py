@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._base import CaseFacts, Context, JudgeReply
+from evaluators.kinds._judging import MAX_FINDINGS
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.metrics_judge import MAX_KEY_LENGTH, MAX_WEIGHT, metric_key
 from evaluators.kinds.outcomes import combine_outcomes, outcome_results
@@ -211,6 +212,8 @@ def reply_problem(count: int, reply: Mapping[str, Any]) -> str:
             return f"score of {name} is {part['score']}, not a number from 0 to 10"
     if not any(text.strip() for text in reply["overall"]["evidence"]):
         return "overall.evidence is empty; name what the overall score rests on"
+    if (count_given := len(reply["overall"]["evidence"])) > MAX_FINDINGS:
+        return f"overall.evidence holds {count_given:,} entries; {MAX_FINDINGS} is the limit"
     numbers = [int(part["number"]) for part in reply.get("expectations", ())]
     if missing := [str(n) for n in range(1, count + 1) if n not in numbers]:
         return f"expectations leaves out number {', '.join(missing)}"

@@ -79,6 +79,7 @@ from evaluators.kinds._base import (
     Step,
     kind,
 )
+from evaluators.kinds._judging import keep_findings
 from evaluators.kinds._prompts import last_question
 from evaluators.kinds.script.program import (
     OUTPUT_FILE,
@@ -238,9 +239,10 @@ def _kept_details(result: ScriptResult) -> Mapping[str, Any]:
 
 def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> Score:
     is_tiny = score.scale == ENV_SCALE and 0 < (score.raw_score or 0) < 1
+    kept, warnings = keep_findings(score.findings, "findings")
     findings = tuple(
         Finding(_storable(finding.text), finding.passed, _storable(finding.evidence))
-        for finding in score.findings
+        for finding in kept
     )
     return replace(
         score,
@@ -248,7 +250,7 @@ def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> S
         findings=findings,
         details=details,
         usage=usage,
-        warnings=(SCORE_BELOW_1,) if is_tiny else (),
+        warnings=(*warnings, SCORE_BELOW_1) if is_tiny else warnings,
     )
 
 

@@ -43,6 +43,15 @@ def test_a_good_reply_is_the_score_with_hits_misses_and_cost() -> None:
     assert score.usage.calls == 1
 
 
+def test_of_very_many_hits_the_first_are_kept_with_a_warning() -> None:
+    reply = {**GOOD, "hits": ["kind"] * 3_000}
+
+    score = score_of("llm_judge", {"prompt": "Kind?"}, context_of(judge=ListedJudge(reply)))
+
+    assert len(score.findings) == 201
+    assert score.warnings == ("3,000 hits were given; the first 200 are kept",)
+
+
 @pytest.mark.parametrize(
     "bad",
     [

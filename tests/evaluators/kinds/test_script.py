@@ -27,6 +27,15 @@ def said(*results: ScriptResult | str, config: dict[str, Any] = COMMAND, **facts
     return outcome_of("script", config, context_of(sandbox=ListedSandbox(*results), **facts))
 
 
+def test_of_very_many_findings_the_first_are_kept_with_a_warning() -> None:
+    checks = [{"text": "fine", "passed": True}] * 3_000
+
+    score = said(json.dumps({"score": 1, "checks": checks}), config=STDIN)
+
+    assert len(score.findings) == 200
+    assert score.warnings == ("3,000 findings were given; the first 200 are kept",)
+
+
 def call_of(config: dict[str, Any], text: str = "It is.", **facts: Any) -> ScriptCall:
     sandbox = ListedSandbox('{"score": 1}')
     score_of("script", config, context_of(text, sandbox=sandbox, **facts))
