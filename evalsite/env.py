@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -94,6 +95,10 @@ class Environment:
         """Return the comma-separated values; none if not set."""
         return _split(self.text(name))
 
+    def networks(self, name: str) -> tuple[IPv4Network | IPv6Network, ...] | None:
+        """Return the comma-separated networks, () for "none"; None if not set."""
+        return self._parsed(name, None, _parse_networks)
+
     def url(self, name: str, default: str, *, schemes: tuple[str, ...]) -> str:
         """Return the value, which must be an absolute URL of one of `schemes`."""
         return self._parsed(name, default, lambda value: _parse_url(value, schemes)).rstrip("/")
@@ -124,6 +129,15 @@ class Environment:
 
 def _split(value: str) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _parse_networks(value: str) -> tuple[IPv4Network | IPv6Network, ...] | None:
+    try:
+        return tuple(map(ip_network, _split("" if value.lower() == "none" else value)))
+    except ValueError as error:
+        raise ValueError(
+            "which is not a list of networks; write such as 10.1.0.0/16,127.0.0.1, or none"
+        ) from error
 
 
 def _parse_folder(value: str) -> str:

@@ -53,6 +53,8 @@ if OPENAI_API_KEY := ENV.secret("OPENAI_API_KEY"):
     MODEL_KEYS["OPENAI_API_KEY"] = OPENAI_API_KEY
 # The only variables that may fill a header of a target.
 TARGET_SECRETS = ENV.secrets_starting("EVALSITE_TARGET_SECRET_")
+# The private networks that targets may call; None allows all.
+TARGET_NETWORKS = ENV.networks("EVALSITE_TARGET_NETWORKS")
 OPENAI_BASE_URL = ENV.url("OPENAI_BASE_URL", "", schemes=("http", "https"))
 
 # -- Application -----------------------------------------------------------------------------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Networks = Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 
 METADATA_HOSTS = (
     "metadata", "metadata.google.internal", "metadata.goog", "metadata.azure.com",
@@ -15,10 +16,10 @@ METADATA_HOSTS = (
 )  # fmt: skip
 # Metadata services outside the link-local range: Alibaba, Azure's host, EC2 and Google over IPv6,
 # Oracle.
-METADATA_ADDRESSES = tuple(
-    ipaddress.ip_address(known)
+METADATA_NETWORKS = tuple(
+    ipaddress.ip_network(known)
     for known in (
-        "100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "192.0.0.192",
+        "100.100.100.200", "168.63.129.16", "fd00:ec2::/32", "fd20:ce::254", "192.0.0.192",
     )
 )  # fmt: skip
 # IPv6 networks that contain an IPv4 address, and the number of bits after it: compatible, mapped,
@@ -35,8 +36,13 @@ BROADCAST = ipaddress.ip_address("255.255.255.255")
 LOOPBACK = ipaddress.ip_address("::1")
 
 
-def address_problem(url: str, *, may_have_query: bool = False) -> str:
-    """Return why a URL must not be called, "" if it may; a base URL has no query."""
+def address_problem(
+    url: str, *, may_have_query: bool = False, networks: Networks | None = None
+) -> str:
+    """Return why a URL must not be called, "" if it may; a base URL has no query.
+
+    Private addresses must be in one of `networks`; None allows all.
+    """
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -58,23 +64,38 @@ def address_problem(url: str, *, may_have_query: bool = False) -> str:
         return "This is not a URL: its host is not a name that can be looked up."
     if "%" in plain and ":" not in plain:
         return "This is not a URL: a host is written without %."
-    return host_problem(plain.rstrip(".").lower())
+    return host_problem(plain.rstrip(".").lower(), networks)
 
 
-def host_problem(host: str) -> str:
-    """Return why a name or an address must not be called, "" if it may."""
+def host_problem(host: str, networks: Networks | None = None) -> str:
+    """Return why a name or an address must not be called, "" if it may.
+
+    Private addresses must be in one of `networks`; None allows all.
+    """
     refused = f"{host} is a link-local or cloud metadata address. These are never called."
     if host in METADATA_HOSTS:
         return refused
     address = _address(host)
     addresses = [] if address is None else [address, *_embedded(address)]
-    if any(candidate.is_link_local or candidate in METADATA_ADDRESSES for candidate in addresses):
+    if any(
+        candidate.is_link_local or any(candidate in network for network in METADATA_NETWORKS)
+        for candidate in addresses
+    ):
         return refused
     if any(
         candidate.is_unspecified or candidate.is_multicast or candidate == BROADCAST
         for candidate in addresses
     ):
         return f"{host} is not the address of one server."
+    called = addresses[1:] or addresses
+    if networks is not None and any(
+        not candidate.is_global and not any(candidate in network for network in networks)
+        for candidate in called
+    ):
+        return (
+            f"{host} is in a private network that the operator of this site has not opened to targets "
+            "(EVALSITE_TARGET_NETWORKS)."
+        )
     return ""
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
 import httpx2
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient
 
 from evaluators.model_calls.models import ModelSpec
+from evaluators.model_calls.resolver import CheckedResolver
 
 CONNECT_S = 10.0
 MAX_CONNECTIONS = 1000
@@ -27,12 +29,24 @@ def tls_context(*, trust_env: bool) -> ssl.SSLContext:
     return httpx2.create_ssl_context(trust_env=trust_env)
 
 
+def _open_session(context: ssl.SSLContext) -> aiohttp.ClientSession:
+    """Open a session that connects to the addresses of a name only after they have been checked."""
+    connector = aiohttp.TCPConnector(
+        resolver=CheckedResolver(),
+        limit=MAX_CONNECTIONS,
+        keepalive_timeout=KEEP_ALIVE_S,
+        ssl=context,
+    )
+    return aiohttp.ClientSession(connector=connector)
+
+
 class Endpoint(AsyncOpenAI):
     """The library's client for one address and key, which ignores the library's environment variables."""
 
     def __init__(self, spec: ModelSpec) -> None:
         """Prepare the client without connecting."""
         is_elsewhere = urlsplit(spec.base_url).hostname not in LOOPBACK
+        context = tls_context(trust_env=is_elsewhere)
         # Each call has its own time-out for everything else.
         timeout = httpx2.Timeout(None, connect=CONNECT_S)
         http = DefaultAioHttpClient(
@@ -45,9 +59,11 @@ class Endpoint(AsyncOpenAI):
             # A redirect could send the key, or a request from the internal network, to another place.
             follow_redirects=False,
             trust_env=is_elsewhere,
-            verify=tls_context(trust_env=is_elsewhere),
+            verify=context,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
+        # The session of the library would connect to any address that a name leads to.
+        http._transport.client = partial(_open_session, context)  # type: ignore[attr-defined]  # of its aiohttp transport
         super().__init__(
             base_url=spec.base_url,
             api_key=spec.api_key,

@@ -51,6 +51,7 @@ ACTIONS = {
     "share": "shared",
     "start": "started",
     "stop": "stopped",
+    "try": "tried",
     "override": "overrode",
     "link_made": "made a link for",
     "made_admin": "made admin:",

@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import re
-import socket
 import time
 import zlib
 from collections.abc import Mapping
@@ -17,12 +16,11 @@ from typing import Any
 
 import aiohttp
 from aiohttp import ClientResponse
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
+from aiohttp.abc import AbstractResolver
+from django.conf import settings
 from yarl import URL
 
 from evaluators.kinds._base import Output
-from evaluators.model_calls.addresses import host_problem
 from evaluators.model_calls.calls import (
     CallKey,
     CallOutcome,
@@ -30,49 +28,13 @@ from evaluators.model_calls.calls import (
     Ledger,
     read_failure,
 )
+from evaluators.model_calls.resolver import CheckedResolver, RefusedAddressError, check_host
 from evaluators.reading.json import read_json, storable
 from evaluators.scoring.types import Usage
 from runs.engine.plan import content_hash
 from runs.engine.ports import Cause
 from runs.execution.target_secrets import CAUSES, TargetSecrets
 from runs.target_kinds._base import AgentFailure, AgentReading, AgentReply, AgentRequest
-
-
-class RefusedAddressError(OSError):
-    """The host, or an address of its name, may not be called."""
-
-
-def check_host(host: str) -> None:
-    """Raise RefusedAddressError for a host that may not be called by name."""
-    if problem := host_problem(host.rstrip(".").lower()):
-        raise RefusedAddressError(problem)
-
-
-class CheckedResolver(AbstractResolver):
-    """Resolves names and refuses addresses that may not be called.
-
-    The connection uses exactly the addresses that were checked here, so a name cannot point elsewhere
-    a moment later.
-    """
-
-    def __init__(self, inner: AbstractResolver | None = None) -> None:
-        """Resolve names with `inner`, by default as the machine does."""
-        self._inner = inner or ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the addresses of a name; raises RefusedAddressError."""
-        addresses = await self._inner.resolve(host, port, family)
-        for address in addresses:
-            if problem := host_problem(address["host"]):
-                raise RefusedAddressError(f"{host} leads there: {problem}")
-        return addresses
-
-    async def close(self) -> None:
-        """Close the inner resolver."""
-        await self._inner.close()
-
 
 MAX_REPLY = 16 * 1024 * 1024
 CHUNK = 64 * 1024
@@ -458,7 +420,7 @@ class AgentClient:
     async def _send(self, ended: AgentTry) -> None:
         request = ended.request
         url = URL(request.url)
-        check_host(url.host or "")
+        check_host(url.host or "", settings.TARGET_NETWORKS)
         content_type = {} if request.body is None else {"Content-Type": "application/json"}
         headers = {**content_type, **ended.secrets.sent(request.headers)}
         async with self._open_session().request(
@@ -475,7 +437,7 @@ class AgentClient:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    resolver=CheckedResolver(self._resolver),
+                    resolver=CheckedResolver(self._resolver, settings.TARGET_NETWORKS),
                     use_dns_cache=False,
                     force_close=True,
                     limit=0,

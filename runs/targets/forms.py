@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
@@ -17,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from evaluators.catalog.kind_forms import JsonField, LinesField, number_bounds, plain_type
 from evaluators.kinds._prompts import variables_in
+from evaluators.model_calls.addresses import address_problem
 from evaluators.model_calls.models import encrypt
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
@@ -382,6 +384,7 @@ class TargetForm(forms.Form):
         for name, field in self.fields.items():
             if isinstance(field, HeadersField) and name in values:
                 self._merge_secrets(name, values)
+        self._refuse_closed_network(str(values.get("url") or ""))
         try:
             self.kind.config.model_validate(self._settings(values))
         except ValidationError as refusal:
@@ -466,6 +469,14 @@ class TargetForm(forms.Form):
             "entries would replace that change. Look at the target in another window, or save again to "
             "replace it."
         )
+
+    def _refuse_closed_network(self, url: str) -> None:
+        """Refuse an address in a private network that is not open to targets; names are checked when called."""
+        networks = settings.TARGET_NETWORKS
+        if url and not address_problem(url, may_have_query=True):
+            problem = address_problem(url, may_have_query=True, networks=networks)
+            if problem:
+                self.add_error("url", problem)
 
     def _merge_secrets(self, name: str, values: dict[str, Any]) -> None:
         try:

@@ -10,10 +10,11 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Q
 from django.urls import reverse_lazy
 
-from evaluators.models import LanguageModel
+from evaluators.models import AuditEntry, LanguageModel
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.models.temporary import TargetTrial
 from runs.queue import TRY_TARGET, queue_trial
@@ -62,19 +63,42 @@ def try_target(settings: TriedSettings, trial_input: TrialInput, *, asked_by: Us
     check_scripts((), kind, asked_by)
     if kind.uses_model and settings.model is None:
         raise TargetNotReadyError("The target has no language model. Choose one for it.")
-    trial = TargetTrial.objects.create(
-        target=settings.target,
-        kind=settings.kind,
-        config=dict(settings.config),
-        encrypted_secrets=dict(settings.secrets),
-        model=settings.model,
-        suite=trial_input.case.suite if trial_input.case else None,
-        case=trial_input.facts(),
-        recorded=_recorded(settings.target, trial_input.case) if kind.replays else None,
-        asked_by=asked_by,
-    )
+    with transaction.atomic():
+        trial = TargetTrial.objects.create(
+            target=settings.target,
+            kind=settings.kind,
+            config=dict(settings.config),
+            encrypted_secrets=dict(settings.secrets),
+            model=settings.model,
+            suite=trial_input.case.suite if trial_input.case else None,
+            case=trial_input.facts(),
+            recorded=_recorded(settings.target, trial_input.case) if kind.replays else None,
+            asked_by=asked_by,
+        )
+        _record_trial(settings, asked_by)
     queue_trial(TRY_TARGET, trial)
     return trial
+
+
+# What a try reaches: an address of the network, a program, or a model.
+REACHED = ("method", "url", "command")
+
+
+def _record_trial(settings: TriedSettings, asked_by: User) -> None:
+    reached = {name: settings.config[name] for name in REACHED if settings.config.get(name)}
+    AuditEntry.objects.create(
+        actor=asked_by,
+        actor_name=asked_by.get_username(),
+        action="try",
+        object_type="target",
+        object_id=str(settings.target.pk) if settings.target else "",
+        object_name=settings.target.name if settings.target else "a target that is not saved",
+        after={
+            "kind": settings.kind,
+            **reached,
+            **({"model": settings.model.slug} if settings.model else {}),
+        },
+    )
 
 
 def _recorded(target: Target | None, case: Case | None) -> Any:

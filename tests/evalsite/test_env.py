@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,22 @@ def test_a_program_must_be_executable(tmp_path: Path) -> None:
     assert env.program("A") == "/bin/sh"
     assert [env.program(name) for name in "BCD"] == ["", "", ""]
     assert len(env.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "networks"),
+    [
+        ("", None),
+        ("none", ()),
+        ("10.1.0.0/16, ::1", (ip_network("10.1.0.0/16"), ip_network("::1"))),
+    ],
+)
+def test_networks_are_listed_between_commas(value: str, networks: object) -> None:
+    assert Environment({"N": value}).networks("N") == networks
+
+
+def test_a_wrong_network_is_a_problem_that_shows_how_to_write_one() -> None:
+    env = Environment({"N": "10.1.0.0/99"})
+
+    assert env.networks("N") is None
+    assert "write such as 10.1.0.0/16,127.0.0.1, or none" in env.problems[0].message

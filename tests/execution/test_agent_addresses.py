@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from evalsite.env import Environment
 from evaluators.model_calls.calls import CallOutcome
 from runs.engine.ports import Cause
 from tests.support.agent_calls import Asking
@@ -83,3 +85,27 @@ def test_an_address_that_got_into_stored_settings_is_refused_too(host: str) -> N
     asking = Asking("http://agent.example/ask", tries=1)
     asking.config = asking.config.model_copy(update={"url": f"http://{host}/latest"})
     assert asking.once().cause is Cause.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("networks", "host", "status"),
+    [
+        ("127.0.0.0/8", "agent.example", CallOutcome.OK),
+        ("10.0.0.0/8", "agent.example", CallOutcome.REFUSED),
+        ("none", "agent.example", CallOutcome.REFUSED),
+        ("none", "127.0.0.1", CallOutcome.REFUSED),
+    ],
+)
+def test_only_open_private_networks_are_called(
+    agent_server: AgentServer, settings: Any, networks: str, host: str, status: CallOutcome
+) -> None:
+    settings.TARGET_NETWORKS = Environment({"N": networks}).networks("N")
+    port = agent_server.url.rsplit(":", 1)[1]
+
+    asking = Asking(f"http://{host}:{port}", Names("127.0.0.1"), tries=1)
+    asking.once()
+
+    assert asking.records[0].status is status
+    assert ("EVALSITE_TARGET_NETWORKS" in asking.records[0].error) is bool(
+        status.value == "refused"
+    )

@@ -112,6 +112,18 @@ def test_a_stored_secret_is_not_sent_to_another_server(editor_client: Client) ->
     assert editor_client.post(edit(stored()), same).status_code == 302
 
 
+def test_an_address_in_a_closed_network_is_refused_in_the_form(
+    editor_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TARGET_NETWORKS", ())
+
+    answer = editor_client.post(NEW, sent(url="http://10.0.0.7/ask"))
+
+    assert answer.status_code == 422
+    assert "EVALSITE_TARGET_NETWORKS" in answer.text
+    assert editor_client.post(NEW, sent(url="https://agent.example/ask")).status_code == 302
+
+
 @pytest.mark.parametrize(
     ("headers", "changes", "message"),
     [

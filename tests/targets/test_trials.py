@@ -15,6 +15,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from evaluators.model_calls.models import encrypt
+from evaluators.models import AuditEntry
 from runs import tasks
 from runs.execution.reaper import reap
 from runs.models.suites import Target
@@ -127,6 +128,22 @@ def test_an_agent_is_asked_by_a_worker_and_the_whole_answer_is_shown(
     page = editor_client.get(reverse("runs:target", args=[target.pk])).content.decode()
     assert '<option value="support" selected>' in page
     assert 'value="C-7"' in page
+
+
+def test_every_try_is_in_the_audit_with_what_it_reached(
+    editor_client: Client, agent_server: AgentServer
+) -> None:
+    try_saved(editor_client, agent(agent_server), text="Where?")
+    editor_client.post(NEW_TRY, unsaved(agent_server, name="not yet"))
+
+    unsaved_try, saved_try = AuditEntry.objects.filter(action="try")
+    assert saved_try.object_name == "desk"
+    assert unsaved_try.object_name == "a target that is not saved"
+    assert unsaved_try.actor is not None
+    assert unsaved_try.after == {"kind": "http", "method": "POST", "url": agent_server.url}
+    page = editor_client.get("/audit/").text
+    assert "tried" in page
+    assert agent_server.url in page
 
 
 def test_a_text_of_ones_own_may_be_asked(editor_client: Client, agent_server: AgentServer) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 
-from evaluators.model_calls.addresses import address_problem
+from evaluators.model_calls.addresses import Networks, address_problem
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,7 @@ def test_servers_near_and_far_are_allowed(url: str) -> None:
         "[::ffff:169.254.169.254]",
         "[2002:a9fe:a9fe::]",
         "[fd00:ec2::254]",
+        "[fd00:ec2::23]",
         "[fd20:ce::254]",
         "[::a9fe:a9fe]",
         "[64:ff9b::a9fe:a9fe]",
@@ -111,3 +114,33 @@ def test_what_is_no_base_url_is_refused_with_what_would_be_right(url: str, words
 
 def test_the_address_of_an_agent_is_asked_for_with_one_of_an_agent():
     assert "https://agent.example.com/answer" in address_problem("agent", may_have_query=True)
+
+
+NETWORKS = tuple(map(ip_network, ("10.1.0.0/16", "fd12:3456::/32")))
+
+
+@pytest.mark.parametrize(
+    ("host", "networks", "is_open"),
+    [
+        ("10.1.2.3", NETWORKS, True),
+        ("[::ffff:10.1.2.3]", NETWORKS, True),
+        ("[fd12:3456::7]", NETWORKS, True),
+        ("10.2.0.1", NETWORKS, False),
+        ("[::ffff:10.2.0.1]", NETWORKS, False),
+        ("[64:ff9b::10.2.0.1]", NETWORKS, False),
+        ("127.0.0.1", NETWORKS, False),
+        ("[::1]", NETWORKS, False),
+        ("100.64.0.1", NETWORKS, False),
+        ("192.168.1.1", (), False),
+        ("93.184.216.34", (), True),
+        ("[2606:4700::1111]", (), True),
+        ("agent.example", (), True),
+    ],
+)
+def test_private_addresses_are_called_in_open_networks_alone(
+    host: str, networks: Networks, is_open: bool
+) -> None:
+    problem = address_problem(f"http://{host}/ask", may_have_query=True, networks=networks)
+
+    assert ("private network" not in problem) is is_open
+    assert bool(problem) is not is_open

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.resolver import ThreadedResolver
 
 from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger
 from evaluators.model_calls.client import ModelClient
@@ -159,3 +160,22 @@ def test_cookies_are_not_kept(model_server: ModelServer) -> None:
     asyncio.run(twice())
 
     assert not [request for request in model_server.chats if "Cookie" in request.headers]
+
+
+def test_a_name_that_leads_to_a_metadata_service_is_not_called(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port_and_path = model_server.base_url.rsplit(":", 1)[1]
+    addresses = ["127.0.0.1", "169.254.169.254"]
+
+    class Names(ThreadedResolver):
+        async def resolve(self, host: str, port: int = 0, family: Any = 0) -> Any:
+            found = await super().resolve("127.0.0.1", port, family)
+            return [{**found[0], "host": addresses.pop(0)}]
+
+    monkeypatch.setattr("evaluators.model_calls.resolver.ThreadedResolver", Names)
+
+    assert models(f"http://models.example.invalid:{port_and_path}") == ["mock", "mock-mini"]
+    assert models(f"http://models.example.invalid:{port_and_path}") == []
+    assert addresses == []
+    assert len(model_server.requests) == 1
