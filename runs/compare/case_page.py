@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.numbers import rounded
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec
 from runs.compare.comparison import NAMES, PARTS, case_side
 from runs.compare.documents import CaseChangeDoc, CaseComparisonDoc, NodeChangeDoc, PartChangeDoc
 from runs.compare.evidence import SCALES
 from runs.compare.page import KINDS
-from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case
+from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case, rounded_change
 from runs.engine.plan import OUTCOMES_PATH, case_tree, read_plan, read_policy
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -226,7 +225,7 @@ def _node_change(path: str, before: TreeNode | None, after: TreeNode | None) -> 
         is_negated=node.is_negated,
         baseline=before,
         candidate=after,
-        change=_change(old, new),
+        change=rounded_change(old, new),
         parts=_part_changes(node.kind, before, after),
     )
 
@@ -253,15 +252,10 @@ def _part_changes(
             scale=SCALES[part],
             baseline=old.get(key),
             candidate=new.get(key),
-            change=_change(old.get(key), new.get(key)),
+            change=rounded_change(old.get(key), new.get(key)),
         )
         for key, name in names.items()
     ]
-
-
-def _change(before: float | None, after: float | None) -> float | None:
-    """Return after minus before; None without both."""
-    return None if before is None or after is None else rounded(after - before)
 
 
 def _output(old: str, new: str) -> OutputDiff:

@@ -319,8 +319,9 @@ NAMES = {OUTCOMES_PATH: "Expected outcomes"}
 def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     """Return the scores that evaluators gave each case, in tree order; at most four queries.
 
-    An evaluator that could not score gives nothing, never 0. The score of a negated evaluator is the one
-    that counts. Evaluators that only some cases have come last, and only if ten cases have them.
+    Every evaluator below the root is there, inside composites too. One that could not score gives
+    nothing, never 0. The score of a negated evaluator is the one that counts. Evaluators that only some
+    cases have come last.
     """
     root = read_plan(side.run.snapshot).root
     negated, by_case = negated_paths(root), negated_case_paths(side.run, root)
@@ -328,7 +329,7 @@ def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _add_parts(figures, side.keys.get(result, ""), (kind, path), parts)
-    for result, path, score in _top_level(side.run):
+    for result, path, score in _scores(side.run):
         if key := side.keys.get(result):
             score = 1.0 - score if path in by_case.get(key, negated) else score
             measured = figures.setdefault(
@@ -336,13 +337,23 @@ def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
             )
             measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}
-    known = [
-        figure
-        for figure, measured in figures.items()
-        if figure.path in places or len(measured.scores) >= MIN_CASES
-    ]
-    known.sort(key=lambda figure: (figure.kind == EVALUATOR, places.get(figure.path, len(places))))
-    return {figure: figures[figure] for figure in known}
+    in_order = sorted(
+        figures,
+        key=lambda figure: (figure.kind == EVALUATOR, places.get(figure.path, len(places))),
+    )
+    return {figure: figures[figure] for figure in in_order}
+
+
+def _testable_scores(
+    side: ComparisonSide, measured: Mapping[MeasuredFigure, Measured]
+) -> Mapping[MeasuredFigure, Measured]:
+    """Leave out evaluators that only some cases have, and fewer of them than a test needs."""
+    places = {path for path, _ in walk(read_plan(side.run.snapshot).root)}
+    return {
+        figure: scores
+        for figure, scores in measured.items()
+        if figure.path in places or len(scores.scores) >= MIN_CASES
+    }
 
 
 def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:
@@ -376,18 +387,18 @@ def _parts(run: Run, kind: str) -> Iterator[tuple[int, str, list[dict[str, Any]]
     yield from rows.values_list("result_id", "path", parts).iterator(chunk_size=CHUNK)
 
 
-def _top_level(run: Run) -> Iterator[tuple[int, str, float]]:
-    """Yield the scores of the evaluators under the root; an ended run has them packed in one column."""
+def _scores(run: Run) -> Iterator[tuple[int, str, float]]:
+    """Yield the scores of all evaluators under the root; an ended run has them packed in one column."""
     packed = unpack_leaf_scores(bytes(run.leaf_scores)) if run.leaf_scores else None
     if packed is None:
         rows = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED)
-        rows = rows.exclude(path=ROOT_PATH).exclude(path__contains="/").order_by()
+        rows = rows.exclude(path=ROOT_PATH).order_by()
         columns = rows.values_list("result_id", "path", "score")
         for result, path, score in columns.iterator(chunk_size=CHUNK):
             if score is not None:
                 yield result, path, score
         return
-    places = [(path, at) for path, at in packed.columns.items() if path and "/" not in path]
+    places = [(path, at) for path, at in packed.columns.items() if path != ROOT_PATH]
     for result, scores in packed.scores.items():
         for path, place in places:
             score = scores[place][0] if isinstance(scores[place], list) else scores[place]
@@ -422,11 +433,22 @@ class Comparison:
         return not any(difference.spoils for difference in self.differences)
 
     @cached_property
+    def measured(
+        self,
+    ) -> tuple[Mapping[MeasuredFigure, Measured], Mapping[MeasuredFigure, Measured]]:
+        """Return what evaluators measured in both runs; at most eight queries."""
+        return measured_scores(self.baseline), measured_scores(self.candidate)
+
+    @cached_property
     def evidence(self) -> Significance:
-        """Return the evidence of the shared cases, seeded by both runs; at most eight queries."""
+        """Return the evidence of the shared cases, seeded by both runs; the queries of `measured`."""
         shared = shared_changes(self.cases)
-        sides = measured_scores(self.baseline), measured_scores(self.candidate)
-        pairs = measured_pairs(*sides, [change.case for change in shared])
+        before, after = self.measured
+        pairs = measured_pairs(
+            _testable_scores(self.baseline, before),
+            _testable_scores(self.candidate, after),
+            [change.case for change in shared],
+        )
         seed = self.baseline.run.pk * SEED_STEP + self.candidate.run.pk
         return significance(shared, pairs, seed=seed)
 

@@ -196,7 +196,7 @@ class PairedDoc(Document):
     """The upper end of its 95% interval."""
     p: float | None
     """How likely chance alone makes the change: corrected by Holm's method, with pass rate and mean score as one
-    family and what evaluators measured as another; null below ten cases."""
+    family, what evaluators measured as another, and evaluators inside composites as a third; null below ten cases."""
     smallest: float | None
     """The smallest change that so many cases show with 80% power."""
     change: Literal["regressed", "improved", "no clear change", "too few cases"] = Field(
@@ -227,7 +227,9 @@ class EvidenceDoc(Document):
     correction: str = "Holm"
     """The correction for testing several figures."""
     metrics_tested: int = Field(validation_alias="measured_tested")
-    """For how many metrics, dimensions and evaluators their p was corrected."""
+    """For how many metrics, dimensions and top-level evaluators their p was corrected."""
+    inner_evaluators_tested: int = Field(validation_alias="inner_tested")
+    """For how many evaluators inside composites their p was corrected."""
 
 
 class OwnMeanDoc(Document):
@@ -335,6 +337,27 @@ class CaseChangeDoc(Document):
     """Null where it was removed."""
 
 
+class CaseFigureDoc(Document):
+    """How something that evaluators measured changed in one case, as means of its repetitions."""
+
+    kind: str
+    """Whether it is an evaluator's score, a metric or a dimension."""
+    evaluator: str
+    """The evaluator's place in the tree."""
+    key: str
+    """The metric or dimension; empty for a score."""
+    name: str
+    """Its name."""
+    scale: int
+    """The maximum of its scale."""
+    baseline: float | None
+    """Its mean in the baseline; null without one."""
+    candidate: float | None
+    """Its mean in the candidate; null without one."""
+    change: float | None
+    """Candidate minus baseline; null without both."""
+
+
 class NodeScoreDoc(Document):
     """What an evaluator gave one execution."""
 
@@ -433,7 +456,7 @@ class ComparisonDoc(Document):
     evidence: EvidenceDoc
     """The evidence of those cases."""
     metrics: list[MeasuredDoc]
-    """What evaluators measured."""
+    """What evaluators measured: metrics, dimensions, then the score of every evaluator below the root."""
     cases: list[CaseChangeDoc]
     """Every case, in the candidate's order."""
 

@@ -259,7 +259,7 @@ SCALES = {METRIC: 5, DIMENSION: 10, EVALUATOR: 1}
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFigure:
-    """A measured figure: a metric 0 to 5, a dimension 0 to 10, or a top-level evaluator 0 to 1.
+    """A measured figure: a metric 0 to 5, a dimension 0 to 10, or an evaluator 0 to 1.
 
     `path` is the evaluator's place in the tree; `key` names a part of it, "" for its own score.
     """
@@ -267,6 +267,11 @@ class MeasuredFigure:
     kind: str
     path: str
     key: str = ""
+
+    @property
+    def is_inner(self) -> bool:
+        """Tell whether it is the score of an evaluator inside a composite."""
+        return self.kind == EVALUATOR and "/" in self.path
 
 
 @dataclass(slots=True)
@@ -380,7 +385,8 @@ class Significance:
     """Pass rate, mean score and every measured figure of the shared cases, each p corrected by Holm's method.
 
     Pass rate and mean score, which show whether a run is worse, are one family of tests. The `measured`
-    figures, which show where, are another, so a tree with many evaluators does not weaken the first two.
+    figures, which show where, are two others, those of evaluators inside composites apart: so a tree with
+    many evaluators weakens neither the first two nor what stands at its top.
     """
 
     pass_rate: Paired
@@ -396,8 +402,17 @@ class Significance:
 
     @property
     def measured_tested(self) -> int:
-        """Return the number of measured figures in their family of tests."""
-        return sum(change.paired.p is not None for change in self.measured)
+        """Return the number of measured figures in their family of tests, without inner evaluators."""
+        return self._tested(is_inner=False)
+
+    @property
+    def inner_tested(self) -> int:
+        """Return the number of evaluators inside composites in their family of tests."""
+        return self._tested(is_inner=True)
+
+    def _tested(self, *, is_inner: bool) -> int:
+        measured = (change for change in self.measured if change.figure.is_inner is is_inner)
+        return sum(change.paired.p is not None for change in measured)
 
 
 def shared_changes(changes: Sequence[CaseChange]) -> tuple[CaseChange, ...]:
@@ -421,11 +436,24 @@ def significance(
         pass_rate=rate,
         mean_score=score,
         measured=tuple(
-            pair.change(paired) for pair, paired in zip(pairs, correct_by_holm(others), strict=True)
+            pair.change(paired)
+            for pair, paired in zip(pairs, _corrected_by_family(pairs, others), strict=True)
         ),
         is_exact=set(known) <= {-1.0, 0.0, 1.0},
         seed=seed,
     )
+
+
+def _corrected_by_family(
+    pairs: Sequence[MeasuredPair], figures: Sequence[Paired]
+) -> Sequence[Paired]:
+    """Return the figures with each p corrected within its family: inner evaluators, or all others."""
+    corrected = dict(enumerate(figures))
+    for is_inner in (False, True):
+        places = [place for place, pair in enumerate(pairs) if pair.figure.is_inner is is_inner]
+        family = correct_by_holm([figures[place] for place in places])
+        corrected |= dict(zip(places, family, strict=True))
+    return list(corrected.values())
 
 
 def _share_change(change: CaseChange) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +22,14 @@ from evaluators.templatetags.figures import (
 )
 from evaluators.templatetags.ui import as_text
 from runs.compare.comparison import Comparison, ComparisonSide, format_p
-from runs.compare.evidence import DIMENSION, EVALUATOR, METRIC, MeasuredChange, Paired
+from runs.compare.evidence import (
+    DIMENSION,
+    EVALUATOR,
+    METRIC,
+    MeasuredChange,
+    MeasuredFigure,
+    Paired,
+)
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
 from runs.suites.differences import FileChange, compare_specs
@@ -220,7 +227,10 @@ DIGITS = 2
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One figure: means of the shared cases, the change with its tone, the interval with its p, and a bar."""
+    """One figure: means of the shared cases, the change with its tone, the interval with its p, and a bar.
+
+    `inner` are the evaluators inside a composite, named by their path within it.
+    """
 
     name: str
     path: str
@@ -230,6 +240,7 @@ class MetricRow:
     interval: str
     note: str
     bar: IntervalBar | None
+    inner: Sequence[MetricRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +254,10 @@ class MetricGroup:
 
 
 def metric_groups(comparison: Comparison) -> Sequence[MetricGroup]:
-    """Return the figures by kind, in tree order; a figure of only one run has no change."""
+    """Return the figures by kind, in tree order; a figure of only one run has no change.
+
+    Evaluators inside a composite are in its row, or in rows of their own where it has no score.
+    """
     groups = []
     for kind, (title, scale, ends) in GROUPS.items():
         measured = [change for change in comparison.evidence.measured if change.figure.kind == kind]
@@ -255,12 +269,27 @@ def metric_groups(comparison: Comparison) -> Sequence[MetricGroup]:
             )
             axis = axis_end((value for value in values if value is not None), ends)
             names = [change.name for change in measured]
-            rows = [
-                _metric_row(comparison, change, axis, names.count(change.name) > 1)
+            rows = {
+                change.figure: _metric_row(comparison, change, axis, names.count(change.name) > 1)
                 for change in measured
-            ]
-            groups.append(MetricGroup(title, scale, f"{axis:g}", rows))
+            }
+            groups.append(MetricGroup(title, scale, f"{axis:g}", _with_inner_rows(rows)))
     return groups
+
+
+def _with_inner_rows(rows: Mapping[MeasuredFigure, MetricRow]) -> Sequence[MetricRow]:
+    """Return the rows with those of inner evaluators inside the rows of their outermost composites."""
+    outer = {figure.path: row for figure, row in rows.items() if not figure.is_inner}
+    inner: dict[str, list[MetricRow]] = {}
+    for figure, row in rows.items():
+        top, _, below = figure.path.partition("/")
+        if figure.is_inner and top in outer:
+            inner.setdefault(top, []).append(replace(row, name=below))
+    return [
+        row if figure.is_inner else replace(row, inner=inner.get(figure.path, ()))
+        for figure, row in rows.items()
+        if not (figure.is_inner and figure.path.partition("/")[0] in outer)
+    ]
 
 
 def _metric_row(

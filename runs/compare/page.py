@@ -21,8 +21,15 @@ from runs.compare.comparison import (
     case_override,
     conclude,
 )
-from runs.compare.documents import CaseSideDoc, comparison_document
-from runs.compare.evidence import REGRESSED
+from runs.compare.documents import CaseFigureDoc, CaseSideDoc, comparison_document
+from runs.compare.evidence import (
+    EVALUATOR,
+    REGRESSED,
+    SCALES,
+    MeasuredFigure,
+    MeasuredPair,
+    measured_pairs,
+)
 from runs.compare.measures import (
     AXIS_OF_POINTS,
     ConfigurationComparison,
@@ -35,11 +42,12 @@ from runs.compare.measures import (
     interval_bar,
     metric_groups,
 )
-from runs.compare.rules import CaseChange, CaseSide, by_harm
+from runs.compare.rules import CaseChange, CaseSide, by_harm, rounded_change
 from runs.formats.tables import csv_parts
 from runs.lists import Chip, HeadCell, ListQuery, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import RunStatus
+from runs.results.files import SCORE
 from runs.results.result_state import Override
 
 SHARED = "shared"
@@ -536,18 +544,39 @@ def comparison_csv(comparison: Comparison, query: ComparisonQuery) -> Iterator[s
     """Return a table of the cases in parts, with all digits and with empty cells for missing values.
 
     Both sides of a figure are neighbours. Scores are 0 to 1, changes candidate minus baseline, latencies
-    milliseconds, costs US dollars, each a mean or sum over the repetitions.
+    milliseconds, costs US dollars, each a mean or sum over the repetitions. Three columns each follow for
+    the metrics (0 to 5), dimensions (0 to 10) and scores (0 to 1, after negation) of all evaluators, named
+    as in the table of a run.
     """
+    matching = listed_changes(comparison, query)
+    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
     lines = (
-        _line(change, comparison.title(change.case)) for change in listed_changes(comparison, query)
+        (*_line(change, comparison.title(change.case)), *_measured_cells(measured, place))
+        for place, change in enumerate(matching)
     )
-    return csv_parts(COLUMNS, lines, digits=None)
+    names = [_column(pair.figure) for pair in measured]
+    sides = (*ROLES, "change")
+    columns = (*COLUMNS, *(f"{side}_{name}" for name in names for side in sides))
+    return csv_parts(columns, lines, digits=None)
+
+
+def _measured_cells(pairs: Sequence[MeasuredPair], place: int) -> Iterator[float | None]:
+    """Yield both sides and the change of each figure of one case."""
+    for pair in pairs:
+        before, after = pair.before[place], pair.after[place]
+        yield from (before, after, rounded_change(before, after))
+
+
+def _column(figure: MeasuredFigure) -> str:
+    kind = SCORE if figure.kind == EVALUATOR else figure.kind
+    return f"{kind}:{figure.path}/{figure.key}" if figure.key else f"{kind}:{figure.path}"
 
 
 def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator[str]:
     """Yield the document of the comparison without its cases, then a line for each case that matches.
 
-    `listed` in the document describes the filter; the figures are of the whole comparison.
+    `listed` in the document describes the filter; the figures are of the whole comparison. A case has
+    what evaluators measured in it.
     """
     document = comparison_document(comparison).as_json()
     cases = {case["case"]: case for case in document.pop("cases")}
@@ -555,7 +584,27 @@ def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator
     filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": query.sort}
     listed = {**filters, "cases": len(matching), "of": len(cases)}
     yield _json({**document, "listed": listed})
-    yield from (_json(cases[change.case]) for change in matching)
+    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
+    for place, change in enumerate(matching):
+        figures = [doc.as_json() for pair in measured if (doc := _case_figure(pair, place))]
+        yield _json({**cases[change.case], "measured": figures})
+
+
+def _case_figure(pair: MeasuredPair, place: int) -> CaseFigureDoc | None:
+    """Describe a figure of one case; None where neither run has it."""
+    before, after = pair.before[place], pair.after[place]
+    if before is None and after is None:
+        return None
+    return CaseFigureDoc(
+        kind=pair.figure.kind,
+        evaluator=pair.figure.path,
+        key=pair.figure.key,
+        name=pair.name,
+        scale=SCALES[pair.figure.kind],
+        baseline=before,
+        candidate=after,
+        change=rounded_change(before, after),
+    )
 
 
 def _json(values: Any) -> str:

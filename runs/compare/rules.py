@@ -345,6 +345,13 @@ def _tolerated(points: float) -> str:
 
 
 CASE_TOLERANCE = 0.05
+
+
+def rounded_change(before: float | None, after: float | None) -> float | None:
+    """Return after minus before; None without both."""
+    return None if before is None or after is None else rounded(after - before)
+
+
 UNCHANGED, REGRESSION, IMPROVEMENT = "unchanged", "regression", "improvement"
 ERROR, ADDED, REMOVED = "error", "added", "removed"
 HARM = (REGRESSION, ERROR, UNCHANGED, IMPROVEMENT, ADDED, REMOVED)

@@ -241,10 +241,16 @@ class MeasuredRowDoc(BarDoc):
     note: FigureText
 
 
-class EvaluatorRowDoc(MeasuredRowDoc):
+class InnerRowDoc(MeasuredRowDoc):
     """The score of an evaluator; members choose its name."""
 
     name: Name
+
+
+class EvaluatorRowDoc(InnerRowDoc):
+    """A top-level evaluator with those inside it."""
+
+    inner: list[InnerRowDoc] = []
 
 
 class MetricGroupDoc(Document):

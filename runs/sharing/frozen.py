@@ -24,7 +24,7 @@ from evaluators.templatetags.marks import VERDICT_WORDS, known
 from runs.compare.comparison import Comparison, ComparisonSide
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
-from runs.compare.measures import GROUPS, IntervalBar, Measure, MetricGroup
+from runs.compare.measures import GROUPS, IntervalBar, Measure, MetricGroup, MetricRow
 from runs.compare.page import (
     EVERY,
     ChangeRow,
@@ -111,19 +111,21 @@ def metric_group(group: MetricGroup) -> dict[str, Any]:
         "title": group.title,
         "scale": group.scale,
         "axis": group.axis,
-        "rows": [
-            {
-                "name": row.name,
-                "path": row.path,
-                "means": row.means,
-                "change": row.change,
-                "tone": row.tone,
-                "interval": row.interval,
-                "note": row.note,
-                **_bar(row.bar),
-            }
-            for row in group.rows
-        ],
+        "rows": [_metric_row(row) for row in group.rows],
+    }
+
+
+def _metric_row(row: MetricRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "path": row.path,
+        "means": row.means,
+        "change": row.change,
+        "tone": row.tone,
+        "interval": row.interval,
+        "note": row.note,
+        **_bar(row.bar),
+        **({"inner": [_metric_row(inner) for inner in row.inner]} if row.inner else {}),
     }
 
 

@@ -334,7 +334,7 @@ def test_metrics_are_compared_on_their_own_scales_and_both_costs_are_shown(suite
             make_score(result=result, path=path, score=0.5)
     compare("support#1", "support#2", "--json", file)
     paths = [one["evaluator"] for one in json.loads(file.read_text())["metrics"]]
-    assert paths == ["tone", "tone", "own"]
+    assert paths == ["tone", "tone", "own", "own/leaf"]
     case = document["cases"][0]
     assert (case["baseline"]["outcomes_met"], case["candidate"]["outcomes_met"]) == (2, 1)
     assert float(case["candidate"]["run_cost_usd"]) == 0.012

@@ -10,6 +10,7 @@ import scipy
 
 from evaluators.scoring.types import Verdict
 from runs.compare.evidence import (
+    EVALUATOR,
     METRIC,
     MeasuredFigure,
     MeasuredPair,
@@ -112,7 +113,7 @@ def test_a_figure_without_any_case_says_nothing_and_spoils_no_other():
     assert alone == one_figure(whole, seed=5)
 
 
-def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_another():
+def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_another_or_a_third():
     pass_, fail = Verdict.PASS, Verdict.FAIL
     shared = [
         compare_case(f"C-{n}", CaseSide(pass_, 0.9, 1, 1, 1), CaseSide(fail, 0.3, 0, 1, 1))
@@ -139,3 +140,12 @@ def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_
     )
     by_itself = significance(shared, [worse], seed=3).measured[0].paired.p
     assert tact.paired.p == pytest.approx(2 * by_itself)
+    # Evaluators inside composites are a third family, which weakens nothing above them.
+    inner = [
+        MeasuredPair(MeasuredFigure(EVALUATOR, path), path, [1.0] * 12, [0.0] * 12, own)
+        for path in ("all/a", "all/b", "all/b/c")
+    ]
+    deep = significance(shared, [same, *inner, worse], seed=3)
+    assert (deep.measured_tested, deep.inner_tested) == (2, 3)
+    assert deep.measured[-1].paired.p == tact.paired.p
+    assert deep.measured[1].paired.p == pytest.approx(3 * by_itself)

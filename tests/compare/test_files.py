@@ -99,6 +99,7 @@ def test_the_lines_are_the_document_and_then_each_case(get, runs) -> None:
     document = document_of(runs)
     by_key = {one["case"]: one for one in document.pop("cases")}
     assert head == document
+    assert [one.pop("measured") for one in cases] == [[]] * len(cases)
     assert {one["case"]: one for one in cases} == by_key
     assert (listed["show"], listed["cases"], listed["of"]) == ("all", 6, 6)
 

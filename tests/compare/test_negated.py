@@ -209,21 +209,43 @@ def test_comparisons_of_runs_show_the_same_scores(
     content = viewer_client.get("/compare/comparison.jsonl", SIDES).getvalue().decode()
     share(editor_client, subject(runs), "case_names")
     frozen = ShareLink.objects.latest("pk").frozen
-    for figures in (document, json.loads(content.splitlines()[0])):
+    head, case = map(json.loads, content.splitlines())
+    for figures in (document, head):
         _close(
             {
                 metric["evaluator"]: (metric["baseline_mean"], metric["candidate_mean"])
                 for metric in figures["metrics"]
                 if metric["kind"] == "evaluator"
-            },
-            TOP,
+            }
         )
+    scores = [one for one in case["measured"] if one["kind"] == "evaluator"]
+    _close({one["evaluator"]: (one["baseline"], one["candidate"]) for one in scores})
+    for one in scores:
+        assert one["change"] == pytest.approx(one["candidate"] - one["baseline"])
+    [tone] = [one for one in case["measured"] if one["kind"] == "metric"]
+    assert tone == {
+        **{"kind": "metric", "evaluator": "harm", "key": "tone", "name": "Tone", "scale": 5},
+        **{"baseline": 1.0, "candidate": 3.0, "change": 2.0},
+    }
+    table = viewer_client.get("/compare/cases.csv", {**SIDES, "show": "all"}).getvalue().decode()
+    [row] = csv.DictReader(table.splitlines())
+    columns = {path: [f"{side}_score:{path}" for side in SIDES] for path in COUNTED}
+    _close({path: (float(row[old]), float(row[new])) for path, (old, new) in columns.items()})
+    assert float(row["change_score:safe"]) == 0.75
+    assert [row[f"{side}_metric:harm/tone"] for side in (*SIDES, "change")] == ["1.0", "3.0", "2.0"]
+
     [group] = frozen["evaluators"]
-    means = {row["name"]: row["means"] for row in group["rows"]}
+    means = {row["name"]: row["means"] for row in group["rows"]} | {
+        f"{row['name']}/{inner['name']}": inner["means"]
+        for row in group["rows"]
+        for inner in row.get("inner", ())
+    }
     assert means == {
         path: f"{format_mean(before)} → {format_mean(after)}"
-        for path, (before, after) in TOP.items()
+        for path, (before, after) in COUNTED.items()
     }
+    page = words(viewer_client.get("/compare/", SIDES).content.decode())
+    assert "safe , 2 evaluators inside mentions_refund 1.00 → 0.50" in page
     board = words(viewer_client.get("/suites/support/runs/2/").content.decode())
     for path, (_, counted) in TOP.items():
         assert re.search(rf"\b{path} [^0-9]*{re.escape(score(counted))}", board), path

@@ -241,6 +241,9 @@ def test_files_command_line_and_share_render_the_document_of_the_api(
     head, *cases = lines_of(editor_client.get("/compare/comparison.jsonl", ASKED | {"show": "all"}))
     del head["listed"]
     assert head | {"cases": told["cases"]} == told
+    measured = {one["case"]: one.pop("measured") for one in cases}
+    kinds = {one["kind"] for of_case in measured.values() for one in of_case}
+    assert kinds == {"metric", "dimension", "evaluator"}
     assert {one["case"]: one for one in cases} == {one["case"]: one for one in told["cases"]}
     share(editor_client, {"kind": "comparison", **ASKED}, detail_level="case_names", looked="on")
     assert assert_within(ShareLink.objects.get().frozen["figures"], told) == 46
