@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -12,9 +12,11 @@ from typing import Any
 
 from evaluators.kinds import kind_for_spelling, shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError, normal_spelling
+from evaluators.reading.json import read_json
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.hybrid import SCALE, SCHEMA_VERSION, check_counts
 from evaluators.scoring.metrics import HIGHEST, metric_label
+from evaluators.scoring.numbers import rounded
 from evaluators.scoring.samples import BRACKETS
 from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
@@ -208,7 +210,9 @@ def with_final_evaluation(
     """Return the evaluators, with the line's final evaluation added to the first hybrid judge."""
     document = fields.value("final_evaluation")
     if not isinstance(document, Mapping):
-        return tuple(evaluators)
+        if fields.value("final_dimensions") is None:
+            return tuple(evaluators)
+        document = fields.values
     try:
         evaluation = _evaluation(ResultFields(document, fields.place))
     except _OtherFormError:
@@ -287,8 +291,14 @@ def _evaluation(fields: ResultFields) -> dict[str, Any]:
     overall = fields.inner("judge_overall")
     score = fields.value("final_score")
     counts = fields.inner("summary")
-    names = ("deterministic_dimensions", "judge_dimensions", "final_dimensions")
-    deterministic, judged, final = (_dimensions(fields.value(name)) for name in names)
+    checked = fields.value("deterministic_dimensions")
+    if isinstance(checked, Mapping):
+        # A dimension without checks has no score there.
+        checked = {name: score for name, score in checked.items() if score is not None}
+    deterministic = _dimensions(checked)
+    judged, final = (
+        _dimensions(fields.value(name)) for name in ("judge_dimensions", "final_dimensions")
+    )
     return {
         "schema_version": SCHEMA_VERSION,
         "deterministic_dimensions": deterministic,
@@ -339,9 +349,10 @@ def read_evaluators(
     read = _listed(fields, place, names, depth=0)
     if read or overall is None:
         return read
+    is_hybrid = fields.value("final_dimensions") is not None
     message = EvaluatorLine(
-        name=OVERALL,
-        type="score",
+        name=HYBRID_KIND if is_hybrid else OVERALL,
+        type=HYBRID_KIND if is_hybrid else "score",
         status="scored",
         score=overall,
         findings=tuple(_findings(fields)),
@@ -518,10 +529,11 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
     are left out. Raises UnreadableFileError with line and reason for every line without a result.
     """
     reading = _Reading(file)
-    for number, raw in numbered_lines(content):
+    whole = _whole_document(content, file)
+    for number, raw in numbered_lines(content) if whole is None else whole:
         place = FileLine(file, number, reading.problems)
         try:
-            values = read_object(raw)
+            values = read_object(raw) if isinstance(raw, bytes) else raw
         except UnreadableLineError as error:
             place.refuse(str(error))
             continue
@@ -533,6 +545,38 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
     if reading.problems:
         raise UnreadableFileError(reading.problems[:MAX_PROBLEMS])
     return ReadResults(tuple(reading.found), tuple(_notes(reading)))
+
+
+def _whole_document(
+    content: bytes, file: str
+) -> Iterable[tuple[int, bytes | Mapping[str, Any]]] | None:
+    """Return the results of a file that is one JSON document over several lines, None for JSON Lines.
+
+    The document is one result or a list of them. Raises UnreadableFileError for any other.
+    """
+    first = next((raw for _, raw in numbered_lines(content)), b"")
+    try:
+        read_object(first)
+    except UnreadableLineError:
+        pass
+    else:
+        return None
+    try:
+        document = read_json(content.decode("utf-8-sig"))
+    except ValueError:
+        return None
+    results = document if isinstance(document, list) else [document]
+    is_of_results = all(
+        isinstance(result, dict) and ResultFields(result, FileLine(file, 0, [])).value(*ID)
+        for result in results
+    )
+    if not is_of_results:
+        message = (
+            "the file is one JSON document that is no result and no list of results; write each result "
+            "as an object with the id of its case (eval_id), one on each line"
+        )
+        raise UnreadableFileError([Problem(message, file)])
+    return [(0, result) for result in results]
 
 
 def _notes(reading: _Reading) -> Iterator[Problem]:
@@ -582,8 +626,11 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
     if error or status in ERRORED:
         is_error, error = True, error or "the file gives no reason for this error"
     score = None if is_error else fields.score("score", "the result")
+    final_score = fields.number("final_score")
+    if score is None and not is_error and final_score is not None and final_score <= SCALE:
+        score = rounded(final_score / SCALE)
     verdict = "" if is_error else _verdict(fields, place)
-    if not (is_error or verdict) and fields.value("score", "verdict") is None:
+    if not (is_error or verdict) and score is None and fields.value("score", "verdict") is None:
         place.refuse("the line has no score, no verdict and no error")
     evaluators = read_evaluators(fields, place, EVALUATORS, overall=score)
     evaluators = with_final_evaluation(evaluators, fields)

@@ -272,3 +272,36 @@ def test_a_cost_of_nothing_is_known() -> None:
     [result] = read(line)
 
     assert result.result.run_cost_usd == 0
+
+
+EVALUATION = {
+    "case_id": "A",
+    "deterministic_dimensions": {"task": 10.0, "spark": None},
+    "judge_dimensions": {"task": 8.0, "spark": 7.0},
+    "final_dimensions": {"task": 8.0, "spark": 7.0},
+    "judge_overall": {"score": 7.5, "evidence": ["Right"]},
+    "final_score": 7.5,
+    "summary": {"judge_successful_iterations": 1},
+}
+
+
+@pytest.mark.parametrize("document", [EVALUATION, [EVALUATION]])
+def test_a_final_evaluation_in_a_document_of_its_own_is_a_result(document) -> None:
+    content = json.dumps(document, indent=2).encode()
+
+    [found] = read_results(content).results
+
+    result = found.result
+    assert (result.eval_id, result.score, result.status) == ("A", 0.75, "scored")
+    [evaluator] = result.evaluators
+    assert (evaluator.type, evaluator.score) == ("hybrid_judge", 0.75)
+    assert evaluator.final_evaluation is not None
+    assert evaluator.final_evaluation["deterministic_dimensions"] == {"task": 10.0}
+
+
+@pytest.mark.parametrize("document", [{"results": [1]}, [1, 2], "text"])
+def test_any_other_document_is_refused_in_one_sentence(document) -> None:
+    with pytest.raises(UnreadableFileError) as refusal:
+        read_results(json.dumps(document, indent=2).encode(), file="r.json")
+    [problem] = refusal.value.problems
+    assert str(problem).startswith("r.json: the file is one JSON document that is no result")
