@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -36,6 +36,7 @@ __all__ = [
     "prompt_versions",
     "read_config",
     "shortest_spelling",
+    "type_names",
 ]
 
 PROMPT_VERSION = "PROMPT_VERSION"
@@ -82,6 +83,11 @@ def kind_for_spelling(
     settings_by_name = {normal_spelling(str(key)): value for key, value in (settings or {}).items()}
     other = kind.implied_kind(settings_by_name) if kind.implied_kind else ""
     return (all_kinds()[other], {}) if other else (kind, preset)
+
+
+def type_names() -> Collection[str]:
+    """Return the type names of suite files in snake_case."""
+    return _spellings().keys()
 
 
 def is_spelling(text: str) -> bool:

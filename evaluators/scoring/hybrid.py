@@ -110,7 +110,8 @@ def deterministic_dimensions(checks: Sequence[Check]) -> tuple[dict[str, float],
     warnings = []
     for number, check in enumerate(checks, start=1):
         if check.outcome == ERRORED:
-            warnings.append(f"check {check.name or number} errored and is left out")
+            name = (check.name or str(number)).removeprefix("check ")
+            warnings.append(f"check {name} errored and is left out")
             continue
         for dimension in check.dimensions:
             scores_by_dimension.setdefault(dimension, []).append(

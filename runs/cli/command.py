@@ -26,7 +26,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run
 from runs.models.suites import Suite, Target
-from runs.specs.problems import UnreadableFileError
+from runs.specs.problems import UnreadableFileError, most_similar
 
 MISUSED, FAILED = 2, 3
 logger = logging.getLogger(__name__)
@@ -293,4 +293,6 @@ def _unknown(kind: str, name: str, known: Iterable[str], remedy: str) -> str:
     shown, left = names[:MAX_NAMES], len(names) - MAX_NAMES
     rest = f" and {left} more" if left > 0 else ""
     verb = "is" if len(names) == 1 else "are"
-    return f"There is no {kind} {name!r}. There {verb}: {', '.join(shown)}{rest}."
+    similar = most_similar(name, names)
+    question = f" Did you mean {similar}?" if similar else ""
+    return f"There is no {kind} {name!r}.{question} There {verb}: {', '.join(shown)}{rest}."

@@ -298,7 +298,7 @@ class ResultsImportForm(forms.Form):
 
     results = forms.FileField(
         label="Results",
-        help_text="JSON Lines of AgentV or of Evalsite, in snake_case or camelCase",
+        help_text="JSON Lines of AgentV or of Evalsite, in snake_case or camelCase, or a JSON list of results",
         widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
     )
     suite = forms.ModelChoiceField(

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any
 
-from evaluators.kinds import all_kinds, is_spelling, kind_for_spelling, read_config
+from evaluators.kinds import all_kinds, is_spelling, kind_for_spelling, read_config, type_names
 from evaluators.kinds._base import Kind
 from evaluators.kinds._prompts import is_reference, literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
@@ -388,9 +388,9 @@ class _Item:
         try:
             kind, preset = kind_for_spelling(spelling, self.fields.rest())
         except UnknownKindError as error:
-            self.fields.refuse(
-                "type", f"evaluator {(named or spelling)[:MAX_NAME_LENGTH]}: {error}"
-            )
+            name = (named or spelling)[:MAX_NAME_LENGTH]
+            suggestion = did_you_mean(normal_spelling(spelling), type_names())
+            self.fields.refuse("type", f"evaluator {name}: {error}{suggestion}")
             return None
         name = self._name(named, normal_spelling(written), taken)
         weight = self.fields.number("weight")

@@ -298,8 +298,18 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
         message = "combinations of cases are not read; write each as a case of its own under tests"
         suite.refuse(scenarios, message)
     elif not value:
-        suite.refuse(key, "the suite has no cases; list them under tests")
+        message = "the suite has no cases; list them under tests"
+        if line := _line_of_nested_cases(suite.reading.document):
+            message += f" at the start of a line: those on line {line} belong to what they are indented under"
+        suite.refuse(key, message)
     return key, value or []
+
+
+def _line_of_nested_cases(document: YamlDocument) -> int:
+    """Return the line of the first `tests` within another value, 0 without one."""
+    nested = (path for path in document.lines if len(path) > 1)
+    is_cases = (path for path in nested if normal_spelling(str(path[-1])) in CASES_KEYS)
+    return next(map(document.line_at, is_cases), 0)
 
 
 def _evaluators(

@@ -152,6 +152,15 @@ def suggest(table: Table) -> CaseMapping:
     return CaseMapping(chosen, _split(table, chosen), _ends_with_answers(table, chosen))
 
 
+def guessed_input(table: Table) -> str:
+    """Return the column that is suggested as the input for its long texts, "" if its name says so."""
+    parts = suggest(table).parts
+    column = next((n for n, part in enumerate(parts) if part is CasePart.INPUT), None)
+    if column is None or _plain(table.columns[column]) in NAMES[CasePart.INPUT]:
+        return ""
+    return table.columns[column]
+
+
 def find_part(word: str) -> CasePart | None:
     """Return the part that a person names on the command line, None if there is no such part."""
     name = _plain(word).replace(" ", "_")

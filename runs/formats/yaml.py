@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,9 @@ def decode_text(content: bytes, file: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if b"\0" in content and not content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            message = "is not a text file; a suite is written as text, in YAML or JSON Lines"
+            raise UnreadableFileError([Problem(message, file)]) from error
         line = content[: error.start].count(b"\n") + 1
         raise UnreadableFileError(
             [Problem("not text in UTF-8; save it as UTF-8", file, line)]

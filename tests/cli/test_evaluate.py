@@ -118,6 +118,10 @@ def test_a_target_that_always_fails_the_same_way_ends_the_run(model_server: Mode
 
 UNKNOWN = [
     (("nothing", "--target", "agent 1.5"), "There is no suite 'nothing'. There is: refunds."),
+    (
+        ("refund", "--target", "agent 1.5"),
+        "There is no suite 'refund'. Did you mean refunds? There is: refunds.",
+    ),
     (("refunds", "--target", "agent"), "There is no target 'agent'. There is: agent 1.5."),
     (
         ("refunds", "--target", "agent 1.5", "--judge", "x"),

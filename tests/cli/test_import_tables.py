@@ -99,3 +99,12 @@ def test_a_table_creates_a_suite(
     suite = Suite.objects.get(slug=slug)
     assert (suite.title, suite.versions.count(), suite.cases.count()) == (title, 1, 2)
     assert suite.spec.evaluators.children
+
+
+def test_a_guessed_input_is_told(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cases / "two.csv").write_text("foo,bar\nWhat is the capital of Norway?,Oslo\n")
+    call_command("import", "two.csv", "--suite", "refunds")
+    assert "No column is named like an input, so foo was taken" in capsys.readouterr().out
+    (cases / "three.csv").write_text("question,bar\nWhat is the capital of Norway?,Oslo\n")
+    call_command("import", "three.csv", "--suite", "refunds")
+    assert "No column is named" not in capsys.readouterr().out

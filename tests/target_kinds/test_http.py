@@ -105,6 +105,7 @@ def test_without_paths_the_whole_reply_is_the_output() -> None:
         ({"answer": None}, "output, path answer: there is null"),
         ({"answer": " "}, "there is no text"),
         ([], "the reply is an empty list"),
+        ("", "the agent sent an empty body, not JSON"),
         ("<h1>Oops</h1>", "the agent sent text/html, not JSON: the text “<h1>Oops</h1>”"),
         (FULL | {"steps": {}}, "tool calls or steps, path steps: there is an empty object"),
         (FULL | {"steps": [{"input": 1}]}, "step 0 is an object with input, without a name"),

@@ -37,7 +37,7 @@ from runs.cli.printing import GAPS, printable
 from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
-from runs.formats.table_mapping import CaseMapping, CasePart, find_part, suggest
+from runs.formats.table_mapping import CaseMapping, CasePart, find_part, guessed_input, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.suites import Suite, Target
 from runs.specs.problems import Problem, UnreadableFileError
@@ -274,10 +274,17 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
     counts = f"{stored.added} added, {stored.changed} changed, {stored.unchanged} unchanged"
     skipped = f", {rows.skipped_rows} skipped" if rows.skipped_rows else ""
     left_out = f", {len(rejected)} rejected" if rejected else ""
-    return [
+    sentences = [
         f"{suite.slug}: version {stored.version}. {counts}{skipped}{left_out}. From {path}",
         f"Read as {columns}",
-    ], rejected
+    ]
+    guessed = guessed_input(table)
+    if guessed and not options["map"]:
+        sentences.append(
+            f"No column is named like an input, so {guessed} was taken for its long texts. If that is "
+            "wrong, choose another with --map input=COLUMN."
+        )
+    return sentences, rejected
 
 
 def _file_slug(path: Path) -> str:

@@ -15,7 +15,8 @@ from runs.finishing import summarise_run
 EPILOG = """\
 FILE contains one JSON object on each line, as `evaluate --out` and AgentV write them, in snake_case
 or camelCase: an id (eval_id, test_id), a score from 0 to 1 or an error, and optionally verdict,
-nested evaluator_results (or scores), output, usage and costs.
+nested evaluator_results (or scores), output, usage and costs. It may also be one JSON document, a
+result or a list of results, and a result a final evaluation with final_score from 0 to 10.
 
 Each target in the file becomes a completed run, marked as imported. Scores are kept as they are; a
 missing verdict follows from the bands of the suite. An errored execution has no score. Executions
