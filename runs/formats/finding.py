@@ -18,7 +18,7 @@ from runs.formats.lines import (
     detect_form,
     is_meant_as_suite,
 )
-from runs.formats.suite_cases import cases_file_path
+from runs.formats.suite_cases import cases_file_paths
 from runs.formats.suite_evaluators import with_file_prefix
 from runs.formats.yaml import decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
@@ -135,7 +135,8 @@ class SuiteSearch:
             return None
 
         # Even if the suite is refused: problems of its cases are reported once, as part of it.
-        self.mentioned[path] = {self.bundle.given_as(cases_file_path(document))} - {""}
+        named = filter(None, cases_file_paths(document))
+        self.mentioned[path] = set(map(self.bundle.given_as, named))
 
         def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
             return suite_files.parse_suite(replace(document, file=file), files, self.profile)

@@ -18,6 +18,7 @@ from evaluators.kinds._prompts import VARIABLE, in_braces, value_text, variables
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.text_check import TRIMMABLE
 from evaluators.reading.yaml import Path
+from runs.formats.lines import CASES_KEYS
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -25,7 +26,6 @@ OWN_KEYS = {"evaluators", "aggregator", "policy", "verdicts", "judge", "profile"
 AGENTV_KEYS = {"dataset", "target", "targets", "providers", "prompts", "workspace", "experiment"}
 EARLY_KEYS = {"evalcases", "eval_cases"}
 EARLY_CASE_KEYS = {"input_messages", "expected_messages", "expected_outcome"}
-CASES_KEYS = (*EARLY_KEYS, "tests", "cases")
 AGENTV_FILE = re.compile(r"(\A|\.)eval\.ya?ml\Z", re.IGNORECASE)
 # Cases of one file are written alike.
 CASES_READ = 20

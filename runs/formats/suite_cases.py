@@ -276,41 +276,78 @@ def _read(
     return ({**turn_facts, BLOCKS: blocks} if blocks and is_kept else turn_facts,)
 
 
-def cases_file_path(document: YamlDocument) -> str:
-    """Return the path of the file of cases that a suite file's `tests` name, "" when they name none."""
-    return (
-        reference_path(_reference(document), parent_folder(document.file))
-        if _reference(document)
-        else ""
-    )
+def cases_file_paths(document: YamlDocument) -> tuple[str, ...]:
+    """Return the paths of the files of cases that a suite file's `tests` name."""
+    folder = parent_folder(document.file)
+    return tuple(reference_path(reference, folder) for reference in _references(document).values())
 
 
 def with_cases(
     document: YamlDocument, files: Mapping[str, bytes]
 ) -> tuple[YamlDocument, tuple[str, ...]]:
-    """Return the document with the cases of the file that its `tests` name, and the path of that file.
+    """Return the document with the cases of the files that its `tests` name, and the paths of those files.
 
-    The file is YAML or JSON Lines. Each value keeps its place in its own file; other values of `tests` are
-    not changed. Raises UnreadableFileError for a file that is missing or has no list of cases.
+    `tests` is such a name, or a list with such names among its cases. A file is YAML or JSON Lines. Each
+    value keeps its place in its own file. Raises UnreadableFileError for files that are missing or have no
+    list of cases.
     """
-    reference, path, key = _reference(document), cases_file_path(document), _cases_key(document)
-    if not reference:
+    references, key = _references(document), _cases_key(document)
+    if not references:
         return document, ()
+    is_list = isinstance(document.value[key], list)
+    own = _by_item(document, key) if is_list else {}
+    cases: list[Any] = []
+    lines = {path: line for path, line in document.lines.items() if path[:1] != (key,)}
+    written = {path: text for path, text in document.written.items() if path[:1] != (key,)}
+    elsewhere = dict(document.elsewhere)
+    for n, item in enumerate(document.value[key] if is_list else [None]):
+        at, part = len(cases), own.get(n, LinedCases())
+        if n in references:
+            place = (key, n) if is_list else (key,)
+            path, part = _read_named(document, place, references[n], files)
+            places = [(key, at + number) for number in range(len(part.cases))]
+            elsewhere |= dict.fromkeys(places if is_list else [(key,)], path)
+        else:
+            part.cases = [item]
+        cases += part.cases
+        lines |= {_shifted(place, at): line for place, line in part.lines.items()}
+        written |= {_shifted(place, at): text for place, text in part.written.items()}
+    value = {**document.value, key: cases}
+    lines[key,] = document.line_at((key,))
+    joined = replace(document, value=value, lines=lines, written=written, elsewhere=elsewhere)
+    return joined, cases_file_paths(document)
+
+
+def _by_item(document: YamlDocument, key: str) -> dict[int, LinedCases]:
+    """Return the places of each item of a list, as those of the first item of a list of their own."""
+    items: dict[int, LinedCases] = {}
+    for path, line in document.lines.items():
+        if path[:1] == (key,) and len(path) > 1:
+            items.setdefault(int(path[1]), LinedCases()).lines[(key, 0, *path[2:])] = line
+    for path, text in document.written.items():
+        if path[:1] == (key,) and len(path) > 1:
+            items.setdefault(int(path[1]), LinedCases()).written[(key, 0, *path[2:])] = text
+    return items
+
+
+def _shifted(path: Path, by: int) -> Path:
+    return (path[0], int(path[1]) + by, *path[2:]) if by and len(path) > 1 else path
+
+
+def _read_named(
+    document: YamlDocument, place: Path, reference: str, files: Mapping[str, bytes]
+) -> tuple[str, LinedCases]:
+    """Return the path of a file of cases, and its cases with their places in it."""
+    path, key = reference_path(reference, parent_folder(document.file)), str(place[0])
     if path not in files:
         message = (
             missing_file_message(reference, files) if path else f"the file {reference!r} {OUTSIDE}"
         )
-        raise UnreadableFileError([_problem(document, key, message)])
+        shown = f"{key}[{place[1]}]" if len(place) > 1 else key
+        problem = Problem(message, document.file, document.line_at(place), key=shown)
+        raise UnreadableFileError([problem])
     read = _lined if path.lower().endswith(LINES_SUFFIXES) else _listed
-    cases = read(files[path], path, key)
-    joined_document = replace(
-        document,
-        value={**document.value, key: cases.cases},
-        lines={**document.lines, **cases.lines},
-        written={**document.written, **cases.written},
-        elsewhere={**document.elsewhere, key: path},
-    )
-    return joined_document, (path,)
+    return path, read(files[path], path, key)
 
 
 def parent_folder(file: str) -> str:
@@ -343,22 +380,25 @@ def _lined(content: bytes, path: str, key: str) -> LinedCases:
     return cases
 
 
-def _reference(document: YamlDocument) -> str:
+def _references(document: YamlDocument) -> dict[int, str]:
+    """Return the files of cases that `tests` name, by their place in the list; 0 for the only one."""
     key = _cases_key(document)
-    reference = document.value[key].strip() if key else ""
-    return reference if reference.lower().endswith((*YAML_SUFFIXES, *LINES_SUFFIXES)) else ""
+    value = document.value[key] if key else None
+    items = value if isinstance(value, list) else [value]
+    texts = {n: item.strip() for n, item in enumerate(items) if isinstance(item, str)}
+    return {
+        n: text.removeprefix("file://")
+        for n, text in texts.items()
+        if text.lower().endswith((*YAML_SUFFIXES, *LINES_SUFFIXES))
+    }
 
 
 def _cases_key(document: YamlDocument) -> str:
-    """Return the key that names a file of cases, "" when none does."""
+    """Return the key of the cases, "" without one."""
     if not isinstance(document.value, dict):
         return ""
     keys = (key for key in document.value if normal_spelling(key) in CASES_KEYS)
-    return next((key for key in keys if isinstance(document.value[key], str)), "")
-
-
-def _problem(document: YamlDocument, key: str, message: str) -> Problem:
-    return Problem(message, document.file, document.line_at((key,)), key=key)
+    return next((key for key in keys if isinstance(document.value[key], str | list)), "")
 
 
 MAX_KEY_LENGTH = 200

@@ -367,7 +367,7 @@ def read_case_lines(
         file=beside or file,
         lines={**head.lines, **lines.lines},
         written={**head.written, **lines.written},
-        elsewhere={CASES: file},
+        elsewhere={(CASES,): file},
     )
     try:
         suite = parse_suite(document, files or {}, profile)

@@ -39,18 +39,19 @@ def decode_text(content: bytes, file: str) -> str:
 class YamlDocument:
     """A file's values; by path the line of each, and numbers as written.
 
-    `elsewhere` names the file of each outermost key whose value comes from another file.
+    `elsewhere` names the file of each value that comes from another file: that of an outermost key, or an
+    item of its list.
     """
 
     value: Any
     file: str = ""
     lines: Mapping[Path, int] = field(default_factory=dict)
     written: Mapping[Path, str] = field(default_factory=dict)
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[Path, str] = field(default_factory=dict)
 
     def file_at(self, path: Path) -> str:
         """Return the file a value stands in."""
-        return self.elsewhere.get(str(path[0]), self.file) if path else self.file
+        return self.elsewhere.get(path[:2]) or self.elsewhere.get(path[:1]) or self.file
 
     def line_at(self, path: Path) -> int:
         """Return the line of a value, or of the nearest one around it."""

@@ -227,3 +227,23 @@ def test_several_prompts_are_refused(prompts: str) -> None:
 def test_scenarios_are_refused_by_name() -> None:
     [problem] = problems("name: s\nscenarios: [file://matrix.yaml]\n")
     assert problem.startswith("dataset.yaml, line 2, scenarios: combinations of cases are not read")
+
+
+def test_files_of_cases_may_stand_among_the_cases() -> None:
+    text = "name: s\ntests:\n  - {id: A, input: 1.50}\n  - file://cases/b.yaml\n  - ./c.jsonl\n"
+    files = {
+        "cases/b.yaml": b"- {id: B, input: b}\n- id: C\n  input: 2.50\n",
+        "c.jsonl": b'{"id": "D", "input": "d"}\n',
+    }
+    content = suite_files.read_suite(text.encode(), file="s.yaml", files=files)
+
+    asked = [(case.key, case.input[0]["content"]) for case in content.cases]
+    assert asked == [("A", "1.50"), ("B", "b"), ("C", "2.50"), ("D", "d")]
+    assert content.read_with == ("cases/b.yaml", "c.jsonl")
+    files["cases/b.yaml"] += b"  criteria: []\n"
+    with pytest.raises(UnreadableFileError) as refused:
+        suite_files.read_suite(text.encode(), file="s.yaml", files=files)
+    assert str(refused.value).startswith("cases/b.yaml, line 4, case C, tests[2].criteria: ")
+    del files["c.jsonl"]
+    with pytest.raises(UnreadableFileError, match=r"s.yaml, line 5, tests\[2\]: the file"):
+        suite_files.read_suite(text.encode(), file="s.yaml", files=files)
