@@ -14,12 +14,15 @@ from typing import NamedTuple
 PR_GET_SECCOMP, PR_SET_DUMPABLE = 21, 4
 LOAD, IF_EQUAL, IF_GREATER, IF_ANY_BIT, RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
-NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16
+AND = 0x54
+NUMBER, MACHINE, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24
 # Above it are the system calls of x32 programs, which the filter does not know.
 LAST_NUMBER = 0x3FFFFFFF
 # All new namespaces that a new process can ask for; a user namespace opens the others.
 NEW_NAMESPACES = 0x7E020000
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+# The types of sockets that send nothing before they are connected, and the bits that hold a type.
+SOCK_STREAM, SOCK_SEQPACKET, SOCKET_TYPE = 1, 5, 0xF
 
 
 class Machine(NamedTuple):
@@ -27,6 +30,7 @@ class Machine(NamedTuple):
 
     name: int
     socket: int
+    socketpair: int
     connect: int
     clone: int
     prctl: int
@@ -44,14 +48,14 @@ class Machine(NamedTuple):
 
 MACHINES = {
     "x86_64": Machine(
-        *(0xC000003E, 41, 42, 56, 157, 319),
+        *(0xC000003E, 41, 53, 42, 56, 157, 319),
         reaching=(101, 310, 311),
         views=(272, 308, 165, 166, 155, 161),
         left_behind=(29, 30, 68, 64, 240),
         kernel=(250, 248, 249, 321, 298, 323),
     ),
     "aarch64": Machine(
-        *(0xC00000B7, 198, 203, 220, 167, 279),
+        *(0xC00000B7, 198, 199, 203, 220, 167, 279),
         reaching=(117, 270, 271),
         views=(97, 268, 40, 39, 41, 51),
         left_behind=(194, 196, 186, 190, 180),
@@ -76,7 +80,8 @@ def can_filter() -> bool:
 def call_filter(*, cuts_network: bool) -> bytes:
     """Return the filter for programs on this machine, b"" if there is none.
 
-    With `cuts_network` programs may only open sockets between their own processes, and connect none.
+    With `cuts_network` programs may only open sockets between their own processes, and connect none. Datagram
+    sockets are refused: they reach any socket of the machine, such as /dev/log, without a connection.
     """
     return (
         filter_for(MACHINES[os.uname().machine], cuts_network=cuts_network) if can_filter() else b""
@@ -123,12 +128,19 @@ def filter_for(machine: Machine, *, cuts_network: bool) -> bytes:
     allowed = [
         _word(IF_EQUAL, family, len(families) - index, 0) for index, family in enumerate(families)
     ]
-    words += _check_argument(machine.socket, [*allowed, _refuse(errno.EAFNOSUPPORT)])
+    connected = [
+        *(_word(LOAD, SECOND_ARGUMENT), _word(AND, SOCKET_TYPE)),
+        *(_word(IF_EQUAL, SOCK_STREAM, 2, 0), _word(IF_EQUAL, SOCK_SEQPACKET, 1, 0)),
+        _refuse(errno.EPERM),
+    ]
+    types = connected if cuts_network else []
+    words += _check_argument(machine.socket, [*allowed, _refuse(errno.EAFNOSUPPORT), *types])
+    words += _check_argument(machine.socketpair, types)
     return b"".join([*words, _word(RETURN, ALLOW)])
 
 
 def _check_argument(number: int, checks: list[bytes]) -> list[bytes]:
-    """Return the instructions that check a call by its first argument, else allow it."""
+    """Return the instructions that check a call, its first argument loaded, and else allow it."""
     within = [_word(LOAD, FIRST_ARGUMENT), *checks, _word(RETURN, ALLOW)]
     return [_word(IF_EQUAL, number, 0, len(within)), *within]
 

@@ -7,9 +7,11 @@ run as a user of its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
+import tempfile
 from pathlib import Path
 from textwrap import dedent
 
@@ -162,6 +164,47 @@ def test_the_site_cannot_be_reached_without_the_network(sandbox, cuts_network):
         result = python(sandbox, CONNECT, stdin=str(server.getsockname()[1]).encode())
     # Bare limits cannot take the network away.
     assert result.stdout == ("refused\n" if cuts_network else "connected\n")
+
+
+def test_programs_send_nothing_to_sockets_of_the_machine(sandbox, cuts_network):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service,
+    ):
+        Path(folder).chmod(0o755)
+        path = str(Path(folder) / "log")
+        service.bind(path)
+        Path(path).chmod(0o777)
+        service.setblocking(False)
+        result = python(sandbox, SEND, stdin=path.encode())
+        received = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                received.append(service.recv(100))
+    # Bare limits cannot take the sockets away.
+    assert received == ([] if cuts_network else [b"socket", b"raw", b"pair"]), result.stdout
+    # Processes of one program still talk to each other.
+    assert result.stdout.splitlines()[-1] == "hello"
+
+
+SEND = """
+import socket, sys
+path = sys.stdin.read()
+makers = {
+    b"socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+    b"raw": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_RAW),
+    b"pair": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0],
+}
+for name, make in makers.items():
+    try:
+        make().sendto(name, path)
+        print("sent")
+    except OSError as error:
+        print(error.strerror)
+one, other = socket.socketpair()
+one.send(b"hello")
+print(other.recv(5).decode())
+"""
 
 
 def test_the_network_is_there_only_for_who_asks_where_it_is_allowed(offer, cuts_network):
