@@ -14,8 +14,8 @@ from runs import lists
 from runs.documents import DetailLevel
 from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
+from runs.scan import Scan, document_texts, scan
 from runs.sharing.documents import WHITELISTS
-from runs.sharing.scan import Scan, document_texts, scan
 from runs.sharing.services import live_digest, preview_digest
 from runs.sharing.whitelist import fill_missing
 

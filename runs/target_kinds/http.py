@@ -195,7 +195,8 @@ class HTTPConfig(ReplyPaths):
     )
     headers: tuple[Header, ...] = Field(
         default=(),
-        description="Name and value. A secret value is stored encrypted and never shown again.",
+        description="Name and value. A secret value is stored encrypted and never shown again. Values that look "
+        "like keys are always secret.",
         json_schema_extra={"section": REQUEST},
     )
     body: dict[str, Any] | list[Any] = Field(

@@ -26,6 +26,7 @@ from runs.files.importing import import_recorded_outputs
 from runs.models.suites import Target
 from runs.models.temporary import TargetTrial
 from runs.requests import RUN_SCRIPTS
+from runs.scan import holds_key
 from runs.suites.services import MAY_NOT_RUN, ProgramsRefusedError
 from runs.target_kinds import get_target_kind, target_kinds
 from runs.target_kinds._base import Header, TargetKind
@@ -33,6 +34,7 @@ from runs.target_kinds.http import MIN_SECRET, url_origin, value_problem
 from runs.targets.trials import TriedSettings
 
 MAX_ROWS = 20
+SECRET_NAMES = re.compile("authorization|cookie|key|token|secret|passw|credential", re.IGNORECASE)
 OPEN_ROWS = 2
 SPARE_ROWS = 6
 
@@ -91,7 +93,7 @@ class HeaderRows(forms.Widget):
 
 
 class HeadersField(forms.Field):
-    """Rows of headers; a row without name and value is ignored."""
+    """Rows of headers; a row without name and value is ignored, and one that looks secret is."""
 
     widget = HeaderRows
 
@@ -99,9 +101,17 @@ class HeadersField(forms.Field):
         """Return the rows that are filled in; raises ValidationError naming the header."""
         rows = [row for row in value or () if row["name"] or row["value"]]
         for row in rows:
+            row["secret"] = row["secret"] or _looks_secret(row["name"], row["value"])
             if problem := _row_problem(row):
                 raise forms.ValidationError(problem)
         return rows
+
+
+def _looks_secret(name: str, value: str) -> bool:
+    """Tell whether a plain value would show a key to everybody who sees the target."""
+    if len(value) < MIN_SECRET or variables_in(value):
+        return False
+    return SECRET_NAMES.search(name) is not None or holds_key(f"{name}: {value}")
 
 
 def _row_problem(row: Mapping[str, Any]) -> str:

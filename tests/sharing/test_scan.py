@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.sharing.scan import scan
+from runs.scan import scan
 
 KEYS = (
     "sk-proj-4fJ2kQ9sLmX7vT1bR8nW",

@@ -17,9 +17,9 @@ from runs.documents import (
     Document,
     Dollars,
 )
+from runs.scan import document_texts
 from runs.sharing.documents import WHITELISTS
 from runs.sharing.parts import TextBudget
-from runs.sharing.scan import document_texts
 from runs.sharing.whitelist import Whitelist, build_whitelist, document_digest, filter_document
 
 LEVELS = list(DetailLevel)

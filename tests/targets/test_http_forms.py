@@ -112,6 +112,30 @@ def test_a_stored_secret_is_not_sent_to_another_server(editor_client: Client) ->
     assert editor_client.post(edit(stored()), same).status_code == 302
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_secret"),
+    [
+        ("Authorization", "Bearer sk-live-0123456789abcdef", True),
+        ("cookie", "session=abcdef", True),
+        ("X-Api-Key", "abc123", True),
+        ("X-Auth-Token", "anything", True),
+        ("X-Team", "sk-live-0123456789abcdef", True),
+        ("X-Team", "blue", False),
+        ("X-Token-Limit", "500", False),
+        ("X-Trace", "0f8fad5b-d9cb-469f-a165-70867728950e", False),
+    ],
+)
+def test_a_value_that_looks_like_a_key_is_secret_without_being_told(
+    editor_client: Client, name: str, value: str, is_secret: bool
+) -> None:
+    editor_client.post(NEW, sent((name, value, False)))
+
+    header = {"name": name, "secret": True} if is_secret else {"name": name, "value": value}
+    assert stored().config["headers"] == [header]
+    entry = AuditEntry.objects.get(object_type="target")
+    assert (value in json.dumps(entry.after)) is not is_secret
+
+
 def test_an_address_in_a_closed_network_is_refused_in_the_form(
     editor_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

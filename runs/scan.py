@@ -1,4 +1,4 @@
-"""Search texts that anonymous readers will see for strings that look like keys, and for e-mail addresses."""
+"""Search texts that others will see for strings that look like keys, and for e-mail addresses."""
 
 from __future__ import annotations
 
@@ -125,6 +125,11 @@ def scan(texts: Iterable[tuple[str, str]]) -> Scan:
             if len(listed) < MAX_LISTED:
                 listed.append(match)
     return Scan(tuple(listed), count)
+
+
+def holds_key(text: str) -> bool:
+    """Tell whether any string in a text looks like a key."""
+    return any(_keys(text, ""))
 
 
 def _order(match: SecretMatch) -> tuple[str, str]:
