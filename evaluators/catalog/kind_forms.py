@@ -21,9 +21,8 @@ from pydantic.fields import FieldInfo
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Kind
 from evaluators.kinds._refusals import InvalidConfigError, Refusal
-from evaluators.kinds._text import write_yaml
 from evaluators.reading.json import read_json
-from evaluators.reading.yaml import FIELD_LIMITS, UnreadableYamlError, read_yaml
+from evaluators.reading.yaml import FIELD_LIMITS, UnreadableYamlError, read_yaml, write_yaml
 
 BLANK_ROWS = 2
 WEIGHT = "weight"

@@ -15,7 +15,6 @@ from evaluators.catalog.kind_forms import KindForm, kind_settings
 from evaluators.kinds import all_kinds, get_kind, shortest_spelling
 from evaluators.kinds._base import Kind
 from evaluators.kinds._refusals import UnknownKindError
-from evaluators.kinds._text import write_yaml
 from evaluators.model_calls.calls import CallOutcome
 from evaluators.model_calls.models import (
     OWN,
@@ -26,6 +25,7 @@ from evaluators.model_calls.models import (
     model_prices,
 )
 from evaluators.models import LanguageModel, ReplyMode
+from evaluators.reading.yaml import write_yaml
 from evaluators.scoring.tree import COMPOSITE
 
 

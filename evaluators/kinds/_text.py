@@ -1,19 +1,13 @@
-"""Compare texts, match patterns within a time limit, and write values as YAML."""
+"""Compare texts, and match patterns within a time limit."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import Mapping
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it comes without types
 from regex import _regex_core
-from ruamel.yaml import YAML
-from ruamel.yaml.representer import RoundTripRepresenter
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 MAX_KEPT_LENGTH = 2_000
 LEAD = 200
@@ -122,53 +116,3 @@ async def find_pattern(pattern: Any, text: str) -> str | None:
 def _search(pattern: Any, text: str, seconds: float) -> str | None:
     match = pattern.search(text, timeout=seconds, concurrent=True)
     return None if match is None else str(match.group())
-
-
-# Wide enough that no line is folded.
-WIDTH = 1_000_000
-FLOAT = "tag:yaml.org,2002:float"
-
-
-class _Representer(RoundTripRepresenter):
-    """Writes decimals with all their digits, which a float could lose."""
-
-
-_Representer.add_representer(
-    Decimal,
-    lambda representer, value: representer.represent_scalar(FLOAT, f"{value:f}"),
-)
-
-
-def write_yaml(value: Any) -> str:
-    """Return the values as YAML, with texts of several lines as blocks and decimals with all digits."""
-    stream = io.StringIO()
-    yaml = YAML(typ="rt", pure=True)
-    yaml.width = WIDTH
-    yaml.allow_unicode = True
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.Representer = _Representer
-    yaml.dump(_readable(value), stream)
-    return stream.getvalue()
-
-
-def _readable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {_text(str(key)): _readable(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_readable(part) for part in value]
-    if not isinstance(value, str):
-        return value
-    return LiteralScalarString(value) if _fits_block(value) else _text(value)
-
-
-def _text(value: str) -> str:
-    """Return a text, in quotes with escapes if it would not be read back unchanged otherwise."""
-    return value if value.isprintable() else DoubleQuotedScalarString(value)
-
-
-def _fits_block(text: str) -> bool:
-    """Tell whether a block would be read back as exactly this text."""
-    lines = text.split("\n")
-    plain = all(line.isprintable() and line == line.rstrip() for line in lines)
-    starts_plainly = bool(lines[0]) and not lines[0].startswith(" ")
-    return plain and starts_plainly and len(lines) > 1 and not text.endswith("\n\n")

@@ -8,10 +8,9 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
-from evaluators.kinds._text import write_yaml
 from evaluators.models import LanguageModel
 from evaluators.reading.json import is_storable
-from evaluators.reading.yaml import FIELD_LIMITS, YamlLimits
+from evaluators.reading.yaml import FIELD_LIMITS, YamlLimits, write_yaml
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import case_tree

@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from evaluators.kinds import read_config, shortest_spelling
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
-from evaluators.kinds._text import write_yaml
+from evaluators.reading.yaml import write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from runs.formats.bundles import comment_for

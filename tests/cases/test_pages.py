@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from evaluators.kinds._text import write_yaml
+from evaluators.reading.yaml import write_yaml
 from runs.cases.services import add_case, change_case, put_cases, remove_cases, tag_cases
 from runs.formats import suite_files
 from runs.formats.suite_files import suite_head

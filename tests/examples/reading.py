@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SUPPORT_AGENT = EXAMPLES / "support-agent"
@@ -21,7 +21,7 @@ Entry = Mapping[str, Any]
 
 def read_suite(folder: Path) -> Entry:
     """Return the suite file of an example."""
-    suite: Entry = YAML(typ="safe").load((folder / "suite.yaml").read_text(encoding="utf-8"))
+    suite: Entry = yaml.safe_load((folder / "suite.yaml").read_text(encoding="utf-8"))
     return suite
 
 

@@ -111,7 +111,7 @@ def test_an_evaluator_of_a_kind_that_is_gone_is_written_as_it_was() -> None:
     child |= {"kind": "palmistry", "config": {"hand": "left", "lines": None}}
     version.save()
     written = suite_files.write_suite(suite_with_cases(suite)).decode()
-    assert "type: palmistry\n    hand: left\n" in written
+    assert "type: palmistry\n  hand: left\n" in written
 
 
 def test_a_version_that_was_not_kept_names_those_that_were() -> None:

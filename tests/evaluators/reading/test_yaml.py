@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from decimal import Decimal
+from typing import Any
 
-from evaluators.reading.yaml import FIELD_LIMITS, FILE_LIMITS, UnreadableYamlError, read_yaml
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluators.reading.yaml import (
+    FIELD_LIMITS,
+    FILE_LIMITS,
+    UnreadableYamlError,
+    read_yaml,
+    write_yaml,
+)
 
 # Six levels of ten: a million values in 280 characters.
 NESTED = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -43,3 +55,39 @@ def test_aliases_of_a_file_unfold_to_a_limit() -> None:
 
 def test_an_empty_text_holds_no_document() -> None:
     assert read_yaml("# nothing\n") is None
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | TEXTS
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_what_is_written_reads_back_the_same(value: Any) -> None:
+    text = write_yaml(value)
+    reading = read_yaml(text)
+    assert reading is not None
+    assert reading.value == value
+    # Readers of YAML 1.1, which take `no` and dates for more than text, agree.
+    assert yaml.safe_load(text) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"steps": ["Open it.", "Close it."]}, "steps:\n- Open it.\n- Close it.\n"),
+        ("Dear Ada,\nyour refund 🎉", "|-\n  Dear Ada,\n  your refund 🎉\n"),
+        (["no", "2024-01-01", "1e3", "~"], "- 'no'\n- '2024-01-01'\n- '1e3'\n- '~'\n"),
+        ([Decimal("0.10"), Decimal("1E+3")], "- 0.10\n- 1000\n"),
+        ("ends in a space \nhere", '"ends in a space \\nhere"\n'),
+    ],
+)
+def test_texts_are_written_as_a_person_would(value: Any, text: str) -> None:
+    assert write_yaml(value) == text
