@@ -353,8 +353,8 @@ class RunLoop:
                     group.create_task(self._keep_share(group)),
                 ]
                 await self._produce()
-                while self._consumers:
-                    await asyncio.wait(self._consumers)
+                while at_work := [task for task in self._consumers if not task.done()]:
+                    await asyncio.wait(at_work)
                 self._no_consumers_left.set()
                 self._writer.end()
                 await asyncio.wait(helpers)

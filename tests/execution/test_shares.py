@@ -9,7 +9,7 @@ from django.db import connection
 
 from evaluators.models import LanguageModel
 from runs.execution.reaper import reap, runs_needing_workers
-from runs.execution.run_worker import RunSlot, _work
+from runs.execution.run_worker import RunLoop, RunSlot, _work
 from runs.execution.shares import (
     agree_on_share,
     even_shares,
@@ -179,3 +179,21 @@ def test_a_run_of_one_at_a_time_is_not_held_up_by_workers_it_cannot_occupy(
     first.join(60)
     assert counts(run) == ("completed", 5, 5, 0)
     assert model_server.most_in_flight == 1
+
+
+def test_a_run_is_released_although_its_executions_are_cancelled_before_they_start(
+    start_recorded, monkeypatch
+):
+    async def cancel(self, group):
+        consumer = group.create_task(self._consume())
+        self._consumers.add(consumer)
+        consumer.cancel()
+        self.drain()
+
+    run = start_recorded("a refund")
+    with monkeypatch.context() as cancelled:
+        cancelled.setattr(RunLoop, "_agree_on_share", cancel)
+        _work(RunSlot(run.pk))
+    assert counts(run)[:2] == ("running", 0)
+    _work(RunSlot(run.pk))
+    assert counts(run) == ("completed", 1, 1, 0)
