@@ -17,7 +17,7 @@ from evalsite.data_folder import ROOT, adopt_served_settings
 FOLDERS = ("evalsite", "evalsite/access", "evaluators", "runs")
 # In the order in which a newcomer needs them; all others follow.
 FIRST = (
-    *("up", "createadmin", "login_link", "import", "evaluate", "compare", "export"),
+    *("up", "createadmin", "login_link", "import", "evaluate", "resume", "compare", "export"),
     *("import_results", "add_model", "demo"),
 )
 WORKER = "worker"

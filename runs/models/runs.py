@@ -33,6 +33,8 @@ LEASE = timedelta(seconds=settings.LEASE_S)
 # The reason of a run that failed because of its target begins so, before the target's error.
 ALL_ALIKE = "The first executions all ended alike."
 HEAVY_RUN_COLUMNS = ("snapshot", "summary", "leaf_scores")
+MAX_OWNER_ID_LENGTH = 200
+OWNER_COLUMNS = ("owner", "owner_id", "heartbeat_at")
 ACTIVE_RUN_STATUSES = (RunStatus.QUEUED, RunStatus.RUNNING)
 RESUMABLE_RUN_STATUSES = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus.FAILED)
 
@@ -130,7 +132,7 @@ class Run(models.Model):
     concurrency = models.PositiveIntegerField(default=8)
     budget_usd = money_field(null=True, blank=True)
     owner = models.CharField(max_length=20, choices=RunOwner.choices, default=RunOwner.WORKERS)
-    owner_id = models.CharField(max_length=200, blank=True, default="")
+    owner_id = models.CharField(max_length=MAX_OWNER_ID_LENGTH, blank=True, default="")
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
@@ -246,6 +248,16 @@ class Run(models.Model):
         """Return the scale of its scores on pages: 1, 5, 10 or 100 (SCORING §1)."""
         policy = self.snapshot.get("policy") or {}
         return int(policy.get("scale", 1))
+
+    def assign_to(self, owner_id: str, *, now: datetime) -> None:
+        """Let only the command-line process of that name execute the run, or with "" the workers.
+
+        Saves nothing.
+        """
+        # The end of the name identifies the process; it begins with the host, which may be long.
+        self.owner_id = owner_id[-MAX_OWNER_ID_LENGTH:]
+        self.owner = RunOwner.COMMAND_LINE if owner_id else RunOwner.WORKERS
+        self.heartbeat_at = now if owner_id else None
 
     def worked_ms(self, *, now: datetime) -> float | None:
         """Return how long workers have worked on the run in all, in ms; None before the start.

@@ -31,7 +31,15 @@ from runs.models.results import (
 )
 from runs.models.reviews import Review, ReviewItem
 from runs.models.run_cases import ResultsQuery, in_state, matching_cases
-from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
+from runs.models.runs import (
+    LEASE,
+    OWNER_COLUMNS,
+    RESUMABLE_RUN_STATUSES,
+    Run,
+    RunEvent,
+    RunOwner,
+    RunStatus,
+)
 from runs.queue import queue_workers
 from runs.running.checks import check_run_scripts
 
@@ -144,24 +152,28 @@ def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = N
         Attempt.objects.filter(pk__in=last.values("pk")).update(retry=retry)
 
 
-def reopen_run(held: Run, *, budget_usd: Decimal | None) -> bool:
+def reopen_run(held: Run, *, budget_usd: Decimal | None, owner_id: str = "") -> bool:
     """Let workers claim from the run again; True when they take it over from a command line.
 
-    Its figures are computed again at its end. The time that it took so far is kept.
+    With an `owner_id`, the process of that name executes a run that is over. Its figures are computed
+    again at its end. The time that it took so far is kept.
     """
     changes: dict[str, Any] = {"budget_usd": budget_usd or held.budget_usd}
-    if not held.is_active:
+    was_own, is_over = held.owner == RunOwner.COMMAND_LINE, not held.is_active
+    if is_over:
         now = database_now()
         worked_ms = held.worked_ms(now=now) or 0
+        held.assign_to(owner_id, now=now)
         changes |= {
             **{"status": RunStatus.QUEUED, "status_reason": "", "summary": None},
             **{"started_at": None, "finished_at": None, "leaf_scores": None},
-            **{"owner": RunOwner.WORKERS, "owner_id": "", "heartbeat_at": None},
+            **{name: getattr(held, name) for name in OWNER_COLUMNS},
             **{"worked_before_ms": round(worked_ms), "waits_since": now},
         }
     Run.objects.filter(pk=held.pk).update(**changes)
-    transaction.on_commit(partial(queue_workers, held))
-    return not held.is_active and held.owner == RunOwner.COMMAND_LINE
+    if not owner_id:
+        transaction.on_commit(partial(queue_workers, held))
+    return is_over and was_own and not owner_id
 
 
 def log_action(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
@@ -173,7 +185,7 @@ def log_action(run: Run, action: str, text: str, *, by: User | None, form_key: s
 def _audit(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
     AuditEntry.objects.create(
         actor=by,
-        actor_name=user_name(by),
+        actor_name=user_name(by) or ("command line" if run.owner_id else ""),
         action=action,
         object_type="run",
         object_id=str(run.pk),
@@ -276,18 +288,24 @@ def stop_run(run: Run, *, stopped_by: User | None) -> None:
         _audit(run, "stop", reason, by=stopped_by)
 
 
-def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None = None) -> int:
+def resume_run(
+    run: Run,
+    *,
+    resumed_by: User | None,
+    budget_usd: Decimal | None = None,
+    owner_id: str = "",
+) -> int:
     """Resume a run that ended early; return how many results wait now.
 
     The errors of a broken target are retried. `budget_usd` is a new cap. Workers continue a run that a
-    command line started. Raises CannotResumeError when the run is not over or nothing is left,
-    BudgetSpentError when the budget is spent, ScriptsRefusedError when it runs scripts that are not
-    allowed.
+    command line started, or else the process with the name `owner_id` alone. Raises CannotResumeError
+    when the run is not over or nothing is left, BudgetSpentError when the budget is spent,
+    ScriptsRefusedError when it runs scripts that are not allowed.
     """
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
         if held.is_active:
-            raise CannotResumeError(f"Run {run} is under way already; nothing is left to resume.")
+            raise CannotResumeError(f"Run {run} is under way already; {_why_active(held)}.")
         if held.status not in RESUMABLE_RUN_STATUSES:
             raise CannotResumeError(f"Run {run} did not end early; there is nothing to resume.")
         left, broken = cancelled_results(held), broken_results(held)
@@ -299,11 +317,19 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
         requeue_results(held, left)
         if broken:
             start_retry(held, broken, RetryRequest(resumed_by))
-        taken_over = reopen_run(held, budget_usd=budget_usd)
-        log_action(
-            held, "resume", _resume_message(resumed_by, count, taken_over=taken_over), by=resumed_by
-        )
+        taken_over = reopen_run(held, budget_usd=budget_usd, owner_id=owner_id)
+        message = _resume_message(resumed_by, count, taken_over=taken_over, is_own=bool(owner_id))
+        log_action(held, "resume", message, by=resumed_by)
     return count
+
+
+def _why_active(run: Run) -> str:
+    if run.owner != RunOwner.COMMAND_LINE:
+        return "nothing is left to resume"
+    silence = 2 * LEASE.total_seconds()
+    return (
+        f"if the command line that executes it is gone, this is noticed after {silence:g} seconds"
+    )
 
 
 def cancelled_results(run: Run) -> list[int]:
@@ -322,8 +348,8 @@ def _ids(results: QuerySet[Result]) -> list[int]:
     return list(results.order_by("id").values_list("id", flat=True))
 
 
-def _resume_message(user: User | None, count: int, *, taken_over: bool) -> str:
-    by = f" by {user_name(user)}" if user is not None else ""
+def _resume_message(user: User | None, count: int, *, taken_over: bool, is_own: bool) -> str:
+    by = f" by {user_name(user)}" if user is not None else " at a command line" if is_own else ""
     takeover = "; the workers continue what a command line began" if taken_over else ""
     return f"Resumed{by} with {counted(count, 'result')} to go{takeover}"
 

@@ -19,7 +19,7 @@ from runs.engine.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, conte
 from runs.models.database import database_now, insert_rows
 from runs.models.results import Result
 from runs.models.run_cases import RunCase
-from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunOwner
+from runs.models.runs import ACTIVE_RUN_STATUSES, OWNER_COLUMNS, Campaign, Run
 from runs.models.suites import Case, Suite, Target
 from runs.queue import queue_workers
 from runs.running.checks import (
@@ -161,7 +161,8 @@ def start_run(
         run.save(update_fields=("note", "campaign", "created_by"))
         _create_results(run, cases)
         if owner_id:
-            _assign_to(run, owner_id)
+            run.assign_to(owner_id, now=database_now())
+            run.save(update_fields=OWNER_COLUMNS)
         else:
             transaction.on_commit(partial(queue_workers, run))
         _audit(run, suite, started_by, form_key)
@@ -186,15 +187,6 @@ def _choices(
     if rules is not None and rules.samples is not None:
         choices["samples"] = rules.samples
     return choices
-
-
-def _assign_to(run: Run, owner_id: str) -> None:
-    """Make a command-line process the run's only worker."""
-    longest = Run._meta.get_field("owner_id").max_length or len(owner_id)
-    run.owner, run.heartbeat_at = RunOwner.COMMAND_LINE, database_now()
-    # The end of the name identifies the process; it begins with the host, which may be long.
-    run.owner_id = owner_id[-longest:]
-    run.save(update_fields=("owner", "owner_id", "heartbeat_at"))
 
 
 def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:

@@ -66,7 +66,7 @@ def test_errors_alone_do_not_fail_a_gate(capsys):
     assert evaluate("refunds", "--target", "agent 1.5") == 3
     output = capsys.readouterr()
     assert "the cases gate fails by errors alone, 1 of 2 executions" in output.out
-    assert "Resume it, or retry its errors, at http://" in output.err
+    assert "Retry its errors at http://" in output.err
 
 
 def test_every_choice_reaches_the_run(model_server: ModelServer):

@@ -105,7 +105,8 @@ def test_a_signal_stops_the_run_and_keeps_its_results(
     output = command.tail(4000)
     assert "Stopping: calls in flight have a few seconds to answer." in output
     assert "Not evaluated: Stopped at the command line." in output
-    assert f"Resume it, or retry its errors, at {site.url}/suites/stop/runs/1/" in output
+    page = f"{site.url}/suites/stop/runs/1/"
+    assert f"Resume it: evalsite resume stop#1, or at {page}" in output
     assert "Traceback" not in output
 
 
@@ -155,3 +156,37 @@ def test_the_next_command_ends_the_run_of_a_killed_one(site: Site, database: Dat
     second.signal(signal.SIGTERM)
     assert second.wait() == 3
     assert database.value("SELECT status FROM runs_run WHERE number = 2") == "stopped"
+    assert "stop#1 against agent was cut off with " in second.tail()
+    assert "evalsite resume stop#1 pays only for the rest of that one." in second.tail()
+
+
+def test_a_killed_run_is_resumed_by_a_command_that_pays_only_for_what_was_not_answered(
+    site: Site, database: Database, model_server: ModelServer
+):
+    first = begin(site, database)
+    model_server.wait_for_chats(CASES)
+    first.kill()
+    wait_until(lambda: model_server.in_flight == 0)
+    answered = len(model_server.answered)
+    written = database.value("SELECT count(*) FROM runs_modelcall")
+    assert 0 < written <= answered < 2 * CASES
+
+    second = site.begin_command("resume", "stop#1")
+    assert second.wait() == 0, second.tail()
+
+    status = "SELECT status, done_count, pass_count, error_count FROM runs_run"
+    assert database.row(status) == ("completed", CASES, CASES, 0)
+    assert len(model_server.answered) - answered == 2 * CASES - written
+    owner, owner_id = database.row("SELECT owner, owner_id FROM runs_run")
+    assert (owner, f"/{second.pid}/" in owner_id) == ("command_line", True)
+    assert "Both gates passed." in second.tail()
+
+
+def test_a_run_that_a_living_command_executes_is_left_to_it(site: Site, database: Database):
+    first = begin(site, database)
+    second = site.begin_command("resume", "stop#1")
+    assert second.wait() == 3
+    assert "under way already" in second.tail()
+    assert first.is_running
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 3

@@ -99,6 +99,31 @@ def test_the_workers_go_on_with_what_a_command_line_began(start_recorded: StartR
     assert again(run).status == "completed"
 
 
+def test_a_process_can_go_on_alone_with_what_the_workers_began(start_recorded: StartRun) -> None:
+    run = stopped(start_recorded)
+
+    assert resume_run(run, resumed_by=None, owner_id="box/1/2/3") == 2
+
+    work_on_run(run.pk)
+    run = again(run)
+    assert (run.owner, run.owner_id, run.status) == ("command_line", "box/1/2/3", "queued")
+    assert run.heartbeat_at is not None
+    assert run.events.filter(text="Resumed at a command line with 2 results to go").exists()
+    assert AuditEntry.objects.get(action="resume").actor_name == "command line"
+    work_on_run(run.pk, owner_id="box/1/2/3")
+    assert again(run).status == "completed"
+
+
+def test_a_run_whose_command_line_may_be_gone_says_when_it_can_be_resumed(
+    start_recorded: StartRun,
+) -> None:
+    owner = {"owner": "command_line", "owner_id": "box/1/2/3", "heartbeat_at": timezone.now()}
+    run = stopped(start_recorded, **owner)
+    Run.objects.update(status="running")
+    with pytest.raises(DomainError, match="is gone, this is noticed after 60 seconds"):
+        resume_run(run, resumed_by=None)
+
+
 def test_the_time_taken_is_that_of_all_stretches_of_work(start_recorded: StartRun) -> None:
     now = timezone.now()
     run = stopped(

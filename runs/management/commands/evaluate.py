@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
@@ -21,13 +19,12 @@ from runs.cli.campaigns import (
     worst_code,
     write_files,
 )
-from runs.cli.command import SiteCommand, campaign_url, get_model, run_url
+from runs.cli.command import SiteCommand, campaign_url, get_model
 from runs.cli.evaluating import (
     NOT_EVALUATED,
     PASSED,
     check_tags,
     check_target_options,
-    conclude,
     find_suite,
     find_target,
     metric_choices,
@@ -35,12 +32,12 @@ from runs.cli.evaluating import (
     output_warnings,
 )
 from runs.cli.files import FileOptions
-from runs.cli.printing import ProgressLine, print_line, summary_table, worst_cases
-from runs.cli.watching import execute_run, stop_wanted
+from runs.cli.printing import ProgressLine, print_line
+from runs.cli.single_run import execute_and_conclude, offer_to_resume, read_budget
+from runs.cli.watching import stop_wanted
 from runs.execution.reaper import reap
 from runs.models.database import database_now
 from runs.models.runs import Run
-from runs.requests import MoneyField
 from runs.running.rules import RunRules
 from runs.running.services import start_campaign
 
@@ -73,8 +70,8 @@ exit codes:
   3  not evaluated: a name that does not exist, no judge, files that cannot be read or written, a
      run that failed, was stopped or reached its budget, or a gate that fails by errors alone
 
-Ctrl-C stops the run and keeps its results; it can be resumed on its page. Progress goes to standard
-error, the table at the end to standard output, or to standard error if a file is -.
+Ctrl-C stops the run and keeps its results; evalsite resume continues it, as does its page. Progress
+goes to standard error, the table at the end to standard output, or to standard error if a file is -.
 
 examples:
   evalsite evaluate support-agent --target "agent 1.5.0" --budget 5 --summary summary.json
@@ -180,26 +177,7 @@ without a running site; the run appears on the site's pages like any other."""
                 self._conclude_all(files, runs, execute_all(runs, progress, stop))
                 return
             [run] = runs
-            url = run_url(run)
-            progress.say(f"{run.suite.title} {run} against {run.target_name}: {url}")
-            problem = execute_run(run, progress, stop)
-        if problem:
-            raise CommandError(
-                f"The run could not be finished: {problem}. It is at {url}",
-                returncode=NOT_EVALUATED,
-            )
-        run.refresh_from_db()
-        conclusion = conclude(run)
-        stream = sys.stderr if files.use_standard_output else self.stdout
-        print_line(stream, f"\n{summary_table(run)}\n")
-        if cases := worst_cases(run):
-            print_line(stream, f"{cases}\n")
-        print_line(stream, conclusion.sentence)
-        if conclusion.code == NOT_EVALUATED and not run.is_active:
-            print_line(self.stderr, f"Resume it, or retry its errors, at {url}")
-        files.write(run, conclusion, url=url)
-        if conclusion.code != PASSED:
-            sys.exit(conclusion.code)
+            execute_and_conclude(self, run, files, progress, stop)
 
     def _conclude_all(
         self, files: FileOptions, runs: Sequence[Run], concluded: Sequence[ConcludedRun]
@@ -225,7 +203,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
 
     Either all runs are started or nothing is stored.
     """
-    budget_usd = _dollars(options["budget"])
+    budget_usd = read_budget(options["budget"])
     judge = get_model(options["judge"]) if options["judge"] else None
     model = get_model(options["model"]) if options["model"] else None
     notes: list[str] = []
@@ -242,6 +220,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
         targets = [find_target(name, options["outputs"], model) for name in names]
         for target in targets:
             notes += output_warnings(suite, target, options["tag"], options["case"])
+            notes += filter(None, [offer_to_resume(suite, target)])
         runs = start_campaign(
             suite=suite,
             targets=targets,
@@ -263,14 +242,3 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
     for note in notes:
         progress.say(note)
     return runs
-
-
-def _dollars(text: str | None) -> Decimal | None:
-    try:
-        amount: Decimal | None = MoneyField(required=False).clean(text)
-    except ValidationError as error:
-        raise CommandError(
-            f"--budget is {text!r}, which is not an amount; write US dollars, such as 5 or 0.50.",
-            returncode=NOT_EVALUATED,
-        ) from error
-    return amount

@@ -1,0 +1,96 @@
+"""Execute one run from the command line, report on it, and end with its exit code."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from decimal import Decimal
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
+
+from runs.cli.command import SiteCommand, run_url
+from runs.cli.evaluating import NOT_EVALUATED, PASSED, conclude
+from runs.cli.files import FileOptions
+from runs.cli.printing import ProgressLine, print_line, summary_table, worst_cases
+from runs.cli.watching import execute_run
+from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunOwner, RunStatus
+from runs.models.suites import Suite, Target
+from runs.requests import MoneyField
+from runs.running.retrying import cancelled_results
+
+
+def execute_and_conclude(
+    command: SiteCommand,
+    run: Run,
+    files: FileOptions,
+    progress: ProgressLine,
+    stop: threading.Event,
+) -> None:
+    """Execute the run, print its figures and the conclusion, and write the files.
+
+    Raises CommandError if it cannot be finished, and SystemExit unless it passed both gates.
+    """
+    url = run_url(run)
+    progress.say(f"{run.suite.title} {run} against {run.target_name}: {url}")
+    if problem := execute_run(run, progress, stop):
+        raise CommandError(
+            f"The run could not be finished: {problem}. It is at {url}", returncode=NOT_EVALUATED
+        )
+    run.refresh_from_db()
+    conclusion = conclude(run)
+    stream = sys.stderr if files.use_standard_output else command.stdout
+    print_line(stream, f"\n{summary_table(run)}\n")
+    if cases := worst_cases(run):
+        print_line(stream, f"{cases}\n")
+    print_line(stream, conclusion.sentence)
+    if conclusion.code == NOT_EVALUATED and not run.is_active:
+        print_line(command.stderr, f"{remedy(run)} at {url}")
+    files.write(run, conclusion, url=url)
+    if conclusion.code != PASSED:
+        sys.exit(conclusion.code)
+
+
+def remedy(run: Run) -> str:
+    """Return how to continue a run that was not evaluated; the address of its page is to follow."""
+    if run.status not in RESUMABLE_RUN_STATUSES:
+        return "Retry its errors"
+    budget = " --budget USD" if run.status == RunStatus.BUDGET_REACHED else ""
+    return f"Resume it: {_resume(run)}{budget}, or"
+
+
+def offer_to_resume(suite: Suite, target: Target) -> str:
+    """Return a sentence if the last run of suite and target at a command line was cut off, else "".
+
+    After a change of the suite the run would not be the same.
+    """
+    runs = Run.objects.select_related("suite").filter(suite=suite, target=target, source_run=None)
+    last = runs.order_by("-number").defer("snapshot", "summary", "leaf_scores").first()
+    if (
+        last is None
+        or (last.owner, last.status) != (RunOwner.COMMAND_LINE, RunStatus.STOPPED)
+        or last.suite_version != suite.version
+    ):
+        return ""
+    left = len(cancelled_results(last))
+    return (
+        f"{suite.slug}{last} against {target.name} was cut off with {left} of "
+        f"{last.execution_count} executions left. This is a new run; {_resume(last)} pays only for "
+        "the rest of that one."
+    )
+
+
+def _resume(run: Run) -> str:
+    return f"evalsite resume {run.suite.slug}{run}"
+
+
+def read_budget(text: str | None) -> Decimal | None:
+    """Return the amount of the option --budget; raises CommandError for anything else."""
+    try:
+        amount: Decimal | None = MoneyField(required=False).clean(text)
+    except ValidationError as error:
+        raise CommandError(
+            f"--budget is {text!r}, which is not an amount; write US dollars, such as 5 or 0.50.",
+            returncode=NOT_EVALUATED,
+        ) from error
+    return amount
