@@ -357,3 +357,14 @@ def test_another_suite_of_the_same_name_is_imported_under_its_own(editor: Client
     assert Suite.objects.get().version == 1
     upload(editor, {"suite.yaml": other}, slug="second")
     assert Suite.objects.get(slug="second").cases.get().key == "XY-001"
+
+
+def test_the_example_of_a_suite_file_is_a_suite_file(editor: Client) -> None:
+    shown = (
+        page(editor, "runs:suite-import").split("<pre", 1)[1].split("</pre>")[0].split(">", 1)[1]
+    )
+    make_model(slug="my-judge")
+
+    upload(editor, {"suite.yaml": shown.encode()})
+
+    assert Suite.objects.get().slug == "support-agent"
