@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,15 +30,24 @@ class DeletionForm(forms.Form):
     part = forms.ChoiceField(choices=PART_CHOICES, widget=forms.RadioSelect, label="What goes")
     confirm = forms.CharField(label="Short name of the suite")
 
-    def __init__(self, selection: Selection, data: QueryDict | None) -> None:
-        """Keep the fields that the selection needs."""
+    releases_reviews = forms.BooleanField(
+        required=False, label="Take the waiting results out of the review queue, undecided"
+    )
+
+    def __init__(
+        self, selection: Selection, holds: Sequence[Hold], data: QueryDict | None = None
+    ) -> None:
+        """Keep the fields that the selection needs; `holds` are what keeps it now."""
         super().__init__(data, initial={"part": RemovalPart.RUN.value})
         self.selection = selection
-        self.holds: tuple[Hold, ...] = ()
+        self.holds = tuple(hold for hold in holds if not hold.is_review)
+        self.waiting = tuple(hold for hold in holds if hold.is_review)
         if not (selection.is_whole_suite and selection.runs):
             del self.fields["confirm"]
         if selection.is_whole_suite:
             del self.fields["part"]
+        if not self.waiting:
+            del self.fields["releases_reviews"]
 
     def clean_confirm(self) -> str:
         """Refuse another name than the suite's."""
@@ -49,10 +59,13 @@ class DeletionForm(forms.Form):
     def delete(self, user: User) -> Removal | None:
         """Begin the removal; without one, `holds` say why."""
         part = RemovalPart(self.cleaned_data.get("part") or RemovalPart.RUN)
+        releases = bool(self.cleaned_data.get("releases_reviews"))
         try:
-            return begin_removal(replace(self.selection, part=part), by=user)
+            return begin_removal(
+                replace(self.selection, part=part), by=user, releases_reviews=releases
+            )
         except DataHeldError as refusal:
-            self.holds = refusal.holds
+            self.add_error(None, str(refusal))
             return None
 
 

@@ -160,11 +160,15 @@ def _measure(run: Run) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A reason why some runs cannot be deleted now, with the page where it can be changed."""
+    """A reason why some runs cannot be deleted now, with the page where it can be changed.
+
+    `is_review` is set where their results wait for reviewers; a person may give these up.
+    """
 
     runs: tuple[int, ...]
     text: str
     url: str
+    is_review: bool = False
 
 
 def find_holds(
@@ -229,7 +233,7 @@ def _waiting_reviews(by_id: Mapping[int, Run]) -> Iterator[Hold]:
     for pk, count in sorted(rows):
         verb = "waits" if count == 1 else "wait"
         text = f"{counted(count, 'result')} of run {by_id[pk]} {verb} for reviewers."
-        yield Hold((pk,), text, f"{reverse('runs:review')}?run={pk}")
+        yield Hold((pk,), text, f"{reverse('runs:review')}?run={pk}", is_review=True)
 
 
 def _rescored(by_id: Mapping[int, Run], part: RemovalPart) -> Iterator[Hold]:

@@ -58,12 +58,18 @@ class DataHeldError(DomainError):
 
 
 def begin_removal(
-    selection: Selection, *, by: User | None, by_name: str = "", in_background: bool = True
+    selection: Selection,
+    *,
+    by: User | None,
+    by_name: str = "",
+    releases_reviews: bool = False,
+    in_background: bool = True,
 ) -> Removal:
     """Begin to remove a part of some runs, and record it in the audit.
 
     Deleted runs, campaigns and suites are gone from every page when this returns; a worker deletes
-    their rows. Without a worker (`in_background` false) the caller goes on with `remove_data`.
+    their rows. Without a worker (`in_background` false) the caller goes on with `remove_data`. With
+    `releases_reviews` results that wait for reviewers leave the queue undecided.
     Raises DataHeldError.
     """
     with transaction.atomic():
@@ -72,8 +78,12 @@ def begin_removal(
         now, is_whole = database_now(), selection.is_whole_suite
         for run in held:
             run.suite = suite
-        if holds := find_holds(held, selection.part, now=now, is_whole_suite=is_whole):
-            raise DataHeldError(holds)
+        holds = find_holds(held, selection.part, now=now, is_whole_suite=is_whole)
+        if blocking := [hold for hold in holds if not (releases_reviews and hold.is_review)]:
+            raise DataHeldError(blocking)
+        if holds:
+            waiting = ReviewItem.objects.waiting()
+            waiting.filter(result__run__in=[run.pk for run in held]).delete()
         stored = stored_data(held)
         removal = Removal.objects.create(
             part=selection.part,

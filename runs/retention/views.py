@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import permission_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.text import capfirst
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -46,7 +47,7 @@ def run_delete(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     run = get_run_or_404(slug, number)
     selection = Selection(RemovalPart.RUN, run.suite, select_runs(run.suite, pk=run.pk))
     done = f"{reverse('runs:run-list')}?suite={slug}"
-    return _deletion(request, selection, title=f"Run {run}", back=run_url(run), done=done)
+    return _deletion(request, selection, title=f"run {run}", back=run_url(run), done=done)
 
 
 @may_delete
@@ -55,7 +56,7 @@ def campaign_delete(request: MemberRequest, pk: int) -> HttpResponse:
     campaign = get_object_or_404(Campaign.objects.select_related("suite"), pk=pk)
     runs = select_runs(campaign.suite, campaign=campaign)
     selection = Selection(RemovalPart.RUN, campaign.suite, runs, campaign)
-    title = f"Campaign {campaign.name or campaign.pk}"
+    title = f"campaign {campaign.name or campaign.pk}"
     back = reverse("runs:campaign", args=(pk,))
     done = f"{reverse('runs:campaign-list')}?suite={campaign.suite.slug}"
     return _deletion(request, selection, title=title, back=back, done=done)
@@ -75,25 +76,24 @@ def _deletion(
     request: MemberRequest, selection: Selection, *, title: str, back: str, done: str
 ) -> HttpResponse:
     """Show what would go and what keeps it, or begin to delete it."""
-    form = DeletionForm(selection, form_data(request))
-    if form.is_valid() and (removal := form.delete(request.user)):
-        if removal.part == RemovalPart.RUN:
-            messages.success(request, f"{title} is deleted.")
-            return redirect(done)
-        messages.success(request, f"The outputs of {title} are being removed.")
-        return redirect(back)
-    holds = form.holds or find_holds(
+    holds = find_holds(
         selection.runs,
         selection.part,
         now=database_now(),
         is_whole_suite=selection.is_whole_suite,
     )
+    form = DeletionForm(selection, holds, form_data(request))
+    if form.is_valid() and (removal := form.delete(request.user)):
+        if removal.part == RemovalPart.RUN:
+            messages.success(request, f"{capfirst(title)} is deleted.")
+            return redirect(done)
+        messages.success(request, f"The outputs of {title} are being removed.")
+        return redirect(back)
     context: dict[str, Any] = {
         "form": form,
         "selection": selection,
         "stored": stored_data(selection.runs),
         "cases": selection.suite.cases.filter(is_current=True).count(),
-        "holds": holds,
         "title": title,
         "back": back,
     }

@@ -18,7 +18,7 @@ from runs.execution.reaper import reap
 from runs.models.database import database_now
 from runs.models.removals import Removal, RemovalPart
 from runs.models.results import Result
-from runs.models.reviews import Review
+from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import LEASE, Campaign, Run
 from runs.models.sharing import ShareLink
 from runs.models.suites import Case, FileContent, Suite, SuiteFile
@@ -145,6 +145,17 @@ def test_what_holds_a_run_is_named_with_a_link_and_nothing_is_deleted(
     assert reason in response.content.decode()
     assert Run.objects.filter(pk=run.pk).exists()
     assert not Removal.objects.exists()
+
+
+def test_waiting_results_leave_the_review_queue_where_a_person_says_so(
+    editor_client: Client,
+) -> None:
+    run = make_scored_run(verdicts=["pass"])
+    hold_by_reviews(run)
+    address = f"/suites/{run.suite.slug}/runs/1/delete/"
+    response = editor_client.post(address, {"part": "outputs", "releases_reviews": "on"})
+    assert response.status_code == 302
+    assert not ReviewItem.objects.exists()
 
 
 def test_expired_and_revoked_links_hold_nothing() -> None:
