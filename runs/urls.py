@@ -175,6 +175,11 @@ urlpatterns = [
     path("targets/new/try/", targets.target_new_try, name="target-new-try"),
     path("targets/try-cases/", targets.target_try_cases, name="target-try-cases"),
     path("targets/tries/<int:pk>/", targets.target_trial, name="target-trial"),
+    path(
+        "targets/<int:pk>/outputs/delete/",
+        retention.target_outputs_delete,
+        name="target-outputs-delete",
+    ),
     path("targets/<int:pk>/edit/", targets.target_edit, name="target-edit"),
     path("targets/<int:pk>/edit/try/", targets.target_edit_try, name="target-edit-try"),
     path("targets/<int:pk>/try/", targets.target_try, name="target-try"),

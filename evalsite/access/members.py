@@ -1,18 +1,32 @@
-"""Add and change members, each action with an audit entry, and make one-time links; one admin always remains."""
+"""Add, change and erase members, each action with an audit entry, and make one-time links; one admin always remains."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from axes.models import AccessAttempt, AccessLog
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.urls import reverse
 from django.utils.encoding import force_str
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
 from evalsite.access.roles import RUN_SCRIPTS, Role, highest_role
-from evaluators.models import AuditEntry
+from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
+from runs.models.removals import Removal
+from runs.models.results import ResultOutput, Retry
+from runs.models.reviews import Review, ReviewItem, ReviewSkip
+from runs.models.runs import Run, RunEvent
+from runs.models.sharing import ApiToken
+from runs.models.suites import SuiteDraft
+from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
 
 
 class LinkTokens(PasswordResetTokenGenerator):
@@ -69,9 +83,14 @@ class MemberNameTakenError(DomainError):
     code = "name_taken"
 
 
+# No user name has a space, so nobody can take such a name.
+ERASED = "deleted member "
+
+
 def members() -> QuerySet[User]:
-    """Return all users with their groups, active ones first, ordered by name."""
-    return User.objects.prefetch_related("groups").order_by("-is_active", "username")
+    """Return all users with their groups, active ones first, ordered by name; no erased ones."""
+    users = User.objects.exclude(username__startswith=ERASED).prefetch_related("groups")
+    return users.order_by("-is_active", "username")
 
 
 def admin_names() -> list[str]:
@@ -175,6 +194,129 @@ def reactivate(member: User, *, actor: User) -> None:
     """Let a deactivated member log in again."""
     if User.objects.filter(pk=member.pk, is_active=False).update(is_active=True):
         _record(actor, "member.reactivated", member)
+
+
+# What belongs to a member alone, by the model and its field.
+OWN_DATA: tuple[tuple[type[Model], str], ...] = (
+    (ApiToken, "owner"),
+    (SuiteDraft, "author"),
+    (CaseUpload, "owner"),
+    (ReviewUpload, "owner"),
+    (TargetTrial, "asked_by"),
+    (EvaluatorTrial, "asked_by"),
+    (ReviewSkip, "reviewer"),
+)
+# Where the name of a member is copied to.
+COPIED_NAMES: tuple[tuple[type[Model], str], ...] = (
+    (AuditEntry, "actor_name"),
+    (Retry, "asked_by_name"),
+    (Removal, "asked_by_name"),
+    (Run, "outputs_removed_by"),
+    (Run, "details_removed_by"),
+    (ResultOutput, "removed_by"),
+    (AccessAttempt, "username"),
+    (AccessLog, "username"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalData:
+    """How much of a member is deleted, and how much stays under another name."""
+
+    tokens: int
+    drafts: int
+    uploads: int
+    trials: int
+    reviews: int
+    runs: int
+    entries: int
+
+
+def personal_data(member: User) -> PersonalData:
+    """Count what the site has of a member."""
+    own = Counter(
+        {
+            model: model._default_manager.filter(**{field: member}).count()
+            for model, field in OWN_DATA
+        }
+    )
+    return PersonalData(
+        tokens=own[ApiToken],
+        drafts=own[SuiteDraft],
+        uploads=own[CaseUpload] + own[ReviewUpload],
+        trials=own[TargetTrial] + own[EvaluatorTrial],
+        reviews=Review.objects.filter(reviewer=member).count(),
+        runs=Run.objects.filter(created_by=member).count(),
+        entries=AuditEntry.objects.filter(actor=member).count(),
+    )
+
+
+@transaction.atomic
+def erase_member(member: User, *, actor: User | None) -> str:
+    """Replace a member by a name without a person, delete what was theirs alone, and return the name.
+
+    Decisions, runs and versions stay, under that name: figures of agreement count people. The audit
+    loses name and e-mail address too. Texts that the member wrote stay.
+
+    Raises:
+        LastAdminError: the member is the last active admin.
+
+    """
+    if highest_role(member) == Role.ADMIN:
+        refuse_without_other_admin(member)
+    name, email, erased = member.get_username(), member.email, f"{ERASED}{member.pk}"
+    for model, field in OWN_DATA:
+        model._default_manager.filter(**{field: member}).delete()
+    ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)
+    ReviewItem.objects.filter(assigned_to=member).update(assigned_to=None)
+    for model, field in COPIED_NAMES:
+        model._base_manager.filter(**{field: name}).update(**{field: erased})
+    _erase_texts(member, _without_person(name, email, erased), erased)
+    member.groups.clear()
+    member.user_permissions.clear()
+    member.username, member.email, member.first_name, member.last_name = erased, "", "", ""
+    member.is_active = member.is_staff = member.is_superuser = False
+    member.last_login = None
+    # Without the password every session of the member ends.
+    member.set_unusable_password()
+    member.save()
+    _record(actor, "member.erased", member)
+    return erased
+
+
+def _erase_texts(member: User, erase: Callable[[Any], Any], erased: str) -> None:
+    """Take the member's name out of the logs of runs and the values of the audit."""
+    for run in Run.including_deleted.filter(status_reason__contains=member.get_username()):
+        Run.including_deleted.filter(pk=run.pk).update(status_reason=erase(run.status_reason))
+    for event in RunEvent.objects.filter(text__contains=member.get_username()):
+        RunEvent.objects.filter(pk=event.pk).update(text=erase(event.text)[:500])
+    for model in LanguageModel.objects.filter(last_test__isnull=False):
+        LanguageModel.objects.filter(pk=model.pk).update(last_test=erase(model.last_test))
+    about = AuditEntry.objects.filter(object_type="user", object_id=str(member.pk))
+    about.update(object_name=erased)
+    for entry in AuditEntry.objects.exclude(before=None, after=None).iterator(chunk_size=1_000):
+        before, after = erase(entry.before), erase(entry.after)
+        if (before, after) != (entry.before, entry.after):
+            AuditEntry.objects.filter(pk=entry.pk).update(before=before, after=after)
+
+
+def _without_person(name: str, email: str, erased: str) -> Callable[[Any], Any]:
+    """Return a function that replaces a name, alone or after "by", and an address in any value."""
+    after_by = re.compile(rf"\bby {re.escape(name)}(?![\w.@+-])")
+
+    def erase(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: erase(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [erase(part) for part in value]
+        if not isinstance(value, str):
+            return value
+        if value == name:
+            return erased
+        text = after_by.sub(f"by {erased}", value)
+        return text.replace(email, erased) if email else text
+
+    return erase
 
 
 def record_link(member: User, *, actor: User) -> None:

@@ -21,5 +21,6 @@ urlpatterns = [
     path("members/<int:pk>/", views.member, name="member"),
     path("members/<int:pk>/status/", views.member_status, name="member-status"),
     path("members/<int:pk>/scripts/", views.member_scripts, name="member-scripts"),
+    path("members/<int:pk>/erase/", views.member_erase, name="member-erase"),
     path("members/<int:pk>/link/", views.member_link, name="member-link"),
 ]

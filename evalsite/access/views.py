@@ -226,6 +226,24 @@ def member_link(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:member", pk)
 
 
+@admin_only
+@never_cache
+def member_erase(request: MemberRequest, pk: int) -> HttpResponse:
+    """Name what the site has of a member, and replace the person by a name without one."""
+    person = get_object_or_404(members.members(), pk=pk)
+    error = ""
+    if request.method == "POST":
+        try:
+            erased = members.erase_member(person, actor=request.user)
+        except members.LastAdminError as refusal:
+            error = str(refusal)
+        else:
+            messages.success(request, f"The personal data are deleted. The member is {erased} now.")
+            return redirect("access:members")
+    context = {"member": person, "data": members.personal_data(person), "error": error}
+    return render(request, "access/member_erase.html", context, status=_status(bool(error)))
+
+
 def _member_page(
     request: MemberRequest, person: User, *, form: RoleForm, error: str
 ) -> HttpResponse:

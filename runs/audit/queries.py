@@ -34,6 +34,7 @@ NAMES = {
     "language_model": "Language model",
     ABOUT_MEMBERS: "Member",
     ABOUT_TOKENS: "API token",
+    "recorded_outputs": "Recorded outputs",
 }
 OVERRIDE = "override"
 ACTIONS = {
@@ -54,6 +55,7 @@ ACTIONS = {
     "try": "tried",
     "override": "overrode",
     "link_made": "made a link for",
+    "erased": "deleted the personal data of",
     "made_admin": "made admin:",
     "role_changed": "changed the role of",
     "remove_outputs": "removed the outputs of",

@@ -25,7 +25,7 @@ from runs.models.runs import (
     RunWorker,
 )
 from runs.models.sharing import ShareLink
-from runs.models.suites import FileContent, Suite
+from runs.models.suites import FileContent, Suite, Target
 
 # The texts that are measured, by part. Their rows' other columns are small.
 TEXTS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
@@ -247,6 +247,20 @@ def _rescored(by_id: Mapping[int, Run], part: RemovalPart) -> Iterator[Hold]:
         else:
             continue
         yield Hold((source.pk,), text, run_url(copy))
+
+
+def find_readers(target: Target) -> tuple[Hold, ...]:
+    """Return the unfinished runs that replay the recorded outputs of a target."""
+    active = Run.objects.filter(target=target, status__in=ACTIVE_RUN_STATUSES)
+    runs = active.select_related("suite").defer(*HEAVY_RUN_COLUMNS).order_by("pk")
+    return tuple(
+        Hold(
+            (run.pk,),
+            f"Run {run} of {run.suite.title} has not ended. Cancel it first.",
+            run_url(run),
+        )
+        for run in runs
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import models, transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet, Sum
 
 from evaluators.models import AuditEntry
 from evaluators.sandbox.processes import process_name
@@ -29,9 +29,17 @@ from runs.models.results import (
 )
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import HEAVY_RUN_COLUMNS, Run
-from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
+from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion, Target
 from runs.queue import queue_removal
-from runs.retention.queries import Hold, Selection, due_removals, find_holds, stored_data
+from runs.retention.queries import (
+    Hold,
+    Selection,
+    StoredLength,
+    due_removals,
+    find_holds,
+    find_readers,
+    stored_data,
+)
 from runs.suites.services import lock_suite
 
 logger = logging.getLogger(__name__)
@@ -155,6 +163,28 @@ def _audit(selection: Selection, removal: Removal, facts: Mapping[str, Any]) -> 
         )
         for kind, pk, name in objects
     )
+
+
+def delete_recorded_outputs(target: Target, *, by: User | None) -> int:
+    """Delete the outputs that a target replays, and return how many; raises DataHeldError."""
+    with transaction.atomic():
+        held = Target.objects.select_for_update().get(pk=target.pk)
+        if holds := find_readers(held):
+            raise DataHeldError(holds)
+        outputs = held.recorded_outputs.order_by()
+        size = outputs.aggregate(total=Sum(StoredLength("output"), default=0))["total"]
+        count = delete_rows(outputs)
+        AuditEntry.objects.create(
+            actor=by,
+            actor_name=by.get_username() if by else COMMAND_LINE,
+            action="delete",
+            object_type="recorded_outputs",
+            object_id=str(held.pk),
+            object_name=held.name,
+            before={"outputs": count, "bytes": size},
+            after={},
+        )
+    return count
 
 
 def remove_data(removal_id: int) -> bool:

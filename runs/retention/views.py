@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
+from django.db.models import Count, Sum
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -13,9 +14,11 @@ from django.utils.text import capfirst
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from evaluators.templatetags.figures import counted
 from runs.models.database import database_now
 from runs.models.removals import Removal, RemovalPart
 from runs.models.runs import Campaign
+from runs.models.suites import Target
 from runs.requests import (
     REFUSED,
     STOP_POLLING,
@@ -24,18 +27,22 @@ from runs.requests import (
     get_run_or_404,
     get_suite_or_404,
     may_change_suites,
+    may_change_targets,
     may_delete,
 )
 from runs.retention.forms import DeletionForm, RetentionForm
 from runs.retention.queries import (
     Selection,
+    StoredLength,
     find_holds,
+    find_readers,
     retention_preview,
     run_url,
     select_runs,
     site_rule,
     stored_data,
 )
+from runs.retention.services import DataHeldError, delete_recorded_outputs
 from runs.suites.queries import suite_head
 
 MAY_CHANGE_SITE = "auth.change_user"
@@ -70,6 +77,28 @@ def suite_delete(request: MemberRequest, slug: str) -> HttpResponse:
     selection = Selection(RemovalPart.RUN, suite, select_runs(suite), is_whole_suite=True)
     back = reverse("runs:suite-settings", args=(slug,))
     return _deletion(request, selection, title=suite.title, back=back, done=reverse("home"))
+
+
+@may_change_targets
+@may_delete
+def target_outputs_delete(request: MemberRequest, pk: int) -> HttpResponse:
+    """Name the outputs that a target replays, and delete them."""
+    target = get_object_or_404(Target, pk=pk)
+    holds = find_readers(target)
+    if request.method == "POST":
+        try:
+            count = delete_recorded_outputs(target, by=request.user)
+        except DataHeldError as refusal:
+            holds = refusal.holds
+        else:
+            messages.success(request, f"{counted(count, 'recorded output')} deleted.")
+            return redirect("runs:target", pk)
+    stored = target.recorded_outputs.order_by().aggregate(
+        count=Count("pk"), bytes=Sum(StoredLength("output"), default=0)
+    )
+    context = {"target": target, "stored": stored, "holds": holds}
+    status = REFUSED if request.method == "POST" else 200
+    return render(request, "retention/delete_outputs.html", context, status=status)
 
 
 def _deletion(

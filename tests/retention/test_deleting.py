@@ -21,7 +21,7 @@ from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import LEASE, Campaign, Run
 from runs.models.sharing import ShareLink
-from runs.models.suites import Case, FileContent, Suite, SuiteFile
+from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile
 from runs.retention import services
 from runs.retention.queries import Selection, select_runs
 from runs.retention.services import DataHeldError, begin_removal, remove_data
@@ -35,6 +35,7 @@ from tests.support.factories import (
     make_score,
     make_scored_run,
     make_suite,
+    make_target,
 )
 
 pytestmark = pytest.mark.django_db
@@ -297,6 +298,24 @@ def test_a_batch_takes_as_many_queries_whatever_its_size(results: int) -> None:
     ) as queries:
         assert services._remove_some(removal.pk, "worker")
     assert len(queries) <= 30
+
+
+def test_recorded_outputs_are_named_and_deleted(editor_client: Client) -> None:
+    target = make_target(name="replay")
+    RecordedOutput.objects.create(target=target, case_key="C-1", output={"output": "hi"})
+    address = f"/targets/{target.pk}/outputs/delete/"
+    assert address in editor_client.get(f"/targets/{target.pk}/").content.decode()
+    run = make_run(target=target, status="running")
+    assert f"Run #1 of {run.suite.title}" in editor_client.get(address).content.decode()
+    assert editor_client.post(address).status_code == 422
+
+    Run.objects.filter(pk=run.pk).update(status="completed")
+    assert "1 output, " in editor_client.get(address).content.decode()
+    assert editor_client.post(address).status_code == 302
+    assert not RecordedOutput.objects.exists()
+    entry = AuditEntry.objects.get(object_type="recorded_outputs")
+    assert entry.before is not None
+    assert (entry.object_name, entry.before["outputs"]) == ("replay", 1)
 
 
 def test_a_held_run_is_refused_by_the_service_too() -> None:

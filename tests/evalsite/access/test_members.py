@@ -5,18 +5,25 @@ from html import unescape
 from typing import Any
 
 import pytest
+from django.apps import apps as django_apps
 from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite.access.forms import MemberForm
 from evalsite.access.roles import Role, highest_role
+from evalsite.access.tokens import make_token
 from evaluators.models import AuditEntry
+from runs.finishing import summarise_run
+from runs.models.reviews import Review
+from runs.models.suites import SuiteDraft
+from runs.running.retrying import retry_results, stop_run
+from tests.support.factories import make_scored_run
 from tests.support.members import PASSWORD, make_client, make_member
 
-ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/"]
+ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/", "/members/{pk}/erase/"]
 ADMIN_POSTS = [
     "/members/add/",
-    *(f"/members/{{pk}}/{action}" for action in ("", "status/", "link/", "scripts/")),
+    *(f"/members/{{pk}}/{action}" for action in ("", "status/", "link/", "scripts/", "erase/")),
 ]
 
 
@@ -228,3 +235,59 @@ def test_allowing_scripts_twice_is_recorded_once(admin_client: Client) -> None:
     for _ in range(2):
         admin_client.post(f"/members/{member.pk}/scripts/", {"run_scripts": "on"})
     assert AuditEntry.objects.filter(object_id=str(member.pk)).count() == 1
+
+
+NAME, EMAIL = "ada.lovelace", "ada@engine.example"
+
+
+def stored_rows() -> str:
+    """Return every value of every table."""
+    models = django_apps.get_models()
+    return repr([list(model._base_manager.values_list()) for model in models])
+
+
+def busy_member() -> User:
+    """Return a member who left a trace wherever members do."""
+    member = make_member("editor", NAME)
+    member.email, member.first_name = EMAIL, "Ada"
+    member.save()
+    run = make_scored_run(verdicts=["pass"], status="running", created_by=member)
+    stop_run(run, stopped_by=member)
+    summarise_run(run.pk)
+    retry_results(run, asked_by=member, which="all", result_ids=[run.results.get().pk])
+    Review.objects.create(result=run.results.get(), reviewer=member, verdict="pass")
+    make_token(owner=member, name="ci", role=Role.VIEWER, expires_at=None)
+    SuiteDraft.objects.create(suite=run.suite, author=member, base_version=1, content={})
+    make_client(member).get("/")
+    return member
+
+
+def test_the_person_behind_a_member_is_erased_everywhere(admin: User) -> None:
+    member = busy_member()
+    client, session = make_client(admin), make_client(member)
+    client.post(f"/members/{member.pk}/", {"role": "reviewer"})
+    client.post(f"/members/{member.pk}/status/", {"active": "0"})
+    client.post(f"/members/{member.pk}/status/", {"active": "1"})
+    page = client.get(f"/members/{member.pk}/erase/").text
+    assert "1 API token, 1 draft" in page
+    assert "1 decision of reviews, 1 run" in page
+    assert NAME in stored_rows()
+
+    assert client.post(f"/members/{member.pk}/erase/").status_code == 302
+    assert NAME not in stored_rows()
+    assert EMAIL not in stored_rows()
+    erased = f"deleted member {member.pk}"
+    review = Review.objects.get()
+    assert review.reviewer_word == erased
+    assert session.get("/").status_code == 302
+    assert client.get(f"/members/{member.pk}/").status_code == 404
+    assert NAME not in client.get("/members/").text
+    assert erased in client.get("/audit/").text
+
+
+def test_the_last_admin_is_not_erased(admin: User) -> None:
+    response = make_client(admin).post(f"/members/{admin.pk}/erase/")
+    assert response.status_code == 422
+    assert "is the last active admin" in response.text
+    admin.refresh_from_db()
+    assert admin.is_active
