@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from cryptography.fernet import Fernet
@@ -22,7 +24,7 @@ def check_environment(**options: Any) -> list[CheckMessage]:
     unusable: list[CheckMessage] = [
         error(problem.variable, problem.message, problem.hint) for problem in settings.ENV.problems
     ]
-    return [*unusable, *_keys(), *_addresses(), *_scripts()]
+    return [*unusable, *_keys(), *_database(), *_addresses(), *_scripts()]
 
 
 def error(variable: str, message: str, hint: str = "") -> Error:
@@ -56,6 +58,25 @@ def _keys() -> Iterator[CheckMessage]:
             "EVALSITE_ENCRYPTION_KEY.",
             id="evalsite.W.EVALSITE_ENCRYPTION_KEY",
         )
+
+
+def _database() -> Iterator[CheckMessage]:
+    database = settings.DATABASES["default"]
+    if "sqlite3" not in database["ENGINE"]:
+        return
+    path = Path(str(database["NAME"]))
+    if path.exists() and _is_readable_by_everybody(path):
+        yield Warning(
+            f"Every user of this machine can read the database {path}.",
+            hint=f"chmod 700 {path.parent} (or chmod 600 for the file and those beside it that begin "
+            "with its name).",
+            id="evalsite.W.EVALSITE_DATA_DIR",
+        )
+
+
+def _is_readable_by_everybody(path: Path) -> bool:
+    folders_are_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
+    return folders_are_open and bool(path.stat().st_mode & stat.S_IROTH)
 
 
 def _addresses() -> Iterator[CheckMessage]:

@@ -37,7 +37,7 @@ def read_or_make_key(path: Path, make: Callable[[], str]) -> str:
     """
     with contextlib.suppress(FileNotFoundError):
         return path.read_text(encoding="ascii").strip()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -131,15 +131,17 @@ def create_site() -> str:
 
 
 def migrate() -> None:
-    """Bring the tables up to date; creates the file of a SQLite database and the folder that holds it.
+    """Bring the tables up to date; creates the file of a SQLite database and the folder that holds it, for this user alone.
 
     Raises CommandError if there cannot be such a folder.
     """
     if _is_sqlite():
         # The folder is there already if it holds the generated keys; keys can be set by variables.
-        folder = Path(str(connection.settings_dict["NAME"])).parent
+        path = Path(str(connection.settings_dict["NAME"]))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # SQLite would let everybody on this machine read it.
+            path.touch(mode=0o600)
         except OSError as error:
             raise CommandError(
                 f"The folder of the database {site_message()} cannot be made: {error.strerror}. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def test_evaluate_creates_a_missing_site(tmp_path: Path):
     done = command(folder, "evaluate", suite, "--target", "recorded")
     assert done.returncode == 0, done.stderr
     assert f"New site in {folder}: its database is {folder}/evalsite.sqlite3" in done.stderr
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "evalsite.sqlite3")]
+    assert modes == [0o700, 0o600]
     again = command(folder, "import", suite)
     assert again.returncode == 0, again.stderr
     assert "unchanged" in again.stdout

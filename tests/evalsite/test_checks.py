@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pytest_django import Settings
 
@@ -59,3 +61,28 @@ def test_without_scripts_the_sandbox_is_not_checked(
     settings.SCRIPTS = False
     monkeypatch.delattr("evalsite.checks.sandbox_offered")
     check_environment()
+
+
+@pytest.mark.parametrize(
+    ("folder_mode", "file_mode", "warns"),
+    [(0o755, 0o644, True), (0o700, 0o644, False), (0o755, 0o600, False), (0o750, 0o644, False)],
+)
+def test_a_database_that_every_user_can_read_causes_a_warning(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    folder_mode: int,
+    file_mode: int,
+    warns: bool,
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    path = folder / "evalsite.sqlite3"
+    path.touch()
+    path.chmod(file_mode)
+    folder.chmod(folder_mode)
+    # The folders above belong to the test's own user alone.
+    monkeypatch.setattr("evalsite.checks.Path.parents", (folder,))
+    monkeypatch.setitem(settings.DATABASES, "default", {"ENGINE": "sqlite3", "NAME": path})
+    messages = [check.msg for check in check_environment() if "EVALSITE_DATA_DIR" in str(check.id)]
+    assert messages == [f"Every user of this machine can read the database {path}."] * warns

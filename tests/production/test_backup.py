@@ -73,7 +73,7 @@ def test_a_run_that_was_on_when_sqlite_was_backed_up_goes_on_after_the_restore(
         site = Site(data)
         site.migrate()
         store(site, model_server)
-        back_up, restore = readme_commands('.venv/bin/python -c "import sqlite3').split("\n\n")
+        back_up, restore = readme_commands("umask 077").split("\n\n")
         database = Database(f"{SQLITE}{data / 'evalsite.sqlite3'}")
         try:
             site.web.start()
