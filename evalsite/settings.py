@@ -61,7 +61,6 @@ OPENAI_BASE_URL = ENV.url("OPENAI_BASE_URL", "", schemes=("http", "https"))
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_htmx",
@@ -203,10 +202,10 @@ AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "evalsite.access.views.client_address"
-AXES_LOCKOUT_CALLABLE = "evalsite.access.views.locked_out"
+AXES_CLIENT_IP_CALLABLE = "evalsite.access.logins.client_address"
+AXES_LOCKOUT_CALLABLE = "evalsite.access.logins.locked_out"
 AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken"]
-# Login times are private to the member.
+# The audit has logins, for those who may change members.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 
@@ -219,6 +218,7 @@ CSRF_TRUSTED_ORIGINS = [f"{urlsplit(SITE_URL).scheme}://{urlsplit(SITE_URL).netl
 )
 CSRF_FAILURE_VIEW = "evalsite.views.csrf_failure"
 CSRF_COOKIE_HTTPONLY = True
+SESSION_ENGINE = "evalsite.access.sessions"
 SESSION_COOKIE_AGE = 14 * 24 * 60 * 60
 SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "evalsite_session", "evalsite_csrf"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_SECURE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,40 @@ if TYPE_CHECKING:
 
 
 ZERO_USD = Decimal(0)
+COMMAND_LINE, MAX_OBJECT_NAME_LENGTH = "command line", 200
 
 
 def money_field(**options: Any) -> models.DecimalField[Any, Any]:
     """Return a column for US dollars, exact to a billionth (one token of the cheapest models)."""
     return models.DecimalField(max_digits=18, decimal_places=9, **options)
+
+
+class AuditEntryManager(models.Manager["AuditEntry"]):
+    """The audit."""
+
+    def record(
+        self,
+        action: str,
+        *,
+        by: User | None,
+        object_type: str,
+        nobody: str = COMMAND_LINE,
+        object_id: object = "",
+        object_name: str = "",
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+    ) -> AuditEntry:
+        """Record who did what to which object; `nobody` is shown where no member did it."""
+        return self.create(
+            actor=by,
+            actor_name=by.get_username() if by else nobody,
+            action=action,
+            object_type=object_type,
+            object_id=str(object_id),
+            object_name=object_name[:MAX_OBJECT_NAME_LENGTH],
+            before=None if before is None else dict(before),
+            after=None if after is None else dict(after),
+        )
 
 
 class AuditEntry(models.Model):
@@ -35,9 +65,11 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=60)
     object_type = models.CharField(max_length=60)
     object_id = models.CharField(max_length=60)
-    object_name = models.CharField(max_length=200, blank=True, default="")
+    object_name = models.CharField(max_length=MAX_OBJECT_NAME_LENGTH, blank=True, default="")
     before = models.JSONField(null=True, blank=True)
     after = models.JSONField(null=True, blank=True)
+
+    objects = AuditEntryManager()
 
     class Meta:
         """Sort the newest first, with an index by object."""
@@ -172,7 +204,7 @@ class LanguageModel(models.Model):
         """Record a change of this model in the audit; without an actor the command line made it."""
         AuditEntry.objects.create(
             actor=actor,
-            actor_name=actor.get_username() if actor else "command line",
+            actor_name=actor.get_username() if actor else COMMAND_LINE,
             action=action,
             object_type="language_model",
             object_id=str(self.pk),

@@ -18,7 +18,11 @@ class AccessConfig(AppConfig):
     label = "access"
 
     def ready(self) -> None:
-        """Wait for the migrations of `runs`, the last app whose permissions the roles hold."""
+        """Wait for the migrations of `runs`, the last app whose permissions the roles hold, and for logins."""
+        # Models are not loaded yet when this module is.
+        from evalsite.access.logins import audit_logins
+
+        audit_logins()
         post_migrate.connect(
             create_roles, sender=apps.get_app_config("runs"), dispatch_uid="access.create_roles"
         )

@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
+from django.contrib.auth import authenticate
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
 
 from evalsite.access.roles import MEANINGS, Role
 from evalsite.access.tokens import roles_up_to
+from runs.requests import MemberRequest, form_data
 
 ROLE_CHOICES = [(role.value, f"{role.label}: {MEANINGS[role]}") for role in Role]
 NEVER = "never"
@@ -94,3 +97,38 @@ class TokenForm(forms.Form):
             "role": Role(self.cleaned_data["role"]),
             "expires_at": None if lifetime == NEVER else now + timedelta(days=int(lifetime)),
         }
+
+
+class NewPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # it takes none at runtime
+    """A password for a member who has none yet, and what else ends with it."""
+
+    revoke_tokens = forms.BooleanField(
+        label="Revoke my API tokens too",
+        required=False,
+        help_text="Tick it if somebody else may know your password.",
+    )
+
+
+class ChangedPasswordForm(NewPasswordForm, PasswordChangeForm):
+    """A new password in place of the old one, at which guesses are counted like failed logins."""
+
+    field_order = ("old_password", "new_password1", "new_password2", "revoke_tokens")
+
+    def __init__(self, request: MemberRequest) -> None:
+        """Take the request that is counted."""
+        super().__init__(request.user, form_data(request))
+        self._request = request
+
+    def clean_old_password(self) -> str:
+        """Return the old password if it is right."""
+        password: str = self.cleaned_data["old_password"]
+        if authenticate(self._request, username=self.user.get_username(), password=password):
+            return password
+        raise forms.ValidationError(self.error_messages["password_incorrect"])
+
+
+def password_form(request: MemberRequest) -> NewPasswordForm:
+    """Return the form for a new password; a member who has only used login links has no old one to enter."""
+    if request.user.has_usable_password():
+        return ChangedPasswordForm(request)
+    return NewPasswordForm(request.user, form_data(request))

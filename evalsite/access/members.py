@@ -9,22 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from axes.models import AccessAttempt, AccessLog
+from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.db import IntegrityError, transaction
 from django.db.models import Model, Q, QuerySet
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.encoding import force_str
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
 from evalsite.access.roles import RUN_SCRIPTS, Role, highest_role
+from evalsite.access.sessions import end_sessions
+from evalsite.access.tokens import revoke_tokens
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.models.removals import Removal
 from runs.models.results import ResultOutput, Retry
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import Run, RunEvent
-from runs.models.sharing import ApiToken
+from runs.models.sharing import ApiToken, MemberSession
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
 
@@ -38,7 +42,9 @@ class LinkTokens(PasswordResetTokenGenerator):
         self.key_salt = f"evalsite.access.links.{purpose}"
 
     def _make_hash_value(self, user: User, timestamp: int) -> str:
-        return f"{super()._make_hash_value(user, timestamp)}{user.is_active}"
+        # Django's own value leaves out the fractions of a second of the last login.
+        moment = user.last_login.isoformat() if user.last_login else ""
+        return f"{super()._make_hash_value(user, timestamp)}{user.is_active}{moment}"
 
 
 LOGIN_TOKENS = LinkTokens("login")
@@ -62,6 +68,14 @@ def find_link_user(user_code: str, token: str, tokens: LinkTokens) -> User | Non
     except (ValueError, OverflowError, User.DoesNotExist):
         return None
     return user if tokens.check_token(user, token) else None
+
+
+def use_link(user: User) -> bool:
+    """Use up all links of a user that `find_link_user` returned; False if somebody was faster."""
+    unused = User.objects.filter(
+        pk=user.pk, last_login=user.last_login, password=user.password, is_active=True
+    )
+    return bool(unused.update(last_login=timezone.now()))
 
 
 def _encoded(user: User) -> str:
@@ -177,7 +191,7 @@ def allow_scripts(member: User, *, actor: User, allowed: bool) -> None:
 
 @transaction.atomic
 def deactivate(member: User, *, actor: User) -> None:
-    """Lock a member out at once, and keep the member's work.
+    """Lock a member out at once, end all sessions and revoke all tokens, and keep the member's work.
 
     Raises:
         LastAdminError: the member is the last active admin.
@@ -186,12 +200,14 @@ def deactivate(member: User, *, actor: User) -> None:
     if highest_role(member) == Role.ADMIN:
         refuse_without_other_admin(member)
     if User.objects.filter(pk=member.pk, is_active=True).update(is_active=False):
+        end_sessions(member)
+        revoke_tokens(member, now=timezone.now())
         _record(actor, "member.deactivated", member)
 
 
 @transaction.atomic
 def reactivate(member: User, *, actor: User) -> None:
-    """Let a deactivated member log in again."""
+    """Let a deactivated member log in again; earlier sessions and tokens stay over."""
     if User.objects.filter(pk=member.pk, is_active=False).update(is_active=True):
         _record(actor, "member.reactivated", member)
 
@@ -199,6 +215,7 @@ def reactivate(member: User, *, actor: User) -> None:
 # What belongs to a member alone, by the model and its field.
 OWN_DATA: tuple[tuple[type[Model], str], ...] = (
     (ApiToken, "owner"),
+    (MemberSession, "user"),
     (SuiteDraft, "author"),
     (CaseUpload, "owner"),
     (ReviewUpload, "owner"),
@@ -210,6 +227,7 @@ OWN_DATA: tuple[tuple[type[Model], str], ...] = (
 COPIED_NAMES: tuple[tuple[type[Model], str], ...] = (
     (AuditEntry, "actor_name"),
     (Retry, "asked_by_name"),
+    (Review, "imported_by"),
     (Removal, "asked_by_name"),
     (Run, "outputs_removed_by"),
     (Run, "details_removed_by"),
@@ -292,8 +310,10 @@ def _erase_texts(member: User, erase: Callable[[Any], Any], erased: str) -> None
         RunEvent.objects.filter(pk=event.pk).update(text=erase(event.text)[:500])
     for model in LanguageModel.objects.filter(last_test__isnull=False):
         LanguageModel.objects.filter(pk=model.pk).update(last_test=erase(model.last_test))
-    about = AuditEntry.objects.filter(object_type="user", object_id=str(member.pk))
+    about = AuditEntry.objects.filter(object_type__in=("user", "session"), object_id=str(member.pk))
     about.update(object_name=erased)
+    # From where a member logged in.
+    about.filter(object_type="session").update(after=None)
     for entry in AuditEntry.objects.exclude(before=None, after=None).iterator(chunk_size=1_000):
         before, after = erase(entry.before), erase(entry.after)
         if (before, after) != (entry.before, entry.after):
@@ -317,6 +337,22 @@ def _without_person(name: str, email: str, erased: str) -> Callable[[Any], Any]:
         return text.replace(email, erased) if email else text
 
     return erase
+
+
+def end_other_sessions(member: User, this: str | None) -> int:
+    """End all sessions of a member but the one with the key `this`; return how many."""
+    ended = end_sessions(member, but=this)
+    if ended:
+        _record(member, "member.sessions_ended", member, after={"sessions": str(ended)})
+    return ended
+
+
+@transaction.atomic
+def change_password(form: SetPasswordForm[User], *, revokes_tokens: bool) -> None:
+    """Store the password of a valid form, and revoke the member's tokens if wanted."""
+    member = form.save()
+    revoked = revoke_tokens(member, now=timezone.now()) if revokes_tokens else 0
+    _record(member, "member.password_changed", member, after={"tokens revoked": str(revoked)})
 
 
 def record_link(member: User, *, actor: User) -> None:
@@ -356,12 +392,11 @@ def _record(
     before: dict[str, str | None] | None = None,
     after: dict[str, str] | None = None,
 ) -> None:
-    AuditEntry.objects.create(
-        actor=actor,
-        actor_name=actor.get_username() if actor else "command line",
-        action=action,
+    AuditEntry.objects.record(
+        action,
+        by=actor,
         object_type="user",
-        object_id=str(member.pk),
+        object_id=member.pk,
         object_name=member.get_username(),
         before=before,
         after=after,

@@ -119,6 +119,11 @@ def revoke_token(token: ApiToken, *, actor: User, now: datetime) -> bool:
     return True
 
 
+def revoke_tokens(owner: User, *, now: datetime) -> int:
+    """Revoke all tokens of a member, and return how many worked until then; the caller records why."""
+    return ApiToken.objects.filter(owner=owner, revoked_at=None).update(revoked_at=now)
+
+
 def find_grant(secret: str, *, now: datetime) -> TokenGrant | None:
     """Return the grant of a secret and record its use; None for an invalid secret."""
     token = ApiToken.objects.working(secret, now=now)
@@ -149,12 +154,11 @@ def _row(token: ApiToken, now: datetime) -> TokenRow:
 
 
 def _record(actor: User, action: str, token: ApiToken, *, after: dict[str, str]) -> None:
-    AuditEntry.objects.create(
-        actor=actor,
-        actor_name=actor.get_username(),
-        action=action,
+    AuditEntry.objects.record(
+        action,
+        by=actor,
         object_type="api_token",
-        object_id=str(token.pk),
+        object_id=token.pk,
         object_name=f"{token.name} ({token.prefix}…)",
         after=after,
     )

@@ -13,6 +13,7 @@ urlpatterns = [
     path("logout/", views.logout_page, name="logout"),
     path("password/<str:user_code>/<str:token>/", views.password_set, name="password-set"),
     path("account/", views.account, name="account"),
+    path("account/sessions/end/", views.sessions_end, name="sessions-end"),
     path("account/password/", views.password, name="password"),
     path("account/tokens/", views.token_list, name="tokens"),
     path("account/tokens/<int:pk>/revoke/", views.token_revoke, name="token-revoke"),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any
-
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.forms import AuthenticationForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
@@ -21,9 +17,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.access import members
-from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm
-from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user
+from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm, password_form
+from evalsite.access.logins import PASSWORD_CHECKS, busy, is_guessed_widely, locked_out
+from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
 from evalsite.access.roles import MEANINGS, highest_role
+from evalsite.access.sessions import end_sessions, session_rows
 from evalsite.access.tokens import make_token, revoke_token, token_rows
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from runs.models.sharing import ApiToken
@@ -31,9 +29,6 @@ from runs.requests import MemberRequest
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 LINK_IN_SESSION = "access.one_time_link"
-TOO_MANY_REQUESTS = 429
-# A provider gives one customer a whole network of this many bits, so the rest of an IPv6 address names no client.
-IPV6_CLIENT_BITS = 64
 admin_only = permission_required("auth.change_user", raise_exception=True)
 
 
@@ -45,44 +40,20 @@ def login_page(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         return HttpResponseRedirect(_next_path(request))
     form = AuthenticationForm(request, data=_posted(request))
+    if form.is_bound:
+        if is_guessed_widely(request, request.POST.get("username", "")):
+            return locked_out(request, None, None)
+        if not PASSWORD_CHECKS.acquire(blocking=False):
+            return busy(request)
+        try:
+            form.full_clean()
+        finally:
+            PASSWORD_CHECKS.release()
     if form.is_valid():
         login(request, form.get_user())
         return HttpResponseRedirect(_next_path(request))
     context = {"form": form, "next": _next_path(request)}
     return render(request, "access/login.html", context, status=_status(form.is_bound))
-
-
-def client_address(request: HttpRequest) -> str | None:
-    """Return the address that django-axes counts failed logins by; behind a trusted proxy, the one it reports.
-
-    For IPv6 this is the network, because one client can use every address in it.
-    """
-    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.TRUST_PROXY else ""
-    # The proxy appends its client; the client may have made up everything before that.
-    for text in (forwarded.rpartition(",")[2].strip(), request.META.get("REMOTE_ADDR", "")):
-        with suppress(ValueError):
-            return str(_client(ip_address(text)))
-    return None
-
-
-def _client(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    if isinstance(address, IPv4Address):
-        return address
-    if address.ipv4_mapped:
-        return address.ipv4_mapped
-    return IPv6Address(int(address) >> IPV6_CLIENT_BITS << IPV6_CLIENT_BITS)
-
-
-def locked_out(
-    request: HttpRequest, response: HttpResponse | None, credentials: Any
-) -> HttpResponse:
-    """Show how long to wait after too many failed logins; the same for names that do not exist."""
-    seconds = int(settings.AXES_COOLOFF_TIME.total_seconds())
-    page = render(
-        request, "access/locked_out.html", {"minutes": seconds // 60}, status=TOO_MANY_REQUESTS
-    )
-    page["Retry-After"] = str(seconds)
-    return page
 
 
 @require_POST
@@ -99,10 +70,12 @@ def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse
     user = find_link_user(user_code, token, LOGIN_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
-    if request.method == "POST":
-        login(request, user, backend=BACKEND)
-        return redirect("home")
-    return render(request, "access/login_once.html", {"member": user})
+    if request.method != "POST":
+        return render(request, "access/login_once.html", {"member": user})
+    if not use_link(user):
+        return render(request, "access/link_used.html", status=410)
+    login(request, user, backend=BACKEND)
+    return redirect("home")
 
 
 @login_not_required
@@ -115,6 +88,8 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
         return render(request, "access/link_used.html", status=410)
     form = SetPasswordForm(user, _posted(request))
     if form.is_valid():
+        if not use_link(user):
+            return render(request, "access/link_used.html", status=410)
         login(request, form.save(), backend=BACKEND)
         return redirect("home")
     context = {"form": form, "member": user}
@@ -125,18 +100,30 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
 def account(request: MemberRequest) -> HttpResponse:
     """Show the member's account and role."""
     role = highest_role(request.user)
-    context = {"role": role, "meaning": MEANINGS[role] if role else ""}
+    context = {
+        "role": role,
+        "meaning": MEANINGS[role] if role else "",
+        "sessions": session_rows(request.user, current=request.session.session_key),
+    }
     return render(request, "access/account.html", context)
+
+
+@require_POST
+def sessions_end(request: MemberRequest) -> HttpResponse:
+    """End all other sessions of the member."""
+    ended = members.end_other_sessions(request.user, request.session.session_key)
+    messages.success(request, f"{ended} other session{'' if ended == 1 else 's'} ended.")
+    return redirect("access:account")
 
 
 @sensitive_post_parameters()
 def password(request: MemberRequest) -> HttpResponse:
-    """Change the member's password and log out all other sessions."""
-    # A member who has only used login links has no old password to enter.
-    form_class = PasswordChangeForm if request.user.has_usable_password() else SetPasswordForm
-    form = form_class(request.user, _posted(request))
+    """Change the member's password, log out all other sessions, and revoke all tokens if asked to."""
+    form = password_form(request)
     if form.is_valid():
-        update_session_auth_hash(request, form.save())
+        members.change_password(form, revokes_tokens=form.cleaned_data["revoke_tokens"])
+        update_session_auth_hash(request, request.user)
+        end_sessions(request.user, but=request.session.session_key)
         messages.success(request, "Password changed. Other sessions are logged out.")
         return redirect("access:account")
     return render(request, "access/password.html", {"form": form}, status=_status(form.is_bound))
@@ -256,15 +243,17 @@ def _member_page(
         "scripts": ScriptsForm(initial={"run_scripts": reason == "own"}),
         "scripts_on": settings.SCRIPTS,
         "error": error,
-        "link": request.session.pop(LINK_IN_SESSION, ""),
+        "link": _pop_secret(request, LINK_IN_SESSION),
     }
     status = _status(bool(error) or form.is_bound)
     return render(request, "access/member.html", context, status=status)
 
 
 def _keep_link(request: MemberRequest, member: User) -> None:
-    link = request.build_absolute_uri(members.password_path(member))
-    request.session[LINK_IN_SESSION] = link
+    path = members.password_path(member)
+    link = f"{settings.SITE_URL}{path}" if settings.SITE_URL else request.build_absolute_uri(path)
+    # Sessions are stored in the database, which must not hold what logs somebody in.
+    request.session[LINK_IN_SESSION] = encrypt(link)
 
 
 def _posted(request: HttpRequest) -> QueryDict | None:
@@ -300,7 +289,7 @@ def token_list(request: MemberRequest) -> HttpResponse:
         return redirect("access:tokens")
     context = {
         "form": form,
-        "secret": _pop_secret(request),
+        "secret": _pop_secret(request, TOKEN_IN_SESSION),
         "rows": token_rows(now=now, owner=request.user),
         "others": _other_members_tokens(request),
     }
@@ -320,10 +309,10 @@ def token_revoke(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:tokens")
 
 
-def _pop_secret(request: HttpRequest) -> str:
+def _pop_secret(request: HttpRequest, name: str) -> str:
     if request.method != "GET":
         return ""
-    stored = request.session.pop(TOKEN_IN_SESSION, "")
+    stored = request.session.pop(name, "")
     try:
         return decrypt(stored) if stored else ""
     except KeyUnreadableError:

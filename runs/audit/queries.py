@@ -22,9 +22,9 @@ from runs.models.suites import Suite, Target
 
 # How many changes, and how many characters of a value, a folded row shows.
 SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
-# Entries about members and tokens contain e-mail addresses and roles, so only those who may change
+# Entries about members, tokens and sessions contain e-mail addresses, roles and login times, so only those who may change
 # members see them.
-ABOUT_MEMBERS, ABOUT_TOKENS = "user", "api_token"
+ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS = "user", "api_token", "session"
 NAMES = {
     "suite": "Suite",
     "run": "Run",
@@ -35,6 +35,7 @@ NAMES = {
     ABOUT_MEMBERS: "Member",
     ABOUT_TOKENS: "API token",
     "recorded_outputs": "Recorded outputs",
+    ABOUT_SESSIONS: "Session",
 }
 OVERRIDE = "override"
 ACTIONS = {
@@ -56,12 +57,18 @@ ACTIONS = {
     "override": "overrode",
     "link_made": "made a link for",
     "erased": "deleted the personal data of",
+    "locked_out": "was locked out of",
+    "logged_in": "logged in as",
+    "logged_out": "logged out as",
+    "login_failed": "failed to log in as",
     "made_admin": "made admin:",
     "role_changed": "changed the role of",
     "remove_outputs": "removed the outputs of",
     "remove_details": "removed all but the figures of",
     "scripts_allowed": "allowed scripts to",
+    "password_changed": "changed the password of",
     "scripts_forbidden": "forbade scripts to",
+    "sessions_ended": "ended other sessions of",
 }
 
 
@@ -203,9 +210,8 @@ def _cut(value: str | None) -> str:
 
 def _visible(*, with_members: bool) -> QuerySet[AuditEntry]:
     entries = AuditEntry.objects.all()
-    return (
-        entries if with_members else entries.exclude(object_type__in=(ABOUT_MEMBERS, ABOUT_TOKENS))
-    )
+    private = (ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS)
+    return entries if with_members else entries.exclude(object_type__in=private)
 
 
 def _matching(query: AuditQuery, *, with_members: bool) -> QuerySet[AuditEntry]:
@@ -260,6 +266,7 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
         ),
         "language_model": (LanguageModel, "evaluators:language-model", ("slug",)),
         ABOUT_MEMBERS: (User, "access:member", ("pk",)),
+        ABOUT_SESSIONS: (User, "access:member", ("pk",)),
     }
     urls = {}
     for kind, pks in ids.items():

@@ -192,6 +192,31 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="MemberSession",
+            fields=[
+                ("session_data", models.TextField(verbose_name="session data")),
+                ("expire_date", models.DateTimeField(db_index=True, verbose_name="expire date")),
+                ("session_key", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("started_at", models.DateTimeField()),
+                ("seen_at", models.DateTimeField()),
+                ("client", models.CharField(blank=True, default="", max_length=200)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "session",
+                "verbose_name_plural": "sessions",
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
             name="Campaign",
             fields=[
                 (

@@ -1,4 +1,4 @@
-"""Links that open a frozen snapshot without an account, and tokens with which programs use the API."""
+"""Links that open a snapshot without an account, tokens with which programs use the API, sessions of members."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models import Q
 
@@ -116,3 +117,19 @@ class ApiToken(models.Model):
         if self.expires_at is not None and self.expires_at <= now:
             return EXPIRED
         return ACTIVE if self.owner.is_active else INACTIVE
+
+
+class MemberSession(AbstractBaseSession):
+    """A session of a browser. `session_key` is a hash of the key in the cookie; `client` describes the browser."""
+
+    session_key = models.CharField(max_length=64, primary_key=True)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+"
+    )
+    started_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    client = models.CharField(max_length=200, blank=True, default="")
+
+    def __str__(self) -> str:
+        """Return the beginning of the hash."""
+        return self.session_key[:12]

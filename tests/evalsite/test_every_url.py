@@ -88,6 +88,7 @@ PAGES: Mapping[str, Page] = {
     "access:password-set": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:logout": action(LOGGED_IN, {}),
     "access:account": Page(LOGGED_IN),
+    "access:sessions-end": action(LOGGED_IN, {}),
     "access:password": form(LOGGED_IN),
     "access:tokens": form(LOGGED_IN),
     # Members revoke their own tokens, and there is none yet.

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from evalsite.access.sessions import SessionStore
 from evaluators.models import AuditEntry
 from runs.models.results import Result
 from runs.models.runs import Run
-from runs.models.sharing import ShareLink
+from runs.models.sharing import MemberSession, ShareLink
 from tests.sharing.linked import sent, share, subject, text_of
 from tests.support.members import make_client, make_member
 
@@ -141,7 +141,7 @@ def test_a_link_that_waits_to_be_shown_cannot_be_read_in_the_database(
     fields, listed = subject(runs, "run"), reverse("runs:share-list")
     page = editor_client.get(reverse("runs:share-new"), fields).text
     editor_client.post(reverse("runs:share-new"), sent(page, fields))
-    kept = repr(Session.objects.get().get_decoded())
+    kept = repr(SessionStore().decode(MemberSession.objects.get().session_data))
     assert "/s/" not in kept
     editor_client.head(listed)
     shown = re.search(r"/s/([\w-]{43})/", editor_client.get(listed).text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import Group, User
-from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
+
+from evalsite.access.sessions import SessionStore
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "correct horse battery staple"  # for tests only

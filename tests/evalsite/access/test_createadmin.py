@@ -55,7 +55,7 @@ def test_a_new_name_becomes_an_admin_with_a_password_from_a_file(
     assert (highest_role(member), member.email) == (Role.ADMIN, "ada@example.com")
     client.post("/login/", {"username": "ada", "password": GOOD})
     assert client.get("/members/").status_code == 200
-    entry = AuditEntry.objects.get()
+    entry = AuditEntry.objects.get(object_type="user")
     assert (entry.actor_name, entry.action) == ("command line", "member.made_admin")
 
 

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from io import StringIO
+from threading import Barrier
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
-from evalsite.access.members import login_path, password_path
+from evalsite.access.members import find_link_user, login_path, password_path
 from evalsite.access.roles import Role, highest_role
+from tests.support.members import make_member
 
 
 def printed_link(*arguments: str) -> str:
@@ -90,3 +95,39 @@ def test_the_first_link_is_printed_until_somebody_has_logged_in(client: Client, 
     assert printed_link("--first") != ""
     client.post(first[first.index("/login/") :])
     assert printed_link("--first") == ""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_link_that_is_opened_by_four_at_once_logs_one_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = make_member("viewer")
+    link, together = login_path(member), Barrier(4)
+
+    def find(*arguments: object) -> User | None:
+        found = find_link_user(*arguments)
+        together.wait()
+        return found
+
+    monkeypatch.setattr("evalsite.access.views.find_link_user", find)
+
+    def use(number: int) -> int:
+        try:
+            return Client().post(link).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(use, range(4))) == [302, 410, 410, 410]
+
+
+def test_a_link_made_and_used_within_the_second_of_the_last_login_works_once(
+    client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now().replace(microsecond=0)
+    moments = (now + timedelta(microseconds=n) for n in range(1, 100))
+    monkeypatch.setattr("django.utils.timezone.now", lambda: next(moments))
+    User.objects.filter(pk=viewer.pk).update(last_login=now)
+    link = login_path(User.objects.get(pk=viewer.pk))
+    assert client.post(link).status_code == 302
+    assert Client().post(link).status_code == 410

@@ -11,8 +11,8 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import Settings
 
+from evalsite.access.logins import PASSWORD_CHECKS, client_address
 from evalsite.access.members import login_path
-from evalsite.access.views import client_address
 from tests.support.members import PASSWORD, make_member
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
@@ -129,3 +129,37 @@ def test_a_proxy_without_a_valid_address_counts_as_the_client(settings: Settings
     settings.TRUST_PROXY = True
     request = RequestFactory().get("/", REMOTE_ADDR=THERE, HTTP_X_FORWARDED_FOR="unknown")
     assert client_address(request) == THERE
+
+
+def test_many_names_from_one_address_are_refused_in_the_end(client: Client, viewer: User) -> None:
+    answers = [log_in(client, f"name-{n}").status_code for n in range(51)]
+    assert answers == [REFUSED] * 50 + [LOCKED]
+    assert log_in(client, password=PASSWORD).status_code == LOCKED
+    assert log_in(Client(), password=PASSWORD, REMOTE_ADDR=THERE).status_code == WELCOME
+    viewer.refresh_from_db()
+    assert client.post(login_path(viewer), REMOTE_ADDR=HERE).status_code == WELCOME
+
+
+def test_one_name_from_many_addresses_is_refused_in_the_end(client: Client, viewer: User) -> None:
+    make_member("editor")
+    answers = [log_in(client, REMOTE_ADDR=f"203.0.113.{n}").status_code for n in range(101)]
+    assert answers == [REFUSED] * 100 + [LOCKED]
+    assert log_in(client, "editor", PASSWORD).status_code == WELCOME
+
+
+def test_when_all_password_checks_are_taken_the_page_asks_to_try_again(
+    client: Client, viewer: User
+) -> None:
+    with PASSWORD_CHECKS, PASSWORD_CHECKS:
+        answer = log_in(client, password=PASSWORD)
+    assert (answer.status_code, answer["Retry-After"]) == (LOCKED, "1")
+    assert "Try again at once" in answer.text
+    assert log_in(client, password=PASSWORD).status_code == WELCOME
+
+
+def test_the_old_password_cannot_be_guessed_with_a_stolen_session(viewer_client: Client) -> None:
+    sent = {"old_password": "wrong", "new_password1": "a fine one", "new_password2": "a fine one"}
+    answers = [viewer_client.post("/account/password/", sent).status_code for _ in range(10)]
+    assert answers == [REFUSED] * 9 + [LOCKED]
+    right = sent | {"old_password": PASSWORD}
+    assert viewer_client.post("/account/password/", right).status_code == LOCKED

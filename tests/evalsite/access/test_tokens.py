@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.contrib.sessions.models import Session
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from evalsite.access.roles import Role
+from evalsite.access.sessions import SessionStore
 from evalsite.access.tokens import (
     RoleTooHighError,
     find_grant,
@@ -18,7 +18,7 @@ from evalsite.access.tokens import (
     token_rows,
 )
 from evaluators.models import AuditEntry
-from runs.models.sharing import ApiToken
+from runs.models.sharing import ApiToken, MemberSession
 from tests.support.members import make_client, make_member
 
 NOW = datetime(2026, 5, 12, 9, 0, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_a_secret_waiting_in_the_session_is_encrypted(
     viewer_client: Client,
 ) -> None:
     viewer_client.post("/account/tokens/", SENT)
-    kept = Session.objects.get().get_decoded()["access.new_api_token"]
+    kept = SessionStore().decode(MemberSession.objects.get().session_data)["access.new_api_token"]
     assert "evs_" not in kept
     viewer_client.head("/account/tokens/")
     assert TOKEN.search(viewer_client.get("/account/tokens/").text)

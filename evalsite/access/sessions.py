@@ -1,0 +1,109 @@
+"""Sessions of members, kept by a hash of their key: whoever reads the database cannot log in with what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
+from django.db import DatabaseError
+from django.utils import timezone
+
+from runs.models.sharing import MemberSession, token_hash
+
+# A session ends when nobody has used it for so long, and in any case after SESSION_COOKIE_AGE.
+IDLE_FOR = timedelta(days=3)
+# Recording every use would turn each page into a write.
+USE_IS_NOTED_EVERY = timedelta(minutes=5)
+# Names in a session's data.
+STARTED_AT, CLIENT = "started_at", "client"
+MAX_CLIENT_LENGTH = 200
+
+
+class SessionStore(DatabaseStore):
+    """Django's sessions in the database, with limits, the member and a hash in place of the key."""
+
+    @classmethod
+    def get_model_class(cls) -> type[MemberSession]:
+        """Return the table."""
+        return MemberSession
+
+    def _get_session_from_db(self) -> MemberSession | None:
+        now = timezone.now()
+        alive = MemberSession.objects.filter(expire_date__gt=now, seen_at__gt=now - IDLE_FOR)
+        row = alive.filter(session_key=token_hash(self.session_key or "")).first()
+        if row is None:
+            self._session_key = None
+        elif now - row.seen_at >= USE_IS_NOTED_EVERY:
+            # Pages can be read while nothing can be stored.
+            with suppress(DatabaseError):
+                MemberSession.objects.filter(pk=row.pk).update(seen_at=now)
+        return row
+
+    def exists(self, session_key: str) -> bool:
+        """Tell whether a key is taken."""
+        return super().exists(token_hash(session_key))
+
+    def create_model_instance(self, data: Mapping[str, Any]) -> MemberSession:
+        """Return the row of the session as it is now."""
+        now = timezone.now()
+        started = datetime.fromisoformat(data[STARTED_AT]) if STARTED_AT in data else now
+        return MemberSession(
+            session_key=token_hash(self._get_or_create_session_key()),  # type: ignore[attr-defined]  # of the base
+            session_data=self.encode(dict(data)),
+            expire_date=started + timedelta(seconds=self.get_session_cookie_age()),
+            user_id=data.get(SESSION_KEY),
+            started_at=started,
+            seen_at=now,
+            client=data.get(CLIENT, ""),
+        )
+
+    def delete(self, session_key: str | None = None) -> None:
+        """End a session, by default this one."""
+        if key := session_key or self.session_key:
+            MemberSession.objects.filter(session_key=token_hash(key)).delete()
+
+
+def begin_session(session: SessionBase, *, client: str) -> None:
+    """Note when a member logged in, and with which browser; remove sessions that are over."""
+    MemberSession.objects.filter(expire_date__lt=timezone.now()).delete()
+    session[STARTED_AT] = timezone.now().isoformat()
+    session[CLIENT] = client[:MAX_CLIENT_LENGTH]
+
+
+def end_sessions(member: User, *, but: str | None = None) -> int:
+    """End all sessions of a member, but for the one with the key `but`; return how many."""
+    rows = MemberSession.objects.filter(user=member)
+    if but:
+        rows = rows.exclude(session_key=token_hash(but))
+    return rows.delete()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """One session in the list of a member; `client` is a browser's own description, "" if unknown."""
+
+    started_at: datetime
+    seen_at: datetime
+    client: str
+    is_this: bool
+
+
+def session_rows(member: User, *, current: str | None) -> Sequence[SessionRow]:
+    """Return the sessions that a member could go on with, the one with the key `current` first."""
+    now = timezone.now()
+    rows = MemberSession.objects.filter(
+        user=member, expire_date__gt=now, seen_at__gt=now - IDLE_FOR
+    )
+    this = token_hash(current or "")
+    every = [
+        SessionRow(row.started_at, row.seen_at, row.client, row.session_key == this)
+        for row in rows.order_by("-seen_at")
+    ]
+    return sorted(every, key=lambda row: not row.is_this)
