@@ -107,6 +107,8 @@ INPUT, EXPECTED_OUTPUT, VARS = "input", "expected_output", "vars"
 OF_THE_CASE = (INPUT, EXPECTED_OUTPUT)
 USUAL_PROMPT = f"{{{{ {INPUT} }}}}"
 ASSERTIONS = ("assert", "assertions")
+# What a `default_test` gives to each case.
+SHARED = (VARS, ASSERTIONS[0])
 
 
 def with_variables(document: YamlDocument) -> YamlDocument:
@@ -120,7 +122,10 @@ def with_variables(document: YamlDocument) -> YamlDocument:
     names = {normal_spelling(str(key)): key for key in document.value}
     cases_key = next((names[name] for name in CASES_KEYS if name in names), "")
     cases = document.value.get(cases_key)
-    if not isinstance(cases, list) or not ("prompts" in names or any(map(_has_variables, cases))):
+    shared_key = names.get("default_test", "")
+    shared = document.value.get(shared_key)
+    has_more = bool("prompts" in names or shared or {"imports"} & names.keys())
+    if not isinstance(cases, list) or not (has_more or any(map(_has_variables, cases))):
         return document
     problems: list[Problem] = []
 
@@ -136,8 +141,17 @@ def with_variables(document: YamlDocument) -> YamlDocument:
             "into the target"
         )
         refuse((prompts_key,), message)
+    if shared is not None and not _is_shared(shared):
+        refuse(
+            (shared_key,),
+            "is not a mapping with vars, a mapping, and assert, a list; write it so here",
+        )
+        shared = None
+    if "imports" in names:
+        refuse((names["imports"],), "is not read; name the files of cases under tests")
     filled = []
-    for n, case in enumerate(cases):
+    for n, own in enumerate(cases):
+        case = _with_shared(own, shared or {})
         lacking = _lacking(prompt, case) if isinstance(case, Mapping) else ""
         if lacking:
             refuse((cases_key, n), f"the prompt needs {lacking}, which the vars of this case lack")
@@ -145,12 +159,38 @@ def with_variables(document: YamlDocument) -> YamlDocument:
     if problems:
         raise UnreadableFileError(problems)
     value = {key: part for key, part in document.value.items() if key != prompts_key}
+    if rest := {key: part for key, part in (shared or {}).items() if key not in SHARED}:
+        value[shared_key] = rest
+    else:
+        value.pop(shared_key, None)
     return replace(
         document,
         value={**value, cases_key: filled},
         lines={_moved(path, cases_key): line for path, line in document.lines.items()},
         written={_moved(path, cases_key): text for path, text in document.written.items()},
     )
+
+
+def _is_shared(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get(VARS, {}), Mapping)
+        and isinstance(value.get(ASSERTIONS[0], []), list)
+    )
+
+
+def _with_shared(case: Any, shared: Mapping[str, Any]) -> Any:
+    """Return a case with the variables and assertions that all cases have."""
+    if not isinstance(case, Mapping):
+        return case
+    name = next((name for name in ASSERTIONS if name in case), ASSERTIONS[0])
+    own_variables, own_assertions = case.get(VARS, {}), case.get(name, [])
+    whole = dict(case)
+    if VARS in shared and isinstance(own_variables, Mapping):
+        whole[VARS] = {**shared[VARS], **own_variables}
+    if ASSERTIONS[0] in shared and isinstance(own_assertions, list):
+        whole[name] = [*own_assertions, *shared[ASSERTIONS[0]]]
+    return whole
 
 
 def _has_variables(case: Any) -> bool:

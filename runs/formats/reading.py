@@ -12,7 +12,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.script.program import locate_script
 from evaluators.reading.yaml import Path
 from runs.formats.bundles import OUTSIDE, missing_file_message
-from runs.formats.generations import Generation, environment_variables
+from runs.formats.generations import PASSING_SCORE, Generation, environment_variables
 from runs.formats.yaml import YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
@@ -24,7 +24,7 @@ MAX_SHARED = 200_000_000
 class Reading:
     """A file while it is read: its document and its problems so far.
 
-    `kept` are unused keys of evaluators, by case ("" for the suite) and evaluator path.
+    `passing_score` is what an evaluator must reach in a file of AgentV. `kept` are unused keys of evaluators, by case ("" for the suite) and evaluator path.
     """
 
     document: YamlDocument
@@ -37,6 +37,7 @@ class Reading:
     refused: list[Path] = field(default_factory=list)
     shared_characters: int = 0
     generation: Generation = Generation.OWN
+    passing_score: float = PASSING_SCORE
 
     def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
         """Return a problem with the place of a value."""

@@ -24,7 +24,7 @@ from evaluators.scoring.tree import (
     validate,
 )
 from evaluators.scoring.types import DomainError
-from runs.formats.generations import PASSING_SCORE, Generation, with_meaning
+from runs.formats.generations import Generation, with_meaning
 from runs.formats.reading import Fields, Reading
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import did_you_mean, most_similar
@@ -440,7 +440,7 @@ class _Item:
         if self.reading.generation is not Generation.LATER:
             return required is True, below
         if required is True:
-            return False, PASSING_SCORE if below is None else below
+            return False, self.reading.passing_score if below is None else below
         if below is not None and minimum_key and not key:
             message = "fails nothing in AgentV without required, so it is not used; write required: true beside it"
             self.fields.warn(minimum_key, f"evaluator {name}: {message}")

@@ -18,7 +18,7 @@ from evaluators.reading.yaml import write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from runs.formats.bundles import comment_for
-from runs.formats.generations import Generation, find_generation, with_variables
+from runs.formats.generations import PASSING_SCORE, Generation, find_generation, with_variables
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
@@ -254,13 +254,22 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
         slug=slug,
         **{name: suite.text(name) for name in TEXTS} | {"title": title},
         **{name: suite.texts(name) for name in LISTS},
-        policy=read_policy(reading, suite, profile.policy if profile else PolicySpec()),
+        policy=read_policy(reading, suite, _usual_policy(reading, profile)),
         evaluators=root,
         cases=cases,
         metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
         files=dict(sorted(reading.used_files.items())),
         warnings=tuple(sorted(reading.warnings, key=lambda warning: (warning.file, warning.line))),
     )
+
+
+def _usual_policy(reading: Reading, profile: Profile | None) -> PolicySpec:
+    """Return the policy for what a file does not set; a later file of AgentV passes by its threshold."""
+    policy = profile.policy if profile else PolicySpec()
+    if reading.passing_score == PASSING_SCORE:
+        return policy
+    borderline = min(policy.borderline_threshold, reading.passing_score)
+    return policy.replace(pass_threshold=reading.passing_score, borderline_threshold=borderline)
 
 
 def _profile(suite: Fields, chosen: Profile | None) -> Profile | None:
@@ -320,6 +329,13 @@ def _evaluators(
     aliases = {"evaluators": ALIASES["evaluators"]}
     execution = Fields(reading, (execution_key,), aliases=aliases, value=block)
     nodes: tuple[EvaluatorSpec, ...] = ()
+    for fields in (suite, execution) if reading.generation is Generation.LATER else ():
+        threshold_key, _ = fields.peek("threshold")
+        threshold = fields.number("threshold")
+        if threshold is not None and not 0 < threshold <= 1:
+            fields.refuse(threshold_key, f"{threshold:g} is not a score above 0 and up to 1")
+        elif threshold is not None:
+            reading.passing_score = threshold
     for fields in (suite, execution):
         key, items = fields.items("evaluators")
         if items and nodes:

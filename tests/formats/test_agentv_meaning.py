@@ -247,3 +247,47 @@ def test_files_of_cases_may_stand_among_the_cases() -> None:
     del files["c.jsonl"]
     with pytest.raises(UnreadableFileError, match=r"s.yaml, line 5, tests\[2\]: the file"):
         suite_files.read_suite(text.encode(), file="s.yaml", files=files)
+
+
+def test_what_all_cases_share_in_the_newest_files_is_given_to_each() -> None:
+    shared = "default_test:\n  vars: {city: Bergen, input: Hi}\n  assert: [{type: is-json}]\n"
+    [case] = read(NEWEST + shared).cases
+    assert case.evaluators is not None
+    kinds = [child.config.get("operator") for child in case.evaluators.children]
+    assert kinds == ["contains", None, "contains", "is_json"]
+    assert case.metadata == {"vars": {"city": "Oslo"}}
+    assert case.input[1]["content"] == "Capital of Norway?"
+    assert "name the files of cases under tests" in problems(NEWEST + "imports: {tests: []}\n")[0]
+
+
+@pytest.mark.parametrize(
+    "place", ["threshold: 0.9\n", "execution: {target: llm, threshold: 0.9}\n"]
+)
+def test_the_threshold_of_a_later_file_is_what_a_case_passes_with(place: str) -> None:
+    written = "[{name: x, type: contains, value: y, required: true}]"
+    text = GRADERS.format(evaluators=written).replace(
+        "execution: {target: llm}\n", "target: llm\n" + place
+    )
+    content = read(text)
+
+    assert (content.policy.pass_threshold, content.policy.borderline_threshold) == (0.9, 0.6)
+    [case] = content.cases
+    assert case.evaluators is not None
+    assert case.evaluators.children[0].required_below == 0.9
+    again = suite_files.read_suite(suite_files.write_suite(content), files=content.files)
+    assert again == content
+    low = read(text.replace("0.9", "0.4")).policy
+    assert (low.pass_threshold, low.borderline_threshold) == (0.4, 0.4)
+    assert "is not a score" in problems(text.replace("0.9", "80"))[0]
+
+
+@pytest.mark.parametrize("odd", ["file://d.yaml", "{vars: x}", "{vars: [1]}", "{assert: {a: b}}"])
+def test_odd_values_for_all_cases_are_refused(odd: str) -> None:
+    [problem] = problems(NEWEST + f"default_test: {odd}\n")
+    assert problem.startswith("dataset.yaml, line 14, default_test: is not a mapping with vars")
+
+
+@pytest.mark.parametrize("odd", ["vars: x", "vars: [1]", "assert: {a: b}, input: q"])
+def test_odd_values_of_a_case_are_refused_with_their_line(odd: str) -> None:
+    told = problems(NEWEST + f"  - {{id: B, {odd}}}\ndefault_test: {{vars: {{a: b}}}}\n")
+    assert told[0].startswith("dataset.yaml, line 14, case B, tests[1]")
