@@ -550,6 +550,9 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
 
 def _final_scores(run: Run) -> Mapping[str, Sequence[float]]:
     """Return by case the final scores, 0 to 10, of the first hybrid judge of each execution; one query."""
+    if run.summary and not run.summary.get("dimensions"):
+        # Looking for them among millions of scores takes a second.
+        return {}
     rows = (
         EvaluatorScore.objects.filter(result__run=run, kind=HYBRID_KIND, state=ScoreState.SCORED)
         .order_by("result_id", "position", "id")

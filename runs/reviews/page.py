@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median
@@ -183,7 +183,8 @@ def review_queue(
     )
     ahead = services.upcoming_items(user, query, excluding=[here.pk] if here else [])
     left = ahead.count() if may_decide else 0
-    rows = ahead if may_decide else query.items().waiting()
+    waiting = query.items().waiting().values_list("pk", flat=True)
+    first = services.first_items(ahead, user, MAX_NEXT) if may_decide else waiting[:MAX_LISTED]
     last = _last_reviews(user) if may_decide else []
     seconds = [row["seconds"] for row in last if row["seconds"] is not None]
     is_empty = here is None and may_decide
@@ -193,7 +194,7 @@ def review_queue(
         **counts,
         left=left,
         people=people(),
-        next=tuple(_next(rows, MAX_NEXT if may_decide else MAX_LISTED, is_hidden=is_hidden)),
+        next=tuple(_next(first, is_hidden=is_hidden)),
         personal=_personal(last) if not is_hidden else None,
         seconds=round(median(seconds)) if seconds else None,
         last=_last_decided(user) if last else None,
@@ -206,10 +207,15 @@ def _down(size: int) -> range:
     return range(size - 1, -1, -1)
 
 
-def _next(rows: Any, most: int, *, is_hidden: bool) -> Sequence[NextRow]:
-    items = rows.select_related(*NEEDED).defer("result__run__snapshot", *HEAVY)
-    items = items.annotate(policy=F("result__run__snapshot__policy"))[:most]
-    return [_row(item, is_hidden=is_hidden or item.policy["review_blind"]) for item in items]
+def _next(ids: Iterable[int], *, is_hidden: bool) -> Sequence[NextRow]:
+    ids = list(ids)
+    items: Any = ReviewItem.objects.select_related(*NEEDED).defer("result__run__snapshot", *HEAVY)
+    found = items.annotate(policy=F("result__run__snapshot__policy")).in_bulk(ids)
+    return [
+        _row(item, is_hidden=is_hidden or item.policy["review_blind"])
+        for pk in ids
+        if (item := found.get(pk))
+    ]
 
 
 def _row(item: Any, *, is_hidden: bool) -> NextRow:

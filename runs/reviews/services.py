@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.policy import PolicySpec
@@ -82,13 +82,18 @@ def next_item(
 def upcoming_items(
     by: User, query: QueueQuery | None = None, *, excluding: Collection[int] = ()
 ) -> QuerySet[ReviewItem]:
-    """Return the items that `next_item` would give a person in turn, without reserving them."""
+    """Return the items that `next_item` would give a person, in no order."""
     now = database_now()
     free = Q(reserved_until=None) | Q(reserved_until__lte=now) | Q(reserved_by=by)
-    items = _for(by, query or QueueQuery()).filter(free).exclude(pk__in=excluding)
-    own = ReviewSkip.objects.filter(item=OuterRef("pk"), reviewer=by).values("skipped_at")[:1]
-    ordered = items.annotate(left_at=Subquery(own))
-    return ordered.order_by(F("left_at").asc(nulls_first=True), "rank", "distance", "id")
+    return _for(by, query or QueueQuery()).filter(free).exclude(pk__in=excluding)
+
+
+def first_items(items: QuerySet[ReviewItem], by: User, most: int) -> Sequence[int]:
+    """Return the ids of the first items in the turn of a person."""
+    first: list[int] = []
+    for waiting in _in_turn(items, by):
+        first += waiting.values_list("pk", flat=True)[: most - len(first)]
+    return first
 
 
 def reserve(item: ReviewItem, by: User) -> ReviewItem:
@@ -181,13 +186,23 @@ def _for(by: User, query: QueueQuery) -> QuerySet[ReviewItem]:
 
 
 def _first_free(items: QuerySet[ReviewItem], by: User) -> ReviewItem | None:
-    own = ReviewSkip.objects.filter(item=OuterRef("pk"), reviewer=by)
-    never = items.exclude(Exists(own)).order_by("rank", "distance", "id")
-    skipped = items.annotate(left_at=Subquery(own.values("skipped_at")[:1])).exclude(left_at=None)
-    for waiting in (never, skipped.order_by("left_at", "id")):
+    for waiting in _in_turn(items, by):
         if (item := waiting.select_for_update(skip_locked=True, of=("self",)).first()) is not None:
             return item
     return None
+
+
+def _in_turn(
+    items: QuerySet[ReviewItem], by: User
+) -> tuple[QuerySet[ReviewItem], QuerySet[ReviewItem]]:
+    """Return the items that a person never skipped, the most doubtful first, and the skipped ones.
+
+    The first is the order of an index, so that nothing is sorted for the next few of many.
+    """
+    own = ReviewSkip.objects.filter(item=OuterRef("pk"), reviewer=by)
+    never = items.exclude(Exists(own)).order_by("rank", "distance", "id")
+    skipped = items.annotate(left_at=Subquery(own.values("skipped_at")[:1])).exclude(left_at=None)
+    return never, skipped.order_by("left_at", "id")
 
 
 ACTION = "override"
