@@ -117,6 +117,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # -- Database and work -----------------------------------------------------------------------
 # Seconds after which a worker without a heartbeat loses the results it has claimed.
 LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
+# Minutes after which a run is ended that was started without another longest time; 0 for never.
+MAX_RUN_MINUTES = ENV.number("EVALSITE_MAX_RUN_MINUTES", 24 * 60, least=0, most=525_600)
 # A file that a worker touches with every heartbeat, for an external watchdog.
 HEARTBEAT_FILE = ENV.text("EVALSITE_HEARTBEAT_FILE")
 DATABASE_URL = ENV.secret("DATABASE_URL")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from django.db.models import Count, Exists, Max, OuterRef, Q, Sum
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError, Verdict
+from evaluators.templatetags.figures import counted
 from runs.engine.plan import DELIBERATION_KIND, case_tree, read_plan
 from runs.engine.review_rules import (
     FinishedExecution,
@@ -114,6 +115,20 @@ def finish_run(
     if outcome is None and not in_background:
         summarise_run(run_id)
     return True
+
+
+def is_overdue(run: Run, *, now: datetime) -> bool:
+    """Tell whether workers have worked on an active run for longer than it may take."""
+    if not run.is_active or run.max_minutes is None or run.started_at is None:
+        return False
+    return now >= run.started_at + timedelta(minutes=run.max_minutes)
+
+
+def end_overdue_run(run: Run) -> bool:
+    """End a run that takes longer than it may; its results are kept, and it can be resumed."""
+    took = counted(run.max_minutes or 0, "minute")
+    reason = f"It reached its longest time, {took}. Resume it to continue."
+    return finish_run(run.pk, RunStatus.STOPPED, reason=reason, in_background=False)
 
 
 def complete_run(run_id: int) -> bool:

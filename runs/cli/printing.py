@@ -7,9 +7,11 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import TextIO
 
 from django.core.management.base import OutputWrapper
+from django.utils import timezone
 
 from evaluators.templatetags.figures import (
     counted,
@@ -21,6 +23,7 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from runs.costs import CostPair, run_costs
+from runs.models.results import ANSWERED, CallStatus, ModelCall
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries
 from runs.results.runs import (
@@ -101,6 +104,35 @@ def progress_line(run: Run) -> str:
     # Whether no cost means free or unknown is shown at the end: it needs every call.
     costs = [f"{money(usd).translate(GAPS)} {name}" for name, usd in sums if usd]
     return ", ".join(counts + costs)
+
+
+# How many of a run's newest calls are read to say since when it waits.
+MAX_CALLS = 500
+
+
+def waiting_text(run: Run, quiet_s: float, *, now: datetime) -> str:
+    """Say how long no execution has ended, and how the calls since the last answer ended, by model."""
+    columns = ("model_name", "status", "http_status", "created_at", "model__paused_until")
+    calls = ModelCall.objects.filter(run=run).order_by("-created_at", "-id")
+    failed: dict[tuple[str, str, int | None], list[datetime]] = {}
+    pauses: dict[str, datetime] = {}
+    for name, status, code, at, paused_until in calls.values_list(*columns)[:MAX_CALLS]:
+        if status in ANSWERED:
+            break
+        failed.setdefault((name, status, code), []).append(at)
+        if paused_until is not None and paused_until > now:
+            pauses[name] = paused_until
+    sentences = [f"No execution has ended for {duration(quiet_s * 1000)}."]
+    for (name, status, code), at in failed.items():
+        how = f"{CallStatus(status).label.lower()}{f' (HTTP {code})' if code else ''}"
+        since = f"{timezone.localtime(at[-1]):%H:%M:%S}"
+        sentences.append(f"{name}: {counted(len(at), 'call')} {how} since {since}.")
+    for name, until in pauses.items():
+        wait_ms = (until - now).total_seconds() * 1000
+        sentences.append(f"{name} is asked again in {duration(wait_ms)}.")
+    if not failed:
+        sentences.append("The calls in flight are not answered yet.")
+    return " ".join(sentences).translate(GAPS)
 
 
 def summary_table(run: Run) -> str:

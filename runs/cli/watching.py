@@ -6,20 +6,23 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import Self
 
 from django.db import DatabaseError, InterfaceError, connection
+from django.utils import timezone
 
 from runs.cli.evaluating import NOT_EVALUATED
-from runs.cli.printing import ProgressLine
+from runs.cli.printing import ProgressLine, waiting_text
 from runs.execution.database import describe_error, first_error, is_temporary
 from runs.execution.reaper import reap
 from runs.execution.run_worker import release_run, with_live_connection, work_on_run
-from runs.finishing import finish_run, summarise_run
-from runs.models.database import database_now
+from runs.finishing import end_overdue_run, finish_run, is_overdue, summarise_run
+from runs.models.database import clock_offset, database_now
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, LEASE, Run, RunStatus
 
 logger = logging.getLogger(__name__)
@@ -129,6 +132,8 @@ class LocalWorker:
 
 
 LOOK_EVERY_S = 0.25
+# A run that stands still says so after this long, then after twice as long, at last every ten minutes.
+QUIET_S, MAX_SILENCE_S = 15.0, 600.0
 STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 STOPPED = "Stopped at the command line."
 OUTAGE = "The database does not answer. Waiting until it does."
@@ -157,15 +162,26 @@ def execute_run(
 
 
 class Watch:
-    """Polls the run, and releases the worker if the run ended elsewhere."""
+    """Polls the run, says what it waits for, ends it in time, and releases the worker if it ended elsewhere."""
 
-    def __init__(self, run: Run, worker: LocalWorker, progress: ProgressLine) -> None:
+    def __init__(
+        self,
+        run: Run,
+        worker: LocalWorker,
+        progress: ProgressLine,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Remember the run with its owner at the start."""
         self._run = run
         self._worker = worker
         self._progress = progress
         self._is_released = False
         self._last_report = ""
+        self._clock = clock
+        self._done = run.done_count
+        self._quiet_since, self._report_after_s = clock(), QUIET_S
+        self._ahead: timedelta | None = None
 
     def look(self, *, stop_wanted: bool) -> None:
         """Stop the run if wanted, show its progress, and notice when it has ended."""
@@ -174,6 +190,8 @@ class Watch:
                 self._worker.stop(STOPPED)
             light = Run.objects.defer(*HEAVY_RUN_COLUMNS).get(pk=self._run.pk)
             self._progress.show(light)
+            if not self._is_released and light.is_active:
+                self._keep_time(light)
         except (DatabaseError, InterfaceError) as error:
             if not is_temporary(error):
                 raise
@@ -182,6 +200,22 @@ class Watch:
         self._last_report = ""
         if not self._is_released and not self._is_mine(light):
             self._release(light, stop_wanted=stop_wanted)
+
+    def _keep_time(self, run: Run) -> None:
+        """End a run that takes too long; of one that stands still, say why, more and more rarely."""
+        if self._ahead is None:
+            self._ahead = clock_offset()
+        now = timezone.now() + self._ahead
+        if is_overdue(run, now=now):
+            end_overdue_run(run)
+            return
+        if run.done_count != self._done:
+            self._done, self._quiet_since = run.done_count, self._clock()
+            self._report_after_s = QUIET_S
+        quiet_s = self._clock() - self._quiet_since
+        if quiet_s >= self._report_after_s:
+            self._progress.say(waiting_text(run, quiet_s, now=now))
+            self._report_after_s = quiet_s + min(quiet_s, MAX_SILENCE_S)
 
     def _is_mine(self, run: Run) -> bool:
         return run.is_active and run.owner_id == self._run.owner_id

@@ -15,7 +15,13 @@ from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution.claims import RELEASED
 from runs.execution.database import is_temporary, note_error
 from runs.execution.shared_limits import forget_slot_leases, forget_starts
-from runs.finishing import complete_run, finish_run, summarise_run
+from runs.finishing import (
+    complete_run,
+    end_overdue_run,
+    finish_run,
+    is_overdue,
+    summarise_run,
+)
 from runs.models.database import database_answers_since
 from runs.models.removals import CHECKED_EVERY, Removal, RetentionRule
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
@@ -70,6 +76,7 @@ def reap(*, now: datetime) -> list[int]:
             lambda run_id: _release_results(run_id, expired, now=now),
         )
     _stop_abandoned_command_lines(now=now, is_silence_death=is_silence_death)
+    _end_overdue_runs(now=now)
     for run_id in _abandoned_rescorings(now=now):
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
     for removal_id in _abandoned_removals(now=now):
@@ -177,6 +184,13 @@ def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> N
         if (is_silent and is_silence_death) or is_dead(owner_id):
             reason = "The command line that executed this run is gone."
             finish_run(run_id, RunStatus.STOPPED, reason=reason, in_background=False)
+
+
+def _end_overdue_runs(*, now: datetime) -> None:
+    limited = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, max_minutes__isnull=False)
+    for run in limited.only("status", "started_at", "max_minutes"):
+        if is_overdue(run, now=now):
+            end_overdue_run(run)
 
 
 def _abandoned_rescorings(*, now: datetime) -> list[int]:

@@ -492,6 +492,7 @@ class Migration(migrations.Migration):
                     "budget_usd",
                     models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
                 ),
+                ("max_minutes", models.PositiveIntegerField(blank=True, null=True)),
                 (
                     "owner",
                     models.CharField(

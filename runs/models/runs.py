@@ -102,7 +102,8 @@ class Run(models.Model):
     imported run also has "imported": {file, sha256}.
     Counters count executions and change together with the results. `started_at` is when workers last
     started the run, None before the first time; `worked_before_ms` is how long they worked on it before
-    it was last resumed. `waits_since` is when it was last queued or lost a worker.
+    it was last resumed. `waits_since` is when it was last queued or lost a worker. `max_minutes` after
+    `started_at` it is ended; None for never.
     A run with `is_deleted` is gone for everybody but the worker that deletes its rows. `removal` is the
     removal that works on it. Who removed outputs or details, and when, is kept; "retention" is the rule.
     `stored_bytes` is the size of its rows by part when they were measured.
@@ -131,6 +132,7 @@ class Run(models.Model):
     repetitions = models.PositiveIntegerField(default=1)
     concurrency = models.PositiveIntegerField(default=8)
     budget_usd = money_field(null=True, blank=True)
+    max_minutes = models.PositiveIntegerField(null=True, blank=True)
     owner = models.CharField(max_length=20, choices=RunOwner.choices, default=RunOwner.WORKERS)
     owner_id = models.CharField(max_length=MAX_OWNER_ID_LENGTH, blank=True, default="")
     heartbeat_at = models.DateTimeField(null=True, blank=True)

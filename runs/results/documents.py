@@ -378,6 +378,8 @@ class RunDetailDoc(RunDoc):
     """How many executions ran at once, at most."""
     budget_usd: Dollars | None
     """What it was allowed to cost, US dollars; null without a limit."""
+    max_minutes: int | None
+    """How long workers may work on it before it is ended, minutes; null without a limit."""
     policy: PolicyDoc
     """The policy it was frozen with."""
     changed: list[ChangedDoc]
@@ -539,6 +541,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         **_cost_fields(costs),
         "concurrency": run.concurrency,
         "budget_usd": run.budget_usd,
+        "max_minutes": run.max_minutes,
         "policy": PolicyDoc.make(run.policy),
         "changed": run.snapshot.get(CHANGED) or [],
         "costs": costs,

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
@@ -41,7 +42,7 @@ from runs.running.estimate import (
 from runs.running.retry_forms import RunRetryForm
 from runs.running.rule_fields import RunRulesFields
 from runs.running.rules import SAMPLES, AppliedRules, RunRules, apply_rules, with_own_samples
-from runs.running.services import start_campaign
+from runs.running.services import MAX_MINUTES, start_campaign
 from runs.suites.differences import METRIC
 from runs.target_kinds import target_kinds
 
@@ -336,6 +337,8 @@ def form_values(run: Run) -> dict[str, Any]:
         values["judge"] = model.pk
     if run.budget_usd is not None:
         values["budget"] = f"{run.budget_usd.normalize():f}"
+    if run.max_minutes != (settings.MAX_RUN_MINUTES or None):
+        values["minutes"] = run.max_minutes
     if request.get("cases") == CHOSEN:
         values |= {"cases": CHOSEN, "keys": "\n".join(run_case_keys(run))}
     elif request.get("tags"):
@@ -549,6 +552,7 @@ class CaseChoiceForm(forms.Form):
 
 MAX_REPETITIONS = 100
 MAX_AT_ONCE = 200
+MINUTE_MS = 60_000
 
 
 class TargetsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # not generic at run time
@@ -599,6 +603,12 @@ class StartRunForm(CaseChoiceForm):
         min_value=Decimal("0.000001"),
         help_text="US dollars a run, target and judges; empty for no limit",
     )
+    minutes = forms.IntegerField(
+        label="Longest time",
+        required=False,
+        min_value=1,
+        max_value=MAX_MINUTES,
+    )
     note = forms.CharField(
         required=False,
         max_length=300,
@@ -623,6 +633,10 @@ class StartRunForm(CaseChoiceForm):
         judges = LanguageModel.objects.all()
         if suite.judge_id:
             self.fields["judge"] = forms.ModelChoiceField(judges, empty_label=None, label="Judge")
+        usual = settings.MAX_RUN_MINUTES
+        self.fields["minutes"].help_text = (
+            f"minutes a run; empty for {duration(usual * MINUTE_MS)}" if usual else "minutes a run"
+        )
         self.initial["form_key"] = secrets.token_urlsafe(16)
 
     @cached_property
@@ -689,6 +703,7 @@ class StartRunForm(CaseChoiceForm):
             repetitions=chosen["repetitions"],
             concurrency=chosen["concurrency"],
             budget_usd=chosen["budget"],
+            max_minutes=chosen["minutes"],
             note=chosen["note"],
             tags=self.wanted_tags(),
             case_keys=self.wanted_keys,

@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
@@ -84,6 +85,7 @@ def judges_text(plan: Plan) -> str:
 DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 200
 MAX_REPETITIONS = 100
+MAX_MINUTES = 525_600
 
 
 class SuiteChangedError(DomainError):
@@ -94,11 +96,15 @@ class SuiteChangedError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one run may do: executions of each case, calls in flight, dollars for target and judges."""
+    """How much one run may do: executions of each case, calls in flight, dollars for target and judges, minutes.
+
+    None for the minutes is the longest time of the site.
+    """
 
     repetitions: int = 1
     concurrency: int = DEFAULT_CONCURRENCY
     budget_usd: Decimal | None = None
+    max_minutes: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse impossible values, naming field and value."""
@@ -112,6 +118,10 @@ class Limits:
             )
         if self.budget_usd is not None and self.budget_usd <= 0:
             raise CannotStartError(f"The budget is ${self.budget_usd}; it must be above 0.")
+        if self.max_minutes is not None and not 1 <= self.max_minutes <= MAX_MINUTES:
+            raise CannotStartError(
+                f"The longest time is {self.max_minutes} minutes; it goes from 1 to {MAX_MINUTES}."
+            )
 
 
 def start_run(
@@ -122,6 +132,7 @@ def start_run(
     repetitions: int = 1,
     concurrency: int | None = None,
     budget_usd: Decimal | None = None,
+    max_minutes: int | None = None,
     note: str = "",
     case_keys: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
@@ -143,7 +154,7 @@ def start_run(
     """
     judge = judge or suite.judge
     at_once = suggested_concurrency(target, judge) if concurrency is None else concurrency
-    limits = Limits(repetitions, at_once, budget_usd)
+    limits = Limits(repetitions, at_once, budget_usd, max_minutes)
     with transaction.atomic():
         suite = (
             Suite.objects.select_for_update(of=("self",)).select_related("judge").get(pk=suite.pk)
@@ -245,6 +256,7 @@ def _create_run(
         repetitions=limits.repetitions,
         concurrency=limits.concurrency,
         budget_usd=limits.budget_usd,
+        max_minutes=limits.max_minutes or settings.MAX_RUN_MINUTES or None,
         case_count=count,
         execution_count=count * limits.repetitions,
         snapshot_hash=content_hash(snapshot),

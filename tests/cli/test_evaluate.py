@@ -51,6 +51,14 @@ def test_a_run_is_executed_in_this_process_and_passes(capsys, tmp_path):
     assert (written["exit_code"], written["status"], written["done"]) == (0, "completed", 2)
 
 
+def test_a_run_has_the_longest_time_of_its_option_or_of_the_site(settings):
+    recorded("a refund")
+    settings.MAX_RUN_MINUTES = 7
+    evaluate("refunds", "--target", "agent 1.5", "--max-minutes", "90")
+    evaluate("refunds", "--target", "agent 1.5")
+    assert list(Run.objects.order_by("pk").values_list("max_minutes", flat=True)) == [90, 7]
+
+
 def test_a_failed_gate_is_exit_code_1(capsys):
     recorded("a refund", "nothing")
     assert evaluate("refunds", "--target", "agent 1.5") == 1

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import io
+import re
+from datetime import timedelta
 from typing import cast
 
 import pytest
 from django.db import OperationalError, connection
+from django.utils import timezone
 
 from runs.cli.printing import ProgressLine
 from runs.cli.watching import OUTAGE, OUTAGE_WHILE_STOPPING, LocalWorker, Watch
+from runs.models.database import database_now
+from runs.models.results import ModelCall
 from runs.models.runs import Run
-from tests.support.factories import make_run
+from tests.support.factories import make_call, make_case, make_model, make_result, make_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,12 +44,14 @@ class Watching:
         self.stream = io.StringIO()
         # It ends when asked, like a local worker, and executes nothing.
         run_workers = cast("LocalWorker", self.run_workers)
-        self.watch = Watch(self.run, run_workers, ProgressLine(self.stream, clock=lambda: 0.0))
+        self.now_s = 0.0
+        progress = ProgressLine(self.stream, clock=lambda: 0.0)
+        self.watch = Watch(self.run, run_workers, progress, clock=lambda: self.now_s)
 
     @property
     def output(self) -> list[str]:
         lines = self.stream.getvalue().splitlines()
-        return [line for line in lines if not line.startswith("0 of 4")]
+        return [line for line in lines if not re.match(r"\d of \d", line)]
 
 
 @pytest.fixture
@@ -76,4 +83,64 @@ def test_a_run_that_was_resumed_elsewhere_is_released(watching: Watching) -> Non
     watching.watch.look(stop_wanted=False)
     watching.watch.look(stop_wanted=False)
     assert watching.output == ["The workers continue this run."]
+    assert watching.run_workers.releases == 1
+
+
+def test_a_run_that_stands_still_says_why_and_since_when_and_ever_more_rarely(
+    watching: Watching,
+) -> None:
+    model = make_model(slug="juno-2", name="Juno 2")
+    case = make_case(suite=watching.run.suite)
+    result = make_result(run=watching.run, case=case, status="running")
+    begun = database_now().replace(microsecond=0)
+    model.paused_until = begun + timedelta(hours=1)
+    model.save()
+    for second, status, code in (
+        (0, "ok", 200),
+        (1, "rate_limited", 429),
+        (2, "rate_limited", 429),
+    ):
+        at = begun + timedelta(seconds=second)
+        make_call(
+            result=result,
+            model=model,
+            model_name="Juno 2",
+            status=status,
+            http_status=code,
+            created_at=at,
+        )
+    for watching.now_s in range(0, 130, 5):
+        watching.watch.look(stop_wanted=False)
+    told = [sentence.split(" Juno 2 is asked")[0] for sentence in watching.output]
+    since = f"{timezone.localtime(begun + timedelta(seconds=1)):%H:%M:%S}"
+    why = f"Juno 2: 2 calls rate limited (HTTP 429) since {since}."
+    waited = ("15.0 s", "30.0 s", "1 min 00 s", "2 min 00 s")
+    assert told == [f"No execution has ended for {long}. {why}" for long in waited]
+    assert all("Juno 2 is asked again in " in sentence for sentence in watching.output)
+
+    # It begins again after the next result.
+    Run.objects.update(done_count=1)
+    watching.watch.look(stop_wanted=False)
+    ModelCall.objects.all().delete()
+    watching.now_s += 15
+    watching.watch.look(stop_wanted=False)
+    lines = [line for line in watching.output if line.startswith("No execution")]
+    assert lines[4:] == [
+        "No execution has ended for 15.0 s. The calls in flight are not answered yet."
+    ]
+
+
+def test_a_run_ends_when_its_longest_time_is_over(watching: Watching) -> None:
+    begun = database_now() - timedelta(minutes=29)
+    Run.objects.update(started_at=begun, max_minutes=30)
+    watching.watch.look(stop_wanted=False)
+    assert Run.objects.get().is_active
+    Run.objects.update(started_at=begun - timedelta(minutes=1))
+    watching.watch.look(stop_wanted=False)
+    watching.watch.look(stop_wanted=False)
+    run = Run.objects.get()
+    assert (run.status, run.status_reason) == (
+        "stopped",
+        "It reached its longest time, 30 minutes. Resume it to continue.",
+    )
     assert watching.run_workers.releases == 1

@@ -102,6 +102,26 @@ def test_an_abandoned_command_line_run_is_stopped_and_can_be_resumed(start_recor
     assert resume_run(run, resumed_by=None) == 1
 
 
+def test_a_run_over_its_longest_time_is_ended_and_has_as_much_again_when_it_is_resumed(
+    start_recorded,
+):
+    run = start_recorded("a refund", "no")
+    begun = timezone.now()
+    Run.objects.update(status="running", started_at=begun, max_minutes=30)
+    reap(now=begun + timedelta(minutes=29))
+    assert counts(run)[0] == "running"
+    reap(now=begun + timedelta(minutes=30))
+    assert counts(run)[0] == "stopped"
+    assert run.status_reason == "It reached its longest time, 30 minutes. Resume it to continue."
+    assert statuses(run) == ["cancelled", "cancelled"]
+
+    assert resume_run(run, resumed_by=None) == 2
+    reap(now=begun + timedelta(days=1))
+    assert counts(run)[0] == "queued"
+    work_on_run(run.pk)
+    assert counts(run)[:2] == ("completed", 2)
+
+
 def test_reaping_again_changes_nothing(start_recorded):
     run = start_recorded("a refund", "no")
     work_on_run(run.pk)

@@ -111,6 +111,23 @@ def test_a_run_does_otherwise_than_its_suite_and_says_so_everywhere(
     assert f"?again={run.number}" in editor_client.get(at("run", number=run.number)).text
 
 
+def test_a_run_has_a_longest_time(
+    editor_client: Client, suite: Suite, target: Target, settings: Any
+) -> None:
+    assert "minutes a run; empty for 24\u00a0h\u00a000\u00a0min" in editor_client.get(at()).text
+    editor_client.post(at(), filled(target))
+    assert last_run().max_minutes == 24 * 60
+    editor_client.post(at(), filled(target, minutes="90"))
+    run = last_run()
+    assert run.max_minutes == 90
+    document = editor_client.get(at("run-summary-file", number=run.number)).json()
+    assert document["max_minutes"] == 90
+    assert 'name="minutes" value="90"' in editor_client.get(at(), {"again": run.number}).text
+    settings.MAX_RUN_MINUTES = 0
+    editor_client.post(at(), filled(target))
+    assert last_run().max_minutes is None
+
+
 def test_a_form_that_changes_nothing_is_a_run_like_any_other(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
@@ -281,6 +298,7 @@ def test_what_was_not_passed_last_time_can_be_run_again(
         ({"case_gate": "luck"}, "correct what is marked"),
         ({"samples": "16"}, "less than or equal to 15"),
         ({"samples": "0"}, "greater than or equal to 1"),
+        ({"minutes": "0"}, "greater than or equal to 1"),
         ({"cases": "chosen"}, "Tick or name at least one case"),
         ({"cases": "chosen", "keys": "<b>X"}, "desk has no case “&lt;b&gt;X”"),
         ({"cases": "chosen", "keys": "\n".join(f"X{n}" for n in range(10_000))}, "and 9999 more"),

@@ -161,6 +161,12 @@ without a running site; the run appears on the site's pages like any other."""
         parser.add_argument(
             "--budget", metavar="USD", help="Make no further calls once this sum is spent."
         )
+        parser.add_argument(
+            "--max-minutes",
+            type=int,
+            metavar="N",
+            help="End each run after so many minutes and keep its results; default: as on the site.",
+        )
         FileOptions.add_to(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -237,6 +243,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
             repetitions=options["repetitions"],
             concurrency=options["concurrency"],
             budget_usd=budget_usd,
+            max_minutes=options["max_minutes"],
             owner_id=process_name(),
         )
     for note in notes:
