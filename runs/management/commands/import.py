@@ -68,8 +68,9 @@ printed with line and column, and nothing is stored unless --leave-out-rejected 
 --profile a missing suite is created from the table; without --suite it is named after the file (.csv
 or .tsv).
 
-A suite of the same name gets a new version; runs keep the version they ran with. Either everything
-is stored or nothing.
+A suite of the same name gets a new version; runs keep the version they ran with. A file that shares
+no case with it is refused: --slug gives it another name, or confirms this one. Either everything is
+stored or nothing.
 
 exit codes:
   0  everything is stored; ignored content is printed on standard error
