@@ -19,6 +19,8 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 # Requests answered at once. More would only wait for the interpreter.
 MAX_ANSWERED = 4
+# Of these, answers that are made while they are sent: large files, which must not keep pages waiting.
+MAX_STREAMED = 2
 # Seconds until a new connection must have sent its first byte, and then its whole request head.
 FIRST_BYTE_S, HEAD_S = 5, 10
 # A body must arrive, and an answer be taken, piece by piece in these times.
@@ -109,6 +111,7 @@ class WholeRequests:
         """Take the application that answers."""
         self._application = application
         self._turns = threading.BoundedSemaphore(MAX_ANSWERED)
+        self._streams = threading.BoundedSemaphore(MAX_STREAMED)
         self._large_bodies = threading.BoundedSemaphore(MAX_LARGE_BODIES)
 
     def __call__(
@@ -159,7 +162,7 @@ class WholeRequests:
         chunks = iter(answer)
         try:
             while True:
-                with self._turns:
+                with self._streams, self._turns:
                     piece = _next_piece(chunks)
                 if not piece:
                     return
