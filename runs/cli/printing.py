@@ -24,8 +24,8 @@ from evaluators.templatetags.figures import (
 )
 from runs.costs import CostPair, run_costs
 from runs.models.results import ANSWERED, CallStatus, ModelCall
+from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
-from runs.results.documents import case_summaries
 from runs.results.runs import (
     Proportion,
     RunGate,
@@ -247,23 +247,23 @@ BAD_STATES = {"fail": "failed", "error": "errored"}
 
 def worst_cases(run: Run) -> str:
     """Return one line for each case that failed or errored, failed first, at most 20; "" if there is none."""
-    cases = [case for case in case_summaries(run) if case.state in BAD_STATES]
-    if not cases:
+    cases = RunCase.objects.filter(run=run, state__in=BAD_STATES).select_related("case")
+    # In the alphabet, fail comes after error.
+    shown = list(cases.order_by("-state", "position")[:MAX_CASES])
+    if not shown:
         return ""
-    cases.sort(key=lambda case: [*BAD_STATES].index(case.state))
-    shown = cases[:MAX_CASES]
-    reasons = _reasons(run, {case.case: case.state for case in shown})
+    reasons = _reasons(run, {case.case.key: case.state for case in shown})
     states = [
-        f"{BAD_STATES[case.state]} "
-        + (score(case.means.score, run.scale) if case.means.score is not None else "")
+        f"{BAD_STATES[case.state]} {score(case.score, run.scale) if case.score is not None else ''}"
         for case in shown
     ]
-    width, room = max(len(case.case) for case in shown), max(map(len, states))
+    width, room = max(len(case.case.key) for case in shown), max(map(len, states))
     lines = [
-        f"  {case.case:<{width}}  {state:<{room}}  {reasons.get(case.case, '')}".rstrip()
+        f"  {case.case.key:<{width}}  {state:<{room}}  {reasons.get(case.case.key, '')}".rstrip()
         for case, state in zip(shown, states, strict=True)
     ]
-    more = [f"  and {len(cases) - MAX_CASES} more"] if len(cases) > MAX_CASES else []
+    left = cases.count() - len(shown)
+    more = [f"  and {left} more"] if left else []
     return "\n".join(["Cases that failed or errored", *lines, *more]).translate(GAPS)
 
 
