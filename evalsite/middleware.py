@@ -1,16 +1,22 @@
-"""The middleware: logins, share links, refused requests, runs of other versions; and the context of every template."""
+"""The middleware: headers, logins, share links, downloads, refused requests; and the context of every template."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.models import User
+from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
+from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
 
 NUL, ESCAPED_NUL = "\0", "%00"
@@ -42,6 +48,62 @@ def for_anonymous(
         return response
 
     return answer
+
+
+# What no page needs, and what no other site may show.
+FOR_EVERY_ANSWER = {
+    "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+FILE_NAME = re.compile(r'filename="?(?P<name>[^";]+)')
+
+
+def add_headers(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Add the headers of every answer, files of the site included."""
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        for name, value in FOR_EVERY_ANSWER.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    return answer
+
+
+def for_members(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Keep answers to members out of caches, and write their downloads to the audit."""
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        has_session = settings.SESSION_COOKIE_NAME in request.COOKIES
+        if has_session or "Authorization" in request.headers:
+            response.headers.setdefault("Cache-Control", "private, no-store")
+        disposition = response.headers.get("Content-Disposition", "")
+        is_file = disposition.startswith("attachment") and response.status_code == HTTPStatus.OK
+        if has_session and is_file:
+            _record_download(request, disposition)
+        return response
+
+    return answer
+
+
+def _record_download(request: HttpRequest, disposition: str) -> None:
+    if not isinstance(request.user, User):
+        return
+    name = FILE_NAME.search(disposition)
+    # What can be read can be downloaded while nothing can be stored.
+    with suppress(DatabaseError):
+        AuditEntry.objects.record(
+            "download",
+            by=request.user,
+            object_type="file",
+            object_name=name["name"] if name else "",
+            after={"address": request.get_full_path()},
+        )
 
 
 def refuse_nul(

@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "evalsite.access",
 ]
 MIDDLEWARE = [
+    "evalsite.middleware.add_headers",
     "evalsite.middleware.for_anonymous",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -83,6 +84,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "evalsite.middleware.for_members",
     "evalsite.middleware.MembersOnlyMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

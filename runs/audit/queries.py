@@ -36,11 +36,15 @@ NAMES = {
     ABOUT_TOKENS: "API token",
     "recorded_outputs": "Recorded outputs",
     ABOUT_SESSIONS: "Session",
+    "file": "File",
+    "evaluator": "Evaluator",
 }
 OVERRIDE = "override"
 ACTIONS = {
     "add": "added",
     "begin": "began",
+    "download": "downloaded",
+    "open": "opened",
     "change": "changed",
     "create": "added",
     "delete": "deleted",

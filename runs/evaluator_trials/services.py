@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from evaluators.models import AuditEntry
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.models.results import Result
@@ -80,10 +81,22 @@ def try_evaluator(
     try:
         with transaction.atomic():
             trial.save()
+            _record_trial(trial, asked_by)
     except IntegrityError:
         return _existing_trial(trial)
     queue_trial(TRY_EVALUATOR, trial)
     return trial
+
+
+def _record_trial(trial: EvaluatorTrial, asked_by: User) -> None:
+    AuditEntry.objects.record(
+        "try",
+        by=asked_by,
+        object_type="evaluator",
+        object_id=trial.suite_id,
+        object_name=trial.path or "the whole tree",
+        after={"suite": trial.suite.slug, "dry": trial.is_dry},
+    )
 
 
 def _trial(

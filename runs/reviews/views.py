@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
@@ -196,7 +197,12 @@ def review_judge(request: MemberRequest) -> HttpResponse:
     else:
         response = redirect(query.at(reverse("runs:review")))
     response.set_cookie(
-        JUDGE_COOKIE, "on" if hides else "off", max_age=A_YEAR_S, httponly=True, samesite="Lax"
+        JUDGE_COOKIE,
+        "on" if hides else "off",
+        max_age=A_YEAR_S,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
     )
     return response
 

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -260,6 +260,30 @@ def count_view(link: ShareLink, *, now: datetime) -> bool:
     """Count a view of a link; False if it was closed meanwhile."""
     open_links = _open(now).filter(pk=link.pk)
     return bool(open_links.update(view_count=F("view_count") + 1, last_viewed_at=now))
+
+
+OPENING_IS_RECORDED_EVERY = timedelta(hours=1)
+
+
+def record_opening(link: ShareLink, *, now: datetime, is_counted: bool) -> None:
+    """Write the first opening of a link in an hour to the audit, previews of programs too."""
+    known = AuditEntry.objects.filter(
+        object_type="share",
+        object_id=str(link.pk),
+        action="open",
+        at__gt=now - OPENING_IS_RECORDED_EVERY,
+        after__counted=is_counted,
+    )
+    if not known.exists():
+        AuditEntry.objects.record(
+            "open",
+            by=None,
+            nobody="a visitor",
+            object_type="share",
+            object_id=link.pk,
+            object_name=link.title,
+            after={"counted": is_counted},
+        )
 
 
 def hash_token(token: str) -> str:

@@ -41,6 +41,7 @@ from runs.sharing.services import (
     find_share,
     make_share,
     read_subject,
+    record_opening,
     revoke_share,
     share_document,
     share_sources,
@@ -291,9 +292,13 @@ def gone() -> HttpResponse:
 def _looked_at(request: HttpRequest, token: str) -> ShareLink | None:
     now = timezone.now()
     link = find_share(token, now=now)
-    if link is None or not _is_read(request):
-        return link
-    return link if count_view(link, now=now) else None
+    if link is None:
+        return None
+    is_read = _is_read(request)
+    if is_read and not count_view(link, now=now):
+        return None
+    record_opening(link, now=now, is_counted=is_read)
+    return link
 
 
 def _is_read(request: HttpRequest) -> bool:

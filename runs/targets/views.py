@@ -210,7 +210,8 @@ def target_edit_try(request: MemberRequest, pk: int) -> HttpResponse:
 def target_trial(request: MemberRequest, pk: int) -> HttpResponse:
     """Show the state of a try, as a fragment that polls itself until the try is over."""
     trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
-    trial = get_object_or_404(trials, pk=pk)
+    # It holds settings that may never be saved, and plain headers.
+    trial = get_object_or_404(trials, pk=pk, asked_by=request.user)
     return render(request, "targets/_trial.html", {"trial": trial_report(trial)})
 
 

@@ -227,7 +227,8 @@ PAGES: Mapping[str, Page] = {
     "runs:target-new-try": Page("editor", get=NOT_ALLOWED, post=REFUSED),
     "runs:target-edit-try": Page("editor", get=NOT_ALLOWED, post=REFUSED, place={"pk": 0}),
     "runs:target-try-cases": Page("editor"),
-    "runs:target-trial": Page("editor", place={"pk": 0}),
+    # A try belongs to the member who asked for it.
+    "runs:target-trial": Page("editor", get=404, place={"pk": 0}),
     "runs:workers": Page("viewer"),
     "runs:workers-live": Page("viewer"),
     "runs:audit": Page("editor"),

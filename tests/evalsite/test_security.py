@@ -10,7 +10,9 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from pytest_django import Settings
 
-from evalsite.access.tokens import MayView
+from evalsite.access.roles import Role
+from evalsite.access.tokens import MayView, make_token
+from evaluators.models import AuditEntry
 from tests.support.members import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -75,6 +77,29 @@ def test_responses_have_the_security_headers(client: Client) -> None:
     assert response["X-Content-Type-Options"] == "nosniff"
     assert response["X-Frame-Options"] == "DENY"
     assert response["Referrer-Policy"] == "same-origin"
+    assert response["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert "camera=()" in response["Permissions-Policy"]
+
+
+def test_no_cache_keeps_what_members_see(viewer_client: Client, viewer: User) -> None:
+    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    program = Client(headers={"authorization": f"Bearer {secret}"})
+    for client, path in (
+        (viewer_client, "/"),
+        (viewer_client, "/api/runs"),
+        (program, "/api/runs"),
+    ):
+        response = client.get(path)
+        assert response.status_code == 200
+        assert response["Cache-Control"] == "private, no-store"
+
+
+def test_downloads_are_in_the_audit(editor_client: Client, editor: User) -> None:
+    assert editor_client.get("/audit/audit.jsonl?kind=suite").status_code == 200
+    assert editor_client.get("/audit/").status_code == 200
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.actor, entry.object_name) == ("download", editor, "audit.jsonl")
+    assert entry.after == {"address": "/audit/audit.jsonl?kind=suite"}
 
 
 def test_outside_debug_pages_redirect_to_https_with_hsts(settings: Settings) -> None:

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from evaluators.model_calls.models import encrypt
 from evaluators.model_calls.rate_limits import UnsharedLimits
-from evaluators.models import LanguageModel, SlotLease
+from evaluators.models import AuditEntry, LanguageModel, SlotLease
 from evaluators.templatetags.figures import thousands
 from runs import tasks
 from runs.execution import shared_limits, trials
@@ -235,6 +235,8 @@ def test_what_asks_nobody_is_scored_by_the_dry_run_itself(editor_client: Client)
     assert "1.00" in page
     page = dry(editor_client, source="pasted", output="No money back.")
     assert "0.00" in page
+    tries = AuditEntry.objects.filter(action="try", object_type="evaluator")
+    assert [entry.after["dry"] for entry in tries] == [True, True]
 
 
 def test_a_target_that_judges_is_shown_and_asked_alike(

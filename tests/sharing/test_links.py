@@ -123,6 +123,7 @@ def test_an_admin_alone_makes_links_without_an_end_and_sees_everybodys(
     assert [(one.action, one.actor_name, one.object_name) for one in actions] == [
         ("share", "mia-mark", "Of the editor"),
         ("share", "admin", "Of the admin"),
+        ("open", "a visitor", "Of the editor"),
         ("revoke", "admin", "Of the editor"),
     ]
     audit = text_of(admin_client.get(reverse("runs:audit")))

@@ -69,9 +69,10 @@ def test_no_cookie_is_read_or_set(
     django_assert_max_num_queries: Any,
 ) -> None:
     path = share(editor_client, subject(runs))
-    # Find the link, count the view, look whether its rows have changed: no session, no member.
+    # Find the link, count the view, look for an entry of the audit and at its rows: no session, no member.
+    client.get(path)
     for visitor in (client, editor_client):
-        with django_assert_max_num_queries(4):
+        with django_assert_max_num_queries(5):
             response = visitor.get(path, headers={"cookie": cookies} if cookies else {})
         assert not response.cookies
         assert "evalsite_" not in response.text
@@ -132,6 +133,11 @@ def test_views_are_counted_when_somebody_reads_and_not_when_a_chat_looks_ahead(
     link = ShareLink.objects.get()
     assert link.view_count == 2
     assert link.last_viewed_at is not None
+    opened = AuditEntry.objects.filter(action="open").order_by("id")
+    assert [(entry.actor_name, entry.after) for entry in opened] == [
+        ("a visitor", {"counted": False}),
+        ("a visitor", {"counted": True}),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["comparison", "run", "result"])

@@ -146,6 +146,15 @@ def test_every_try_is_in_the_audit_with_what_it_reached(
     assert agent_server.url in page
 
 
+def test_a_try_is_seen_by_the_member_who_asked_for_it_alone(
+    editor_client: Client, agent_server: AgentServer
+) -> None:
+    try_saved(editor_client, agent(agent_server), text="Where?")
+    address = reverse("runs:target-trial", args=[TargetTrial.objects.get().pk])
+    assert editor_client.get(address).status_code == 200
+    assert make_client(make_member("editor", "other")).get(address).status_code == 404
+
+
 def test_a_text_of_ones_own_may_be_asked(editor_client: Client, agent_server: AgentServer) -> None:
     try_saved(editor_client, agent(agent_server), text="Just this?")
     assert "Take it back." in work()
