@@ -23,6 +23,8 @@ FIRST = (
 WORKER = "worker"
 WORKER_SENTENCE = "Execute runs in a separate process, on this machine or another; needs Redis."
 WIDTH = 78
+# Of 1; a slip of a finger is more alike, another word less.
+LIKENESS = 0.7
 BEGIN, END = (
     "usage: evalsite COMMAND …   (evalsite COMMAND --help describes one in full)\n",
     """
@@ -64,7 +66,9 @@ def command_name(word: str) -> str:
 
 def unknown_command_message(word: str, known: Iterable[str]) -> str:
     """Return the message for an unknown command, with similar names."""
-    similar = difflib.get_close_matches(word, sorted({*own_commands(), *known}), n=2)
+    similar = difflib.get_close_matches(
+        word, sorted({*own_commands(), *known}), n=2, cutoff=LIKENESS
+    )
     question = f" Did you mean {' or '.join(similar)}?" if similar else ""
     return f"There is no command {word!r}.{question} evalsite --help lists them."
 
