@@ -174,6 +174,7 @@ class ResultLine:
     output: str | None = None
     output_removed_at: str | None = None
     output_removed_by: str = ""
+    details_removed_at: str | None = None
     usage: Usage = NO_USAGE
     run_cost_usd: Decimal | None = None
     evaluation_cost_usd: Decimal | None = None
@@ -229,12 +230,13 @@ class ResultLine:
         return {"raw_score": rounded(self.score * self.scale), "scale": self.scale}
 
     def _removal(self) -> dict[str, Any]:
-        if self.output_removed_at is None:
-            return {}
-        return {
+        """Say when the output was removed, and what explains the scores."""
+        removal = {
             "output_removed_at": self.output_removed_at,
             "output_removed_by": self.output_removed_by,
+            "details_removed_at": self.details_removed_at,
         }
+        return {name: value for name, value in removal.items() if value}
 
     def _final_evaluation(self) -> dict[str, Any]:
         """Return the final evaluation of the first hybrid judge, whose overall score can be the result's."""

@@ -131,6 +131,10 @@ class RunDoc(Document):
     """What is known of both costs, US dollars; null where nothing is known."""
     costs_are_partial: Annotated[bool, FIGURES]
     """Whether more was spent than is known."""
+    outputs_removed_at: datetime | None
+    """When its outputs were removed; null while they are stored."""
+    details_removed_at: datetime | None
+    """When everything but its figures was removed; null while that is stored."""
 
 
 class GateResultDoc(Document):
@@ -511,6 +515,8 @@ def _fields(run: Run) -> dict[str, Any]:
         "counts": row.counts,
         "gates": {"metrics": row.metrics, "cases": row.cases},
         **_cost_fields(row.costs),
+        "outputs_removed_at": run.outputs_removed_at if run.lacks_outputs else None,
+        "details_removed_at": run.details_removed_at if run.lacks_details else None,
     }
 
 

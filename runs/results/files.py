@@ -88,6 +88,7 @@ def _line(
         output=_answer(run, output),
         output_removed_at=_moment(output.removed_at) if output else None,
         output_removed_by=output.removed_by if output else "",
+        details_removed_at=_moment(run.details_removed_at) if run.lacks_details else None,
         usage=Usage(
             input_tokens=result.input_tokens,
             output_tokens=result.output_tokens,

@@ -34,7 +34,7 @@ from runs.models.results import (
     ScoreState,
 )
 from runs.models.run_cases import execution_from, live_state
-from runs.models.runs import RESCORED, Run, RunStatus
+from runs.models.runs import RESCORED, Run, RunStatus, removal_message
 from runs.models.stored import read_executions
 from runs.models.suites import Case
 from runs.results.result_state import (
@@ -395,6 +395,14 @@ class ResultPage:
     def later(self) -> Repetition | None:
         """Return the repetition after this one."""
         return next((row for row in self.repetitions if row.number > self.result.repetition), None)
+
+    @property
+    def details_message(self) -> str:
+        """Say that what explains its scores was removed; "" where it was not, or a retry came after."""
+        ended, removed_at = self.result.finished_at, self.run.details_removed_at
+        if removed_at is None or (ended is not None and ended > removed_at):
+            return ""
+        return removal_message("Reasons and findings were", removed_at, self.run.details_removed_by)
 
     @property
     def has_output(self) -> bool:

@@ -49,7 +49,7 @@ BATCH = 2_000
 COMMAND_LINE = "command line"
 # Judges whose details hold figures, and the texts that name these.
 PARTS_IN_DETAILS = (METRICS_KIND, HYBRID_KIND)
-PART_KEYS = ("key", "name", "tier", "label")
+PART_KEYS = ("key", "name", "tier", "label", "policy")
 # No slug of a suite that somebody names has a colon.
 DELETED_SLUG = "deleted:{pk}"
 

@@ -198,6 +198,21 @@ def test_a_removed_output_cannot_be_reviewed_nor_scored_again(removed: Run) -> N
     assert not result.keeps_output, "the target is asked again"
 
 
+def test_pages_and_files_say_that_reasons_were_removed(admin_client: Client) -> None:
+    run = old_run(days=100)
+    change_rule(None, outputs_days=None, details_days=90, by=None)
+    apply()
+    address = f"/suites/{run.suite.slug}/runs/1/"
+    assert "Everything but figures was removed on" in admin_client.get(address).content.decode()
+    page = admin_client.get(f"{address}{run.results.get().case.key}/1/").content.decode()
+    assert "Reasons and findings were removed on" in page
+    assert "0 hits, 0 misses" not in page
+    assert "each with its request and reply" not in page
+    [line] = b"".join(admin_client.get(f"{address}results.jsonl")).splitlines()  # type: ignore[arg-type]
+    assert json.loads(line)["details_removed_at"]
+    assert admin_client.get(f"/api/runs/{run.pk}").json()["details_removed_at"]
+
+
 def test_a_run_without_details_is_not_scored_by_other_rules() -> None:
     run = old_run(days=100)
     change_rule(None, outputs_days=None, details_days=90, by=None)
