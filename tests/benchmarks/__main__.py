@@ -1,7 +1,8 @@
 """Measure how fast runs and pages are, in fresh processes and several rounds, and print one table.
 
 The rows: 1 to 3 runs of 500 judged, 2,000 and 20,000 checked cases; 4 two workers; 5 pages while a
-run is on; 6 many results in the browser; 7 pages of runs with 10,000 results; 8 what-if.
+run is on; 6 many results in the browser; 7 pages of runs with 10,000 results; 8 what-if; 9 models
+that fail.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tests.benchmarks import (
     big_pages,
     in_browser,
     pages_meanwhile,
+    provider_faults,
     runs_alone,
     two_workers,
     what_if,
@@ -31,6 +33,7 @@ ROWS = (
     in_browser.lines,
     big_pages.lines,
     what_if.lines,
+    provider_faults.lines,
 )
 NOTES = (
     "Limit is the least the calls take however fast we are, goal is what we set ourselves. Runs count from their "

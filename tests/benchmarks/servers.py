@@ -37,7 +37,7 @@ class Servers:
         """Return the address of a model that answers after so long."""
         if latency_s not in self._models:
             started = self.stack.enter_context(model_server(latency_s=latency_s))
-            self._models[latency_s] = started
+            self._models[latency_s] = started.url
         return self._models[latency_s]
 
     @contextmanager
