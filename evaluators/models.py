@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 
+from evaluators.model_calls.limit_policy import Throttle
 from evaluators.scoring.types import DomainError
 
 if TYPE_CHECKING:
@@ -97,12 +100,34 @@ class ReplyMode(models.TextChoices):
     TEXT = "text", "Text"
 
 
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """What holds back calls of a model beyond its settings, and the last failure as the reason.
+
+    `slow_since` a time no more than `rate` calls start a second; `silent_since` a time the model has answered nobody and
+    single calls try it. No call starts before `paused_until`.
+    """
+
+    rate: float | None = None
+    slow_since: datetime | None = None
+    silent_since: datetime | None = None
+    paused_until: datetime | None = None
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        """Tell whether anything does."""
+        return bool(self.slow_since or self.silent_since or self.paused_until)
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, tz=UTC)
+
+
 class LanguageModel(models.Model):
     """A model behind an OpenAI-compatible endpoint; it serves judges and chat targets.
 
-    `encrypted_key` is write-only: only calls decrypt it. `limit_now` is the current concurrency, lowered by
-    429s and raised by answers, never above `concurrency`; `limit_cuts` counts how often it was lowered, last
-    at `limit_changed_at` because of `limit_reason`. No call starts before `paused_until`.
+    `encrypted_key` is write-only: only calls decrypt it. `throttle_state` is what the workers share of how fast calls
+    may start, with times in seconds since 1970.
     """
 
     slug = models.SlugField(max_length=60, unique=True)
@@ -123,20 +148,14 @@ class LanguageModel(models.Model):
     cached_price_usd_per_mtok = money_field(null=True, blank=True)
     send_trace_headers = models.BooleanField(default=False)
     is_scripted = models.BooleanField(default=False)
-    limit_now = models.PositiveIntegerField(null=True, blank=True)
-    limit_cuts = models.PositiveIntegerField(default=0)
-    limit_reason = models.CharField(max_length=300, blank=True, default="")
-    limit_changed_at = models.DateTimeField(null=True, blank=True)
-    paused_until = models.DateTimeField(null=True, blank=True)
+    throttle_state = models.JSONField(default=dict, blank=True, editable=False)
     last_tested_at = models.DateTimeField(null=True, blank=True)
     last_test = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     # Written by workers while runs are executed; forms do not change them.
-    WRITTEN_BY_WORKERS = frozenset(
-        {"limit_now", "limit_cuts", "limit_reason", "limit_changed_at", "paused_until"}
-    )
+    WRITTEN_BY_WORKERS = frozenset({"throttle_state"})
 
     class Meta:
         """List models by name."""
@@ -148,9 +167,24 @@ class LanguageModel(models.Model):
         return self.name
 
     @property
-    def is_paused(self) -> bool:
-        """Tell whether calls are paused because the server asked for it."""
-        return self.paused_until is not None and self.paused_until > timezone.now()
+    def throttle(self) -> Throttle:
+        """Return what the workers share of how fast calls may start, as a value of its own."""
+        return Throttle(**self.throttle_state)
+
+    @property
+    def slowdown(self) -> Slowdown:
+        """Return what holds back calls now."""
+        throttle, now = self.throttle, timezone.now().timestamp()
+        if throttle.is_outdated(now):
+            return Slowdown()
+        is_paused = throttle.paused_until is not None and throttle.paused_until > now
+        return Slowdown(
+            rate=throttle.rate,
+            slow_since=_time(throttle.slow_since),
+            silent_since=_time(throttle.silent_since),
+            paused_until=_time(throttle.paused_until) if is_paused else None,
+            reason=throttle.reason,
+        )
 
     def users(self) -> list[str]:
         """Return what uses this model, in words: suites, targets, evaluators."""

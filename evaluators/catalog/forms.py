@@ -94,7 +94,7 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
             "model_id": "The id that the server uses.",
             "reply_mode": "The first mode to try. If the server refuses it, the next weaker one is used.",
             "concurrency": "The most calls at the same time, over all workers.",
-            "requests_per_minute": "Empty: no limit.",
+            "requests_per_minute": "Spread over the minute. Empty: no limit.",
             "timeout_s": "The longest a call may take, 1 to 600.",
             "send_trace_headers": "Send target, case and evaluator of each call to the server. Only for "
             "your own servers.",

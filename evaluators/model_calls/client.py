@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from evaluators.model_calls.calls import (
@@ -31,7 +32,7 @@ from evaluators.model_calls.calls import (
     request_hash,
     weaker_mode,
 )
-from evaluators.model_calls.limit_policy import Retries
+from evaluators.model_calls.limit_policy import PASSING, Retries
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import Limiter
 from evaluators.model_calls.redaction import redact, redact_json
@@ -43,31 +44,23 @@ if TYPE_CHECKING:
 HIDDEN_KEY = "[key]"
 HTTP_GOOD = 200
 HTTP_REDIRECT = 300
+NUMBERS = count(1)
 STOPPED = Failure(CallOutcome.CONNECTION, "Stopped before the answer came")
 
 
 @dataclass(slots=True)
 class CallProgress:
-    """The state of a call over its tries; `pause_s` is None if its last 429 ends it."""
+    """The state of a call over its tries; `number` is its own in this process.
+
+    `failed` counts how it failed, but not while its model answered nobody.
+    """
 
     mode: str
     digest: str
     usage: Usage = NO_USAGE
     tries: int = 0
     failed: Counter[CallOutcome] = field(default_factory=Counter)
-    pause_s: float | None = None
-    refused_at: float = float("-inf")
-    refused_in_a_row: int = 0
-
-    def refused(self, *, started_at: float, answered_at: float) -> int:
-        """Count a 429; return how many this call got since the model last answered any call.
-
-        While the model answers others, a refused call was only too early.
-        """
-        is_alive = answered_at > self.refused_at
-        self.refused_in_a_row = 1 if is_alive else self.refused_in_a_row + 1
-        self.refused_at = started_at
-        return self.refused_in_a_row
+    number: int = field(default_factory=partial(next, NUMBERS))
 
     def error(self, failure: Failure) -> ModelCallError:
         """Return the error of a call that is given up, with the usage of all tries."""
@@ -250,7 +243,8 @@ class ModelClient:
         """Return the model's answer, from the ledger if it was given before.
 
         Waits for a slot, repeats temporary failures (429 after its Retry-After, 5xx, no connection,
-        time-outs) and records every try.
+        time-outs) and records every try. 429s, 5xx and lost connections use up a try only while the model
+        answers others.
 
         Raises:
             ModelCallError: no try had an answer. Exceptions of the ledger's `admit` pass through.
@@ -266,7 +260,13 @@ class ModelClient:
         place = (spec.base_url, spec.model_id, spec.reply_mode)
         progress = CallProgress(self._modes.get(place, spec.reply_mode), digest)
         while True:
-            ended, record = await self._try(spec, call, ledger, progress)
+            try:
+                ended, record = await self._try(spec, call, ledger, progress)
+            except ModelCallError as error:
+                # Nobody waits for a silent model any longer; earlier tries were paid for.
+                raise progress.error(
+                    Failure(error.status, error.reason, error.http_status)
+                ) from error
             if ended.answer is not None:
                 if call.schema is not None:
                     self._modes[place] = progress.mode
@@ -310,11 +310,8 @@ class ModelClient:
             finally:
                 record = ended.record()
                 ledger.record(record)
-            if ended.failure is not None and ended.failure.status is CallOutcome.RATE_LIMITED:
-                # Do this before the slot is free, or the next call would start during the pause.
-                progress.pause_s = self._pause(ended.failure, spec, started_at, progress)
-        if ended.answer is not None:
-            self.limiter.succeeded(spec, started_at=started_at)
+            # Do this before the slot is free, or the next call would start during a pause.
+            self._note_end(ended.failure, spec, started_at, progress)
         is_first = progress.tries == 1
         progress.usage = record.usage if is_first else add_usage(progress.usage, record.usage)
         return ended, record
@@ -334,20 +331,14 @@ class ModelClient:
         else:
             ended.answered(*received)
 
-    def _pause(
-        self, failure: Failure, spec: ModelSpec, started_at: float, progress: CallProgress
-    ) -> float | None:
-        """Pause the whole model, as other calls would be refused too; None if the call is given up."""
-        progress.failed[failure.status] += 1
-        rounds, answered_at = self.limiter.refused(spec, started_at=started_at)
-        pause_s = self._retries.wait_s(
-            failure,
-            progress.refused(started_at=started_at, answered_at=answered_at),
-            rounds=rounds,
-            in_all=progress.failed[failure.status],
-        )
-        self.limiter.rate_limited(spec, started_at=started_at, pause_s=pause_s or 0.0)
-        return pause_s
+    def _note_end(
+        self, failure: Failure | None, spec: ModelSpec, started_at: float, progress: CallProgress
+    ) -> None:
+        """Tell the limiter how a try ended; a time-out says nothing about the model."""
+        if failure is not None and failure.status in PASSING:
+            self.limiter.failed(spec, failure, call=progress.number, started_at=started_at)
+        elif failure is None or failure.status is not CallOutcome.TIMEOUT:
+            self.limiter.answered(spec, started_at=started_at)
 
     async def _after(
         self, failure: Failure, spec: ModelSpec, call: ChatCall, progress: CallProgress
@@ -358,15 +349,14 @@ class ModelClient:
         if weaker is not None and is_mode_refused and not call.is_mode_fixed:
             progress.mode = weaker
             return
-        if failure.status is CallOutcome.RATE_LIMITED:
-            if progress.pause_s is None:
-                raise progress.error(failure)
-            return
-        progress.failed[failure.status] += 1
-        wait_s = self._retries.wait_s(failure, progress.failed[failure.status])
-        if wait_s is None:
+        is_outage = failure.status in PASSING and self.limiter.is_silent(spec)
+        if not is_outage:
+            progress.failed[failure.status] += 1
+        # While nobody is answered, the limiter decides which call tries it next.
+        wait_s = self._retries.wait_s(failure, 1 if is_outage else progress.failed[failure.status])
+        if wait_s is None or self.limiter.has_given_up(spec):
             raise progress.error(failure)
-        await asyncio.sleep(wait_s)
+        await self.limiter.sleep(wait_s)
 
     def _endpoint(self, spec: ModelSpec) -> Endpoint:
         place = (spec.base_url, spec.api_key)

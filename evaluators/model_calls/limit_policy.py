@@ -1,4 +1,4 @@
-"""How many calls of a model may be in flight, and how many may start: pure rules.
+"""How many calls of a model may be in flight, and how fast they may start: pure rules.
 
 They use no clock, database or network: `now` is an argument, in seconds. So a simulation can drive many
 workers and a server without waiting.
@@ -7,7 +7,7 @@ workers and a server without waiting.
 from __future__ import annotations
 
 import random
-from collections import Counter
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,49 +18,45 @@ NEVER, FOREVER = float("-inf"), float("inf")
 # What a client does after a failure.
 
 TRIES: Mapping[CallOutcome, int] = {
-    CallOutcome.RATE_LIMITED: 10,
-    CallOutcome.SERVER_ERROR: 4,
-    CallOutcome.CONNECTION: 4,
+    CallOutcome.RATE_LIMITED: 100,
+    CallOutcome.SERVER_ERROR: 14,
+    CallOutcome.CONNECTION: 14,
     CallOutcome.TIMEOUT: 2,
     CallOutcome.UNREADABLE: 2,
 }
+# A model that fails so may answer the same call later: the fault is its own, not the call's.
+PASSING = frozenset({CallOutcome.RATE_LIMITED, CallOutcome.SERVER_ERROR, CallOutcome.CONNECTION})
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
     """How patient a client is.
 
-    `tries` limits how often a call may fail in each way. A 429 counts only while the model answers no other
-    call either, up to `max_refusals` of one call. Waits double from `first_s` up to `max_s`, with jitter. A
-    longer Retry-After of the server applies instead, but beyond `max_retry_after_s` the call is given up.
+    `tries` limits how often a call may fail in each way. Waits double from `first_s` up to `max_s`, with
+    jitter. A longer Retry-After of the server applies instead, but beyond `max_retry_after_s` the call is
+    given up. The waits of all tries of a 5xx together are longer than 20 s.
     """
 
     tries: Mapping[CallOutcome, int] = field(default_factory=lambda: TRIES)
-    max_refusals: int = 100
-    first_s: float = 0.5
-    max_s: float = 20.0
+    first_s: float = 0.25
+    max_s: float = 5.0
     max_retry_after_s: float = 120.0
     jitter: Callable[[], float] = random.random
 
-    def wait_s(
-        self, failure: Failure, times: int, *, rounds: int = 0, in_all: int = 0
-    ) -> float | None:
-        """Return how long to wait after the nth failure of this kind in a row, None to give up.
-
-        `rounds` counts the refusals of the whole model since its last answer.
-        """
+    def wait_s(self, failure: Failure, times: int) -> float | None:
+        """Return how long the call waits after its nth failure of this kind, None to give it up."""
         retry_after_s = failure.retry_after_s or 0.0
-        is_tried_out = times >= self.tries.get(failure.status, 1) or in_all >= self.max_refusals
+        is_tried_out = times >= self.tries.get(failure.status, 1)
         if failure.is_final or is_tried_out or retry_after_s > self.max_retry_after_s:
             return None
-        backoff: float = min(self.max_s, self.first_s * 2 ** (max(times, rounds) - 1))
+        backoff: float = min(self.max_s, self.first_s * 2 ** max(0, times - 1))
         return max(retry_after_s, backoff * (0.5 + self.jitter() / 2))
 
 
 ONE_TRY = Retries(tries={})
 
 
-# What all workers share: how many calls of a model may be in flight, and how many may start.
+# What all workers share: how many calls of a model may be in flight, and how fast they may start.
 
 MINUTE_S = 60.0
 # A granted call must start within LET_IN_S and be sent within SEND_S more, so it counts a bit longer.
@@ -68,44 +64,236 @@ LET_IN_S = 1.5
 SEND_S = 0.5
 VALID_S = LET_IN_S + SEND_S
 COUNTS_S = MINUTE_S + VALID_S
-# Once the minute is used up, starts are granted in blocks of this length, one transaction each.
-BLOCK_S = 1.0
-# When to ask again for starts that are reserved for others, who will take them soon.
-BEHIND_OTHERS_S = 0.5
+# Starts are granted in blocks of this length, one transaction each.
+BLOCK_S = 0.5
+# So much of a minute may start at once; the rest is spread over it.
+BURST_OF_MINUTE = 0.1
+# When to ask again for starts that others take soon, because they have waited longer.
+BEHIND_OTHERS_S = 0.25
 # Added to a wait, so that the starts are certainly free afterwards.
 MARGIN_S = 0.01
-# A lowered limit is forgotten if nobody has used it for this long.
-LIMIT_MEMORY_S = 120.0
+# What was learned is forgotten if nobody has called the model for this long.
+MEMORY_S = 120.0
+
+# The ends of calls are judged together, in windows at least this long that hold at least so many ends.
+WINDOW_S = 1.0
+WINDOW_ENDS = 20
+# A window with fewer ends is closed after this time. They say too little to slow down: refused calls wait anyway.
+MAX_WINDOW_S = 5.0
+# Starts are slowed down when more than this share of a window was refused, faster again below the half of it.
+MAX_REFUSED = 0.2
+# How fast calls start after that, as a part of what the model answered, and what clean windows add a second.
+CUT = 0.9
+SLOW_START, PROBING = 2.0, 1.03
+MIN_RATE = 0.1
+# Failures in a row that make a model count as silent: a part of its concurrency, but not fewer than this.
+SILENT_SHARE, MIN_SILENT = 0.25, 10
+# Of a model whose rate was cut to what it answers, fewer say the same.
+MIN_SILENT_SLOWED = 5
+# A silent model is called by one call at a time, again after a time that grows.
+FIRST_PROBE_S, MAX_PROBE_S, PROBE_GROWTH = 0.5, 2.0, 1.5
+# After its first answer, so much of the rate that keeps all its concurrency busy. A longer silence is an outage.
+AFTER_SILENCE, OUTAGE_S = 0.25, 5.0
+# How long to wait for a silent model, and for one that has never replied: its address may be wrong.
+MAX_SILENCE_S, MAX_FIRST_SILENCE_S = 600.0, 60.0
+# The latency of a model that has not answered yet.
+UNKNOWN_LATENCY_S = 0.5
+MIN_LATENCY_S = 0.05
+
+
+def failures_until_silent(concurrency: int) -> int:
+    """Return how many failures in a row make a model count as silent."""
+    return max(MIN_SILENT, int(concurrency * SILENT_SHARE))
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnds:
+    """How the calls of one worker ended in the `seconds` since its last report.
+
+    `failures` are those since the last answer: 429s, 5xx and lost connections, those of one call in a row counted
+    once. `pause_s` is how long the server wants no calls, `reason` the last failure in a few words.
+    """
+
+    answered: int = 0
+    refused: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    latency_s: float = 0.0
+    pause_s: float = 0.0
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Throttle:
+    """How fast calls of a model may start, as learned from how they end.
+
+    Calls start freely until too many of a window are refused; then at `rate` a second, cut from `refused_rate`, what
+    the model had answered. While it is `silent_since` a time, single calls try it, the next at `probe_at`. `tokens`
+    are the starts saved up until `tokens_at`. A model that `is_known` has replied at least once, if only by a 429. All
+    times are seconds of one clock.
+    """
+
+    rate: float | None = None
+    refused_rate: float | None = None
+    slow_since: float | None = None
+    silent_since: float | None = None
+    paused_until: float | None = None
+    is_known: bool = False
+    reason: str = ""
+    latency_s: float | None = None
+    failures: int = 0
+    probe_at: float = 0.0
+    probe_gap_s: float = FIRST_PROBE_S
+    tokens: float = 0.0
+    tokens_at: float | None = None
+    answered: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    used_at: float = 0.0
+
+    @property
+    def is_silent(self) -> bool:
+        """Tell whether the model answers nobody."""
+        return self.silent_since is not None
+
+    def is_outdated(self, now: float) -> bool:
+        """Tell whether nobody has called the model for so long that this is forgotten with the next call."""
+        return self.used_at < now - MEMORY_S
+
+    def forget(self) -> None:
+        """Forget all but that the model is known: it was not called for long."""
+        fresh = Throttle(is_known=self.is_known)
+        for name in self.__slots__:
+            setattr(self, name, getattr(fresh, name))
+
+    def observe(self, ends: CallEnds, *, concurrency: int, workers: int, now: float) -> None:
+        """Learn from the report of one of so many `workers`."""
+        self.used_at = now
+        if ends.pause_s > 0:
+            self.paused_until = max(self.paused_until or 0.0, now + ends.pause_s)
+        self.reason = ends.reason or self.reason
+        self.is_known = self.is_known or bool(ends.answered or ends.refused)
+        if ends.answered:
+            self._note_answers(ends, concurrency=concurrency, now=now)
+        self.answered += ends.answered
+        self.refused += ends.refused
+        self.seconds += ends.seconds / max(1, workers)
+        self._judge(concurrency=concurrency, now=now)
+        self.failures += ends.failures
+        many = failures_until_silent(concurrency) if self.rate is None else MIN_SILENT_SLOWED
+        if self.failures >= many and not self.is_silent:
+            self.silent_since, self.probe_gap_s = now, FIRST_PROBE_S
+            self.probe_at = now + FIRST_PROBE_S
+
+    def _note_answers(self, ends: CallEnds, *, concurrency: int, now: float) -> None:
+        known_s = self.latency_s if self.latency_s is not None else ends.latency_s
+        self.latency_s = 0.7 * known_s + 0.3 * ends.latency_s
+        self.failures = 0
+        if self.silent_since is None:
+            return
+        if now - self.silent_since >= OUTAGE_S:
+            # What was learned when it began is that of the outage.
+            self.rate = self.refused_rate = None
+            self._begin_window()
+        slow = self._full_rate(concurrency) * AFTER_SILENCE
+        self._slow_down(slow if self.rate is None else min(self.rate, slow), now)
+        self.silent_since = None
+
+    def _judge(self, *, concurrency: int, now: float) -> None:
+        """Close a window that is long enough, and change the rate by its share of 429s."""
+        ends, seconds = self.answered + self.refused, self.seconds
+        is_full = ends >= WINDOW_ENDS and seconds >= WINDOW_S
+        if not is_full and seconds < MAX_WINDOW_S:
+            return
+        share = self.refused / ends if ends else 1.0
+        if is_full and share > MAX_REFUSED and self.answered:
+            answered_rate = self.answered / seconds
+            # A window may hold a pause, so one alone does not say how much the model takes.
+            known_rate = self.refused_rate or answered_rate
+            self.refused_rate = max(answered_rate, (3 * answered_rate + known_rate) / 4)
+            self._slow_down(max(MIN_RATE, CUT * self.refused_rate), now)
+        elif self.rate is not None and share <= MAX_REFUSED / 2:
+            self._speed_up(self.rate, seconds, concurrency)
+        self._begin_window()
+
+    def _slow_down(self, rate: float, now: float) -> None:
+        self.rate, self.tokens, self.tokens_at = rate, min(self.tokens, 1.0), now
+        self.slow_since = self.slow_since or now
+
+    def _speed_up(self, rate: float, seconds: float, concurrency: int) -> None:
+        """Double the rate each second up to what was last refused, then go on slowly until it is no bound."""
+        top = FOREVER if self.refused_rate is None else CUT * self.refused_rate
+        faster = min(rate * SLOW_START**seconds, top) if rate < top else rate * PROBING**seconds
+        if faster > 2 * self._full_rate(concurrency):
+            self.rate = self.refused_rate = self.slow_since = None
+        else:
+            self.rate = faster
+
+    def _full_rate(self, concurrency: int) -> float:
+        """Return how many calls a second keep the whole concurrency busy."""
+        latency_s = UNKNOWN_LATENCY_S if self.latency_s is None else self.latency_s
+        return concurrency / max(MIN_LATENCY_S, latency_s)
+
+    def _begin_window(self) -> None:
+        self.answered, self.refused, self.seconds = 0, 0, 0.0
+
+    def start_rate(self, per_minute: int | None) -> float | None:
+        """Return how many calls may start a second; None for no bound."""
+        spread = None if per_minute is None else per_minute / COUNTS_S
+        if self.rate is None or spread is None:
+            return self.rate if spread is None else spread
+        return min(self.rate, spread)
+
+    def left(self, now: float, per_minute: int | None) -> int:
+        """Return how many calls may start now: the time since the last question has added some, up to a burst."""
+        rate = self.start_rate(per_minute)
+        if rate is None:
+            return sys.maxsize
+        burst = max(2.0, rate * 2 * BLOCK_S)
+        if self.rate is None and per_minute is not None:
+            burst = max(burst, per_minute * BURST_OF_MINUTE)
+        waited_s = FOREVER if self.tokens_at is None else max(0.0, now - self.tokens_at)
+        self.tokens = min(burst, self.tokens + waited_s * rate)
+        self.tokens_at = now
+        # Sums of small steps miss whole numbers by a little.
+        return int(self.tokens + 1e-6)
+
+    def take(self, calls: int) -> None:
+        """Use so many starts."""
+        self.tokens = max(0.0, self.tokens - calls)
+
+    def probe(self, now: float) -> None:
+        """Let one call try a silent model; the next one comes later."""
+        self.probe_gap_s = min(MAX_PROBE_S, self.probe_gap_s * PROBE_GROWTH)
+        self.probe_at = now + self.probe_gap_s
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRequest:
     """A worker's report on its calls of a model, and how many slots it could use.
 
-    The worker knows the `limit`, which was lowered `cuts` times so far. `is_refused` asks to lower it once
-    more after a 429, `has_earned` to raise it after a window of answers. For `pause_s` the server wants no
-    calls. `used` says how many calls were started of grants that were not used up.
+    `used` says how many calls were started of grants that were not used up.
     """
 
     wanted: int
     in_flight: int
-    limit: int
-    cuts: int
-    is_refused: bool = False
-    has_earned: bool = False
-    pause_s: float = 0.0
+    ends: CallEnds = CallEnds()
     used: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """The limits for a worker: `slots` are its own for `valid_s`, the rest is shared by all."""
+    """The limits for a worker: `slots` are its own for `valid_s`, the rest is shared by all.
+
+    With `is_metered` each start must be granted. A model that `is_silent` answers nobody now; `is_known` tells
+    whether it has ever replied.
+    """
 
     slots: int
-    limit: int
-    max_limit: int
-    cuts: int
-    per_minute: int | None
+    concurrency: int
+    is_metered: bool = False
+    is_silent: bool = False
+    is_known: bool = False
     pause_s: float = 0.0
     valid_s: float = FOREVER
 
@@ -143,58 +331,58 @@ class GrantedStarts:
 class SharedLimit:
     """The limits of one model and the share of every worker; stored as rows, or kept in one process.
 
-    `limit` of `max_limit` calls may be in flight; it was lowered `cuts` times, last at `lowered_at`.
+    No more than `concurrency` calls are in flight, and no more than `per_minute` start in 60 seconds.
     """
 
-    max_limit: int
-    limit: int
+    concurrency: int
     per_minute: int | None = None
-    cuts: int = 0
-    lowered_at: float = NEVER
-    paused_until: float = NEVER
+    throttle: Throttle = field(default_factory=Throttle)
     leases: dict[str, Lease] = field(default_factory=dict)
     grants: dict[int, GrantedStarts] = field(default_factory=dict)
 
-    def expire(self, now: float) -> None:
-        """Drop expired leases; after the last one, forget a limit that was lowered long ago.
+    @property
+    def is_metered(self) -> bool:
+        """Tell whether starts must be granted."""
+        return self.throttle.is_silent or self.throttle.start_rate(self.per_minute) is not None
 
-        No worker is left to raise that limit, and the server may have recovered since.
+    def expire(self, now: float) -> None:
+        """Drop expired leases; after the last one, forget what was learned long ago.
+
+        No worker is left to learn more, and the server may have recovered since.
         """
         self.leases = {name: lease for name, lease in self.leases.items() if lease.expires_at > now}
-        if not self.leases and self.lowered_at < now - LIMIT_MEMORY_S:
-            self.limit = self.max_limit
+        if not self.leases and self.throttle.is_outdated(now):
+            self.throttle.forget()
 
     def agree(
         self, holder: str, request: LimitRequest, *, now: float, lease_s: float
     ) -> LimitState:
         """Process a worker's report, lease it slots, and return its limits."""
         self.expire(now)
-        self._adapt(request, now)
         lease = self.leases.setdefault(holder, Lease())
+        others = (other for name, other in self.leases.items() if name != holder and other.wanted)
+        self.throttle.observe(
+            request.ends,
+            concurrency=self.concurrency,
+            workers=1 + sum(1 for _ in others),
+            now=now,
+        )
         slots = self._share(holder, request.wanted, turn=int(now / lease_s * 3))
         # Calls in flight hold their slots until they end.
         lease.slots, lease.wanted = max(slots, request.in_flight), request.wanted
         lease.expires_at = now + lease_s
         if request.wanted <= request.in_flight:
             lease.starts_wanted = 0
-        pause_s = max(0.0, self.paused_until - now)
+        throttle = self.throttle
         return LimitState(
-            slots, self.limit, self.max_limit, self.cuts, self.per_minute, pause_s, lease_s
+            slots,
+            self.concurrency,
+            is_metered=self.is_metered,
+            is_silent=throttle.is_silent,
+            is_known=throttle.is_known,
+            pause_s=max(0.0, (throttle.paused_until or now) - now),
+            valid_s=lease_s,
         )
-
-    def _adapt(self, request: LimitRequest, now: float) -> None:
-        """Halve the limit after a 429, raise it by one after a window of answers.
-
-        Reports from before the last time it was lowered do not change it.
-        """
-        if request.pause_s > 0:
-            self.paused_until = max(self.paused_until, now + request.pause_s)
-        if request.cuts != self.cuts:
-            return
-        if request.is_refused and self.limit > 1:
-            self.limit, self.cuts, self.lowered_at = self.limit // 2, self.cuts + 1, now
-        elif request.has_earned and not request.is_refused and request.limit == self.limit:
-            self.limit = min(self.max_limit, self.limit + 1)
 
     def _share(self, holder: str, wanted: int, *, turn: int) -> int:
         """Return how many slots a holder may use: as many as it wants and no other holds.
@@ -203,58 +391,70 @@ class SharedLimit:
         divide evenly rotate.
         """
         others = {name: lease for name, lease in self.leases.items() if name != holder}
-        free = self.limit - sum(lease.slots for lease in others.values())
-        share = self.limit
+        free = self.concurrency - sum(lease.slots for lease in others.values())
+        share = self.concurrency
         if any(lease.slots < lease.wanted for lease in others.values()):
             sharers = sorted({holder, *(name for name, lease in others.items() if lease.wanted)})
-            share, rest = divmod(self.limit, len(sharers))
+            share, rest = divmod(self.concurrency, len(sharers))
             share += (sharers.index(holder) + turn) % len(sharers) < rest
         return max(0, min(wanted, free, share))
 
     def grant_starts(self, holder: str, wanted: int, *, now: float) -> QuotaGrant:
-        """Grant as many of the wanted starts as the minute and the others allow; the caller stores the grant.
+        """Grant as many of the wanted starts as the model and the others allow; the caller stores the grant.
 
-        Each holder is entitled to an even share of the minute. The unused shares of holders that wait longer
-        are reserved for them, and nobody takes more than its share while another is owed part of its own.
-        The holder that waits longest is never held back, so nobody starves.
+        A silent model gets one call at a time. Otherwise the starts come in blocks, as the rate and the minute
+        allow, in even shares to all that wait: those that wait longer than the holder get theirs first.
         """
-        if self.per_minute is None:
-            return QuotaGrant(wanted)
+        throttle = self.throttle
+        until = max(throttle.paused_until or 0.0, throttle.probe_at if throttle.is_silent else 0.0)
+        if until > now:
+            return QuotaGrant(0, until - now + MARGIN_S)
         self.grants = {
             key: entry for key, entry in self.grants.items() if now - entry.at < COUNTS_S
         }
+        minute = self._left_of_minute()
+        if throttle.is_silent:
+            if minute < 1:
+                return QuotaGrant(0, self._until_free(1, now))
+            throttle.probe(now)
+            return QuotaGrant(1)
+        rate = throttle.start_rate(self.per_minute)
+        return QuotaGrant(wanted) if rate is None else self._grant_at(rate, holder, wanted, now)
+
+    def _grant_at(self, rate: float, holder: str, wanted: int, now: float) -> QuotaGrant:
+        minute, tokens = self._left_of_minute(), self.throttle.left(now, self.per_minute)
         waiting = {
             name: (entry.waits_since, name)
             for name, entry in self.leases.items()
             if entry.expires_at > now and entry.starts_wanted > 0 and entry.waits_since is not None
         }
         turn = waiting.pop(holder, None)
-        taken = Counter[str]()
-        for grant in self.grants.values():
-            taken[grant.holder] += grant.calls
-        free = self.per_minute - taken.total()
-        share = max(1, self.per_minute // len({holder, *taken, *waiting}))
-        owed = {
-            name: min(self.leases[name].starts_wanted, max(0, share - taken[name]))
-            for name in waiting
-        }
-        reserved = sum(
-            owed[name] for name, other in waiting.items() if other < (turn or (now, holder))
-        )
-        maximum = max(share - taken[holder], free - sum(owed.values()))
-        calls = max(0, min(wanted, free - reserved, maximum))
-        minimum = max(1, min(wanted, maximum, int(self.per_minute * BLOCK_S / MINUTE_S)))
-        calls = calls if calls >= minimum else 0
+        free = min(minute, tokens)
+        share = max(1, free // (len(waiting) + 1))
+        earlier = [name for name, other in waiting.items() if other < (turn or (now, holder))]
+        reserved = sum(min(share, self.leases[name].starts_wanted) for name in earlier)
+        block = max(1, min(wanted, int(rate * BLOCK_S) // (len(waiting) + 1)))
+        calls = max(0, min(wanted, free - reserved, share if waiting else free))
+        calls = calls if calls >= block else 0
         if lease := self.leases.get(holder):
             lease.starts_wanted = max(0, wanted - calls)
             # After a grant, a holder goes to the end of the queue.
             if calls or turn is None:
                 lease.waits_since = now
         if calls:
+            self.throttle.take(calls)
             return QuotaGrant(calls)
-        return QuotaGrant(
-            0, BEHIND_OTHERS_S if free >= minimum else self._until_free(minimum - free, now)
-        )
+        if free >= block:
+            return QuotaGrant(0, BEHIND_OTHERS_S)
+        until_rate_s = (block - self.throttle.tokens) / rate + MARGIN_S
+        until_minute_s = self._until_free(block - minute, now) if minute < block else 0.0
+        return QuotaGrant(0, max(until_rate_s, until_minute_s))
+
+    def _left_of_minute(self) -> int:
+        """Return how many calls may still start in this minute; a large number without a limit."""
+        if self.per_minute is None:
+            return sys.maxsize
+        return self.per_minute - sum(grant.calls for grant in self.grants.values())
 
     def _until_free(self, missing: int, now: float) -> float:
         """Return the seconds until this many more calls have left the minute."""
@@ -267,48 +467,8 @@ class SharedLimit:
 
 # What one worker knows about the shared limits between two agreements.
 
-# Windows of answers that it takes to raise the limit to a value that was refused last time.
-PROBE_WINDOWS = 10
 # Others may return starts before the promised time, so no wait is longer.
 MAX_WAIT_S = 10.0
-
-
-@dataclass(slots=True)
-class AdaptiveLimit:
-    """The limit on calls in flight of all workers, as this one knows it.
-
-    A 429 halves it, once for all calls that were in flight together. A whole window of answers raises it by
-    one; it takes PROBE_WINDOWS windows to reach a limit that was refused last time.
-    """
-
-    max_limit: int
-    now: int
-    _cut_at: float = NEVER
-    _answers: int = 0
-    _refused: int = 0
-
-    def cut(self, *, started_at: float, at: float) -> bool:
-        """Halve the limit for a refused call; False for a call that started before the last cut."""
-        if started_at <= self._cut_at or self.now == 1:
-            return False
-        self.note_cut(at=at)
-        self.now = max(1, self.now // 2)
-        return True
-
-    def note_cut(self, *, at: float) -> None:
-        """Forget the answers so far, because the limit was lowered here or by others."""
-        self._cut_at, self._answers, self._refused = at, 0, self.now
-
-    def count_answer(self, *, started_at: float) -> bool:
-        """Count an answer; True if a window of calls started under this limit has earned a raise."""
-        if self.now >= self.max_limit or started_at <= self._cut_at:
-            return False
-        self._answers += 1
-        windows = PROBE_WINDOWS if self.now + 1 == self._refused else 1
-        if self._answers < self.now * windows:
-            return False
-        self._answers = 0
-        return True
 
 
 @dataclass(slots=True)

@@ -11,18 +11,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from evaluators.model_calls.calls import CallOutcome, Failure, ModelCallError
 from evaluators.model_calls.limit_policy import (
     FOREVER,
+    MAX_FIRST_SILENCE_S,
+    MAX_SILENCE_S,
+    MAX_WINDOW_S,
     NEVER,
     SEND_S,
     VALID_S,
-    AdaptiveLimit,
+    WINDOW_S,
+    CallEnds,
     GrantedStarts,
     LimitRequest,
     LimitState,
     QuotaGrant,
     SharedLimit,
     StartQuota,
+    failures_until_silent,
 )
 from evaluators.model_calls.models import ModelSpec
 
@@ -30,8 +36,11 @@ logger = logging.getLogger(__name__)
 
 # How long to wait before asking again for slots that others hold.
 ASK_AGAIN_S = 1.0
-# A pause that grows by less is not reported.
+# A pause that grows by less is reported with the rest.
 PAUSE_GRAIN_S = 0.5
+# Other workers see failures too, so a part of those that make a model count as silent is news.
+URGENT_SHARE = 0.25
+NO_ANSWER = Failure(CallOutcome.CONNECTION, "The model answers nobody")
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], Awaitable[None]]
@@ -65,7 +74,7 @@ class UnsharedLimits:
     async def agree(self, spec: ModelSpec, request: LimitRequest) -> LimitState:
         """Return the limits after a request; all slots belong to this process."""
         shared = self._limit(spec, request.used)
-        request = replace(request, wanted=shared.max_limit)
+        request = replace(request, wanted=shared.concurrency)
         return shared.agree("", request, now=self._clock(), lease_s=FOREVER)
 
     async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
@@ -81,8 +90,7 @@ class UnsharedLimits:
         """Do nothing, as nobody else waits."""
 
     def _limit(self, spec: ModelSpec, used: Mapping[int, int]) -> SharedLimit:
-        limit = max(1, spec.concurrency)
-        usual = SharedLimit(limit, limit, spec.requests_per_minute)
+        usual = SharedLimit(max(1, spec.concurrency), spec.requests_per_minute)
         shared = self._limits.setdefault(spec.slug, usual)
         for grant, calls in used.items():
             if grant in shared.grants:
@@ -90,51 +98,97 @@ class UnsharedLimits:
         return shared
 
 
+@dataclass(slots=True)
+class EndCounter:
+    """Counts how the calls of one model end in this process, until they are reported."""
+
+    answered: int = 0
+    refused: int = 0
+    failures: int = 0
+    latencies_s: float = 0.0
+    paused_until: float = NEVER
+    reason: str = ""
+    since: float | None = None
+    reported_at: float = NEVER
+    _failed: int = 0
+
+    def count_answer(self, *, started_at: float, now: float) -> None:
+        """Count an answer, which ends a row of failures."""
+        self._count(started_at)
+        self.answered += 1
+        self.latencies_s += now - started_at
+        self.failures, self._failed = 0, 0
+
+    def count_failure(self, failure: Failure, *, call: int, started_at: float) -> None:
+        """Count a failure of the model; a row of failures holds those of one call in a row only once."""
+        self._count(started_at)
+        self.refused += failure.status is CallOutcome.RATE_LIMITED
+        self.failures += call != self._failed
+        self._failed = call
+        # Pages show it to everybody, so neither an address nor the server's own words.
+        status = failure.http_status
+        self.reason = f"{status} from the server" if status else "no connection"
+
+    def take(self, now: float) -> CallEnds:
+        """Return the counts and begin anew."""
+        ends = CallEnds(
+            answered=self.answered,
+            refused=self.refused,
+            failures=self.failures,
+            seconds=0.0 if self.since is None else now - self.since,
+            latency_s=self.latencies_s / self.answered if self.answered else 0.0,
+            pause_s=max(0.0, self.paused_until - now),
+            reason=self.reason,
+        )
+        self.answered = self.refused = self.failures = 0
+        self.latencies_s, self.paused_until = 0.0, NEVER
+        self.reason, self.since, self.reported_at = "", None, now
+        return ends
+
+    def _count(self, started_at: float) -> None:
+        if self.since is None:
+            # After a longer gap there was nothing to call; a shorter one was a wait.
+            is_idle = started_at > self.reported_at + MAX_WINDOW_S
+            self.since = started_at if is_idle else self.reported_at
+
+
 @dataclass(slots=True, eq=False)
 class ConcurrencyLimiter:
     """The calls of one model in this process, and the limits last agreed with the others."""
 
     spec: ModelSpec
-    limit: AdaptiveLimit
+    concurrency: int
     quota: StartQuota | None = None
     in_flight: int = 0
     slots: int = 0
     queue: deque[asyncio.Future[float]] = field(default_factory=deque)
+    ends: EndCounter = field(default_factory=EndCounter)
+    is_urgent: bool = False
     paused_until: float = NEVER
-    is_refused: bool = False
-    has_earned: bool = False
-    answered_at: float = NEVER
-    refused_at: float = NEVER
-    rounds: int = 0
+    silent_since: float | None = None
+    is_known: bool = False
+    last_failure: Failure = NO_ANSWER
     agreeing: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: asyncio.Task[None] | None = None
     reporting: asyncio.Task[None] | None = None
     _held: int = 0
-    _cuts: int | None = None
     _agreed_until: float = NEVER
     _ask_again_at: float = NEVER
-    _reported_pause: float = NEVER
 
     @property
     def open_slots(self) -> int:
         """Return how many more calls may be in flight."""
-        return min(self.limit.now, self.slots) - self.in_flight
+        return min(self.concurrency, self.slots) - self.in_flight
 
     @property
     def wanted(self) -> int:
         """Return how many slots the calls in flight and in the queue could use."""
-        return min(self.limit.now, self.in_flight + len(self.queue))
+        return min(self.concurrency, self.in_flight + len(self.queue))
 
     @property
     def needs_service(self) -> bool:
         """Tell whether calls wait here, or slots are held that are no longer used."""
         return bool(self.queue) or self._holds_too_many
-
-    @property
-    def has_news(self) -> bool:
-        """Tell whether there is something to report to the others now."""
-        is_longer = self.paused_until > self._reported_pause + PAUSE_GRAIN_S
-        return self.is_refused or self.has_earned or is_longer
 
     @property
     def _is_short(self) -> bool:
@@ -144,10 +198,16 @@ class ConcurrencyLimiter:
     def _holds_too_many(self) -> bool:
         return self._held > max(self.slots, self.in_flight)
 
+    def has_news(self, now: float) -> bool:
+        """Tell whether there is something to report to the others now."""
+        is_due = self.ends.since is not None and now >= self.ends.reported_at + WINDOW_S
+        return self.is_urgent or is_due
+
     def is_open(self, now: float) -> bool:
-        """Tell whether a call may start."""
+        """Tell whether a call may start; before urgent news is reported, none may."""
         return (
             self.open_slots > 0
+            and not self.is_urgent
             and self.paused_until <= now < self._agreed_until
             and (self.quota is None or self.quota.has_left(now))
         )
@@ -178,14 +238,47 @@ class ConcurrencyLimiter:
             if not ticket.done():
                 ticket.set_exception(error)
 
+    def note_answer(self, *, started_at: float, now: float) -> None:
+        """Count an answer; the first one of a silent or unknown model is news for all."""
+        self.ends.count_answer(started_at=started_at, now=now)
+        is_news = self.silent_since is not None or not self.is_known
+        self.is_known, self.is_urgent = True, self.is_urgent or is_news
+
+    def note_failure(self, failure: Failure, *, call: int, started_at: float, now: float) -> None:
+        """Count a failure of the model; a wish for a pause, and many failures in a row, are news for all."""
+        self.ends.count_failure(failure, call=call, started_at=started_at)
+        self.last_failure = failure
+        pause_s = failure.retry_after_s or 0.0
+        is_refused = failure.status is CallOutcome.RATE_LIMITED
+        if is_refused and not self.is_known:
+            self.is_known = self.is_urgent = True
+        if is_refused and now + pause_s > self.paused_until:
+            is_news = now + pause_s > max(now, self.paused_until) + PAUSE_GRAIN_S
+            self.paused_until = now + pause_s
+            self.ends.paused_until = self.paused_until
+            self.is_urgent = self.is_urgent or is_news
+        many = failures_until_silent(self.concurrency) * URGENT_SHARE
+        self.is_urgent = self.is_urgent or (
+            self.silent_since is None and self.ends.failures >= many
+        )
+
+    @property
+    def patience_s(self) -> float:
+        """Return how long calls wait for the model when it is silent."""
+        return MAX_SILENCE_S if self.is_known else MAX_FIRST_SILENCE_S
+
+    def has_given_up(self, now: float) -> bool:
+        """Tell whether the model has been silent for so long that nobody waits for it any more."""
+        return self.silent_since is not None and now >= self.silent_since + self.patience_s
+
     def must_agree(self, now: float) -> bool:
         """Tell whether the limits must be agreed again before calls can start."""
-        if now >= self._agreed_until:
+        if self.is_urgent or now >= self._agreed_until:
             return True
         return (self._is_short or self._holds_too_many) and now >= self._ask_again_at
 
     def lacks_starts(self, now: float) -> bool:
-        """Tell whether calls only wait for the minute, and starts may be requested."""
+        """Tell whether calls only wait for starts, and those may be requested."""
         return (
             self.quota is not None
             and bool(self.queue)
@@ -198,7 +291,7 @@ class ConcurrencyLimiter:
         """Return the time until something may change by itself; None if only the end of a call changes it."""
         times = []
         is_paused = now < self.paused_until
-        if self.queue and now >= self._agreed_until:
+        if self.queue and (self.is_urgent or now >= self._agreed_until):
             times.append(now)
         if self._holds_too_many or (self._is_short and not is_paused):
             times.append(self._ask_again_at)
@@ -210,38 +303,30 @@ class ConcurrencyLimiter:
 
     def request(self, now: float) -> LimitRequest:
         """Return the next report; news is reported once."""
-        is_news = self.paused_until > self._reported_pause
-        request = LimitRequest(
+        self.is_urgent = False
+        return LimitRequest(
             wanted=self.wanted,
             in_flight=self.in_flight,
-            limit=self.limit.now,
-            cuts=self._cuts or 0,
-            is_refused=self.is_refused,
-            has_earned=self.has_earned,
-            pause_s=max(0.0, self.paused_until - now) if is_news else 0.0,
+            ends=self.ends.take(now),
             used=self.quota.pop_unused(now) if self.quota is not None else {},
         )
-        self._reported_pause = self.paused_until
-        self.is_refused = self.has_earned = False
-        return request
 
-    def take(
+    def apply(
         self, state: LimitState, request: LimitRequest, *, asked_at: float, now: float
     ) -> None:
         """Apply agreed limits; slots are valid from the time of the request."""
-        if self._cuts not in (None, state.cuts) and not request.is_refused:
-            self.limit.note_cut(at=now)
-        self._cuts, self.limit.max_limit = state.cuts, state.max_limit
-        # A 429 during the agreement lowered the limit, which the others do not know yet.
-        known = self.limit.now if self.is_refused else state.limit
-        self.limit.now = min(known, state.limit)
+        self.concurrency = state.concurrency
         self.slots, self._held = state.slots, max(state.slots, request.in_flight)
         self._agreed_until = asked_at + state.valid_s
-        is_open_question = self._is_short or self._held > self.slots
+        is_open_question = state.slots < request.wanted or self._held > self.slots
         self._ask_again_at = asked_at + ASK_AGAIN_S if is_open_question else NEVER
         self.paused_until = max(self.paused_until, now + state.pause_s)
-        self._reported_pause = max(self._reported_pause, now + state.pause_s)
-        if state.per_minute is None:
+        self.is_known = self.is_known or state.is_known
+        if not state.is_silent:
+            self.silent_since = None
+        elif self.silent_since is None:
+            self.silent_since = now
+        if not state.is_metered:
             self.quota = None
         elif self.quota is None:
             self.quota = StartQuota()
@@ -251,8 +336,8 @@ class Limiter:
     """Hands out slots for calls of any model; one limiter serves one event loop.
 
     `sharing` agrees the limits with the other processes that call the same models; without it, this is the
-    only one. It is used when demand exceeds the agreed slots, at every change of a limit, and by `renew`,
-    which the heartbeat calls.
+    only one. It is used when demand exceeds the agreed slots, once a second while calls end, at once
+    for urgent news, and by `renew`, which the heartbeat calls. `sleep` waits by the limiter's clock.
     """
 
     def __init__(
@@ -265,7 +350,7 @@ class Limiter:
         """Start without models."""
         self._sharing = sharing or UnsharedLimits(clock)
         self._clock = clock
-        self._sleep = sleep
+        self.sleep = sleep
         self._models: dict[str, ConcurrencyLimiter] = {}
         self._refusal: Exception | None = None
 
@@ -273,7 +358,7 @@ class Limiter:
     async def slot(self, spec: ModelSpec) -> AsyncIterator[float]:
         """Wait for a slot, hold it, and give it back; yields the start of the call on the limiter's clock.
 
-        Raises the refusal of `refuse_all`.
+        Raises the refusal of `refuse_all`, and ModelCallError when the model has been silent for too long.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -299,54 +384,44 @@ class Limiter:
     async def start_again(self, spec: ModelSpec) -> float:
         """Wait for another place in the minute for a call that missed its own; return its new start.
 
-        Raises the refusal of `refuse_all`.
+        Raises the refusal of `refuse_all`, and ModelCallError when the model has been silent for too long.
         """
         while True:
             if self._refusal is not None:
                 raise self._refusal
+            if self.has_given_up(spec):
+                raise _silence(self._model(spec))
             asked_at = self._clock()
             granted = await self._sharing.starts(spec, 1, {})
             if granted.calls and self._clock() <= asked_at + VALID_S:
                 return asked_at
-            await self._sleep(granted.wait_s)
+            await self.sleep(granted.wait_s)
 
-    def succeeded(self, spec: ModelSpec, *, started_at: float) -> None:
-        """Note an answer."""
-        model = self._model(spec)
-        model.answered_at, model.rounds = self._clock(), 0
-        if model.limit.count_answer(started_at=started_at):
-            model.has_earned = True
-            self._report(model)
-
-    def refused(self, spec: ModelSpec, *, started_at: float) -> tuple[int, float]:
-        """Count a 429; return the rounds of them since the model's last answer, and the time of that answer.
-
-        The 429s of calls that were in flight together are one round.
-        """
-        model = self._model(spec)
-        if started_at > model.refused_at:
-            model.rounds += 1
-            model.refused_at = self._clock()
-        return max(1, model.rounds), model.answered_at
-
-    def rate_limited(self, spec: ModelSpec, *, started_at: float, pause_s: float) -> None:
-        """Note a 429: pause all starts, and lower the limit for calls in flight."""
+    def answered(self, spec: ModelSpec, *, started_at: float) -> None:
+        """Note an answer, also one that is no use to the caller: the model works."""
         model, now = self._model(spec), self._clock()
-        model.paused_until = max(model.paused_until, now + pause_s)
-        if model.limit.cut(started_at=started_at, at=now):
-            model.is_refused, model.has_earned = True, False
-        if model.has_news:
-            self._report(model)
+        model.note_answer(started_at=started_at, now=now)
+        self._report(model, now)
+
+    def failed(self, spec: ModelSpec, failure: Failure, *, call: int, started_at: float) -> None:
+        """Note a failure of the model. `call` is the same number for all tries of one call."""
+        model, now = self._model(spec), self._clock()
+        model.note_failure(failure, call=call, started_at=started_at, now=now)
+        self._report(model, now)
+
+    def is_silent(self, spec: ModelSpec) -> bool:
+        """Tell whether the model answers nobody, as far as it is known here."""
+        return self._model(spec).silent_since is not None
+
+    def has_given_up(self, spec: ModelSpec) -> bool:
+        """Tell whether calls wait for the model no longer."""
+        return self._model(spec).has_given_up(self._clock())
 
     def refuse_all(self, refusal: Exception) -> None:
         """Refuse all further calls, even waiting ones; calls in flight continue."""
         self._refusal = refusal
         for model in self._models.values():
             model.fail(refusal)
-
-    def limit_now(self, spec: ModelSpec) -> int:
-        """Return the current limit, as far as it is known here."""
-        return self._model(spec).limit.now
 
     async def renew(self) -> None:
         """Renew the agreement on every model in use; the heartbeat calls this."""
@@ -369,8 +444,7 @@ class Limiter:
     def _model(self, spec: ModelSpec) -> ConcurrencyLimiter:
         model = self._models.get(spec.slug)
         if model is None:
-            limit = max(1, spec.concurrency)
-            model = ConcurrencyLimiter(spec, AdaptiveLimit(limit, limit))
+            model = ConcurrencyLimiter(spec, max(1, spec.concurrency))
             self._models[spec.slug] = model
         return model
 
@@ -405,9 +479,11 @@ class Limiter:
             wait_s: float | None = 0.0
             while model.needs_service and wait_s is not None:
                 # Let calls that start together be counted before the first request.
-                await (self._sleep(wait_s) if wait_s else asyncio.sleep(0))
+                await (self.sleep(wait_s) if wait_s else asyncio.sleep(0))
                 await self._ask(model)
                 model.admit(self._clock())
+                if model.has_given_up(self._clock()):
+                    model.fail(_silence(model))
                 wait_s = model.wait_s(self._clock())
         except Exception as error:  # noqa: BLE001 - raised where the calls wait
             model.fail(error)
@@ -426,13 +502,13 @@ class Limiter:
             granted = await self._sharing.starts(model.spec, wanted, unused)
             model.quota.take(granted, asked_at=now, now=self._clock())
 
-    def _report(self, model: ConcurrencyLimiter) -> None:
-        if model.reporting is None:
+    def _report(self, model: ConcurrencyLimiter, now: float) -> None:
+        if model.reporting is None and model.has_news(now):
             model.reporting = asyncio.ensure_future(self._report_news(model))
 
     async def _report_news(self, model: ConcurrencyLimiter) -> None:
         try:
-            while model.has_news:
+            while model.has_news(self._clock()):
                 async with model.agreeing:
                     await self._agree(model)
         except Exception:
@@ -445,6 +521,16 @@ class Limiter:
         asked_at = self._clock()
         request = model.request(asked_at)
         state = await self._sharing.agree(model.spec, request)
-        model.take(state, request, asked_at=asked_at, now=self._clock())
+        model.apply(state, request, asked_at=asked_at, now=self._clock())
         model.admit(self._clock())
         self._serve(model)
+
+
+def _silence(model: ConcurrencyLimiter) -> ModelCallError:
+    """Return the error of a call that has waited in vain for a silent model."""
+    last = model.last_failure
+    return ModelCallError(
+        last.status,
+        f"{last.reason}. The model has answered no call for {model.patience_s / 60:g} min",
+        http_status=last.http_status,
+    )

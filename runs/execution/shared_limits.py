@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.db import transaction
 
@@ -20,6 +19,7 @@ from evaluators.model_calls.limit_policy import (
     LimitState,
     QuotaGrant,
     SharedLimit,
+    Throttle,
 )
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import UnsharedLimits
@@ -31,8 +31,9 @@ from runs.models.runs import LEASE, RunEvent, RunWorker
 
 COUNTS = timedelta(seconds=COUNTS_S)
 SLOT_LEASE = LEASE / 2
-MIN_PAUSE_SHOWN_S = 1.0
-LOWERED, RAISED = "limit_lowered", "limit_raised"
+MIN_PAUSE_SHOWN_S = 5.0
+SLOWED, FREED = "model_slowed", "model_freed"
+SILENT, ANSWERS = "model_silent", "model_answers"
 PAUSED, MINUTE_USED = "model_paused", "minute_used"
 
 
@@ -82,21 +83,16 @@ def agree(model_id: int, run_id: int, holder: str, request: LimitRequest) -> Lim
         give_back(holder, request.used)
         shared = _read(model)
         shared.expire(now.timestamp())
-        if holder not in shared.leases and shared.limit < shared.max_limit:
-            because = (
-                f"instead of {model.concurrency} ({model.limit_reason or '429 from the server'})"
-            )
-            note(
-                [run_id], LOWERED, model, f"at most {_calls(shared.limit)} at a time {because}", now
-            )
-        before = replace(shared)
+        before = None if holder not in shared.leases else replace(shared.throttle)
         state = shared.agree(
             holder, request, now=now.timestamp(), lease_s=SLOT_LEASE.total_seconds()
         )
-        _write(model, shared, holder, request, now)
-        if change := _change(before, shared, request):
+        _write(model, shared, holder, now)
+        if change := _change(before or Throttle(), shared.throttle, now.timestamp()):
             holders = RunWorker.objects.filter(token__in=list(shared.leases))
-            runs = {run_id, *holders.values_list("run_id", flat=True)}
+            runs = (
+                {run_id} if before is None else {run_id, *holders.values_list("run_id", flat=True)}
+            )
             note(runs, change[0], model, change[1], now)
     return state
 
@@ -114,16 +110,18 @@ def grant_starts(
             return None
         now = database_now()
         give_back(holder, used)
-        if model.requests_per_minute is None:
-            return QuotaGrant(wanted)
-        forget_starts(now=now)
         shared = _read(model)
+        if not shared.is_metered:
+            return QuotaGrant(wanted)
+        if model.requests_per_minute is not None:
+            forget_starts(now=now)
         granted = shared.grant_starts(holder, wanted, now=now.timestamp())
+        _write_throttle(model, shared.throttle)
         if lease := shared.leases.get(holder):
             SlotLease.objects.filter(model=model, holder=holder).update(
                 starts_wanted=lease.starts_wanted, starts_wanted_since=_time(lease.waits_since)
             )
-        if not granted.calls:
+        if not granted.calls or model.requests_per_minute is None:
             return granted
         row = StartGrant.objects.create(
             model=model, holder=holder, granted_at=now, calls=granted.calls
@@ -172,12 +170,9 @@ def _read(model: LanguageModel) -> SharedLimit:
     """Return the rows of a model in the form that the rules take; the caller holds the model."""
     grants = StartGrant.objects.filter(model=model) if model.requests_per_minute else ()
     return SharedLimit(
-        max_limit=model.concurrency,
-        limit=limit_in_force(model),
+        concurrency=model.concurrency,
         per_minute=model.requests_per_minute,
-        cuts=model.limit_cuts,
-        lowered_at=_seconds(model.limit_changed_at) or NEVER,
-        paused_until=_seconds(model.paused_until) or NEVER,
+        throttle=model.throttle,
         leases={
             row.holder: Lease(
                 row.slots,
@@ -195,22 +190,13 @@ def _read(model: LanguageModel) -> SharedLimit:
     )
 
 
-def _write(
-    model: LanguageModel, shared: SharedLimit, holder: str, request: LimitRequest, now: datetime
-) -> None:
-    """Store what the rules changed: limit, pause, the holder's lease, and expired leases."""
-    columns: dict[str, Any] = {}
-    if shared.cuts != model.limit_cuts:
-        columns = {"limit_cuts": shared.cuts, "limit_changed_at": now}
-        columns["limit_reason"] = _reason(request)
-    if shared.limit != limit_in_force(model):
-        columns["limit_now"] = shared.limit
-    if shared.limit >= model.concurrency and model.limit_now is not None:
-        columns |= {"limit_now": None, "limit_reason": ""}
-    if shared.paused_until != (_seconds(model.paused_until) or NEVER):
-        columns["paused_until"] = _time(shared.paused_until)
-    if columns:
-        LanguageModel.objects.filter(id=model.pk).update(**columns)
+def _write_throttle(model: LanguageModel, throttle: Throttle) -> None:
+    LanguageModel.objects.filter(id=model.pk).update(throttle_state=asdict(throttle))
+
+
+def _write(model: LanguageModel, shared: SharedLimit, holder: str, now: datetime) -> None:
+    """Store what the rules changed: the throttle, the holder's lease, and expired leases."""
+    _write_throttle(model, shared.throttle)
     leases = SlotLease.objects.filter(model=model)
     leases.exclude(holder__in=list(shared.leases)).delete()
     lease = shared.leases[holder]
@@ -226,11 +212,6 @@ def _write(
     )
 
 
-def limit_in_force(model: LanguageModel) -> int:
-    """Return how many calls all workers together may have in flight."""
-    return min(model.concurrency, model.limit_now or model.concurrency)
-
-
 def _time(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, tz=UTC)
 
@@ -239,25 +220,20 @@ def _seconds(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
 
-def _change(
-    before: SharedLimit, after: SharedLimit, request: LimitRequest
-) -> tuple[str, str] | None:
-    """Return kind and text of the event about a changed limit, None when nothing changed."""
-    if after.cuts != before.cuts:
-        was = f"was {before.limit} ({_reason(request)})"
-        return LOWERED, f"at most {_calls(after.limit)} at a time, {was}"
-    if after.limit > before.limit and after.limit == after.max_limit:
-        return RAISED, f"back to {_calls(after.limit)} at a time"
-    if after.limit > before.limit:
-        return RAISED, f"raised to {_calls(after.limit)} at a time after successful calls"
-    if request.pause_s >= MIN_PAUSE_SHOWN_S and before.limit == 1:
-        return PAUSED, f"no calls for {request.pause_s:.1f} s (429 from the server)"
+def _change(before: Throttle, after: Throttle, now: float) -> tuple[str, str] | None:
+    """Return kind and text of the event about what changed for the calls of a model, None for nothing."""
+    if after.is_silent and not before.is_silent:
+        return SILENT, f"does not answer ({after.reason}); one call at a time tries it"
+    if before.silent_since is not None and not after.is_silent:
+        return ANSWERS, f"answers again, after {now - before.silent_since:.0f} s"
+    if after.rate is not None and (before.rate is None or after.rate < before.rate):
+        return SLOWED, f"slowed to {after.rate:.3g} calls a second ({after.reason})"
+    if before.rate is not None and after.rate is None:
+        return FREED, "no longer slowed"
+    pause_s = (after.paused_until or now) - max(now, before.paused_until or now)
+    if pause_s >= MIN_PAUSE_SHOWN_S:
+        return PAUSED, f"no calls for {pause_s:.1f} s ({after.reason})"
     return None
-
-
-def _reason(request: LimitRequest) -> str:
-    paused = f", paused for {request.pause_s:.1f} s" if request.pause_s else ""
-    return f"429 from the server{paused}"
 
 
 def _calls(count: int) -> str:
@@ -267,9 +243,11 @@ def _calls(count: int) -> str:
 def note_wait(run_id: int, model_id: int) -> None:
     """Note in the log of a run that it waits for the model's limit of a minute."""
     model = LanguageModel.objects.filter(id=model_id).first()
-    if model is not None and model.requests_per_minute is not None:
+    if model is None or model.requests_per_minute is None:
+        return
+    if model.throttle.rate is None and not model.throttle.is_silent:
         calls = _calls(model.requests_per_minute)
-        text = f"{calls} a minute are used up; the run waits"
+        text = f"the run waits for its limit of {calls} a minute, spread over the minute"
         note([run_id], MINUTE_USED, model, text, database_now())
 
 

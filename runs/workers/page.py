@@ -188,8 +188,12 @@ def _slowed(run_workers: Sequence[RunWorker], context: _Context) -> str:
     """Return which model these workers wait for, and what they get."""
     own = [pair for run_worker in run_workers for pair in context.slots.get(run_worker.token, ())]
     for model, holder in own:
+        if model.slowdown.silent_since is not None:
+            return f"{model.name} does not answer; one call at a time tries it"
         if model.paused_ms is not None:
             return f"{model.name} is paused for {rough(model.paused_ms)}"
+        if holder.starts_wanted and model.slowdown.rate is not None:
+            return f"{model.name} is slowed to {model.slowdown.rate:.3g} calls a second"
         if holder.starts_wanted and model.per_minute:
             return f"{model.name} takes {counted(model.per_minute, 'call')} a minute"
     for model, holder in own:

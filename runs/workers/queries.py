@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from evaluators.model_calls.limit_policy import COUNTS_S
-from evaluators.models import LanguageModel, SlotLease, StartGrant
+from evaluators.models import LanguageModel, SlotLease, Slowdown, StartGrant
 from evaluators.templatetags.figures import rough
 from runs.models.results import CallStatus, ModelCall, Result, ResultStatus
 from runs.models.runs import (
@@ -338,7 +338,7 @@ def _counts(rows: list[tuple[str, int, int]]) -> CallCounts:
 
 MODEL_COLUMNS = (
     *("slug", "name", "is_scripted", "concurrency", "requests_per_minute"),
-    *("limit_now", "limit_reason", "limit_changed_at", "paused_until"),
+    "throttle_state",
 )
 NO_CALLS = CallCounts(0, 0, 0, ())
 
@@ -356,15 +356,13 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class ModelLine:
-    """One model; `limit` of `most` calls may be in flight, and none starts for `paused_ms`."""
+    """One model; `most` calls may be in flight, and none starts for `paused_ms`."""
 
     name: str
     url: str
     is_scripted: bool
-    limit: int
     most: int
-    reason: str
-    changed_at: datetime | None
+    slowdown: Slowdown
     paused_ms: float | None
     per_minute: int | None
     started: int
@@ -377,23 +375,15 @@ class ModelLine:
         return sum(holder.slots for holder in self.holders)
 
     @property
-    def is_lowered(self) -> bool:
-        """Tell whether fewer calls are allowed than the model is set to."""
-        return self.limit < self.most
-
-    @property
     def waits_for_minute(self) -> bool:
         """Tell whether calls wait for the limit of requests a minute."""
-        return any(holder.starts_wanted for holder in self.holders)
+        is_waiting = any(holder.starts_wanted for holder in self.holders)
+        return bool(self.per_minute) and is_waiting and not self.slowdown
 
     @property
     def slows_runs(self) -> bool:
-        """Tell whether workers wait for it, or are slower than its settings allow.
-
-        A lowered limit without a holder slows nobody: it is lifted before the next call.
-        """
-        lowered = self.is_lowered and bool(self.holders)
-        return lowered or self.paused_ms is not None or self.waits_for_minute
+        """Tell whether workers wait for it, or are slower than its settings allow."""
+        return (bool(self.slowdown) and bool(self.holders)) or self.waits_for_minute
 
     @property
     def is_in_use(self) -> bool:
@@ -473,17 +463,15 @@ def _line(
     readings: Readings,
 ) -> ModelLine:
     counts = window.by_model.get(model.pk, NO_CALLS)
-    paused = model.paused_until
-    limit = min(model.concurrency, model.limit_now or model.concurrency)
+    slowdown = model.slowdown
+    paused_until = slowdown.paused_until
     return ModelLine(
         name=model.name,
         url=reverse("evaluators:language-model", args=(model.slug,)),
         is_scripted=model.is_scripted,
-        limit=limit,
         most=model.concurrency,
-        reason=without_passwords(model.limit_reason),
-        changed_at=model.limit_changed_at,
-        paused_ms=readings.until_ms(paused) if paused and paused > readings.now else None,
+        slowdown=slowdown,
+        paused_ms=None if paused_until is None else readings.until_ms(paused_until),
         per_minute=model.requests_per_minute,
         started=counts.last_minute if started is None else started,
         holders=tuple(holders),

@@ -171,7 +171,9 @@ def site_with_runs(transactional_db: None) -> None:
     result.generation = 2
     result.save()
     for number in range(12):
-        RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
+        RunEvent.objects.create(
+            run=run, kind="model_slowed", text=f"slowed to {number} calls a second"
+        )
     make_case(suite=suite, key="C-099")
     change_suite(suite, description="What it answers", pass_threshold=0.85)
     record_version(suite, author=None, note="Asks for more")

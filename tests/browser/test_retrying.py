@@ -146,11 +146,11 @@ def test_title_age_and_sidebar_follow_a_live_run(run_page: Page, run: Run) -> No
 def test_older_events_stay_unfolded_during_the_run(run_page: Page, run: Run) -> None:
     Run.objects.update(status="running", finished_at=None)
     for number in range(10):
-        RunEvent.objects.create(run=run, kind="limit_lowered", text=f"event {number}")
+        RunEvent.objects.create(run=run, kind="model_slowed", text=f"event {number}")
     run_page.reload()
     run_page.get_by_text("2 older").click()
     expect(run_page.get_by_text("event 0")).to_be_visible()
-    RunEvent.objects.create(run=run, kind="limit_lowered", text="event 10")
+    RunEvent.objects.create(run=run, kind="model_slowed", text="event 10")
     expect(run_page.get_by_text("event 10")).to_be_visible()
     expect(run_page.get_by_text("event 0")).to_be_visible()
 

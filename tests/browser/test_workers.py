@@ -14,7 +14,7 @@ from runs.models.runs import WorkerProcess
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
 from tests.services.site import Site
-from tests.support.factories import make_model
+from tests.support.factories import make_model, throttle_state
 from tests.support.worker_lines import ago, ahead, make_open_run, make_run_worker, make_worker
 
 LogIn = Callable[[str], User]
@@ -81,9 +81,8 @@ def busy_site(transactional_db: None) -> None:
     run = make_open_run(cases=9, title="Customer support, the core of it all")
     make_run_worker(run=run, worker=at_work, token="a", holds=4)
     make_open_run(cases=2, owner="command_line", heartbeat_at=ago(600))
-    model = make_model(name="Juno 2", concurrency=8, limit_now=2, limit_changed_at=ago(60))
-    model.limit_reason, model.paused_until = "429 from the server", ahead(300)
-    model.save()
+    state = throttle_state(rate=2.5, slow_since=ago(60), paused_until=ahead(300))
+    model = make_model(name="Juno 2", concurrency=8, throttle_state=state)
     model.slot_leases.create(holder="a", slots=2, wanted=8, expires_at=ahead(600))
 
 

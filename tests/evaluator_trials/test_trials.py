@@ -285,7 +285,7 @@ def test_a_try_holds_to_the_limits_that_runs_hold_to(
     assert "Rate limited 429" in found
     assert {model_id for model_id, *_ in shares_limits} == {judge.pk}
     judge.refresh_from_db()
-    assert judge.limit_now is not None
+    assert judge.throttle.is_known
     assert not SlotLease.objects.exists()
 
 

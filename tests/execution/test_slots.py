@@ -11,6 +11,8 @@ from evaluators.model_calls.limit_policy import (
     BEHIND_OTHERS_S,
     COUNTS_S,
     MARGIN_S,
+    MEMORY_S,
+    CallEnds,
     LimitRequest,
     LimitState,
 )
@@ -23,7 +25,11 @@ from tests.support.factories import make_model, make_run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 
-CALM = LimitRequest(wanted=8, in_flight=0, limit=8, cuts=0)
+CALM = LimitRequest(wanted=8, in_flight=0)
+NOTHING = CallEnds()
+BUSY = CallEnds(answered=60, refused=40, seconds=1.0, latency_s=0.1, reason="429 from the server")
+FREE = CallEnds(answered=40, seconds=1.0, latency_s=0.1)
+AWAY = CallEnds(failures=10, seconds=1.0, reason="503 from the server")
 
 
 def lease(model, holder, wanted, *, in_flight=0, run=None):
@@ -31,8 +37,16 @@ def lease(model, holder, wanted, *, in_flight=0, run=None):
     return agree(model.pk, (run or make_run()).pk, holder, ask).slots
 
 
-def tell(model, run, holder, **news) -> LimitState:
-    return agree(model.pk, run.pk, holder, replace(CALM, **news))
+def tell(model, run, holder, ends=NOTHING, **news) -> LimitState:
+    return agree(model.pk, run.pk, holder, replace(CALM, ends=ends, **news))
+
+
+def pause(seconds) -> CallEnds:
+    return CallEnds(refused=1, pause_s=seconds, reason="429 from the server")
+
+
+def throttle(model):
+    return LanguageModel.objects.get(pk=model.pk).throttle
 
 
 def register_run_worker(run, token, worker="w"):
@@ -42,13 +56,6 @@ def register_run_worker(run, token, worker="w"):
 
 def events(run):
     return list(run.events.order_by("id").values_list("kind", "text"))
-
-
-def as_if_past(model, seconds):
-    """Let so many seconds have gone by since the starts were granted."""
-    for grant in StartGrant.objects.filter(model=model):
-        grant.granted_at -= timedelta(seconds=seconds)
-        grant.save()
 
 
 def test_holders_never_have_more_than_the_model_allows_together():
@@ -118,78 +125,91 @@ def test_a_model_that_is_gone_has_no_slots_to_agree_on():
     assert grant_starts(0, "a", 5, {}) is None
 
 
-def test_two_workers_refused_together_lower_the_limit_once_and_both_know_it():
+def test_workers_whose_calls_are_refused_slow_down_together():
     run, model = make_run(), make_model(name="Big model", concurrency=8)
     for holder in ("a", "b"):
         register_run_worker(run, holder)
         tell(model, run, holder)
 
-    first = tell(model, run, "a", is_refused=True, pause_s=2.0, in_flight=4)
-    second = tell(model, run, "b", is_refused=True, pause_s=2.0, in_flight=4)
+    assert not tell(model, run, "a", BUSY).is_metered
+    assert tell(model, run, "b", BUSY).is_metered
+    assert tell(model, run, "a").is_metered
 
-    assert (first.limit, first.cuts) == (second.limit, second.cuts) == (4, 1)
-    assert (first.pause_s, second.pause_s) == (2.0, 2.0)
+    # 120 of 200 were answered in one second.
+    assert throttle(model).rate == pytest.approx(0.9 * 120)
+    assert throttle(model).reason == "429 from the server"
     assert events(run) == [
-        (
-            "limit_lowered",
-            "Big model: at most 4 calls at a time, was 8 (429 from the server, paused for 2.0 s)",
-        )
+        ("model_slowed", "Big model: slowed to 108 calls a second (429 from the server)"),
     ]
-    model.refresh_from_db()
-    assert (model.limit_now, model.limit_cuts) == (4, 1)
-    assert model.limit_reason == "429 from the server, paused for 2.0 s"
+
+
+def test_starts_of_a_slowed_model_are_granted_to_all_together(clock):
+    run, model = make_run(), make_model(concurrency=50)
+    for holder in ("a", "b"):
+        tell(model, run, holder, wanted=25)
+    tell(model, run, "a", BUSY)
+    tell(model, run, "b", BUSY)
+    got = 0
+    for _ in range(100):
+        clock.advance(seconds=0.1)
+        got += sum(grant_starts(model.pk, holder, 25, {}).calls for holder in ("a", "b"))
+
+    assert got == pytest.approx(10 * 108, rel=0.1)
+    assert not StartGrant.objects.exists()
 
 
 def test_a_pause_counts_for_all_and_is_never_shortened():
     run, model = make_run(), make_model(concurrency=8)
-    tell(model, run, "a", is_refused=True, pause_s=30.0)
-    tell(model, run, "b", pause_s=2.0)
+    tell(model, run, "a", pause(30.0))
+    tell(model, run, "b", pause(2.0))
 
     assert tell(model, run, "c").pause_s == 30.0
 
 
-def test_nobody_raises_what_another_has_lowered_without_having_earned_it():
-    run, model = make_run(), make_model(concurrency=8)
-    tell(model, run, "a", is_refused=True)
-    late = tell(model, run, "b", has_earned=True, limit=8)
-    assert (late.limit, late.cuts) == (4, 1)
-
-    assert tell(model, run, "b", has_earned=True, limit=4, cuts=1).limit == 5
-    assert tell(model, run, "a", has_earned=True, limit=4, cuts=1).limit == 5
-    # A refusal under a limit that others have only raised since then counts.
-    assert tell(model, run, "a", is_refused=True, limit=4, cuts=1).limit == 2
-
-
-def test_a_limit_that_falls_and_rises_again_and_again_is_told_in_two_events():
+def test_a_model_that_falls_silent_is_tried_by_one_call_of_all_workers(clock):
     run, model = make_run(), make_model(name="Big model", concurrency=8)
-    register_run_worker(run, "a")
-    cuts = 0
-    for _ in range(20):
-        cuts = tell(model, run, "a", is_refused=True, limit=8, cuts=cuts).cuts
-        tell(model, run, "a", has_earned=True, limit=4, cuts=cuts)
-        raised = ("limit_raised", "Big model: raised to 5 calls at a time after successful calls")
-        assert raised in events(run)
-        for limit in (5, 6, 7):
-            tell(model, run, "a", has_earned=True, limit=limit, cuts=cuts)
+    for holder in ("a", "b"):
+        register_run_worker(run, holder)
+        tell(model, run, holder)
+    assert tell(model, run, "a", AWAY).is_silent
+    assert tell(model, run, "b").is_silent
+    assert [grant_starts(model.pk, holder, 8, {}).calls for holder in "ab"] == [0, 0]
+    clock.advance(seconds=1)
 
-    assert events(run) == [
-        ("limit_lowered", "Big model: at most 4 calls at a time, was 8 (429 from the server)"),
-        ("limit_raised", "Big model: back to 8 calls at a time"),
-    ]
-    model.refresh_from_db()
-    assert (model.limit_now, model.limit_reason) == (None, "")
-
-
-def test_a_pause_of_a_model_that_cannot_go_lower_is_told_too():
-    run, model = make_run(), make_model(name="Small model", concurrency=1)
-    for pause_s in (3.0, 20.0, 0.4):
-        tell(model, run, "a", pause_s=pause_s)
-
+    assert [grant_starts(model.pk, holder, 8, {}).calls for holder in "ab"] == [1, 0]
+    clock.advance(seconds=10)
+    assert not tell(model, run, "b", FREE).is_silent
     assert events(run) == [
         (
-            "model_paused",
-            "Small model: no calls for 20.0 s (429 from the server)",
-        )
+            "model_silent",
+            "Big model: does not answer (503 from the server); one call at a time tries it",
+        ),
+        ("model_answers", "Big model: answers again, after 11 s"),
+    ]
+
+
+def test_a_model_that_slows_down_again_and_again_is_told_in_two_events(clock):
+    run, model = make_run(), make_model(name="Big model", concurrency=8)
+    register_run_worker(run, "a")
+    for _ in range(3):
+        tell(model, run, "a", BUSY)
+        while throttle(model).rate is not None:
+            clock.advance(seconds=1)
+            tell(model, run, "a", FREE)
+
+    assert events(run) == [
+        ("model_slowed", "Big model: slowed to 54 calls a second (429 from the server)"),
+        ("model_freed", "Big model: no longer slowed"),
+    ]
+
+
+def test_a_long_pause_is_told_and_short_ones_are_not():
+    run, model = make_run(), make_model(name="Small model", concurrency=1)
+    for seconds in (3.0, 20.0, 0.4):
+        tell(model, run, "a", pause(seconds))
+
+    assert events(run) == [
+        ("model_paused", "Small model: no calls for 17.0 s (429 from the server)")
     ]
 
 
@@ -202,82 +222,84 @@ def test_every_run_whose_calls_are_affected_tells_of_it_once():
         tell(model, run, holder)
     tell(make_model(), other, "d")
 
-    tell(model, met, "a", is_refused=True)
-    lowered = "Big model: at most 4 calls at a time, was 8 (429 from the server)"
-    assert events(met) == events(shares) == [("limit_lowered", lowered)]
+    tell(model, met, "a", AWAY)
+    silent = "Big model: does not answer (503 from the server); one call at a time tries it"
+    assert events(met) == events(shares) == [("model_silent", silent)]
     assert events(other) == []
     tell(model, later, "c")
-    assert events(later) == [
-        (
-            "limit_lowered",
-            "Big model: at most 4 calls at a time instead of 8 (429 from the server)",
-        )
-    ]
+    assert events(later) == [("model_silent", silent)]
+    assert len(events(met)) == 1
 
 
 def test_an_event_brought_up_to_date_is_the_newest(clock):
     run, model = make_run(), make_model(concurrency=8)
-    tell(model, run, "a", is_refused=True)
+    tell(model, run, "a", BUSY)
     RunEvent.objects.create(run=run, kind="retry", text="Retried")
     clock.advance(seconds=1)
-    tell(model, run, "a", is_refused=True, limit=4, cuts=1)
+    tell(model, run, "a", replace(BUSY, answered=20))
 
-    assert run.events.first().text.endswith(
-        "at most 2 calls at a time, was 4 (429 from the server)"
-    )
+    assert run.events.first().text.endswith("slowed to 27 calls a second (429 from the server)")
 
 
-def test_a_lowered_limit_is_forgotten_when_nobody_has_worked_under_it_for_a_while():
-    long_ago = timezone.now() - timedelta(minutes=5)
-    model = make_model(concurrency=8, limit_now=2, limit_cuts=3, limit_changed_at=long_ago)
+def test_what_was_learned_is_forgotten_when_nobody_has_called_for_a_while(clock):
+    run, model = make_run(), make_model(concurrency=8)
+    tell(model, run, "a", BUSY)
+    leave("a", {})
+    clock.advance(seconds=MEMORY_S - 1)
+    assert tell(model, run, "b").is_metered
+    leave("b", {})
+    clock.advance(seconds=MEMORY_S + 1)
 
-    assert lease(model, "a", 8) == 8
-    assert LanguageModel.objects.get(pk=model.pk).limit_now is None
-
-
-def test_a_lowered_limit_that_is_worked_under_holds_until_a_raise_is_earned():
-    model = make_model(concurrency=8, limit_now=2, limit_changed_at=timezone.now())
-    lease(model, "a", 8)
-    LanguageModel.objects.update(limit_changed_at=timezone.now() - timedelta(minutes=5))
-
-    assert lease(model, "b", 8) + lease(model, "a", 8) <= 2
-    assert LanguageModel.objects.get(pk=model.pk).limit_now == 2
+    assert not tell(model, run, "c").is_metered
+    assert throttle(model).rate is None
 
 
-def test_the_minute_is_one_for_all_holders_and_does_not_forget_those_that_died():
+def use_up(model, holder, calls, clock):
+    """Take so many starts of a minute, as they come."""
+    while calls:
+        granted = grant_starts(model.pk, holder, calls, {})
+        calls -= granted.calls
+        clock.advance(seconds=granted.wait_s)
+
+
+def test_the_minute_is_one_for_all_holders_and_does_not_forget_those_that_died(clock):
     model = make_model(requests_per_minute=60)
-    assert grant_starts(model.pk, "killed", 50, {}).calls == 50
-    assert grant_starts(model.pk, "new", 10, {}).calls == 10
+    use_up(model, "killed", 50, clock)
+    use_up(model, "new", 10, clock)
+    StartGrant.objects.update(granted_at=timezone.now())
 
     none = grant_starts(model.pk, "new", 1, {})
     assert none.calls == 0
     assert none.wait_s == COUNTS_S + MARGIN_S
-    as_if_past(model, COUNTS_S - MARGIN_S)
+    clock.advance(seconds=COUNTS_S - MARGIN_S)
     assert grant_starts(model.pk, "new", 1, {}).calls == 0
-    as_if_past(model, MARGIN_S)
+    clock.advance(seconds=MARGIN_S)
     assert grant_starts(model.pk, "new", 1, {}).calls == 1
 
 
-def test_starts_that_were_not_used_are_free_for_others_and_given_back_once():
+def test_starts_that_were_not_used_are_free_for_others_and_given_back_once(clock):
     model, run = make_model(requests_per_minute=60), make_run()
-    first, second = (grant_starts(model.pk, "a", 30, {}) for _ in range(2))
-    assert grant_starts(model.pk, "b", 20, {first.grant: 10}).calls == 0, "not the grant of b"
+    first = grant_starts(model.pk, "a", 6, {})
+    use_up(model, "a", 54, clock)
+    StartGrant.objects.update(granted_at=timezone.now())
+    assert grant_starts(model.pk, "b", 6, {first.grant: 2}).calls == 0, "not the grant of b"
 
     for _ in range(2):
-        tell(model, run, "a", used={first.grant: 10})
-    assert grant_starts(model.pk, "b", 20, {}).calls == 20
-    leave("a", {second.grant: 0})
-    assert grant_starts(model.pk, "b", 30, {}).calls == 30
+        tell(model, run, "a", used={first.grant: 2})
+    assert grant_starts(model.pk, "b", 4, {}).calls == 4
+    assert grant_starts(model.pk, "b", 1, {}).calls == 0
     assert StartGrant.objects.aggregate(calls=Sum("calls"))["calls"] == 60
+    leave("a", {grant.pk: 0 for grant in StartGrant.objects.filter(holder="a")})
+    assert StartGrant.objects.aggregate(calls=Sum("calls"))["calls"] == 4
 
 
-def test_starts_of_long_ago_are_removed():
+def test_starts_of_long_ago_are_removed(clock):
     model = make_model(requests_per_minute=60)
-    grant_starts(model.pk, "a", 50, {})
-    as_if_past(model, 63)
+    grant_starts(model.pk, "a", 6, {})
+    clock.advance(seconds=63)
     grant_starts(model.pk, "a", 1, {})
     assert StartGrant.objects.count() == 1
-    as_if_past(model, 63)
+    clock.advance(seconds=63)
     leave("a", {})
     assert not StartGrant.objects.exists()
 
@@ -289,7 +311,9 @@ def test_who_waits_longest_for_the_minute_comes_first_and_no_dead_are_waited_for
     assert grant_starts(model.pk, "a", 2, {}).calls == 2
     assert grant_starts(model.pk, "b", 2, {}).calls == 0
     assert grant_starts(model.pk, "c", 2, {}).calls == 0
-    as_if_past(model, 63)
+    # As if a minute had gone by, but no lease had ended.
+    StartGrant.objects.update(granted_at=timezone.now() - timedelta(seconds=COUNTS_S))
+    LanguageModel.objects.update(throttle_state={})
     clock.advance(seconds=1)
 
     behind = grant_starts(model.pk, "a", 2, {})
@@ -299,13 +323,13 @@ def test_who_waits_longest_for_the_minute_comes_first_and_no_dead_are_waited_for
     assert grant_starts(model.pk, "a", 2, {}).calls == 1
 
 
-def test_who_has_nothing_to_start_any_more_is_not_waited_for():
+def test_who_has_nothing_to_start_any_more_is_not_waited_for(clock):
     model, run = make_model(requests_per_minute=2), make_run()
     for holder in ("a", "b"):
         tell(model, run, holder, wanted=2)
-    grant_starts(model.pk, "a", 2, {})
-    grant_starts(model.pk, "b", 2, {})
-    as_if_past(model, 63)
+    use_up(model, "a", 2, clock)
+    assert grant_starts(model.pk, "b", 2, {}).calls == 0
+    clock.advance(seconds=COUNTS_S)
     tell(model, run, "b", wanted=0)
 
     assert grant_starts(model.pk, "a", 2, {}).calls == 2
@@ -316,5 +340,5 @@ def test_waiting_for_the_minute_is_told_with_its_figure():
     note_wait(run.pk, model.pk)
     note_wait(run.pk, model.pk)
 
-    text = "Big model: 60 calls a minute are used up; the run waits"
+    text = "Big model: the run waits for its limit of 60 calls a minute, spread over the minute"
     assert events(run) == [("minute_used", text)]

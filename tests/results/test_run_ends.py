@@ -229,7 +229,7 @@ def test_the_time_taken_is_of_all_stretches(viewer_client: Client) -> None:
 def test_many_events_are_folded(viewer_client: Client) -> None:
     run = make_run()
     for number in range(30):
-        RunEvent.objects.create(run=run, kind="limit_lowered", text=f"event {number}")
+        RunEvent.objects.create(run=run, kind="model_slowed", text=f"event {number}")
     page = viewer_client.get(at(run)).content.decode()
     shown, folded = page.partition('id="older-events"')[::2]
     assert "event 29<" in shown

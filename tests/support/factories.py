@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from typing import Any
 
 from django.contrib.auth.models import Group, User
+from django.utils import timezone
 
+from evaluators.model_calls.limit_policy import Throttle
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
@@ -61,6 +64,16 @@ def make_user(*, role: str = "editor", name: str = "", password: str = "tent-pol
     user = User.objects.create_user(name or f"{role}-{next(NUMBERS)}", password=password)
     user.groups.add(Group.objects.get(name=role))
     return user
+
+
+def throttle_state(**facts: Any) -> dict[str, Any]:
+    """Return what workers share of a model that they call right now; times are given as datetimes."""
+    facts = {"used_at": timezone.now(), "reason": "429 from the server", **facts}
+    seconds = {
+        name: value.timestamp() if isinstance(value, datetime) else value
+        for name, value in facts.items()
+    }
+    return asdict(Throttle(**seconds))
 
 
 def make_model(*, slug: str = "", **columns: Any) -> LanguageModel:

@@ -8,7 +8,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from runs.models.runs import RunEvent
 from tests.services.processes import free_port
-from tests.support.factories import make_model
+from tests.support.factories import make_model, throttle_state
 from tests.support.worker_lines import ago, ahead, make_open_run, make_run_worker, make_worker
 
 PAGE = "/workers/"
@@ -63,7 +63,8 @@ def test_workers_runs_queue_models_and_errors_are_all_there(viewer_client: Clien
     )
     run = make_open_run(cases=12)
     make_run_worker(run=run, worker=worker, token="a", holds=5, in_flight=3)
-    model = make_model(name="Juno 2", paused_until=ahead(50), limit_now=1, concurrency=4)
+    state = throttle_state(paused_until=ahead(50), rate=0.25, slow_since=ago(70))
+    model = make_model(name="Juno 2", throttle_state=state, concurrency=4)
     model.slot_leases.create(holder="a", slots=1, wanted=3, expires_at=ahead(9))
     RunEvent.objects.create(run=run, kind="worker_lost", text="A worker was lost")
     page = read(viewer_client)
@@ -74,12 +75,25 @@ def test_workers_runs_queue_models_and_errors_are_all_there(viewer_client: Clien
     assert "Scripts are switched off on this site;" in page
     assert "3 <small>of 5 results held</small>" in page
     assert "Juno 2 is paused for" in page
-    assert "1 of 1 slot leased, lowered from 4" in page
+    assert "1 of 4 slots leased" in page
+    assert "0.3 calls a second, slowed" in page
+    assert ": 429 from the server" in page
     assert "(1 of 3 wanted)" in page
     assert "postgres://…@db/evals" in page
     assert "A worker was lost." in page
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
     assert read(viewer_client, LIVE).count(f'href="{url}"') == 3
+
+
+def test_a_model_that_does_not_answer_is_said_to_be(viewer_client: Client) -> None:
+    make_worker()
+    make_run_worker(run=make_open_run(cases=1), worker="w/x/1/1", token="a", holds=1)
+    state = throttle_state(silent_since=ago(70), reason="503 from the server")
+    model = make_model(name="Juno 2", throttle_state=state)
+    model.slot_leases.create(holder="a", slots=1, wanted=1, expires_at=ahead(9))
+    page = read(viewer_client)
+    assert "Does not answer (503 from the server), noticed" in page
+    assert "one call at a time tries it" in page
 
 
 def test_a_silent_worker_is_said_to_be(viewer_client: Client) -> None:

@@ -13,7 +13,13 @@ from runs.queue import BrokerState, ask_broker
 from runs.workers import queries as workers_queries
 from runs.workers.page import workers_page
 from tests.services.processes import free_port
-from tests.support.factories import make_call, make_model, make_result, make_run
+from tests.support.factories import (
+    make_call,
+    make_model,
+    make_result,
+    make_run,
+    throttle_state,
+)
 from tests.support.worker_lines import ago, ahead, hold, make_open_run, make_run_worker, make_worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
@@ -278,31 +284,45 @@ class TestModels:
     def test_a_model_that_gives_what_is_wanted(self, run_worker):
         lease(make_model(name="Juno 2", concurrency=8), "a", slots=8, wanted=8)
         line = the_model()
-        assert (line.slots, line.limit, line.most, line.slows_runs) == (8, 8, 8, False)
+        assert (line.slots, line.most, line.slows_runs) == (8, 8, False)
         assert line.holders[0].run.number == run_worker.run.number
         assert the_run().why == ""
 
-    def test_a_lowered_limit_slows_calls_down_and_says_why(self, run_worker):
-        facts = {"limit_now": 2, "limit_reason": "429 from http://me:hush@judge/v1"}
-        model = make_model(name="Juno 2", concurrency=8, limit_changed_at=ago(40), **facts)
-        lease(model, "a", slots=2, wanted=8)
+    def test_a_slowed_model_says_why(self, run_worker):
+        state = throttle_state(rate=9.3, slow_since=ago(40))
+        model = make_model(name="Juno 2", concurrency=8, throttle_state=state)
+        lease(model, "a", slots=8, wanted=8, starts_wanted=3)
         line = the_model()
-        assert (line.limit, line.most, line.slows_runs) == (2, 8, True)
-        assert line.reason == "429 from http://…@judge/v1"
-        assert the_run().why == "Juno 2 gives 2 of 8 calls at a time"
+        assert (line.slowdown.rate, line.most, line.slows_runs) == (9.3, 8, True)
+        assert line.slowdown.reason == "429 from the server"
+        assert not line.waits_for_minute
+        assert the_run().why == "Juno 2 is slowed to 9.3 calls a second"
 
-    def test_a_limit_nobody_works_under_slows_nobody_down(self):
-        make_model(concurrency=8, limit_now=2, limit_changed_at=ago(40))
+    def test_a_model_that_does_not_answer_says_why(self, run_worker):
+        state = throttle_state(silent_since=ago(40), reason="503 from the server")
+        model = make_model(name="Juno 2", throttle_state=state)
+        lease(model, "a", slots=8, wanted=8, starts_wanted=3)
+        assert the_model().slows_runs
+        assert the_run().why == "Juno 2 does not answer; one call at a time tries it"
+
+    def test_a_slowed_model_that_nobody_calls_slows_nobody_down(self):
+        make_model(throttle_state=throttle_state(rate=2.0, slow_since=ago(40)))
         page = workers_page()
         assert page.models.slowing == ()
         assert page.models.idle == 1
 
+    def test_what_is_forgotten_with_the_next_call_is_not_shown(self, run_worker):
+        state = throttle_state(rate=2.0, slow_since=ago(900), used_at=ago(130))
+        lease(make_model(throttle_state=state), "a", slots=8, wanted=8)
+        assert not the_model().slowdown
+        assert the_run().why == ""
+
     def test_a_pause_says_how_long_it_lasts_and_ends(self, run_worker):
-        model = make_model(name="Juno 2", paused_until=ahead(12))
+        model = make_model(name="Juno 2", throttle_state=throttle_state(paused_until=ahead(12)))
         lease(model, "a", slots=8, wanted=8)
         assert 9_000 < the_model().paused_ms <= 12_000
         assert the_run().why.startswith("Juno 2 is paused for 1")
-        model.paused_until = ago(1)
+        model.throttle_state = throttle_state(paused_until=ago(1))
         model.save()
         assert the_model().paused_ms is None
         assert the_run().why == ""
@@ -359,7 +379,9 @@ class TestTroubles:
             run=run, kind="worker_lost", text="A worker was lost that held 5 results"
         )
         RunEvent.objects.filter(pk=event.pk).update(at=ago(60))
-        RunEvent.objects.create(run=run, kind="limit_lowered", text="Juno 2: at most 2 calls")
+        RunEvent.objects.create(
+            run=run, kind="model_slowed", text="Juno 2: slowed to 2 calls a second"
+        )
         failed = make_run(status="failed", status_reason="401.", finished_at=ago(90))
         found = workers_page().recent_errors
         assert [one.text for one in found] == [

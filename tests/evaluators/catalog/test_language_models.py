@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,9 +16,17 @@ from evaluators.catalog.forms import LanguageModelForm
 from evaluators.model_calls.models import decrypt, encrypt, model_key, model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from tests.evaluators.catalog.model_forms import SECRET, done, posted
-from tests.support.factories import change_evaluator, make_model, make_suite, make_target
+from tests.support.factories import (
+    change_evaluator,
+    make_model,
+    make_suite,
+    make_target,
+    throttle_state,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock"), pytest.mark.one_database]
+
+AGO = datetime(2026, 5, 12, 9, tzinfo=UTC)
 
 
 def test_a_model_is_added_with_its_key_encrypted_and_never_shown(
@@ -266,20 +274,37 @@ def test_a_model_in_use_is_kept_and_its_users_are_named(admin_client: Client) ->
         assert name in page
 
 
-def test_a_lowered_limit_is_shown_with_its_reason(viewer_client: Client) -> None:
-    make_model(slug="m", limit_now=2, limit_reason="429 from the server, paused for 5.0 s",
-               limit_changed_at=timezone.now())  # fmt: skip
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"slow_since": AGO, "rate": 9.25}, "9.3 calls a second, slowed"),
+        ({"silent_since": AGO}, "does not answer (429 from the server), noticed"),
+    ],
+)
+def test_what_holds_calls_back_is_shown_with_its_reason(
+    viewer_client: Client, facts: dict[str, Any], shown: str
+) -> None:
+    make_model(slug="m", throttle_state=throttle_state(**facts))
 
     for address in ("/models/", "/models/m/"):
-        page = viewer_client.get(address).content.decode()
-        assert "2 of 8" in page
+        page = " ".join(viewer_client.get(address).content.decode().split())
+        assert "up to 8" in page
+        assert shown in page
         assert "429 from the server" in page
+
+
+def test_what_nobody_has_used_for_a_while_is_not_shown(viewer_client: Client) -> None:
+    state = throttle_state(slow_since=AGO, rate=9.3, used_at=AGO)
+    make_model(slug="m", throttle_state=state)
+
+    assert "slowed" not in viewer_client.get("/models/").content.decode()
 
 
 def test_a_pause_is_shown_until_it_is_over(viewer_client: Client) -> None:
     until = timezone.now() + timedelta(seconds=90)
-    make_model(slug="m", limit_now=2, limit_changed_at=timezone.now(), paused_until=until)
-    make_model(slug="n", paused_until=timezone.now() - timedelta(seconds=1))
+    make_model(slug="m", throttle_state=throttle_state(paused_until=until))
+    over = timezone.now() - timedelta(seconds=1)
+    make_model(slug="n", throttle_state=throttle_state(paused_until=over))
 
     for address in ("/models/", "/models/m/"):
         assert viewer_client.get(address).content.decode().count("no calls until") == 1
@@ -288,13 +313,13 @@ def test_a_pause_is_shown_until_it_is_over(viewer_client: Client) -> None:
 
 def test_a_change_leaves_what_the_workers_found_meanwhile(admin: User) -> None:
     seen_by_the_form = make_model(slug="house-judge", concurrency=8)
-    LanguageModel.objects.update(limit_now=2, limit_cuts=3, limit_reason="429 from the server")
+    LanguageModel.objects.update(throttle_state=throttle_state(rate=2.0))
     form = LanguageModelForm(posted(concurrency="4"), instance=seen_by_the_form)
     assert form.is_valid(), form.errors
     form.save_as(admin)
 
     model = LanguageModel.objects.get()
-    assert (model.concurrency, model.limit_now, model.limit_cuts) == (4, 2, 3)
+    assert (model.concurrency, model.throttle.rate) == (4, 2.0)
 
 
 def test_the_list_takes_one_query_however_long_it_is(

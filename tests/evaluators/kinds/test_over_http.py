@@ -11,6 +11,7 @@ import pytest
 
 from evaluators.kinds import get_kind, read_config
 from evaluators.kinds._base import Context, Output
+from evaluators.model_calls import rate_limits
 from evaluators.model_calls.calls import CallRecord, Ledger
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.judge import ModelJudge
@@ -118,8 +119,13 @@ def test_a_good_reply_is_the_score_and_the_answer_stays_out_of_the_instructions(
     ids=["prose", "injection", "malformed", "server error"],
 )
 def test_a_server_that_breaks_leaves_it_unscored(
-    model_server: ModelServer, kind: str, behaviour: Callable[[], Behaviour], stage: str
+    model_server: ModelServer,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    behaviour: Callable[[], Behaviour],
+    stage: str,
 ) -> None:
+    monkeypatch.setattr(rate_limits, "MAX_FIRST_SILENCE_S", 0.0)
     model_server.behave(then=behaviour())
 
     outcome, records = judged(model_server, kind)

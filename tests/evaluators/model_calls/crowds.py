@@ -36,9 +36,9 @@ class Others:
     """The other processes: what they leave, and what they are told and asked."""
 
     slots: int = 4
-    limit: int = 4
-    cuts: int = 0
-    per_minute: int | None = None
+    concurrency: int | None = None
+    is_metered: bool = False
+    is_silent: bool = False
     pause_s: float = 0.0
     valid_s: float = float("inf")
     starts_left: int = 1000
@@ -54,8 +54,14 @@ class Others:
         if self.problem is not None:
             raise self.problem
         slots = min(ask.wanted, self.slots)
-        rest = (self.per_minute, self.pause_s, self.valid_s)
-        return LimitState(slots, self.limit, spec.concurrency, self.cuts, *rest)
+        return LimitState(
+            slots,
+            self.concurrency or spec.concurrency,
+            is_metered=self.is_metered,
+            is_silent=self.is_silent,
+            pause_s=self.pause_s,
+            valid_s=self.valid_s,
+        )
 
     async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
         self.asked_starts.append((wanted, used))

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from evaluators.model_calls.calls import CallOutcome, Failure
 from evaluators.model_calls.rate_limits import Limiter
 from tests.evaluators.model_calls.crowds import Calls, Clock, Others, let_tasks_run, spec
 
@@ -80,37 +81,52 @@ def test_slots_that_could_not_be_renewed_in_time_are_not_used() -> None:
     asyncio.run(session())
 
 
-def test_a_429_and_what_is_earned_are_told_once_and_what_others_found_is_taken_over() -> None:
-    others, clock = Others(slots=8, limit=8), Clock()
-    model = spec(concurrency=8)
+def test_how_calls_end_is_told_once_a_second() -> None:
+    others, clock = Others(), Clock()
+    limiter = Limiter(others, clock=clock, sleep=clock.sleep)
 
     async def session() -> None:
-        limiter = Limiter(others, clock=clock, sleep=clock.sleep)
-        calls = Calls(limiter, model)
-        await calls.begin(8)
-        # Another process was refused just before and has lowered the limit already.
-        others.limit, others.cuts = 4, 1
-        for _ in range(8):
-            limiter.rate_limited(model, started_at=1000.0, pause_s=2.0)
-        await let_tasks_run()
-        assert limiter.limit_now(model) == 4
-        told = [ask for ask in others.asks if ask.is_refused]
-        assert [(ask.limit, ask.cuts, ask.pause_s) for ask in told] == [(4, 0, 2.0)]
+        for second, ends in enumerate((3, 4, 5)):
+            clock.now = 1000.0 + second
+            for _ in range(ends):
+                limiter.answered(spec(), started_at=clock.now - 0.5)
+            await let_tasks_run()
 
-        clock.now += 3
-        limiter.rate_limited(model, started_at=1002.0, pause_s=2.0)
-        others.limit, others.cuts = 2, 2
+    asyncio.run(session())
+
+    told = [ask.ends for ask in others.asks]
+    # The first end of a second is told at once, and what ends after it a second later.
+    assert [(ends.answered, round(ends.seconds, 1)) for ends in told] == [
+        (3, 0.5),
+        (4, 1.0),
+        (5, 1.0),
+    ]
+    assert {ends.latency_s for ends in told} == {0.5}
+
+
+def test_failures_in_a_row_are_told_at_once_and_no_call_starts_before() -> None:
+    others, clock = Others(slots=16), Clock()
+    limiter = Limiter(others, clock=clock, sleep=clock.sleep)
+    model = spec(concurrency=16)
+    away = Failure(CallOutcome.CONNECTION, "No connection")
+
+    async def session() -> None:
+        calls = Calls(limiter, model)
+        await calls.begin(1)
+        limiter.answered(model, started_at=clock.now)
         await let_tasks_run()
-        assert others.asks[-1].cuts == 1
-        clock.now += 3
-        limiter.succeeded(model, started_at=1003.0)
-        limiter.succeeded(model, started_at=1005.0)
-        limiter.succeeded(model, started_at=1005.0)
-        others.limit = 3
+        for call in (1, 2, 3):
+            limiter.failed(model, away, call=call, started_at=clock.now)
+        others.is_silent = others.is_metered = True
+        others.starts_left = 0
+        await calls.begin(4)
+        assert [ask.ends.failures for ask in others.asks if ask.ends.failures] == [3]
+        assert limiter.is_silent(model)
+        assert calls.in_flight == 1
+        limiter.answered(model, started_at=clock.now)
+        others.is_silent = others.is_metered = False
         await let_tasks_run()
-        assert others.asks[-1].has_earned
-        assert others.asks[-1].limit == 2
-        assert limiter.limit_now(model) == 3
+        assert calls.in_flight == 5
         await calls.stop()
 
     asyncio.run(session())
@@ -125,16 +141,16 @@ def test_a_pause_that_another_heard_of_holds_calls_back_here() -> None:
             return started_at
 
     assert asyncio.run(session()) == 1007.0
-    assert [ask.pause_s for ask in others.asks] == [0.0]
+    assert [ask.ends.pause_s for ask in others.asks] == [0.0]
 
 
 def test_a_changed_model_counts_with_the_next_renewal() -> None:
-    others = Others(limit=2)
+    others = Others(concurrency=2)
 
     async def session() -> int:
         calls = Calls(Limiter(others), spec())
         await calls.begin(8)
-        others.limit, others.per_minute, others.starts_left = 4, 60, 1
+        others.concurrency, others.is_metered, others.starts_left = 4, True, 1
         await calls.limiter.renew()
         await calls.end(1)
         await calls.end(1)
@@ -146,7 +162,7 @@ def test_a_changed_model_counts_with_the_next_renewal() -> None:
 
 
 def test_starts_are_asked_for_in_blocks_that_grow_with_the_speed() -> None:
-    others, clock = Others(per_minute=6000), Clock()
+    others, clock = Others(is_metered=True), Clock()
 
     async def session() -> None:
         calls = Calls(Limiter(others, clock=clock, sleep=clock.sleep), spec())
@@ -163,7 +179,7 @@ def test_starts_are_asked_for_in_blocks_that_grow_with_the_speed() -> None:
 
 
 def test_starts_that_are_void_or_not_needed_are_given_back() -> None:
-    others, clock = Others(per_minute=60), Clock()
+    others, clock = Others(is_metered=True), Clock()
 
     async def session() -> None:
         calls = Calls(Limiter(others, clock=clock, sleep=clock.sleep), spec())
@@ -184,7 +200,7 @@ def test_starts_that_are_void_or_not_needed_are_given_back() -> None:
 
 
 def test_a_call_refused_before_it_was_made_leaves_its_start_to_the_next() -> None:
-    others = Others(per_minute=60, starts_left=1)
+    others = Others(is_metered=True, starts_left=1)
 
     async def session() -> int:
         limiter = Limiter(others)
@@ -199,7 +215,7 @@ def test_a_call_refused_before_it_was_made_leaves_its_start_to_the_next() -> Non
 
 
 def test_who_waits_for_the_minute_asks_again_when_it_allows_and_in_between_seldom() -> None:
-    others, clock = Others(per_minute=60, starts_left=0, wait_s=25.0), Clock()
+    others, clock = Others(is_metered=True, starts_left=0, wait_s=25.0), Clock()
 
     async def sleep(seconds: float) -> None:
         await clock.sleep(seconds)

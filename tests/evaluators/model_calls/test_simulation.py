@@ -1,78 +1,140 @@
-"""The rules of shared limits, driven by a simulation: workers and a server in numbers, no clock, no database."""
+"""The rules of limits, by the real client and limiter on a jumping clock: nine providers, one and four workers."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from evaluators.model_calls.limit_policy import LimitRequest, SharedLimit
+from tests.evaluators.model_calls.providers import (
+    HANGS_S,
+    OUTAGE_ENDS_S,
+    Bucket,
+    Evaluation,
+    FixedMinute,
+    Outage,
+    Provider,
+    Unreliable,
+)
 
-LEASE_S = 15.0
+RANDOM = {"refused": 0.05, "broken": 0.05, "hanging": 0.01}
+PROVIDERS = {
+    "some of all": lambda: Unreliable(**RANDOM),
+    "lone 429": lambda: Unreliable(refused=0.05),
+    "hanging": lambda: Unreliable(hanging=0.01),
+    "bucket with Retry-After": lambda: Bucket(retry_after_s=1),
+    "bucket": Bucket,
+    "fixed minute": FixedMinute,
+    "503 for 20 s": Outage,
+    "429 for 20 s": lambda: Outage(status=429),
+    "half of it 503 for 20 s": lambda: Outage(share=0.5),
+}
+AT_ONCE = 48
+OUTAGES = [name for name in PROVIDERS if "20 s" in name]
+workers = pytest.mark.parametrize("workers", [1, 4])
 
 
-class Worker:
-    """A worker that always has more to call, and reports every tenth of a second."""
-
-    def __init__(self, name: str, shared: SharedLimit) -> None:
-        self.name, self.shared = name, shared
-        self.slots, self.limit, self.cuts = 0, shared.limit, 0
-        self.refused, self.answers = False, 0
-
-    def report(self, now: float, *, wanted: int = 50, pause_s: float = 0.0) -> None:
-        request = LimitRequest(
-            wanted,
-            min(self.slots, wanted),
-            self.limit,
-            self.cuts,
-            is_refused=self.refused,
-            has_earned=self.answers >= self.limit,
-            pause_s=pause_s,
-        )
-        state = self.shared.agree(self.name, request, now=now, lease_s=LEASE_S)
-        self.slots, self.limit, self.cuts = state.slots, state.limit, state.cuts
-        self.answers = 0 if self.refused or request.has_earned else self.answers
-        self.refused = False
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_workers_that_are_refused_come_down_to_what_the_server_takes_and_share_it_evenly(
-    count: int,
+@workers
+@pytest.mark.parametrize("behaviour", PROVIDERS)
+def test_every_result_gets_its_answers_and_no_limit_is_exceeded(
+    behaviour: str, workers: int
 ) -> None:
-    shared, takes = SharedLimit(64, 64), 12
-    workers = [Worker(str(number), shared) for number in range(count)]
-    most_in_flight, used = [], dict.fromkeys((worker.name for worker in workers), 0)
+    ended = Evaluation(PROVIDERS[behaviour](), at_once=AT_ONCE, workers=workers).run()
 
-    for step in range(600):
-        for worker in workers:
-            worker.report(step / 10)
-        in_flight = sum(worker.slots for worker in workers)
-        most_in_flight.append(in_flight)
-        assert in_flight <= max(shared.limit, most_in_flight[max(0, step - 1)])
-        for worker in workers:
-            worker.refused = in_flight > takes and worker.slots > 0
-            worker.answers += worker.slots
-            used[worker.name] += worker.slots
-
-    assert max(most_in_flight[100:]) <= takes + 1
-    assert sum(most_in_flight[100:]) >= 500 * takes / 2
-    assert max(used.values()) <= 1.5 * min(used.values())
+    assert (ended.done, ended.given_up) == (500, [])
+    assert ended.most_in_flight <= AT_ONCE
 
 
-def test_the_share_of_a_worker_that_died_goes_to_the_others() -> None:
-    shared = SharedLimit(8, 8)
-    dead, alive = Worker("dead", shared), Worker("alive", shared)
-    for now in (0.0, 1.0, 2.0):
-        dead.report(now)
-        alive.report(now)
-    assert (dead.slots, alive.slots) == (4, 4)
+@workers
+def test_lone_429s_delay_only_their_own_calls(workers: int) -> None:
+    calm = Evaluation(Provider(), results=1000, at_once=AT_ONCE, workers=workers).run()
+    refused = Evaluation(
+        Unreliable(refused=0.05), results=1000, at_once=AT_ONCE, workers=workers
+    ).run()
 
-    alive.report(10.0)
-    assert alive.slots == 4
-    alive.report(2.0 + LEASE_S)
-    assert alive.slots == 8
+    assert refused.ended_s <= 1.3 * calm.ended_s
+    assert all(limit.throttle.rate is None for limit in refused.hub.limits.values())
 
 
-def test_a_pause_holds_for_every_worker_and_is_never_shortened() -> None:
-    shared = SharedLimit(8, 8)
-    Worker("a", shared).report(0.0, pause_s=5.0)
-    Worker("b", shared).report(1.0, pause_s=2.0)
-    assert shared.paused_until == 5.0
+@workers
+def test_calls_that_hang_hold_up_no_others(workers: int) -> None:
+    ended = Evaluation(Unreliable(**RANDOM), at_once=AT_ONCE, workers=workers, seed=2).run()
+
+    # Nothing is faster than one call that hangs.
+    assert ended.ended_s <= HANGS_S + 10
+
+
+@workers
+@pytest.mark.parametrize("behaviour", OUTAGES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_after_an_outage_the_rest_is_done_at_once(behaviour: str, workers: int, seed: int) -> None:
+    ended = Evaluation(
+        PROVIDERS[behaviour](), results=500, at_once=AT_ONCE, workers=workers, seed=seed
+    ).run()
+
+    assert ended.given_up == []
+    assert ended.ended_s <= OUTAGE_ENDS_S + 6
+    # Single calls try the model meanwhile: at most one a second for target and judge, each.
+    assert ended.requests <= 2 * 500 + AT_ONCE + 40
+
+
+@workers
+@pytest.mark.parametrize("retry_after_s", [0, 1])
+def test_what_a_provider_allows_a_minute_is_used(workers: int, retry_after_s: int) -> None:
+    bucket = Bucket(retry_after_s=retry_after_s)
+    ended = Evaluation(bucket, results=1000, at_once=AT_ONCE, workers=workers).run()
+
+    at_best_s = (1000 - bucket.burst) / bucket.per_minute * 60
+    assert ended.ended_s <= at_best_s / 0.95
+    assert ended.statuses[429] <= 0.3 * ended.requests
+
+
+@workers
+def test_a_minute_is_spread_and_used(workers: int) -> None:
+    ended = Evaluation(
+        Provider(), results=450, at_once=AT_ONCE, workers=workers, per_minute=300
+    ).run()
+
+    starts = ended.starts["target"]
+    assert ended.most_in_a_minute() <= 300
+    assert sum(at <= 5 for at in starts) <= 0.2 * 300
+    assert sum(at <= 60 for at in starts) >= 0.95 * 300
+    # The rest of the second minute: none of the limit is lost.
+    assert max(starts) <= 60 * 450 / 300
+
+
+def test_a_provider_that_never_answers_is_given_up_after_a_minute() -> None:
+    ended = Evaluation(Unreliable(broken=1.0), at_once=AT_ONCE).run()
+
+    assert (ended.done, len(ended.given_up)) == (0, 500)
+    assert 60 <= ended.ended_s <= 80
+    assert ended.requests <= AT_ONCE + 60
+    assert str(ended.given_up[-1].reason).startswith("Server error (500)")
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    refused=st.floats(0, 0.6),
+    broken=st.floats(0, 0.3),
+    at_once=st.integers(1, 30),
+    workers=st.integers(1, 3),
+    per_minute=st.none() | st.integers(30, 2000),
+    seed=st.integers(0, 10),
+)
+def test_whatever_a_provider_does_limits_hold_and_everything_ends(
+    refused: float, broken: float, at_once: int, workers: int, per_minute: int | None, seed: int
+) -> None:
+    provider = Unreliable(refused=refused, broken=broken)
+    ended = Evaluation(
+        provider,
+        results=40,
+        at_once=max(at_once, workers),
+        workers=workers,
+        per_minute=per_minute,
+        seed=seed,
+    ).run()
+
+    assert ended.done + len(ended.given_up) == 40
+    assert ended.most_in_flight <= max(at_once, workers)
+    for model in ended.starts:
+        assert per_minute is None or ended.most_in_a_minute(model) <= per_minute
