@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from evaluators.kinds import shortest_spelling
@@ -24,7 +26,16 @@ from runs.engine.plan import (
 from runs.formats.results_writing import EvaluatorLine, ResultLine
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
-from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus, ScoreState
+from runs.models.results import (
+    ENDED_RESULT_STATUSES,
+    CallPurpose,
+    EvaluatorScore,
+    ModelCall,
+    Result,
+    ResultOutput,
+    ResultStatus,
+    ScoreState,
+)
 from runs.models.runs import Run
 from runs.summary.figures import sum_known
 
@@ -38,7 +49,7 @@ Rows = Mapping[str, EvaluatorScore]
 def result_lines(run: Run) -> Iterator[ResultLine]:
     """Return the executions of a run in the order of its suite.
 
-    One query finds them, and three more read each batch of 500. Raises UnreadableSnapshotError at once for
+    One query finds them, and four more read each batch of 500. Raises UnreadableSnapshotError at once for
     a run of another version.
     """
     return _lines(run, read_plan(run.snapshot))
@@ -57,10 +68,13 @@ def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[ResultLine]:
     rows: dict[int, dict[str, EvaluatorScore]] = {}
     for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
         rows.setdefault(row.result_id, {})[row.path] = row
+    calls = ModelCall.objects.filter(result_id__in=ids, purpose=CallPurpose.EVALUATION).order_by()
+    judged = set(calls.values_list("result_id", flat=True).distinct())
     for pk in ids:
         # The run may be deleted meanwhile.
         if pk in results:
-            yield _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}))
+            line = _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}))
+            yield line if pk in judged or run.imported_from else _without_judges(line)
 
 
 def _line(
@@ -99,6 +113,12 @@ def _line(
         finished_at=_moment(result.finished_at),
         scale=plan.policy.scale,
     )
+
+
+def _without_judges(line: ResultLine) -> ResultLine:
+    """Return a line of which no judge was asked: its judges cost nothing, once it has ended."""
+    is_known = line.evaluation_cost_usd is not None or line.status not in ENDED_RESULT_STATUSES
+    return line if is_known else replace(line, evaluation_cost_usd=Decimal(0))
 
 
 def _answer(run: Run, output: ResultOutput | None) -> str | None:

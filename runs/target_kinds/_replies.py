@@ -257,9 +257,10 @@ def read(paths: ReplyPaths, case: CaseFacts, reply: AgentReply) -> AgentReading:
     """Return the output of a reply, or the path that cannot be read and what stands there."""
     if not paths.output_path:
         return _read_plain(case, reply)
-    if not reply.text.strip():
-        return AgentReading(problem="the agent sent an empty body, not JSON")
+    # A reply from the ledger has its JSON alone, without the text.
     if not reply.is_json:
+        if not reply.text.strip():
+            return AgentReading(problem="the agent sent an empty body, not JSON")
         kind = reply.content_type or "no content type"
         return AgentReading(problem=f"the agent sent {kind}, not JSON: {describe(reply.text)}")
     usage = Usage()

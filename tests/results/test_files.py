@@ -111,7 +111,7 @@ def test_the_table_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         queries.append(len(asked))
     # The names of the columns come with the first two rows; the ids of all results with the first piece.
     assert lines == [3, 2, 2, 1]
-    assert queries[1:] == [3, 3, 3]
+    assert queries[1:] == [4, 4, 4]
 
 
 def rows_of(response: Any) -> list[dict[str, str]]:

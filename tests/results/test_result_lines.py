@@ -53,6 +53,8 @@ def test_a_run_is_told_as_it_was_scored():
     assert (answered["suite"], answered["run"], answered["target"]) == ("refunds", 1, "agent")
     assert (answered["output"], answered["latency_ms"]) == ("a refund", 90)
     assert answered["run_cost_usd"] == 0.25
+    # No judge was asked, so its cost is known to be nothing.
+    assert (answered["evaluation_cost_usd"], answered["total_cost_usd"]) == (0, 0.25)
     check, both = answered["evaluator_results"]
     assert (check["name"], check["type"], check["score"]) == ("mentions_refund", "contains", 1.0)
     assert (both["score"], both["weight"], both["aggregator"]) == (0.0, 2.0, {"type": "minimum"})
@@ -133,9 +135,9 @@ def test_the_queries_do_not_grow_with_the_results_of_a_piece(monkeypatch):
     add(2)
     few = queries()
     add(8)
-    assert queries() == few == 4
+    assert queries() == few == 5
     monkeypatch.setattr(files, "CHUNK", 4)
-    assert queries() == 1 + 3 * 3
+    assert queries() == 1 + 4 * 3
     assert len(lines(run)) == 10
 
 
