@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from evaluators.kinds.hybrid_judge import check_final_score
 from evaluators.models import AuditEntry
 from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.tree import walk
@@ -114,6 +115,7 @@ def import_content(
     wanted = judge if judge is not None else content.judge or None
     if wanted:
         check_judge(wanted)
+    check_final_score(content.evaluators, content.policy)
     with transaction.atomic():
         suites = Suite.objects.select_for_update(of=("self",))
         stored = suites.filter(slug=slug or content.slug).first()

@@ -14,7 +14,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from evaluators.kinds import read_config, shortest_spelling
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
-from evaluators.reading.yaml import write_yaml
+from evaluators.kinds.hybrid_judge import TwoFinalScoresError, check_final_score
+from evaluators.reading.yaml import Path, write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from runs.formats.bundles import comment_for
@@ -249,18 +250,33 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     defaults = Defaults(root, not (children or profile), read_shared_input(suite))
     cases_key, items = _cases(suite)
     cases = read_cases(reading, (cases_key,), items, defaults)
+    policy = read_policy(reading, suite, _usual_policy(reading, profile))
+    trees: dict[Path, EvaluatorSpec] = {(aggregator_key or "evaluators",): root}
+    trees |= {(cases_key, n): case.evaluators for n, case in enumerate(cases) if case.evaluators}
+    _check_final_scores(reading, policy, trees)
     own = reading.kept.pop("", {})
     return SuiteWithCases(
         slug=slug,
         **{name: suite.text(name) for name in TEXTS} | {"title": title},
         **{name: suite.texts(name) for name in LISTS},
-        policy=read_policy(reading, suite, _usual_policy(reading, profile)),
+        policy=policy,
         evaluators=root,
         cases=cases,
         metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
         files=dict(sorted(reading.used_files.items())),
         warnings=tuple(sorted(reading.warnings, key=lambda warning: (warning.file, warning.line))),
     )
+
+
+def _check_final_scores(
+    reading: Reading, policy: PolicySpec, trees: Mapping[Path, EvaluatorSpec]
+) -> None:
+    """Note trees, by their place in the file, that would give results a second final score."""
+    for place, tree in trees.items():
+        try:
+            check_final_score(tree, policy)
+        except TwoFinalScoresError as error:
+            reading.refuse(place, str(error))
 
 
 def _usual_policy(reading: Reading, profile: Profile | None) -> PolicySpec:

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from evaluators.kinds import prompt_versions
+from evaluators.kinds.hybrid_judge import check_final_score
 from evaluators.model_calls.models import model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
@@ -51,6 +52,8 @@ def make_plan(
     root, policy = rule.root, rule.policy
     check_target(target, cases)
     trees = check_trees(root, cases)
+    for tree in trees.values():
+        check_final_score(tree, policy)
     agents = check_agents(trees.values())
     check_scripts(trees.values(), target_kind(target), started_by)
     models = check_models(trees, cases, target, judge, policy, agents=agents)

@@ -17,6 +17,7 @@ from evaluators.kinds._judging import models_named
 from evaluators.kinds._prompts import literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
 from evaluators.kinds.composite import prompt_file, runs_script
+from evaluators.kinds.hybrid_judge import TwoFinalScoresError, check_final_score
 from evaluators.kinds.script.program import locate_script
 from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import format_weight
@@ -94,6 +95,10 @@ def find_problems(suite: Suite, content: Content) -> list[DraftProblem]:
     models = set(LanguageModel.objects.values_list("slug", flat=True))
     ids = _ids(content)
     problems = list(_judge_problems(spec.judge, models))
+    try:
+        check_final_score(root, spec.policy)
+    except TwoFinalScoresError as error:
+        problems.append(DraftProblem("", "final_score", f"{error}."))
     for path, node in walk(root):
         for field, message in _problems(path, node, files, models):
             problems.append(DraftProblem(path, field, message, ids.get(path, "")))

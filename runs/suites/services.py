@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
+from evaluators.kinds.hybrid_judge import check_final_score
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
@@ -392,6 +393,7 @@ def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "
             )
         cases = _stored_cases(held, number, old)
         _check_models(number, old, cases)
+        check_final_score(old.evaluators, old.policy)
         held.write(old)
         _put_files(held, old.files)
         _put_cases(held, cases)

@@ -10,6 +10,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from evaluators.kinds.hybrid_judge import check_final_score
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import CHANGED, content_hash, read_plan
@@ -70,7 +71,8 @@ def rescore_run(
     invalid rules.
     """
     own = Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
-    check_trees(rules.root, list(own))
+    for tree in check_trees(rules.root, list(own)).values():
+        check_final_score(tree, rules.policy)
     rule_change = ask(run, rules, origins=origins)
     _check_scores(run, rule_change)
     if stale := rule_change.answer().stale:

@@ -75,10 +75,12 @@ def shown(score: float | None) -> str:
     return "–" if score is None else f"{int(score * 10 + 1e-6) / 10:.1f}"
 
 
-def evaluated(folder: Path, server: ModelServer, cases: list[Any]) -> dict[str, dict[str, Any]]:
+def evaluated(
+    folder: Path, server: ModelServer, cases: list[Any], *, policy: dict[str, Any] = POLICY
+) -> dict[str, dict[str, Any]]:
     """Return the lines of the results file by case."""
     make_model(slug="judge", base_url=server.base_url)
-    content = {"name": "worked", "judge": "judge", "policy": POLICY, "tests": cases}
+    content = {"name": "worked", "judge": "judge", "policy": policy, "tests": cases}
     return evaluated_by_case(folder, content)
 
 
@@ -277,14 +279,16 @@ def test_dimensions_are_shown_with_policies_and_weights(
         for n, (policies, _, _) in enumerate(POLICIES)
     ]
 
-    lines = evaluated(tmp_path, model_server, cases)
+    is_weighed = score_from == "dimension_weights"
+    policy = {**POLICY, "final_score": "aggregate"} if is_weighed else POLICY
+
+    lines = evaluated(tmp_path, model_server, cases, policy=policy)
 
     for n, (policies, table, by_weights) in enumerate(POLICIES):
-        is_weighed = score_from == "dimension_weights"
         final = lines[f"C-{n}"]["final_evaluation"]
         assert final["final_score"] == pytest.approx(by_weights if is_weighed else 9)
-        # The final score of the suite is the judge's own in either case (SCORING §4.4).
-        assert lines[f"C-{n}"]["score"] == 0.9
+        # The judge's own score is that of the suite; weighted dimensions are averaged with the 0 beside.
+        assert lines[f"C-{n}"]["score"] == pytest.approx(by_weights / 20 if is_weighed else 0.9)
         overall = lines[f"C-{n}"]["evaluator_results"][1]
         assert overall["raw_score"] == pytest.approx(by_weights if is_weighed else 9)
         page = html.unescape(page_of(viewer_client, f"C-{n}"))
@@ -296,7 +300,7 @@ def test_dimensions_are_shown_with_policies_and_weights(
         assert page.count(">checks only</span>") == shown_policies.count("deterministic_only")
         assert page.count(">weighted</span>") == shown_policies.count("weighted")
         assert ("×3</small>" in page) == is_weighed
-        sentence = f"score, 9.0; the mean of the final dimensions by weight is {shown(by_weights)}."
+        sentence = "own overall score is 9.0."
         assert (sentence in page) == is_weighed
         missing = [warning for warning in lines[f"C-{n}"]["warnings"] if "spark" in warning]
         assert len(missing) == ("spark" in policies)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.kinds.hybrid_judge import TwoFinalScoresError, check_final_score
 from evaluators.reading.yaml import write_yaml
 from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk
@@ -317,6 +318,17 @@ def policies(draw: st.DrawFn) -> PolicySpec:
     )
 
 
+def with_one_final_score(suite: SuiteWithCases) -> SuiteWithCases:
+    """Return the suite with the aggregate as its final score if it would have two otherwise."""
+    try:
+        for tree in (suite.evaluators, *(case.evaluators for case in suite.cases)):
+            if tree is not None:
+                check_final_score(tree, suite.policy)
+    except TwoFinalScoresError:
+        return suite.replace(policy=suite.policy.replace(final_score="aggregate"))
+    return suite
+
+
 @st.composite
 def suites(draw: st.DrawFn) -> SuiteWithCases:
     children = draw(nodes())
@@ -324,7 +336,7 @@ def suites(draw: st.DrawFn) -> SuiteWithCases:
     keys = draw(st.lists(TEXT.filter(str.strip), min_size=1, max_size=3, unique=True))
     root = make_root(children, draw(st.none() | aggregators(children)))
     made = tuple(draw(case(key, names)) for key in keys)
-    return SuiteWithCases(
+    made_suite = SuiteWithCases(
         slug=draw(st.from_regex(r"[a-z0-9_]{1,5}(-[a-z0-9_]{1,5}){0,2}", fullmatch=True)),
         title=draw(TEXT),
         description=draw(ANY_TEXT),
@@ -336,6 +348,7 @@ def suites(draw: st.DrawFn) -> SuiteWithCases:
         files=files_of(root, made),
         metadata=draw(METADATA),
     )
+    return with_one_final_score(made_suite)
 
 
 def files_of(root: EvaluatorSpec, cases: tuple[CaseSpec, ...]) -> dict[str, bytes]:

@@ -265,3 +265,20 @@ def test_a_file_of_cases_that_a_suite_names_is_no_suite_of_its_own() -> None:
     assert [suite.path for suite in found.suites] == ["a/shop.yaml"]
     assert [case.key for case in found.suites[0].content.cases] == ["A"]
     assert found.notes == ()
+
+
+def test_weights_of_dimensions_are_refused_beside_the_judges_overall_score() -> None:
+    judge = b"{name: whole, type: hybrid_judge, dimension_weights: {task: 2}}"
+    policy = b"name: one\npolicy: {final_score: judge_overall}\n"
+    suite = b"%sevaluators: [%s]\ntests: [{id: A, input: hi}]\n" % (policy, judge)
+    [problem] = problems({"one.yaml": suite})
+    assert "evaluator “whole” makes its score of weighted dimensions" in problem
+    assert problem.startswith("one.yaml, line 3")
+    own = b"%stests:\n- {id: A, input: hi}\n- {id: B, input: hi, evaluators: [%s]}\n" % (
+        policy,
+        judge,
+    )
+    [problem] = problems({"one.yaml": own})
+    assert problem.startswith("one.yaml, line 5")
+    allowed = suite.replace(b"judge_overall", b"aggregate")
+    assert suites({"one.yaml": allowed}).suites

@@ -3,6 +3,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from django.urls import reverse
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
@@ -21,7 +22,7 @@ from tests.support.factories import (
     make_target,
     make_user,
 )
-from tests.support.trees import CHECK, JUDGED, tree
+from tests.support.trees import CHECK, JUDGED, LEAF, tree
 
 pytestmark = pytest.mark.django_db
 
@@ -298,3 +299,23 @@ def test_a_run_does_not_start_on_scores_that_no_column_could_hold(queued):
     with pytest.raises(DomainError, match="case C-9: evaluator “a{100}” is nested too deep"):
         start(suite)
     assert not Run.objects.exists()
+
+
+def test_a_stored_suite_with_two_final_scores_is_shown_but_not_run(editor_client):
+    judge = {**LEAF, "name": "whole", "kind": "hybrid_judge"}
+    weighed = {**judge, "config": {"score_from": "dimension_weights"}}
+    suite = make_suite(
+        slug="desk", tree=tree(CHECK, weighed), judge=make_model(), final_score="judge_overall"
+    )
+    make_case(suite=suite, recorded_output={"output": "x"})
+    refused("“whole” makes its score of weighted dimensions", suite)
+    own = {**LEAF, "name": "all", "kind": "composite", "config": {}, "children": [weighed]}
+    other = make_suite(tree=tree(CHECK), judge=suite.judge, final_score="judge_overall")
+    make_case(suite=other, recorded_output={"output": "x"}, evaluators=own)
+    refused("“whole” makes its score of weighted dimensions", other)
+
+    for name in ("suite", "suite-evaluators", "suite-settings", "run-new"):
+        place = reverse(f"runs:{name}", kwargs={"slug": "desk"})
+        assert editor_client.get(place).status_code == 200, name
+    page = editor_client.get(reverse("runs:suite-evaluators", kwargs={"slug": "desk"})).text
+    assert "The final score is the overall score of “whole”" in page

@@ -191,6 +191,19 @@ class TestOneDraft:
         assert (suite.version, suite.policy.pass_threshold) == (1, 0.8)
         assert SuiteDraft.objects.get().content == draft.content
 
+    def test_weights_of_dimensions_are_not_saved_beside_the_judges_overall_score(self) -> None:
+        weighed = {"score_from": "dimension_weights"}
+        suite, ada = make_suite(), make_user()
+        draft = change(suite, ada, Add("hybrid_judge", "n1", name="whole", config=weighed))
+        save(draft)
+        draft = change(again(suite), ada, SetPolicy({"final_score": "judge_overall"}))
+        with pytest.raises(
+            InvalidDraftError, match="final_score: evaluator “whole” makes its"
+        ) as no:
+            save(draft)
+        assert "Set score_from: judge_overall there, or final_score: aggregate" in str(no.value)
+        assert again(suite).policy.final_score == "aggregate"
+
     def test_evaluators_that_cases_add_are_checked_beside_the_draft(self) -> None:
         suite, ada = make_suite(), make_user()
         root = suite.spec.evaluators.as_json()

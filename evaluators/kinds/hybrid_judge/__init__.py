@@ -29,7 +29,8 @@ influences the judge, but does not cap the score.
   for the whole. Iterations without a readable reply are counted and left out.
 - **Policies** of a dimension: `judge_only`, `deterministic_only`, or `weighted`, where `judge_weight` is
   the judge's share. If one side has no score, the other counts, with a warning.
-- `score_from: dimension_weights` computes the score from the final dimensions and their weights instead.
+- `score_from: dimension_weights` computes the score from the final dimensions and their weights instead. It is
+  refused where the suite's `final_score` is `judge_overall`, for a result has one final score.
 
 The judge never learns which model it judges. The exact text that it saw is kept.
 
@@ -96,9 +97,13 @@ from evaluators.kinds.hybrid_judge.opinions import (
     reply_schema,
     stored_opinion,
 )
+from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.hybrid import SCALE, FinalEvaluation, evaluate_hybrid
-from evaluators.scoring.types import Outcome, Score, Unscored
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
+from evaluators.scoring.types import DomainError, Outcome, Score, Unscored
 
+DIMENSION_WEIGHTS = "dimension_weights"
 PROMPT_VERSION = 1
 
 TASK = """\
@@ -214,7 +219,31 @@ class HybridJudgeConfig(KindConfig):
     @property
     def is_weighed(self) -> bool:
         """Tell whether the weights of the dimensions make the score."""
-        return self.score_from == "dimension_weights"
+        return self.score_from == DIMENSION_WEIGHTS
+
+
+class TwoFinalScoresError(DomainError):
+    """Tree and policy would give each result two final scores."""
+
+    code = "two_final_scores"
+
+
+def check_final_score(root: EvaluatorSpec, policy: PolicySpec) -> None:
+    """Refuse weights of dimensions where the final score is the judge's overall score.
+
+    That score is not derived from its dimensions (SCORING §4.4), so the weights would make a second one.
+    Raises TwoFinalScoresError naming the evaluator and both remedies.
+    """
+    if policy.final_score != JUDGE_OVERALL:
+        return
+    for path, node in walk(root):
+        if node.kind == HYBRID_KIND and node.config.get("score_from") == DIMENSION_WEIGHTS:
+            raise TwoFinalScoresError(
+                f"evaluator “{path or node.name}” makes its score of weighted dimensions (score_from: "
+                f"{DIMENSION_WEIGHTS}), while the suite's final score is the judge's overall score "
+                f"(final_score: {JUDGE_OVERALL}). Set score_from: {JUDGE_OVERALL} there, or final_score: "
+                "aggregate for the suite"
+            )
 
 
 def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:
