@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from evaluators.kinds.hybrid_judge import check_final_score
+from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry
 from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.tree import walk

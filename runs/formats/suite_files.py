@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from evaluators.kinds import read_config, shortest_spelling
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
-from evaluators.kinds.hybrid_judge import TwoFinalScoresError, check_final_score
+from evaluators.kinds.hybrid_judge.opinions import TwoFinalScoresError, check_final_score
 from evaluators.reading.yaml import Path, write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from evaluators.kinds import prompt_versions
-from evaluators.kinds.hybrid_judge import check_final_score
+from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.model_calls.models import model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError

@@ -17,7 +17,7 @@ from evaluators.kinds._judging import models_named
 from evaluators.kinds._prompts import literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
 from evaluators.kinds.composite import prompt_file, runs_script
-from evaluators.kinds.hybrid_judge import TwoFinalScoresError, check_final_score
+from evaluators.kinds.hybrid_judge.opinions import TwoFinalScoresError, check_final_score
 from evaluators.kinds.script.program import locate_script
 from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import format_weight

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
-from evaluators.kinds.hybrid_judge import check_final_score
+from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec

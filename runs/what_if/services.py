@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from evaluators.kinds.hybrid_judge import check_final_score
+from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import CHANGED, content_hash, read_plan

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.kinds.hybrid_judge import TwoFinalScoresError, check_final_score
+from evaluators.kinds.hybrid_judge.opinions import TwoFinalScoresError, check_final_score
 from evaluators.reading.yaml import write_yaml
 from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk

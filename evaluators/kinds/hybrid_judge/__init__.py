@@ -97,13 +97,9 @@ from evaluators.kinds.hybrid_judge.opinions import (
     reply_schema,
     stored_opinion,
 )
-from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.hybrid import SCALE, FinalEvaluation, evaluate_hybrid
-from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import EvaluatorSpec, walk
-from evaluators.scoring.types import DomainError, Outcome, Score, Unscored
+from evaluators.scoring.types import Outcome, Score, Unscored
 
-DIMENSION_WEIGHTS = "dimension_weights"
 PROMPT_VERSION = 1
 
 TASK = """\
@@ -219,31 +215,7 @@ class HybridJudgeConfig(KindConfig):
     @property
     def is_weighed(self) -> bool:
         """Tell whether the weights of the dimensions make the score."""
-        return self.score_from == DIMENSION_WEIGHTS
-
-
-class TwoFinalScoresError(DomainError):
-    """Tree and policy would give each result two final scores."""
-
-    code = "two_final_scores"
-
-
-def check_final_score(root: EvaluatorSpec, policy: PolicySpec) -> None:
-    """Refuse weights of dimensions where the final score is the judge's overall score.
-
-    That score is not derived from its dimensions (SCORING §4.4), so the weights would make a second one.
-    Raises TwoFinalScoresError naming the evaluator and both remedies.
-    """
-    if policy.final_score != JUDGE_OVERALL:
-        return
-    for path, node in walk(root):
-        if node.kind == HYBRID_KIND and node.config.get("score_from") == DIMENSION_WEIGHTS:
-            raise TwoFinalScoresError(
-                f"evaluator “{path or node.name}” makes its score of weighted dimensions (score_from: "
-                f"{DIMENSION_WEIGHTS}), while the suite's final score is the judge's overall score "
-                f"(final_score: {JUDGE_OVERALL}). Set score_from: {JUDGE_OVERALL} there, or final_score: "
-                "aggregate for the suite"
-            )
+        return self.score_from == "dimension_weights"
 
 
 def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:

@@ -14,6 +14,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.metrics_judge import MAX_KEY_LENGTH, MAX_WEIGHT, metric_key
 from evaluators.kinds.outcomes import combine_outcomes, outcome_results
 from evaluators.reading.json import storable
+from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.hybrid import (
     DIMENSIONS,
     ERRORED,
@@ -23,7 +24,9 @@ from evaluators.scoring.hybrid import (
     FinalEvaluation,
     JudgeOpinion,
 )
-from evaluators.scoring.types import Finding
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
+from evaluators.scoring.types import DomainError, Finding
 
 MAX_DIMENSIONS = 30
 MEANINGS = {
@@ -335,3 +338,30 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+DIMENSION_WEIGHTS = "dimension_weights"
+
+
+class TwoFinalScoresError(DomainError):
+    """Tree and policy would give each result two final scores."""
+
+    code = "two_final_scores"
+
+
+def check_final_score(root: EvaluatorSpec, policy: PolicySpec) -> None:
+    """Refuse weights of dimensions where the final score is the judge's overall score.
+
+    That score is not derived from its dimensions (SCORING §4.4), so the weights would make a second one.
+    Raises TwoFinalScoresError naming the evaluator and both remedies.
+    """
+    if policy.final_score != JUDGE_OVERALL:
+        return
+    for path, node in walk(root):
+        if node.kind == HYBRID_KIND and node.config.get("score_from") == DIMENSION_WEIGHTS:
+            raise TwoFinalScoresError(
+                f"evaluator “{path or node.name}” makes its score of weighted dimensions (score_from: "
+                f"{DIMENSION_WEIGHTS}), while the suite's final score is the judge's overall score "
+                f"(final_score: {JUDGE_OVERALL}). Set score_from: {JUDGE_OVERALL} there, or final_score: "
+                "aggregate for the suite"
+            )
