@@ -13,6 +13,7 @@ from typing import TextIO
 from django.core.management.base import OutputWrapper
 from django.utils import timezone
 
+from evaluators.models import LanguageModel
 from evaluators.templatetags.figures import (
     counted,
     duration,
@@ -111,25 +112,30 @@ MAX_CALLS = 500
 
 
 def waiting_text(run: Run, quiet_s: float, *, now: datetime) -> str:
-    """Say how long no execution has ended, and how the calls since the last answer ended, by model."""
-    columns = ("model_name", "status", "http_status", "created_at", "model__paused_until")
+    """Say how long no execution has ended, how the calls since the last answer ended, and what holds back models."""
+    columns = ("model_name", "status", "http_status", "created_at", "model_id")
     calls = ModelCall.objects.filter(run=run).order_by("-created_at", "-id")
     failed: dict[tuple[str, str, int | None], list[datetime]] = {}
-    pauses: dict[str, datetime] = {}
-    for name, status, code, at, paused_until in calls.values_list(*columns)[:MAX_CALLS]:
+    model_ids = set()
+    for name, status, code, at, model_id in calls.values_list(*columns)[:MAX_CALLS]:
         if status in ANSWERED:
             break
         failed.setdefault((name, status, code), []).append(at)
-        if paused_until is not None and paused_until > now:
-            pauses[name] = paused_until
+        model_ids.add(model_id)
     sentences = [f"No execution has ended for {duration(quiet_s * 1000)}."]
     for (name, status, code), at in failed.items():
         how = f"{CallStatus(status).label.lower()}{f' (HTTP {code})' if code else ''}"
         since = f"{timezone.localtime(at[-1]):%H:%M:%S}"
         sentences.append(f"{name}: {counted(len(at), 'call')} {how} since {since}.")
-    for name, until in pauses.items():
-        wait_ms = (until - now).total_seconds() * 1000
-        sentences.append(f"{name} is asked again in {duration(wait_ms)}.")
+    for model in LanguageModel.objects.filter(pk__in=model_ids - {None}):
+        slowdown = model.slowdown
+        if slowdown.paused_until is not None:
+            wait_ms = (slowdown.paused_until - now).total_seconds() * 1000
+            sentences.append(f"{model.name} is asked again in {duration(max(0.0, wait_ms))}.")
+        elif slowdown.silent_since is not None:
+            sentences.append(f"{model.name} does not answer; one call at a time tries it.")
+        elif slowdown.rate is not None:
+            sentences.append(f"{model.name} is slowed to {slowdown.rate:.3g} calls a second.")
     if not failed:
         sentences.append("The calls in flight are not answered yet.")
     return " ".join(sentences).translate(GAPS)

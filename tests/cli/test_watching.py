@@ -3,18 +3,25 @@ from __future__ import annotations
 import io
 import re
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from runs.cli.printing import ProgressLine
+from runs.cli.printing import ProgressLine, waiting_text
 from runs.cli.watching import OUTAGE, OUTAGE_WHILE_STOPPING, LocalWorker, Watch
 from runs.models.database import database_now
 from runs.models.results import ModelCall
 from runs.models.runs import Run
-from tests.support.factories import make_call, make_case, make_model, make_result, make_run
+from tests.support.factories import (
+    make_call,
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    throttle_state,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -93,7 +100,7 @@ def test_a_run_that_stands_still_says_why_and_since_when_and_ever_more_rarely(
     case = make_case(suite=watching.run.suite)
     result = make_result(run=watching.run, case=case, status="running")
     begun = database_now().replace(microsecond=0)
-    model.paused_until = begun + timedelta(hours=1)
+    model.throttle_state = throttle_state(paused_until=begun + timedelta(hours=1))
     model.save()
     for second, status, code in (
         (0, "ok", 200),
@@ -128,6 +135,29 @@ def test_a_run_that_stands_still_says_why_and_since_when_and_ever_more_rarely(
     assert lines[4:] == [
         "No execution has ended for 15.0 s. The calls in flight are not answered yet."
     ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"silent_since": True}, "Juno 2 does not answer; one call at a time tries it."),
+        ({"slow_since": True, "rate": 9.25}, "Juno 2 is slowed to 9.25 calls a second."),
+        ({}, "(HTTP 503) since"),
+    ],
+)
+def test_what_holds_a_model_back_is_told(
+    watching: Watching, facts: dict[str, Any], told: str
+) -> None:
+    now = database_now()
+    times = {name: now if value is True else value for name, value in facts.items()}
+    model = make_model(name="Juno 2", throttle_state=throttle_state(**times))
+    case = make_case(suite=watching.run.suite)
+    result = make_result(run=watching.run, case=case, status="running")
+    make_call(
+        result=result, model=model, model_name="Juno 2", status="server_error", http_status=503
+    )
+
+    assert told in waiting_text(watching.run, 15.0, now=now)
 
 
 def test_a_run_ends_when_its_longest_time_is_over(watching: Watching) -> None:
