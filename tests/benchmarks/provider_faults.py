@@ -113,13 +113,16 @@ def _evaluate(faults: Faults) -> Ended:
         summary = Path(folder) / "summary.json"
         command = ("evaluate", "faults", "--target", "faults", "--concurrency", str(AT_ONCE))
         began_at = time.perf_counter()
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "manage.py", *command, "--summary", str(summary)],
             cwd=ROOT,
             env=site.env,
             capture_output=True,
+            text=True,
         )
         wall_s = time.perf_counter() - began_at
+        if not summary.exists():
+            raise SystemExit(f"evaluate ended with {done.returncode}:\n{done.stderr}")
         errors = json.loads(summary.read_text())["counts"]["error"]
         return Ended(wall_s, errors, model.calls())
 
