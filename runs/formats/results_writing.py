@@ -48,8 +48,7 @@ def results_document(
 ) -> dict[str, Any]:
     """Return the document of a case; scores are 0 to 10, costs are dollars of the target and the judges.
 
-    `evaluation` is what the hybrid judge stores. A cost is None if no price is known; the total is the sum of
-    the known costs.
+    `evaluation` is what the hybrid judge stores. A cost is None if no price is known.
     """
     head = {name: evaluation[name] for name in FIRST if name in evaluation}
     return {
@@ -62,12 +61,17 @@ def results_document(
 
 
 def usage_summary(run: Decimal | None, evaluation: Decimal | None) -> dict[str, float | None]:
-    """Return both costs and their sum in dollars, each None if unknown."""
+    """Return both costs and their sum in dollars, each None if unknown.
+
+    The sum is that of the known costs, unless these are 0 and the other is unknown.
+    """
     known = [usd for usd in (run, evaluation) if usd is not None]
+    total = sum(known, Decimal(0))
+    is_known = bool(total) or len(known) == 2
     return {
         "run_cost_usd": None if run is None else float(run),
         "evaluation_cost_usd": None if evaluation is None else float(evaluation),
-        "total_cost_usd": float(sum(known, Decimal(0))) if known else None,
+        "total_cost_usd": float(total) if is_known else None,
     }
 
 

@@ -55,6 +55,8 @@ def test_a_run_is_told_as_it_was_scored():
     assert answered["run_cost_usd"] == 0.25
     # No judge was asked, so its cost is known to be nothing.
     assert (answered["evaluation_cost_usd"], answered["total_cost_usd"]) == (0, 0.25)
+    costs = (missing["run_cost_usd"], missing["evaluation_cost_usd"], missing["total_cost_usd"])
+    assert costs == (None, 0, None)
     check, both = answered["evaluator_results"]
     assert (check["name"], check["type"], check["score"]) == ("mentions_refund", "contains", 1.0)
     assert (both["score"], both["weight"], both["aggregator"]) == (0.0, 2.0, {"type": "minimum"})
