@@ -12,6 +12,7 @@ from django.db.models import (
     Count,
     Exists,
     F,
+    Max,
     OuterRef,
     Q,
     QuerySet,
@@ -19,7 +20,9 @@ from django.db.models import (
     Sum,
     When,
 )
+from django.db.models.functions import Coalesce
 
+from evaluators.models import ZERO_USD
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import money
 from runs.models.results import (
@@ -253,6 +256,27 @@ def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
     target_usd = Decimal(0) if is_replayed(snapshot) else run.run_cost_usd
     total: Decimal = run.evaluation_cost_usd + target_usd
     return total
+
+
+def dearest_usd(run_id: int, *, is_replayed: bool) -> Decimal | None:
+    """Return the highest cost of a result that has ended, None if none has; one query."""
+    ended = Result.objects.filter(
+        run_id=run_id, status__in=(ResultStatus.SCORED, ResultStatus.ERROR)
+    )
+    judged = Coalesce("evaluation_cost_usd", ZERO_USD)
+    costs = judged if is_replayed else judged + Coalesce("run_cost_usd", ZERO_USD)
+    dearest: Decimal | None = ended.aggregate(usd=Max(costs))["usd"]
+    return dearest
+
+
+def missing_usd(run: Run, budget_usd: Decimal, *, snapshot: Mapping[str, Any]) -> Decimal | None:
+    """Return what one more result may cost where the budget does not cover it, else None.
+
+    A run begins no result that could exceed its budget.
+    """
+    left = budget_usd - counted_usd(run, snapshot=snapshot)
+    dearest = dearest_usd(run.pk, is_replayed=is_replayed(snapshot)) or ZERO_USD
+    return dearest if left <= 0 or dearest > left else None
 
 
 def budget_words(spent_usd: Decimal, budget_usd: Decimal) -> str:

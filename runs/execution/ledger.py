@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from django.db.models import F
@@ -97,16 +97,63 @@ def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class Budget:
-    """The budget of a run and its spending.
+    """The budget of a run, its spending, and what this worker has reserved for executions in flight.
 
     `booked` is the sum of all workers in the ledger when it was last read. `unbooked` is what this worker
-    has spent since and not written yet.
+    has spent since and not written yet, `written` all that it has booked. `granted` is what it may spend
+    beyond `booked`: no other worker spends that (see `agree_on_money`).
+
+    An execution begins only when the grant covers the `dearest` one so far, so that those in flight together
+    stay within the budget. Nobody knows what the first costs, so it has the whole grant to itself.
     """
 
     cap: Decimal | None
-    booked: Decimal = Decimal(0)
-    unbooked: Decimal = Decimal(0)
+    booked: Decimal = ZERO_USD
+    unbooked: Decimal = ZERO_USD
+    granted: Decimal = ZERO_USD
+    written: Decimal = ZERO_USD
+    dearest: Decimal | None = None
     was_reached: bool = False
+    # What each execution in flight may still cost, and has cost, by result.
+    reserved: dict[int, Decimal] = field(default_factory=dict)
+    costs: dict[int, Decimal] = field(default_factory=dict)
+
+    @property
+    def used(self) -> Decimal:
+        """Return the part of the grant that is spent or reserved."""
+        return self.unbooked + sum(self.reserved.values())
+
+    def reserve(self, result_id: int) -> bool:
+        """Reserve money for an execution; False where the grant does not cover it."""
+        left = self.granted - self.used
+        if self.cap is not None and self.dearest is None:
+            has_room, amount = left > 0 and not self.reserved, left
+        else:
+            amount = self.dearest or ZERO_USD
+            has_room = self.cap is None or amount <= left
+        if has_room:
+            self.reserved[result_id] = amount
+        return has_room
+
+    def spend(self, result_id: int, usd: Decimal) -> None:
+        """Note a cost that is not booked yet, out of what its execution reserved."""
+        self.unbooked += usd
+        self.costs[result_id] = self.costs.get(result_id, ZERO_USD) + usd
+        if result_id in self.reserved:
+            self.reserved[result_id] = max(self.reserved[result_id] - usd, ZERO_USD)
+
+    def book(self, usd: Decimal) -> None:
+        """Note that a cost is written; it is no longer a part of the grant."""
+        self.unbooked -= usd
+        self.granted -= usd
+        self.written += usd
+
+    def release(self, result_id: int, *, is_ended: bool) -> None:
+        """Give back what an execution did not spend; its cost is an example if it ended by itself."""
+        self.reserved.pop(result_id, None)
+        cost = self.costs.pop(result_id, ZERO_USD)
+        if is_ended:
+            self.dearest = max(self.dearest or ZERO_USD, cost)
 
     @property
     def is_used_up(self) -> bool:
@@ -122,7 +169,10 @@ class Budget:
         """Return cap and spending in words."""
         cap = f"${self.cap.normalize():f}" if self.cap is not None else "no limit"
         spent = (self.booked + self.unbooked).normalize()
-        return f"${spent:f} of {cap} is spent."
+        words = f"${spent:f} of {cap} is spent"
+        if self.dearest and not self.is_used_up:
+            return f"{words}, and one more result may cost ${self.dearest.normalize():f}."
+        return f"{words}."
 
 
 class CallRefusedError(Exception):

@@ -135,7 +135,7 @@ class ResultWriter:
 
     def put_call(self, claim: Claim, record: CallRecord) -> None:
         """Take a call made under a claim."""
-        self.budget.unbooked += record.cost_usd or ZERO_USD
+        self.budget.spend(claim.result_id, record.cost_usd or ZERO_USD)
         if self._work.clock_offset:
             record = replace(record, created_at=record.created_at + self._work.clock_offset)
         self._entries.append(LedgerEntry(claim, record))
@@ -222,7 +222,7 @@ class ResultWriter:
         """Act on the state of the run and remember a broken target, which is reported once."""
         earlier = self.state.broken_target if self.state is not None else ""
         self.state = replace(state, broken_target=state.broken_target or earlier)
-        self.budget.unbooked -= spent
+        self.budget.book(spent)
         # Replayed outputs cost nothing now.
         target_usd = ZERO_USD if self._work.target.replays else state.run_cost_usd
         self.budget.booked = state.evaluation_cost_usd + target_usd

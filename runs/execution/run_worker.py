@@ -17,6 +17,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import TypeVar, cast
 
@@ -52,6 +53,7 @@ from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
 from runs.execution.shared_limits import SlotKeeper
 from runs.execution.shares import (
     Share,
+    agree_on_money,
     agree_on_share,
     register_run_worker,
     unregister_run_worker,
@@ -69,6 +71,8 @@ QUICK_REFILL_S = 0.5
 SHARE_EVERY_S = 1.0
 # While a worker waits for its share, or gives up what it has beyond it.
 SETTLE_EVERY_S = 0.25
+# While a worker waits for money that others have reserved.
+MONEY_EVERY_S = 0.2
 # Calls in flight are paid for, so a stopped run waits this long for their replies.
 LATE_REPLIES_S = 60.0
 # The same when the process is about to end.
@@ -182,18 +186,21 @@ def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
         complete_run(work.run_id)
     elif state is not None and state.broken_target:
         _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
-    elif run_loop.budget.was_reached and _is_budget_spent(work):
+    elif run_loop.budget.was_reached and _is_budget_spent(work, run_loop.budget.dearest):
         reason = run_loop.budget.describe()
         finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
     else:
         complete_run(work.run_id)
 
 
-def _is_budget_spent(work: RunWork) -> bool:
-    """Tell whether the run's present budget is spent; replayed outputs cost nothing."""
+def _is_budget_spent(work: RunWork, next_usd: Decimal | None) -> bool:
+    """Tell whether the run's present budget covers no more result; replayed outputs cost nothing."""
     run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
     target_usd = ZERO_USD if work.target.replays else run.run_cost_usd
-    return run.budget_usd is not None and run.evaluation_cost_usd + target_usd >= run.budget_usd
+    spent = run.evaluation_cost_usd + target_usd
+    return run.budget_usd is not None and (
+        spent >= run.budget_usd or spent + (next_usd or ZERO_USD) > run.budget_usd
+    )
 
 
 def _fail(run_id: int, reason: str) -> None:
@@ -341,6 +348,9 @@ class RunLoop:
         self._consumers: set[asyncio.Task[None]] = set()
         self._no_consumers_left = asyncio.Event()
         self._aborting: asyncio.Task[None] | None = None
+        self._asking_for_money = asyncio.Lock()
+        self._stored_grant = ZERO_USD
+        self._is_money_released = asyncio.Event()
 
     async def run_to_end(self) -> RunState | None:
         """Work until nothing is left to claim; return the last known state of the run."""
@@ -484,15 +494,58 @@ class RunLoop:
     async def _consume_job(self, job: Job) -> None:
         await self._writer.room.wait()
         await self._request_priority.yield_to_requests()
-        # Another worker may have taken the result over while it waited here.
-        if await self._leases.holds(job.claim.result_id):
-            self.under_way += 1
-            try:
-                await self._execute_job(job)
-            finally:
-                self.under_way -= 1
+        if not await self._reserve_money(job.claim.result_id):
+            return
+        is_ended = False
+        try:
+            # Another worker may have taken the result over while it waited here.
+            if await self._leases.holds(job.claim.result_id):
+                self.under_way += 1
+                try:
+                    is_ended = await self._execute_job(job)
+                finally:
+                    self.under_way -= 1
+        finally:
+            self.budget.release(job.claim.result_id, is_ended=is_ended)
+            self._is_money_released.set()
 
-    async def _execute_job(self, job: Job) -> None:
+    async def _reserve_money(self, result_id: int) -> bool:
+        """Wait until the budget covers one more execution; False if it never will, or nothing new begins."""
+        budget = self.budget
+        if budget.reserve(result_id):
+            return True
+        async with self._asking_for_money:
+            while not self.is_draining:
+                self._is_money_released.clear()
+                used = budget.used
+                others = await self._agree_on_money(executions=2 * self._share.allowed)
+                if budget.reserve(result_id):
+                    return True
+                # Money that is being written just now counts twice for a moment.
+                if not (others or used or budget.used):
+                    budget.was_reached = True
+                    self.drain()
+                    return False
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(MONEY_EVERY_S):
+                        await self._is_money_released.wait()
+        return False
+
+    async def _agree_on_money(self, *, executions: int) -> Decimal:
+        """Reserve money for some more executions, and return what other workers have reserved."""
+        budget, written = self.budget, self.budget.written
+        grant = await self._database.do(
+            agree_on_money, self.work, self.token, used=budget.used, executions=executions
+        )
+        self._stored_grant = grant.granted
+        # What was booked meanwhile may be a part of the grant.
+        budget.granted = grant.granted - (budget.written - written)
+        if grant.dearest is not None:
+            budget.dearest = max(budget.dearest or ZERO_USD, grant.dearest)
+        return grant.others
+
+    async def _execute_job(self, job: Job) -> bool:
+        """Execute a result; tell whether it ended by itself."""
         name = self.work.plan.target.name
         ports = ExecutionPorts(
             work=self.work,
@@ -519,6 +572,7 @@ class RunLoop:
             self._writer.put(EndedExecution(job.claim, job.execution.root, outcome))
         elif self.budget.is_spent():
             self.drain()
+        return not ports.is_refused
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
         self._admission.end()
@@ -532,6 +586,9 @@ class RunLoop:
 
     async def _renew_limits(self) -> None:
         self._check_budget()
+        if self._stored_grant > self.budget.used and not self._asking_for_money.locked():
+            # Others may need what this worker does not.
+            await self._agree_on_money(executions=0)
         await self._limiter.renew()
 
 

@@ -1,16 +1,23 @@
-"""The workers of a run, and the share that each has of the run's concurrency."""
+"""The workers of a run, and the share that each has of the run's concurrency and budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import ROUND_DOWN, Decimal
 
 from django.db import transaction
+from django.db.models import Sum
 
+from evaluators.models import ZERO_USD
 from evaluators.sandbox.processes import process_name
+from runs.costs import dearest_usd
+from runs.execution.loading import RunWork
 from runs.models.database import database_now
 from runs.models.runs import Run, RunWorker
+
+NANO_USD = Decimal("0.000000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,58 @@ def _share(
     free = concurrency - sum(share for name, (share, _) in listed.items() if name != token)
     reserved = max(min(even, free), in_flight)
     return Share(even, reserved), stored == (reserved, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a worker may spend of a run's budget, beyond the `booked` spending of all workers.
+
+    `others` is what the other workers may spend. `dearest` is the most that one execution has cost, None if
+    none has ended.
+    """
+
+    granted: Decimal
+    booked: Decimal
+    others: Decimal
+    dearest: Decimal | None
+
+
+def grant_money(free: Decimal, *, needed: Decimal, wanted: Decimal) -> Decimal:
+    """Return how much of the free money a worker gets: nothing less than it needs, and else up to half.
+
+    The other half is left to other workers.
+    """
+    if free < needed:
+        return ZERO_USD
+    return min(free, max(needed, min(wanted, (free / 2).quantize(NANO_USD, ROUND_DOWN))))
+
+
+def agree_on_money(work: RunWork, token: str, *, used: Decimal, executions: int) -> Grant:
+    """Reserve money for what the worker has `used` and for some more executions, and return the grant.
+
+    What all workers have reserved and spent never exceeds the budget, except by executions that cost more
+    than any before. While the cost of an execution is unknown, all free money is reserved for one. With
+    0 executions the worker gives back what it has not used.
+    """
+    with transaction.atomic():
+        Run.objects.hold(work.run_id)
+        run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(
+            id=work.run_id
+        )
+        dearest = dearest_usd(work.run_id, is_replayed=work.target.replays)
+        booked = run.evaluation_cost_usd + (ZERO_USD if work.target.replays else run.run_cost_usd)
+        workers = RunWorker.objects.filter(run_id=work.run_id)
+        others: Decimal = (
+            workers.exclude(token=token).aggregate(usd=Sum("reserved_usd"))["usd"] or ZERO_USD
+        )
+        free = max((run.budget_usd or ZERO_USD) - booked - others - used, ZERO_USD)
+        more = ZERO_USD
+        if executions and dearest is None:
+            more = free
+        elif executions and dearest is not None:
+            more = grant_money(free, needed=dearest, wanted=dearest * executions)
+        workers.filter(token=token).update(reserved_usd=used + more)
+    return Grant(used + more, booked, others, dearest)
 
 
 def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetime) -> None:

@@ -789,6 +789,10 @@ class Migration(migrations.Migration):
                 ("share", models.PositiveIntegerField(default=0)),
                 ("wanted", models.PositiveIntegerField(default=0)),
                 (
+                    "reserved_usd",
+                    models.DecimalField(decimal_places=9, default=0, max_digits=18),
+                ),
+                (
                     "run",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,

@@ -310,6 +310,7 @@ class RunWorker(models.Model):
     """One worker of one run, alive while its heartbeat is recent.
 
     `share` of the run's concurrency is reserved for it. It `wanted` that much or more when it last told.
+    `reserved_usd` of the run's budget is reserved for what it has in flight or has not booked yet.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_workers")
@@ -320,6 +321,7 @@ class RunWorker(models.Model):
     in_flight = models.PositiveIntegerField(default=0)
     share = models.PositiveIntegerField(default=0)
     wanted = models.PositiveIntegerField(default=0)
+    reserved_usd = money_field(default=0)
 
     objects = RunWorkerQuerySet.as_manager()
 

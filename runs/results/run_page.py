@@ -16,7 +16,7 @@ from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import money, thousands
-from runs.costs import CostPair, budget_words, counted_usd, run_costs
+from runs.costs import CostPair, budget_words, counted_usd, missing_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
@@ -225,7 +225,8 @@ def run_end(run: Run, *, now: datetime) -> RunEnd | None:
         left=counted["left"],
         earlier=counted["earlier"],
         broken=broken,
-        needs_budget=run.budget_usd is not None and spent >= run.budget_usd,
+        needs_budget=run.budget_usd is not None
+        and missing_usd(run, run.budget_usd, snapshot=run.snapshot) is not None,
         is_settling=run.run_workers.filter(heartbeat_at__gte=now - LEASE).exists(),
         budget_usd=run.budget_usd,
         spent_usd=spent,

@@ -17,7 +17,7 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.costs import counted_usd
+from runs.costs import counted_usd, missing_usd
 from runs.engine.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
 from runs.finishing import finish_run
 from runs.models.database import database_now, insert_rows
@@ -102,10 +102,14 @@ class RetryRequest:
 def check_budget(run: Run, held: Run, budget_usd: Decimal | None) -> None:
     """Raise BudgetSpentError when a run would end at once because its budget is spent."""
     cap = budget_usd or held.budget_usd
+    if cap is None:
+        return
     spent = counted_usd(held, snapshot=run.snapshot)
-    if cap is not None and spent >= cap:
+    next_usd = missing_usd(held, cap, snapshot=run.snapshot)
+    if next_usd is not None:
+        more = f", and one more result may cost ${next_usd.normalize():f}" if spent < cap else ""
         raise BudgetSpentError(
-            f"Run {run} has spent ${spent.normalize():f} of ${cap.normalize():f}. "
+            f"Run {run} has spent ${spent.normalize():f} of ${cap.normalize():f}{more}. "
             "Go on with a higher budget."
         )
 

@@ -107,7 +107,10 @@ def test_a_spent_budget_is_not_evaluated(model_server: ModelServer, capsys):
     assert evaluate("judged", "--target", "agent", *arguments) == 3
 
     assert Run.objects.get().status == "budget_reached"
-    assert "Not evaluated: $0.6 of $0.5 is spent." in capsys.readouterr().out
+    assert (
+        "Not evaluated: $0.4 of $0.5 is spent, and one more result may cost $0.2."
+        in capsys.readouterr().out
+    )
 
 
 def test_a_target_that_always_fails_the_same_way_ends_the_run(model_server: ModelServer, capsys):

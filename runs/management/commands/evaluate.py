@@ -159,7 +159,9 @@ without a running site; the run appears on the site's pages like any other."""
             help="Concurrent executions; default: what the language models allow.",
         )
         parser.add_argument(
-            "--budget", metavar="USD", help="Make no further calls once this sum is spent."
+            "--budget",
+            metavar="USD",
+            help="Begin no result that could cost more than is left of this sum.",
         )
         parser.add_argument(
             "--max-minutes",

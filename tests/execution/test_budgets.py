@@ -1,0 +1,112 @@
+"""A budget is a cap: what is in flight is reserved for, by one worker and by several."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs.execution.ledger import Budget
+from runs.execution.run_worker import RunSlot, _work, work_on_run
+from runs.execution.shares import grant_money
+from runs.models.runs import Run, RunWorker
+from tests.support.runs import StartRun
+
+
+def spent(run: Run) -> Decimal:
+    run.refresh_from_db()
+    return run.run_cost_usd + run.evaluation_cost_usd
+
+
+def test_the_first_execution_has_the_whole_grant_to_itself() -> None:
+    budget = Budget(Decimal(5), granted=Decimal(5))
+
+    assert budget.reserve(1)
+    assert not budget.reserve(2)
+    budget.spend(1, Decimal(1))
+    budget.release(1, is_ended=True)
+
+    assert [budget.reserve(number) for number in range(2, 8)] == [True] * 4 + [False] * 2
+
+
+def test_what_an_execution_has_spent_is_no_longer_reserved() -> None:
+    budget = Budget(Decimal(5), granted=Decimal(5), dearest=Decimal(2))
+    assert budget.reserve(1)
+    assert budget.reserve(2)
+    assert not budget.reserve(3)
+
+    budget.spend(1, Decimal("0.5"))
+    assert budget.used == 4
+    budget.book(Decimal("0.5"))
+    assert (budget.used, budget.granted) == (Decimal("3.5"), Decimal("4.5"))
+    budget.release(1, is_ended=True)
+
+    assert budget.dearest == 2
+    assert budget.reserve(3)
+
+
+def test_an_execution_that_was_cut_off_is_no_example_of_the_cost() -> None:
+    budget = Budget(Decimal(5), granted=Decimal(5))
+    budget.reserve(1)
+    budget.release(1, is_ended=False)
+
+    assert budget.dearest is None
+
+
+def test_without_a_budget_everything_may_begin() -> None:
+    budget = Budget(None)
+
+    assert all(budget.reserve(number) for number in range(100))
+
+
+@given(
+    st.decimals("0.01", 100, places=4),
+    st.lists(st.tuples(st.decimals(0, 3, places=4), st.integers(1, 50)), max_size=20),
+)
+def test_grants_together_never_exceed_the_free_money(
+    free: Decimal, workers: list[tuple[Decimal, int]]
+) -> None:
+    left = free
+    for needed, executions in workers:
+        grant = grant_money(left, needed=needed, wanted=needed * executions)
+        assert grant == 0 or grant >= needed
+        left -= grant
+    assert left >= 0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_run_spends_no_more_than_its_budget_with_much_in_flight(
+    start_chat: StartRun, workers: int
+) -> None:
+    # Each result costs $0.4.
+    run = start_chat(60, budget_usd=Decimal("4.1"), concurrency=34)
+
+    def work(_: int) -> None:
+        try:
+            _work(RunSlot(run.pk))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(workers) as threads:
+        list(threads.map(work, range(workers)))
+
+    assert spent(run) == Decimal(4)
+    assert (run.status, run.error_count) == ("budget_reached", 0)
+    assert run.status_reason == "$4 of $4.1 is spent, and one more result may cost $0.4."
+    assert run.results.filter(status="scored").count() == 10
+    assert run.results.filter(status="cancelled").count() == 50
+    assert not RunWorker.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_budget_that_suffices_ends_nothing(start_chat: StartRun) -> None:
+    run = start_chat(12, budget_usd=Decimal("4.8"), concurrency=8)
+    work_on_run(run.pk)
+
+    assert spent(run) == Decimal("4.8")
+    assert run.status == "completed"
