@@ -24,6 +24,15 @@ USE_IS_NOTED_EVERY = timedelta(minutes=5)
 # Names in a session's data.
 STARTED_AT, CLIENT = "started_at", "client"
 MAX_CLIENT_LENGTH = 200
+# Marks in the description that a browser sends. Most describe themselves as several others too, which come later.
+BROWSERS = (
+    *(("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox", "Firefox"), ("FxiOS", "Firefox")),
+    *(("Chrome", "Chrome"), ("CriOS", "Chrome"), ("Safari", "Safari")),
+)
+SYSTEMS = (
+    *(("Windows", "Windows"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Mac OS", "macOS")),
+    *(("Android", "Android"), ("CrOS", "ChromeOS"), ("Linux", "Linux")),
+)
 
 
 class SessionStore(DatabaseStore):
@@ -93,6 +102,13 @@ class SessionRow:
     seen_at: datetime
     client: str
     is_this: bool
+
+    @property
+    def browser(self) -> str:
+        """Return the usual name of the browser and its system, as far as the description has them."""
+        browser = next((name for mark, name in BROWSERS if mark in self.client), "A browser")
+        system = next((name for mark, name in SYSTEMS if mark in self.client), "")
+        return f"{browser} on {system}" if system else browser
 
 
 def session_rows(member: User, *, current: str | None) -> Sequence[SessionRow]:

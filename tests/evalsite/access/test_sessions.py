@@ -67,10 +67,11 @@ def test_use_prolongs_a_session_but_not_beyond_its_end(viewer: User) -> None:
 
 
 def test_a_member_sees_the_sessions_and_ends_the_others(viewer: User, editor: User) -> None:
-    here, there, other = log_in(viewer), log_in(viewer, "An old telephone"), log_in(editor)
+    telephone = "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0 Safari/537.36"
+    here, there, other = log_in(viewer), log_in(viewer, telephone), log_in(editor)
     page = here.get(ACCOUNT).text
     assert "Firefox" in page
-    assert "An old telephone" in page
+    assert "Chrome on Android" in page
     assert page.count("this one") == 1
     assert "1 other session ended." in here.post("/account/sessions/end/", follow=True).text
     assert [client.get(ACCOUNT).status_code for client in (here, there, other)] == [
