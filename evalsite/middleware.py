@@ -55,6 +55,8 @@ FOR_EVERY_ANSWER = {
     "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+# The browser keeps a page, because going back to a form has to find what was typed, until the logout clears all.
+FOR_PAGES, FOR_FILES = "private, no-cache", "private, no-store"
 FILE_NAME = re.compile(r'filename="?(?P<name>[^";]+)')
 
 
@@ -75,13 +77,14 @@ def add_headers(
 def for_members(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Keep answers to members out of caches, and write their downloads to the audit."""
+    """Keep answers to members out of shared caches, and write their downloads to the audit."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
         has_session = settings.SESSION_COOKIE_NAME in request.COOKIES
         if has_session or "Authorization" in request.headers:
-            response.headers.setdefault("Cache-Control", "private, no-store")
+            is_page = response.headers.get("Content-Type", "").startswith("text/html")
+            response.headers.setdefault("Cache-Control", FOR_PAGES if is_page else FOR_FILES)
         disposition = response.headers.get("Content-Disposition", "")
         is_file = disposition.startswith("attachment") and response.status_code == HTTPStatus.OK
         if has_session and is_file:

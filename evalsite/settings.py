@@ -224,7 +224,10 @@ CSRF_FAILURE_VIEW = "evalsite.views.csrf_failure"
 CSRF_COOKIE_HTTPONLY = True
 SESSION_ENGINE = "evalsite.access.sessions"
 SESSION_COOKIE_AGE = 14 * 24 * 60 * 60
-SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "evalsite_session", "evalsite_csrf"
+# Browsers take a cookie of such a name from this host alone, and only by https.
+COOKIE_PREFIX = "__Host-" if IS_SECURE else ""
+SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}evalsite_session"
+CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}evalsite_csrf"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_SECURE
 SECURE_SSL_REDIRECT = IS_SECURE
 SECURE_SSL_HOST = urlsplit(SITE_URL).netloc or None

@@ -32,6 +32,8 @@ FOR_TESTS = {
     "SECURE_SSL_REDIRECT": False,
     "SESSION_COOKIE_SECURE": False,
     "CSRF_COOKIE_SECURE": False,
+    "SESSION_COOKIE_NAME": "evalsite_session",
+    "CSRF_COOKIE_NAME": "evalsite_csrf",
     "STORAGES": {
         "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

@@ -58,9 +58,11 @@ def login_page(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def logout_page(request: HttpRequest) -> HttpResponse:
-    """Log out and show the log-in page."""
+    """Log out, let the browser forget the pages it has kept, and show the log-in page."""
     logout(request)
-    return redirect("access:login")
+    response = redirect("access:login")
+    response["Clear-Site-Data"] = '"cache"'
+    return response
 
 
 @login_not_required

@@ -100,6 +100,23 @@ def test_https_without_a_trusted_proxy_causes_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://evals.example", "__Host-evalsite_session __Host-evalsite_csrf True"),
+        ("http://127.0.0.1:8001", "evalsite_session evalsite_csrf False"),
+    ],
+)
+def test_by_https_cookies_are_bound_to_the_host(tmp_path: Path, url: str, expected: str) -> None:
+    code = (
+        "from django.conf import settings as s;"
+        "print(s.SESSION_COOKIE_NAME, s.CSRF_COOKIE_NAME, s.SESSION_COOKIE_SECURE)"
+    )
+    data = {"EVALSITE_DATA_DIR": str(tmp_path), "EVALSITE_URL": url, "EVALSITE_TRUST_PROXY": "1"}
+    assert expected in manage("shell", "--verbosity", "0", "-c", code, **data)[1]
+
+
+@pytest.mark.slow
 def test_a_shared_broker_needs_shared_keys(tmp_path: Path) -> None:
     data = {"EVALSITE_DATA_DIR": str(tmp_path), "CELERY_BROKER_URL": "redis://localhost:6379/0"}
     code, output = manage("check", **data)
