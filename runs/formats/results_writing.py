@@ -11,6 +11,7 @@ from typing import Any
 from evaluators.scoring.numbers import percent, rounded
 from evaluators.scoring.tree import ROOT_PATH, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
+from runs.summary.figures import combined_cost
 
 # The keys inside these are names of evaluators and dimensions, which must not be changed.
 OWN_NAMES = {"weights", "deterministic_dimensions", "judge_dimensions", "final_dimensions"}
@@ -65,13 +66,11 @@ def usage_summary(run: Decimal | None, evaluation: Decimal | None) -> dict[str, 
 
     The sum is that of the known costs, unless these are 0 and the other is unknown.
     """
-    known = [usd for usd in (run, evaluation) if usd is not None]
-    total = sum(known, Decimal(0))
-    is_known = bool(total) or len(known) == 2
+    total = combined_cost(run, evaluation)
     return {
         "run_cost_usd": None if run is None else float(run),
         "evaluation_cost_usd": None if evaluation is None else float(evaluation),
-        "total_cost_usd": float(total) if is_known else None,
+        "total_cost_usd": None if total is None else float(total),
     }
 
 

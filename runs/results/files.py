@@ -37,7 +37,7 @@ from runs.models.results import (
     ScoreState,
 )
 from runs.models.runs import Run
-from runs.summary.figures import sum_known
+from runs.summary.figures import combined_cost
 
 CHUNK = 500
 OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")
@@ -286,7 +286,7 @@ def _row(line: ResultLine, title: str) -> Sequence[Any]:
     return (
         *(line.eval_id, title, line.repetition, line.status, line.verdict, line.reviewed_verdict),
         *(line.decided_by, line.score, raw, line.scale, met, len(outcomes) or None),
-        *(usage.latency_ms, usage.input_tokens, usage.output_tokens, *costs, sum_known(costs)),
+        *(usage.latency_ms, usage.input_tokens, usage.output_tokens, *costs, combined_cost(*costs)),
         *(line.error_stage, line.error, "\n".join(line.warnings), line.finished_at),
         *(line.suite, line.run, line.target),
     )
