@@ -43,8 +43,8 @@ class Removal(models.Model):
     """A part of some runs that workers delete bit by bit; the row is deleted with the last bit.
 
     `suite` is deleted after its runs. `result_count` is the number of results at the beginning,
-    `done_count` those that are done. Rows that stay are changed in the order of the suite; those of the
-    first run before `next_position` are done. The worker that holds it renews `heartbeat_at`.
+    `done_count` those that are done, in the order of the suite: those of the first run before
+    `next_position`. The worker that holds it renews `heartbeat_at`.
     """
 
     part = models.CharField(max_length=10, choices=RemovalPart.choices)

@@ -45,7 +45,7 @@ from runs.suites.services import lock_suite
 logger = logging.getLogger(__name__)
 
 # Each transaction removes this many results, or cases; others can write in between.
-BATCH = 2_000
+BATCH = 1_000
 COMMAND_LINE = "command line"
 # Judges whose details hold figures, and the texts that name these.
 PARTS_IN_DETAILS = (METRICS_KIND, HYBRID_KIND)
@@ -235,8 +235,9 @@ def _remove_some(removal_id: int, worker: str) -> bool:
 
 def _delete_some(run: Run, removal: Removal) -> int:
     """Delete the next results of a run with everything that refers to them, at last the run."""
-    batch = _next_results(run)
+    batch = _next_results(run, removal)
     if batch is None:
+        Removal.objects.filter(pk=removal.pk).update(next_position=0)
         run.cases.all().delete()
         run.delete()
         return 0
@@ -250,14 +251,18 @@ def _delete_some(run: Run, removal: Removal) -> int:
     return deleted
 
 
-def _next_results(run: Run, *, start: int = 0) -> QuerySet[Result] | None:
-    """Return the results of a run at the next positions from `start`, None when none is left."""
-    results = Result.objects.filter(run=run, position__gte=start)
+def _next_results(run: Run, removal: Removal) -> QuerySet[Result] | None:
+    """Return the results of a run at the next positions, and note these; None when none is left.
+
+    Without the position, PostgreSQL would walk through the index entries of all deleted rows each time.
+    """
+    results = Result.objects.filter(run=run, position__gte=removal.next_position)
     first = results.order_by("position").values_list("position", flat=True).first()
     if first is None:
         return None
-    span = max(1, BATCH // max(1, run.repetitions))
-    return results.filter(position__lt=first + span).order_by()
+    end = first + max(1, BATCH // max(1, run.repetitions))
+    Removal.objects.filter(pk=removal.pk).update(next_position=end)
+    return results.filter(position__gte=first, position__lt=end).order_by()
 
 
 def _delete_some_cases(suite_id: int) -> bool:
@@ -322,10 +327,8 @@ def _next_batch(run: Run, removal: Removal) -> QuerySet[Result] | None:
     """Return the results at the next positions; None, and the run noted as done, when none is left."""
     held = Run.objects.hold(run.pk)
     # A run that was resumed meanwhile is left alone; its new texts are young.
-    batch = None if held.is_active else _next_results(held, start=removal.next_position)
+    batch = None if held.is_active else _next_results(held, removal)
     if batch is not None:
-        last = batch.order_by("-position").values_list("position", flat=True)[0]
-        Removal.objects.filter(pk=removal.pk).update(next_position=last + 1)
         return batch
     changes: dict[str, Any] = {"removal": None}
     if not held.is_active:
