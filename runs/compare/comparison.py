@@ -329,13 +329,15 @@ def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _add_parts(figures, side.keys.get(result, ""), (kind, path), parts)
+    by_path: dict[str, Measured] = {}
     for result, path, score in _scores(side.run):
         if key := side.keys.get(result):
             score = 1.0 - score if path in by_case.get(key, negated) else score
-            measured = figures.setdefault(
-                MeasuredFigure(EVALUATOR, path), Measured(NAMES.get(path, path))
-            )
+            # A figure for each of a million scores would take longer than all the rest.
+            if (measured := by_path.get(path)) is None:
+                measured = by_path[path] = Measured(NAMES.get(path, path))
             measured.scores.setdefault(key, []).append(score)
+    figures |= {MeasuredFigure(EVALUATOR, path): measured for path, measured in by_path.items()}
     places = {path: place for place, (path, _) in enumerate(walk(root))}
     in_order = sorted(
         figures,

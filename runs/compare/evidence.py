@@ -372,7 +372,8 @@ def measured_pairs(
 
 
 def _case_mean(side: Measured, case: str) -> float | None:
-    return mean(side.scores.get(case, ()))
+    scores = side.scores.get(case, ())
+    return scores[0] if len(scores) == 1 else mean(scores)
 
 
 def _rounded_mean(values: Sequence[float]) -> float | None:
