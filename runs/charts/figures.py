@@ -341,6 +341,8 @@ MARKS, MARKS_NARROW = 120, 40
 VERSIONS_MARKED = 6
 # How far both figures of a run are shifted, so that their whiskers do not overlap.
 SHIFT = 0.06
+# Two points are a difference, and no trend.
+LEAST_TREND = 3
 
 Interval = tuple[float, float] | None
 
@@ -354,6 +356,7 @@ class TrendPoint:
     """
 
     number: int
+    target: str
     suite_version: int
     score: float | None
     rate: float | None
@@ -363,15 +366,20 @@ class TrendPoint:
     score_interval: tuple[float, float] | None = None
 
 
+def is_trend(points: Sequence[TrendPoint]) -> bool:
+    """Tell whether a line may join the points: they are of one target, and at least three."""
+    return len(points) >= LEAST_TREND and len({point.target for point in points}) == 1
+
+
 def trend_figure(
     points: Sequence[TrendPoint],
     *,
     limits: Sequence[float],
     hover: Callable[[TrendPoint], str],
 ) -> Figure | None:
-    """Return the trend, oldest run first; None when no run has a figure.
+    """Return the figures of runs, oldest first; None when no run has a figure.
 
-    `limits` are the thresholds of the Metrics and the Cases gate, `hover` describes a run in lines.
+    A line joins the runs of one target, from the third; those of several targets are no trend. `limits` are the thresholds of the Metrics and the Cases gate, `hover` describes a run in lines.
     """
     shares = [share for point in points for share in (point.score, point.rate) if share is not None]
     if not shares:
@@ -397,22 +405,24 @@ def _trend_plot(
     *,
     is_narrow: bool,
 ) -> PlotlyJson:
-    has_band = len(points) > (WHISKERS_NARROW if is_narrow else WHISKERS)
+    is_joined = is_trend(points)
+    is_crowded = len(points) > (WHISKERS_NARROW if is_narrow else WHISKERS)
     texts = [plain_text(hover(point)).replace("\n", "<br>") for point in points]
     rates = [point.rate for point in points]
     scores = [point.score for point in points]
-    has_marks = len(points) <= (MARKS_NARROW if is_narrow else MARKS)
-    size = (4 if has_band else 7) if has_marks else 0
+    has_marks = not is_joined or len(points) <= (MARKS_NARROW if is_narrow else MARKS)
+    size = (4 if is_crowded else 7) if has_marks else 0
+    mode = "+".join((*(["lines"] if is_joined else ()), *(["markers"] if has_marks else ())))
     rate_ends, score_ends = (
         [point.interval for point in points],
         [point.score_interval for point in points],
     )
     # The score matters more for a trend, so it is drawn above the pass rate.
-    rate = _line(rates, [point.is_rate_below for point in points], texts, TEAL, size)
-    score = _line(scores, [point.is_score_below for point in points], texts, ACCENT, size)
-    if has_band:
-        bands = [*_band(rate_ends, "var(--well)"), *_band(score_ends, ACCENT_WASH)]
-        traces = [*bands, rate, score]
+    rate = _line(rates, [point.is_rate_below for point in points], texts, TEAL, size, mode)
+    score = _line(scores, [point.is_score_below for point in points], texts, ACCENT, size, mode)
+    if is_crowded:
+        bands = (*_band(rate_ends, "var(--well)"), *_band(score_ends, ACCENT_WASH))
+        traces = [*(bands if is_joined else ()), rate, score]
     else:
         rate |= _shifted(-SHIFT, rates, rate_ends, TEAL)
         score |= _shifted(SHIFT, scores, score_ends, ACCENT)
@@ -439,10 +449,11 @@ def _line(
     texts: Sequence[str],
     color: str,
     size: int,
+    mode: str,
 ) -> dict[str, Any]:
     return {
         "type": "scatter",
-        "mode": "lines+markers" if size else "lines",
+        "mode": mode,
         "x": list(range(len(shares))),
         "y": list(shares),
         "line": {"color": color, "width": 2 if size else 1.5},

@@ -296,6 +296,11 @@ class ChartsPage:
     baseline: int | None
 
     @property
+    def has_several_targets(self) -> bool:
+        """Tell whether the runs are of several targets, so that they are no trend."""
+        return len({run.target for run in self.runs}) > 1
+
+    @property
     def controls(self) -> Sequence[Control]:
         """Return the fields of the filter bar."""
         targets = ((name, name) for name in self.targets)
@@ -328,6 +333,7 @@ def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
     points = [
         TrendPoint(
             number=run.number,
+            target=run.target,
             suite_version=run.suite_version,
             score=run.metrics_gate.share,
             rate=run.cases_gate.share,

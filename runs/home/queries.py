@@ -18,6 +18,7 @@ from django.urls import reverse
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import walk
 from runs import lists
+from runs.charts.figures import LEAST_TREND
 from runs.costs import UNPRICED_CALLS
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
 from runs.models.results import CallPurpose, ModelCall
@@ -28,8 +29,6 @@ from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_li
 from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
 
 TREND = 12
-# Two points are a difference, and no trend.
-LEAST_TREND = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,13 @@ class TestScoreCost:
 
 
 def point(number: int, **more: Any) -> TrendPoint:
-    facts = {"suite_version": 1, "score": 0.7, "rate": 0.5, "interval": (0.4, 0.6)}
+    facts = {
+        "target": "mini",
+        "suite_version": 1,
+        "score": 0.7,
+        "rate": 0.5,
+        "interval": (0.4, 0.6),
+    }
     return TrendPoint(number, **facts | more)
 
 
@@ -153,6 +159,16 @@ class TestTrend:
         assert score["error_y"]["array"] == [pytest.approx(0.1)]
         assert score["error_y"]["arrayminus"] == [pytest.approx(0.05)]
         assert rate["x"][0] < 0 < score["x"][0]
+
+    def test_a_line_joins_three_runs_of_one_target(self) -> None:
+        def modes(*targets: str) -> set[str]:
+            points = [point(number, target=target) for number, target in enumerate(targets)]
+            return {trace["mode"] for trace in trend(*points).wide["data"]}
+
+        assert modes("mini", "mini", "mini") == {"lines+markers"}
+        assert modes("mini", "mini") == {"markers"}
+        assert modes("mini", "mini", "maxi") == {"markers"}
+        assert modes(*["mini", "maxi"] * 60) == {"markers"}
 
     def test_a_missing_score_is_a_gap_and_never_zero(self) -> None:
         figure = trend(point(1), point(2, score=None), point(3))

@@ -66,9 +66,16 @@ def test_where_nothing_is_drawn_there_is_no_front(viewer: Client) -> None:
     assert "on the front" not in html
 
 
-def test_one_run_is_told_there_is_no_trend_yet(viewer: Client) -> None:
-    make_charted_run(suite=make_suite(slug="support"), name="mini")
-    assert "a trend begins with the second run" in shown(viewer)
+def test_a_trend_is_of_one_target_and_begins_with_the_third_run(viewer: Client) -> None:
+    suite = make_suite(slug="support")
+    for _ in range(2):
+        make_charted_run(suite=suite, name="mini")
+    assert "a trend begins with the third run" in shown(viewer)
+    make_charted_run(suite=suite, name="mini")
+    assert "a trend begins" not in shown(viewer)
+    make_charted_run(suite=suite, name="maxi")
+    assert "choose a target to see its trend" in shown(viewer)
+    assert "choose a target" not in shown(viewer, target="mini")
 
 
 def test_a_latency_nobody_reported_is_said_to_be_unknown(viewer: Client) -> None:
