@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
@@ -30,6 +31,8 @@ VIEW = "runs.view_run"
 # People and secret scanners recognise a token by this prefix.
 PREFIX = "evs_"
 RANDOM_BYTES = 32
+# Of one member, expired and revoked ones not counted.
+MAX_TOKENS = 20
 SHOWN_LENGTH = len(PREFIX) + 4
 
 
@@ -37,6 +40,12 @@ class RoleTooHighError(DomainError):
     """The token's role is above its owner's."""
 
     code = "role_too_high"
+
+
+class TooManyTokensError(DomainError):
+    """A member has as many tokens as anybody can keep an eye on."""
+
+    code = "too_many_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +101,14 @@ def make_token(
 
     Raises:
         RoleTooHighError: the role is above the owner's.
+        TooManyTokensError: the owner has MAX_TOKENS that work.
 
     """
+    working = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+    if owner.api_tokens.filter(working, revoked_at=None).count() >= MAX_TOKENS:
+        raise TooManyTokensError(
+            f"You have {MAX_TOKENS} tokens that work, which is the limit. Revoke one that nothing uses."
+        )
     if role not in roles_up_to(highest_role(owner)):
         raise RoleTooHighError(f"{role.label} is above your own role.")
     secret = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)

@@ -22,7 +22,7 @@ from evalsite.access.logins import PASSWORD_CHECKS, busy, is_guessed_widely, loc
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
 from evalsite.access.roles import MEANINGS, highest_role
 from evalsite.access.sessions import end_sessions, session_rows
-from evalsite.access.tokens import make_token, revoke_token, token_rows
+from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from runs.models.sharing import ApiToken
 from runs.requests import MemberRequest
@@ -285,10 +285,14 @@ def token_list(request: MemberRequest) -> HttpResponse:
         highest_role(request.user), data=request.POST if request.method == "POST" else None
     )
     if form.is_valid():
-        _, secret = make_token(owner=request.user, **form.values(now=now))
-        # Sessions are stored in the database, which must not hold readable tokens.
-        request.session[TOKEN_IN_SESSION] = encrypt(secret)
-        return redirect("access:tokens")
+        try:
+            _, secret = make_token(owner=request.user, **form.values(now=now))
+        except TooManyTokensError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            # Sessions are stored in the database, which must not hold readable tokens.
+            request.session[TOKEN_IN_SESSION] = encrypt(secret)
+            return redirect("access:tokens")
     context = {
         "form": form,
         "secret": _pop_secret(request, TOKEN_IN_SESSION),

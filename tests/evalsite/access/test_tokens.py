@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from evalsite.access.roles import Role
@@ -91,6 +92,16 @@ def test_an_admins_token_need_not_expire(admin: User, admin_client: Client) -> N
     admin_client.post("/account/tokens/", SENT | {"role": "admin", "expires": "never"})
     token = admin.api_tokens.get()
     assert (token.role, token.expires_at) == ("admin", None)
+
+
+def test_a_member_has_at_most_twenty_tokens_that_work(viewer_client: Client, viewer: User) -> None:
+    for number in range(20):
+        assert viewer_client.post("/account/tokens/", SENT).status_code == 302, number
+    refused = viewer_client.post("/account/tokens/", SENT)
+    assert refused.status_code == 422
+    assert "You have 20 tokens that work, which is the limit." in refused.text
+    revoke_token(viewer.api_tokens.all()[0], actor=viewer, now=timezone.now())
+    assert viewer_client.post("/account/tokens/", SENT).status_code == 302
 
 
 def test_a_token_cannot_have_a_higher_role_than_its_owner(viewer: User) -> None:
