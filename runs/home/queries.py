@@ -15,6 +15,7 @@ from django.db.models.functions import RowNumber
 from django.http import HttpRequest
 from django.urls import reverse
 
+from evaluators.models import AuditEntry
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import walk
 from runs import lists
@@ -303,6 +304,8 @@ def _known_cost(row: SuiteRow) -> Decimal:
 class Dashboard:
     """The cells above the table; `unpriced` counts calls that lack a price.
 
+    What was spent is that of the stored runs; `has_deleted` tells that others were deleted this month.
+
     `waiting` results wait for a reviewer, the first since `oldest`.
     """
 
@@ -318,6 +321,7 @@ class Dashboard:
     run_usd: Decimal
     evaluation_usd: Decimal
     unpriced: int
+    has_deleted: bool
     waiting: int
     oldest: datetime | None
 
@@ -363,6 +367,9 @@ def dashboard(latest: Sequence[RunRow], *, now: datetime) -> Dashboard:
         run_usd=spent["run"] or Decimal(0),
         evaluation_usd=spent["evaluation"] or Decimal(0),
         unpriced=spent["unpriced"],
+        has_deleted=AuditEntry.objects.filter(
+            action="delete", object_type__in=("run", "campaign", "suite"), at__gte=month
+        ).exists(),
         **queue,
     )
 

@@ -189,6 +189,15 @@ def test_the_page_names_what_will_go_and_the_audit_what_went(
     assert "deleted" in page
 
 
+def test_the_dashboard_says_that_what_was_spent_leaves_out_deleted_runs(
+    editor_client: Client,
+) -> None:
+    run = full_run()
+    assert "without deleted runs" not in editor_client.get("/").content.decode()
+    begin(run)
+    assert "without deleted runs" in editor_client.get("/").content.decode()
+
+
 def test_a_campaign_is_deleted_with_its_runs() -> None:
     campaign = make_campaign()
     run = make_scored_run(verdicts=["pass"], suite=campaign.suite, campaign=campaign)
