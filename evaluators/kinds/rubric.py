@@ -35,6 +35,7 @@ rubrics:
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -247,7 +248,7 @@ class RubricConfig(KindConfig):
     @model_validator(mode="after")
     def _can_be_scored(self) -> Self:
         ids = [criterion.id for criterion in self.rubrics]
-        twice = sorted({name for name in ids if ids.count(name) > 1})
+        twice = sorted(name for name, count in Counter(ids).items() if count > 1)
         if twice:
             raise ValueError(f"rubrics: the id {twice[0]!r} is repeated")
         if not any(criterion.weight > 0 for criterion in self.rubrics):

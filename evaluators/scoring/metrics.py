@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -77,7 +78,7 @@ def normalize(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
     if not metrics:
         raise MetricsError("there are no metrics")
     keys = [metric.key for metric in metrics]
-    duplicates = sorted({key for key in keys if keys.count(key) > 1})
+    duplicates = sorted(key for key, count in Counter(keys).items() if count > 1)
     if duplicates:
         raise MetricsError(f"more than one metric is named {quote_names(duplicates)}")
     total = math.fsum(require_weight(metric.weight, f"metric “{metric.key}”") for metric in metrics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -211,7 +212,7 @@ def _check_children(node: EvaluatorSpec, label: str) -> None:
     if not node.children:
         raise TreeError(f"{label} is a composite without evaluators")
     names = [child.name for child in node.children]
-    duplicates = sorted({name for name in names if names.count(name) > 1})
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
     if duplicates:
         raise TreeError(f"{label} has more than one evaluator named {quote_names(duplicates)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -96,7 +97,7 @@ def dimension_policies(dimensions: Sequence[DimensionSetting]) -> dict[str, Dime
 def dimensions_problem(dimensions: Sequence[DimensionSetting], *, are_weighed: bool) -> str:
     """Return why these dimensions cannot be scored, or ""."""
     keys = [dimension.key for dimension in dimensions]
-    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+    if twice := sorted(key for key, count in Counter(keys).items() if count > 1):
         return f"dimensions: {twice[0]!r} is repeated"
     if are_weighed and not any(dimension.weight > 0 for dimension in dimensions):
         return "dimensions: the weights add up to 0, so there is nothing to score"

@@ -50,7 +50,7 @@ def test_zero_is_a_score() -> None:
         ('{"score": true}', "score True is not a number"),
         ('{"score": 101}', "score: 101 is not a number from 0 to 100"),
         ('{"score": -1}', "score: -1"),
-        ('{"score": NaN}', "score: nan"),
+        ('{"score": NaN}', "NaN is not JSON"),
         ('{"score": 1, "hits": "x"}', "hits is not a list"),
         ('{"score": 1, "misses": [1]}', "misses is not a list of texts"),
         ('{"score": 1, "checks": [1]}', "checks: 1 is not an object"),

@@ -148,3 +148,11 @@ def test_weights_too_large_to_add_up_are_refused() -> None:
 def test_a_minimum_of_an_evaluator_lies_between_0_and_1() -> None:
     with pytest.raises(DomainError, match="“a”: required"):
         validate(root(leaf("a", required_below=1.5)))
+
+
+def test_a_name_is_found_twice_among_very_many() -> None:
+    # Counting each name among all would take hours.
+    leaves = [leaf(f"check {number}") for number in range(200_000)]
+
+    with pytest.raises(TreeError, match="more than one evaluator named .*check 7"):
+        validate(root(*leaves, leaf("check 7")))
