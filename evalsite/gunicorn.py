@@ -24,7 +24,8 @@ forwarded_allow_ips = ""
 # Unused, and servers of the same user would share the file in the home folder.
 control_socket_disable = True
 timeout = 120
-graceful_timeout = 20
+# The embedded worker waits for its calls in this time. It ends before the service manager kills everything.
+graceful_timeout = settings.STOP_S - 2
 # The heartbeat file must not be on a disk that may stall.
 worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112 - gunicorn makes its file there
 loglevel = settings.LOG_LEVEL.lower()

@@ -21,6 +21,8 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeVar, cast
 
+from django.conf import settings
+
 from evaluators.kinds._base import Sandbox
 from evaluators.model_calls.calls import CallRecord
 from evaluators.model_calls.client import ModelClient
@@ -75,8 +77,10 @@ SETTLE_EVERY_S = 0.25
 MONEY_EVERY_S = 0.2
 # Calls in flight are paid for, so a stopped run waits this long for their replies.
 LATE_REPLIES_S = 60.0
-# The same when the process is about to end.
-LAST_REPLIES_S = 8.0
+# The same when the process is told to end; what it has then is to be written before it is killed.
+LAST_REPLIES_S = settings.STOP_S - 6.0
+# The same when somebody waits for the end of a command.
+REPLIES_AT_TERMINAL_S = 8.0
 # Giving up before or after the work loses nothing: the reaper finds the remaining work.
 WAIT_S = 30.0
 # Once when a worker starts, and again with its first runs, which load pages, prices and kinds.
@@ -113,7 +117,7 @@ def release() -> None:
 
 
 def release_run(run_id: int) -> None:
-    """Release everything that this process holds of one run, and take nothing new of it."""
+    """Release everything that this process holds of one run within seconds, and take nothing new of it."""
     _active_runs.shut_down_run(run_id)
 
 
@@ -277,14 +281,14 @@ class ActiveRuns:
         with self._lock:
             slot.run_loop, slot.loop = run_loop, asyncio.get_running_loop()
             if self._is_closed_for(slot.run_id):
-                run_loop.shut_down()
+                run_loop.shut_down(late_replies_s=REPLIES_AT_TERMINAL_S)
 
     def shut_down(self) -> None:
         """Make every loop of this process release everything and take nothing new."""
         with self._lock:
             self._is_closed = True
             for slot in self._slots:
-                _shut_down(slot)
+                _shut_down(slot, late_replies_s=LAST_REPLIES_S)
 
     def shut_down_run(self, run_id: int) -> None:
         """Make the loop of this run release everything and take nothing new; other runs continue."""
@@ -292,7 +296,7 @@ class ActiveRuns:
             self._closed_runs.add(run_id)
             for slot in self._slots:
                 if slot.run_id == run_id:
-                    _shut_down(slot)
+                    _shut_down(slot, late_replies_s=REPLIES_AT_TERMINAL_S)
 
     def _is_closed_for(self, run_id: int) -> bool:
         return self._is_closed or run_id in self._closed_runs
@@ -304,11 +308,12 @@ class ActiveRuns:
             del self._slot_for_run[slot.run_id]
 
 
-def _shut_down(slot: RunSlot) -> None:
+def _shut_down(slot: RunSlot, *, late_replies_s: float) -> None:
     if slot.run_loop is not None and slot.loop is not None:
+        shut_down = partial(slot.run_loop.shut_down, late_replies_s=late_replies_s)
         # A loop that has just ended holds nothing.
         with contextlib.suppress(RuntimeError):
-            slot.loop.call_soon_threadsafe(slot.run_loop.shut_down)
+            slot.loop.call_soon_threadsafe(shut_down)
 
 
 _active_runs = ActiveRuns()
@@ -397,10 +402,10 @@ class RunLoop:
         if self._aborting is None or late_replies_s < LATE_REPLIES_S:
             self._aborting = asyncio.ensure_future(self._release(late_replies_s))
 
-    def shut_down(self) -> None:
-        """Release everything within seconds because the process is about to end."""
+    def shut_down(self, *, late_replies_s: float) -> None:
+        """Release everything because the process is about to end."""
         self._database.shut_down()
-        self.abort(late_replies_s=LAST_REPLIES_S)
+        self.abort(late_replies_s=late_replies_s)
 
     async def _release(self, late_replies_s: float) -> None:
         with contextlib.suppress(TimeoutError):

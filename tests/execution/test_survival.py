@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from evaluators.sandbox.processes import is_dead, process_name
+from runs.execution import database, result_writer, run_worker
 from runs.execution.claims import claim_results
 from runs.execution.reaper import reap, register_worker, unregister_worker
-from runs.execution.run_worker import work_on_run
+from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
 from runs.models.runs import Run, RunWorker, WorkerProcess
 from runs.running.retrying import resume_run, retry_results, stop_run
 from tests.services.processes import dead_process_name, wait_until
 from tests.support.model_server import good, hang
-from tests.support.run_workers import counts, work_in_thread
+from tests.support.run_workers import counts, late, work_in_thread
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clock")]
 
@@ -164,6 +166,57 @@ def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(
     assert counts(run) == ("completed", 6, 6, 0)
     answered = ModelCall.objects.filter(run=run, status="ok").count()
     assert answered == 12
+
+
+def test_a_process_that_is_told_to_end_records_the_answers_of_calls_in_flight(
+    start_chat, model_server, monkeypatch
+):
+    model_server.behave(then=late)
+    run = start_chat(6, concurrency=3)
+    with monkeypatch.context() as process:
+        process.setattr(run_worker, "_active_runs", ActiveRuns())
+        worker = work_in_thread(run)
+        model_server.wait_for_chats(3)
+        run_worker.release()
+        wait_until(lambda: not run.run_workers.exists(), what="the worker takes nothing new")
+        model_server.release()
+        worker.join(30)
+
+    assert not worker.is_alive()
+    assert (len(model_server.chats), ModelCall.objects.filter(status="ok").count()) == (3, 3)
+    assert statuses(run) == ["pending"] * 6
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 6, 6, 0)
+    assert len(model_server.chats) == 12
+
+
+def test_no_call_starts_while_an_answer_waits_long_to_be_written(
+    start_chat, model_server, monkeypatch
+):
+    run = start_chat(30, concurrency=2)
+    may_write = threading.Event()
+    write_batch = result_writer.write_batch
+
+    def write_late(*args, **kwargs):
+        may_write.wait(60)
+        return write_batch(*args, **kwargs)
+
+    monkeypatch.setattr(result_writer, "write_batch", write_late)
+    monkeypatch.setattr(result_writer, "MAX_UNWRITTEN_S", 0.0)
+    # A database that answers late must not be what stops the calls.
+    monkeypatch.setattr(database, "LATE_AFTER_S", 3600.0)
+    shown = []
+    monkeypatch.setattr(
+        run_worker.ActiveRuns, "show", lambda runs, slot, run_loop: shown.append(run_loop)
+    )
+    worker = work_in_thread(run)
+    model_server.wait_for_chats(2)
+    wait_until(lambda: not shown[0]._writer.room.is_set() and not model_server.in_flight)
+    started = len(model_server.chats)
+    assert started < 10
+    may_write.set()
+    worker.join(60)
+    assert counts(run) == ("completed", 30, 30, 0)
 
 
 def errored_run(start_chat, model_server):

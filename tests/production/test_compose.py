@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from evalsite import settings
+from evalsite import gunicorn, settings
+from runs.execution import run_worker
 from tests.production.composed import Container, image, read, services
-from tests.production.readme import readme_commands
+from tests.production.readme import README, readme_commands
 from tests.services.database import Database
 from tests.services.postgresql import postgresql
 from tests.services.processes import (
@@ -49,6 +50,14 @@ for number in range(20):
 target = Target.objects.create(name="agent", kind="recorded")
 services.start_run(suite=suite, target=target, started_by=None)
 """
+
+
+def test_calls_in_flight_end_before_a_process_that_is_told_to_end_is_killed() -> None:
+    for name in ("web", "worker"):
+        grace = services()[name]["stop_grace_period"]
+        assert grace in (f"{settings.STOP_S}s", f"${{EVALSITE_STOP_S:-{settings.STOP_S}}}s")
+    assert re.findall(r"TimeoutStopSec=(\d+)", README) == [str(settings.STOP_S)] * 2
+    assert run_worker.LAST_REPLIES_S < gunicorn.graceful_timeout < settings.STOP_S
 
 
 @pytest.mark.parametrize("name", sorted(services()))
