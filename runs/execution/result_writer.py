@@ -45,7 +45,10 @@ from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as
 
 logger = logging.getLogger(__name__)
 
-WRITE_EVERY_S = 0.1
+WRITE_EVERY_S = 0.05
+# A killed worker pays again for the answers it has not written. While one waits for longer than this,
+# no call is started, which also leaves the processor to the thread that writes.
+MAX_UNWRITTEN_S = 0.2
 BATCH = 50
 MAX_UNWRITTEN = 200
 LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
@@ -102,9 +105,9 @@ class RunState:
 class ResultWriter:
     """Collects the calls and ended executions of one worker, and writes them in batches.
 
-    `room` is open while not too much is unwritten. `state` is the last known state of the run. A run
-    that is over, or was resumed without this worker, makes the loop `abort`. A target that fails
-    every execution alike makes it `drain`.
+    `room` is open while not too much is unwritten, and nothing for too long. `state` is the last known
+    state of the run. A run that is over, or was resumed without this worker, makes the loop `abort`. A
+    target that fails every execution alike makes it `drain`.
     """
 
     def __init__(
@@ -129,6 +132,8 @@ class ResultWriter:
         self._drain = drain
         self._abort = abort
         self._entries: list[LedgerEntry] = []
+        self._oldest_entry_at = 0.0
+        self._closing_room: asyncio.TimerHandle | None = None
         self._ended: list[EndedExecution] = []
         self._full = asyncio.Event()
         self._ending = asyncio.Event()
@@ -138,6 +143,11 @@ class ResultWriter:
         self.budget.spend(claim.result_id, record.cost_usd or ZERO_USD)
         if self._work.clock_offset:
             record = replace(record, created_at=record.created_at + self._work.clock_offset)
+        if not self._entries:
+            loop = asyncio.get_running_loop()
+            self._oldest_entry_at = loop.time()
+            if self._closing_room is None:
+                self._closing_room = loop.call_later(MAX_UNWRITTEN_S, self.room.clear)
         self._entries.append(LedgerEntry(claim, record))
 
     def put(self, ended: EndedExecution) -> None:
@@ -193,7 +203,7 @@ class ResultWriter:
 
         state = await self._database.do_repeatable(write)
         self._leases.release(execution.claim.result_id for execution in ended)
-        self.room.set()
+        self._open_room()
         if state.stale:
             # After the end of the run this is normal.
             logger.log(
@@ -203,6 +213,16 @@ class ResultWriter:
                 state.stale,
             )
         self._update(state, spent=spent_usd(entry.record for entry in entries))
+
+    def _open_room(self) -> None:
+        """Open the room until the oldest call that is unwritten now has waited too long."""
+        if self._closing_room is not None:
+            self._closing_room.cancel()
+            self._closing_room = None
+        self.room.set()
+        if self._entries:
+            closes_at = self._oldest_entry_at + MAX_UNWRITTEN_S
+            self._closing_room = asyncio.get_running_loop().call_at(closes_at, self.room.clear)
 
     async def watch_run(self, renew_slots: Callable[[], Awaitable[None]]) -> None:
         """Check every second whether the run is still active; every few seconds renew leases and slots."""
