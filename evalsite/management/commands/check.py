@@ -8,7 +8,18 @@ from django.core.checks import Tags
 from django.core.management.base import CommandParser
 from django.core.management.commands import check
 
+from runs.cli.command import HelpFormatter, SiteCommand
+
 CONFIGURATION = ("environment", Tags.caches, Tags.database)
+EPILOG = """\
+exit codes:
+  0  nothing is wrong, or there are only warnings
+  1  something is wrong, or at least as severe as --fail-level
+
+examples:
+  evalsite check
+  evalsite check --deploy --fail-level WARNING
+"""
 
 
 class Command(check.Command):
@@ -21,6 +32,7 @@ class Command(check.Command):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the option that checks the code too."""
         super().add_arguments(parser)
+        parser.epilog, parser.formatter_class = EPILOG, HelpFormatter
         parser.add_argument("--all", action="store_true", help="Check models, pages and API too.")
 
     def handle(self, *app_labels: Any, **options: Any) -> None:
