@@ -222,13 +222,13 @@ class Watch:
 
     def _release(self, run: Run, *, stop_wanted: bool) -> None:
         self._is_released = True
+        if stop_wanted and not run.is_active:
+            self._progress.say("Stopping: calls in flight have a few seconds to answer.")
         if self._worker.wait(0):
             return
         self._worker.release(for_good=stop_wanted)
         if run.is_active:
             self._progress.say("The workers continue this run.")
-        elif stop_wanted:
-            self._progress.say("Stopping: calls in flight have a few seconds to answer.")
 
     def _report_outage_once(self, *, stop_wanted: bool) -> None:
         connection.close()

@@ -28,6 +28,7 @@ class Command(check.Command):
     help = (
         "Check the configuration of this site: its variables, keys, folders, database and sandbox."
     )
+    suppressed_base_arguments = SiteCommand.suppressed_base_arguments
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the option that checks the code too."""
