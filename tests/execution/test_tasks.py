@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from evaluators.broker import task_app
 from runs import tasks
 from runs.execution.reaper import register_worker
 from runs.execution.shares import register_run_worker
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def passed_on(monkeypatch):
     """Collect what is put back into the queue; this process is at every run already."""
+    task_app()
     sent = []
     monkeypatch.setattr(tasks.run_worker, "work_on_run", lambda run_id: False)
     monkeypatch.setattr(
