@@ -93,8 +93,9 @@ class UnsharedLimits:
         usual = SharedLimit(max(1, spec.concurrency), spec.requests_per_minute)
         shared = self._limits.setdefault(spec.slug, usual)
         for grant, calls in used.items():
-            if grant in shared.grants:
-                shared.grants[grant].calls = calls
+            if granted := shared.grants.get(grant):
+                shared.throttle.give_back(granted.calls - calls)
+                granted.calls = calls
         return shared
 
 
@@ -142,7 +143,9 @@ class EndCounter:
         )
         self.answered = self.refused = self.failures = 0
         self.latencies_s, self.paused_until = 0.0, NEVER
-        self.reason, self.since, self.reported_at = "", None, now
+        if self.since is not None:
+            # A report without ends says nothing about the time: the next one counts it.
+            self.reason, self.since, self.reported_at = "", None, now
         return ends
 
     def _count(self, started_at: float) -> None:

@@ -104,6 +104,24 @@ def test_how_calls_end_is_told_once_a_second() -> None:
     assert {ends.latency_s for ends in told} == {0.5}
 
 
+def test_time_in_which_no_call_ended_counts_although_slots_were_asked_for() -> None:
+    others, clock = Others(), Clock()
+    limiter = Limiter(others, clock=clock, sleep=clock.sleep)
+
+    async def session() -> None:
+        for second in (0.0, 2.0):
+            clock.now = 1000.0 + second
+            limiter.answered(spec(), started_at=clock.now)
+            await let_tasks_run()
+            clock.now += 1.0
+            await limiter.renew()
+
+    asyncio.run(session())
+
+    told = [ask.ends for ask in others.asks if ask.ends.answered]
+    assert [ends.seconds for ends in told] == [0.0, 2.0]
+
+
 def test_failures_in_a_row_are_told_at_once_and_no_call_starts_before() -> None:
     others, clock = Others(slots=16), Clock()
     limiter = Limiter(others, clock=clock, sleep=clock.sleep)
