@@ -262,6 +262,10 @@ class Throttle:
         """Use so many starts."""
         self.tokens = max(0.0, self.tokens - calls)
 
+    def give_back(self, calls: int) -> None:
+        """Return starts that were taken but not used."""
+        self.tokens += calls
+
     def probe(self, now: float) -> None:
         """Let one call try a silent model; the next one comes later."""
         self.probe_gap_s = min(MAX_PROBE_S, self.probe_gap_s * PROBE_GROWTH)

@@ -80,8 +80,9 @@ def agree(model_id: int, run_id: int, holder: str, request: LimitRequest) -> Lim
         if model is None:
             return None
         now = database_now()
-        give_back(holder, request.used)
+        unused = give_back(holder, request.used)
         shared = _read(model)
+        shared.throttle.give_back(unused)
         shared.expire(now.timestamp())
         before = None if holder not in shared.leases else replace(shared.throttle)
         state = shared.agree(
@@ -109,8 +110,9 @@ def grant_starts(
         if model is None:
             return None
         now = database_now()
-        give_back(holder, used)
+        unused = give_back(holder, used)
         shared = _read(model)
+        shared.throttle.give_back(unused)
         if not shared.is_metered:
             return QuotaGrant(wanted)
         if model.requests_per_minute is not None:
@@ -136,14 +138,18 @@ def leave(holder: str, used: Mapping[int, int]) -> None:
     forget_starts(now=database_now())
 
 
-def give_back(holder: str, used: Mapping[int, int]) -> None:
-    """Free the starts that the holder was granted but did not use."""
-    for grant_id, calls in used.items():
-        grant = StartGrant.objects.filter(id=grant_id, holder=holder)
-        if calls:
-            grant.filter(calls__gt=calls).update(calls=calls)
+def give_back(holder: str, used: Mapping[int, int]) -> int:
+    """Free the starts that the holder was granted but did not use, and return how many."""
+    unused = 0
+    for grant in StartGrant.objects.filter(id__in=used, holder=holder):
+        unused += max(0, grant.calls - used[grant.pk])
+        if used[grant.pk]:
+            StartGrant.objects.filter(id=grant.pk, calls__gt=used[grant.pk]).update(
+                calls=used[grant.pk]
+            )
         else:
             grant.delete()
+    return unused
 
 
 def forget_starts(*, now: datetime) -> None:

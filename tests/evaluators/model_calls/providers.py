@@ -185,9 +185,11 @@ class HubSharing:
             limit.leases.pop(self.name, None)
 
     def _return(self, spec: ModelSpec, used: Mapping[int, int]) -> None:
+        shared = self.hub.limit(spec)
         for grant, calls in used.items():
-            if grant in self.hub.limit(spec).grants:
-                self.hub.limit(spec).grants[grant].calls = calls
+            if granted := shared.grants.get(grant):
+                shared.throttle.give_back(granted.calls - calls)
+                granted.calls = calls
 
 
 @dataclass
