@@ -24,6 +24,8 @@ STOP = """() => {
 def tab_to(page: Page, place: Locator, *, back: bool = False) -> None:
     """Press Tab until the place has the focus; fail where it is lost, out of view or not drawn."""
     expect(place).to_be_visible()
+    # A page that has just been opened may lack its styles yet.
+    page.wait_for_load_state()
     for _ in range(MAX_STOPS):
         page.keyboard.press("Shift+Tab" if back else "Tab")
         *seen, what = page.evaluate(STOP)

@@ -29,6 +29,6 @@ def test_only_roles_and_permissions_remain() -> None:
     make_client(make_member("admin"))
     run = make_run()
     make_call(result=make_result(run=run, case=make_case(suite=run.suite)))
-    assert {"runs_modelcall", "auth_user", "auth_user_groups", "django_session"} <= set(rows())
+    assert {"runs_modelcall", "auth_user", "auth_user_groups", "runs_membersession"} <= set(rows())
     empty_tables()
     assert rows() == before
