@@ -87,12 +87,12 @@ class RetentionForm(forms.Form):
         widget=forms.RadioSelect,
     )
     outputs_days = _days(
-        "Outputs and texts of calls, after days",
-        "answers, traces, files, requests and replies; empty keeps them",
+        "Days until outputs and call texts are removed",
+        "answers, traces, files, requests and replies; empty: never",
     )
     details_days = _days(
-        "Everything but figures, after days",
-        "reasons, findings and notes of reviewers too; verdicts, scores and costs stay; empty keeps it",
+        "Days until everything but figures is removed",
+        "reasons, findings and notes of reviewers too; verdicts, scores and costs stay; empty: never",
     )
 
     def __init__(self, suite: Suite | None, data: QueryDict | None = None) -> None:
