@@ -24,7 +24,8 @@ UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 TOO_DEEP = "nested too deeply"
 _ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
-_QUOTED = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# A string that is not closed reaches to the end, so that no character is looked at twice.
+_QUOTED = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 _SIGNS = (",", "[", "{")
 
 
