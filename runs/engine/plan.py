@@ -263,8 +263,9 @@ def programs(
     found = {}
     for path, node in walk(root):
         if _runs_script(node, kinds):
-            config = json.dumps(node.config, sort_keys=True)
-            named = [name for name in files if PurePosixPath(name).name in config]
+            config = json.dumps(node.config)
+            # Both sides are escaped alike, whatever characters a name has.
+            named = [name for name in files if json.dumps(PurePosixPath(name).name)[1:-1] in config]
             folders = tuple({f"{PurePosixPath(name).parent}/" for name in named})
             read = {
                 name: digest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -305,6 +306,19 @@ def test_a_member_who_may_not_run_scripts_cannot_change_those_of_a_suite(
     with pytest.raises(ProgramsRefusedError, match="you may not run scripts, so you cannot add or"):
         import_suite(suite_from(files | changed), imported_by=editor)
     assert import_suite(suite_from(files | changed), imported_by=admin).version == 2
+
+
+@pytest.mark.parametrize("name", ["prüfung.py", "Bob's.py", 'the "check".py'])
+def test_a_script_is_found_by_any_name(name: str) -> None:
+    named = FILE.decode().replace(
+        "[python, ./judges/check.py]", f"[python, {json.dumps(f'./judges/{name}')}]"
+    )
+    files = {"graded.yaml": named.encode(), f"judges/{name}": b"print(1)"}
+    import_suite(suite_from(files), imported_by=make_member("admin"))
+    with pytest.raises(ProgramsRefusedError):
+        import_suite(
+            suite_from(files | {f"judges/{name}": b"print(2)"}), imported_by=make_member("editor")
+        )
 
 
 def test_a_member_who_may_not_run_scripts_cannot_restore_an_earlier_script() -> None:
