@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
 from django.contrib.auth.forms import AuthenticationForm, SetPasswordForm
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.utils import timezone
@@ -41,8 +44,11 @@ def login_page(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(_next_path(request))
     form = AuthenticationForm(request, data=_posted(request))
     if form.is_bound:
-        if is_guessed_widely(request, request.POST.get("username", "")):
-            return locked_out(request, None, None)
+        # Failures are counted by the name as the form reads it; a name that it refuses is not tried.
+        with suppress(ValidationError):
+            name = form.fields["username"].clean(request.POST.get("username"))
+            if is_guessed_widely(request, name):
+                return locked_out(request, None, None)
         if not PASSWORD_CHECKS.acquire(blocking=False):
             return busy(request)
         try:

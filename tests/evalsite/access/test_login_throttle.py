@@ -147,6 +147,19 @@ def test_one_name_from_many_addresses_is_refused_in_the_end(client: Client, view
     assert log_in(client, "editor", PASSWORD).status_code == WELCOME
 
 
+@pytest.mark.parametrize("written", [" viewer ", "\N{FULLWIDTH LATIN SMALL LETTER V}iewer"])
+def test_no_other_spelling_of_a_name_evades_its_count(
+    client: Client, viewer: User, written: str
+) -> None:
+    for n in range(100):
+        log_in(client, REMOTE_ADDR=f"203.0.113.{n}")
+    assert log_in(client, written, PASSWORD).status_code == LOCKED
+
+
+def test_a_name_that_cannot_be_stored_is_refused(client: Client) -> None:
+    assert log_in(client, "viewer\0").status_code == REFUSED
+
+
 def test_when_all_password_checks_are_taken_the_page_asks_to_try_again(
     client: Client, viewer: User
 ) -> None:
