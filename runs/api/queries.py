@@ -97,4 +97,4 @@ class ExecutionsQuery(ListQuery):
 def get_result(pk: int) -> Result:
     """Return a result with its case, run and suite; raises Http404."""
     results = Result.objects.select_related("case", "run__suite").defer("run__leaf_scores")
-    return get_object_or_404(results, pk=pk)
+    return get_object_or_404(results, pk=pk, run__is_deleted=False)

@@ -195,7 +195,7 @@ def read_initial_case(suite: Suite, params: Mapping[str, str]) -> InitialCase:
     if number is None:
         return InitialCase()
     results = Result.objects.select_related("case", "output", "run__suite")
-    result = get_object_or_404(results, pk=number, run__suite=suite)
+    result = get_object_or_404(results, pk=number, run__suite=suite, run__is_deleted=False)
     content = case_from_result(result, with_answer="answer" in params)
     message = f"Made from {result.case.key} in run #{result.run.number}. Nothing is saved yet."
     return InitialCase(result.case, content, message)
@@ -210,7 +210,7 @@ def result_at(slug: str, number: int, key: str, repetition: int) -> Result:
     """Return the result at an address, with its case and answer; raises Http404."""
     results = Result.objects.select_related("case", "output", "run__suite")
     place = {"run__suite__slug": slug, "run__number": number, "repetition": repetition}
-    return get_object_or_404(results, case__key=key, **place)
+    return get_object_or_404(results, case__key=key, run__is_deleted=False, **place)
 
 
 ROWS = ("input", "expected_outcomes")

@@ -105,7 +105,8 @@ class EvaluatorTrialForm(forms.Form):
         repetition = values.get("repetition") or 1
         results = Result.objects.select_related("case", "run", "output")
         result = results.filter(
-            run__suite=self.suite, run__number=number, case__key=key, repetition=repetition
+            **{"run__suite": self.suite, "run__number": number, "run__is_deleted": False},
+            **{"case__key": key, "repetition": repetition},
         ).first()
         if result is None:
             self.add_error("case", f"Run #{number} has no repetition {repetition} of “{key}”.")

@@ -86,6 +86,23 @@ def test_a_deleted_run_is_gone_at_once_and_its_rows_when_a_worker_is_done(
     assert not Removal.objects.exists()
 
 
+def test_no_result_of_a_deleted_run_can_be_read_before_its_rows_are_gone(
+    editor_client: Client,
+) -> None:
+    run = full_run()
+    result = run.results.select_related("case").first()
+    assert result is not None
+    addresses = (
+        f"/api/results/{result.pk}",
+        f"/suites/{run.suite.slug}/cases/new/?result={result.pk}",
+    )
+    assert [editor_client.get(address).status_code for address in addresses] == [200, 200]
+    begin(run)
+    assert [editor_client.get(address).status_code for address in addresses] == [404, 404]
+    page = f"/suites/{run.suite.slug}/runs/1/cases/{result.case.key}/1/case/"
+    assert editor_client.post(page).status_code == 404
+
+
 def test_the_number_of_a_deleted_run_is_not_given_again() -> None:
     first = make_run()
     last = make_run(suite=first.suite)
