@@ -38,6 +38,7 @@ from runs.retention.queries import (
     due_removals,
     find_holds,
     find_readers,
+    select_runs,
     stored_data,
 )
 from runs.suites.services import lock_suite
@@ -82,8 +83,9 @@ def begin_removal(
     """
     with transaction.atomic():
         suite = lock_suite(selection.suite)
-        held = _lock_runs(selection.runs)
         now, is_whole = database_now(), selection.is_whole_suite
+        # A run that was started meanwhile would go with its suite.
+        held = _lock_runs(select_runs(suite) if is_whole else selection.runs)
         for run in held:
             run.suite = suite
         holds = find_holds(held, selection.part, now=now, is_whole_suite=is_whole)

@@ -103,6 +103,14 @@ def test_no_result_of_a_deleted_run_can_be_read_before_its_rows_are_gone(
     assert editor_client.post(page).status_code == 404
 
 
+def test_a_run_started_while_its_suite_is_being_deleted_holds_the_suite() -> None:
+    run = make_scored_run(verdicts=["pass"])
+    selection = Selection(RemovalPart.RUN, run.suite, select_runs(run.suite), is_whole_suite=True)
+    make_run(suite=run.suite, status="running")
+    with pytest.raises(DataHeldError, match="Run #2 has not ended"):
+        begin_removal(selection, by=None)
+
+
 def test_the_number_of_a_deleted_run_is_not_given_again() -> None:
     first = make_run()
     last = make_run(suite=first.suite)
