@@ -538,9 +538,12 @@ class RunLoop:
 
     async def _agree_on_money(self, *, executions: int) -> Decimal:
         """Reserve money for some more executions, and return what other workers have reserved."""
-        budget, written = self.budget, self.budget.written
+        budget, written, used = self.budget, self.budget.written, self.budget.used
+        if not executions:
+            # Nothing may begin on money that is being given back.
+            budget.granted = used
         grant = await self._database.do(
-            agree_on_money, self.work, self.token, used=budget.used, executions=executions
+            agree_on_money, self.work, self.token, used=used, executions=executions
         )
         self._stored_grant = grant.granted
         # What was booked meanwhile may be a part of the grant.

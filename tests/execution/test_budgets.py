@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runs.execution.database import DatabaseThread
 from runs.execution.ledger import Budget
-from runs.execution.run_worker import RunSlot, _work, work_on_run
+from runs.execution.loading import load_work
+from runs.execution.run_worker import RunLoop, RunSlot, _work, work_on_run
 from runs.execution.shares import grant_money
 from runs.models.runs import Run, RunWorker
 from tests.support.runs import StartRun
@@ -110,3 +114,24 @@ def test_a_budget_that_suffices_ends_nothing(start_chat: StartRun) -> None:
 
     assert spent(run) == Decimal("4.8")
     assert run.status == "completed"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_begins_on_money_that_is_being_given_back(start_chat: StartRun) -> None:
+    work = load_work(start_chat(2, budget_usd=Decimal(5)))
+    began = []
+
+    class Giving(DatabaseThread):
+        async def do(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+            began.append(worker.budget.reserve(1))
+            return await super().do(function, *args, **kwargs)
+
+    database = Giving()
+    worker = RunLoop(work, "token", database)
+    worker.budget.dearest, worker.budget.granted = Decimal(1), Decimal(3)
+    worker._stored_grant = Decimal(3)
+    asyncio.run(worker._renew_limits())
+    database.close()
+
+    assert began == [False]
+    assert worker.budget.granted == 0
