@@ -188,9 +188,9 @@ def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> N
 
 def _end_overdue_runs(*, now: datetime) -> None:
     limited = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, max_minutes__isnull=False)
-    for run in limited.only("status", "started_at", "max_minutes"):
-        if is_overdue(run, now=now):
-            end_overdue_run(run)
+    runs = {run.pk: run for run in limited.only("status", "started_at", "max_minutes")}
+    overdue = [pk for pk, run in runs.items() if is_overdue(run, now=now)]
+    _for_each(overdue, lambda run_id: end_overdue_run(runs[run_id]))
 
 
 def _abandoned_rescorings(*, now: datetime) -> list[int]:

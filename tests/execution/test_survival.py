@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from evaluators.sandbox.processes import is_dead, process_name
-from runs.execution import database, result_writer, run_worker
+from runs.execution import database, reaper, result_writer, run_worker
 from runs.execution.claims import claim_results
 from runs.execution.reaper import reap, register_worker, unregister_worker
 from runs.execution.run_worker import ActiveRuns, work_on_run
@@ -122,6 +122,23 @@ def test_a_run_over_its_longest_time_is_ended_and_has_as_much_again_when_it_is_r
     assert counts(run)[0] == "queued"
     work_on_run(run.pk)
     assert counts(run)[:2] == ("completed", 2)
+
+
+def test_an_overdue_run_that_cannot_be_ended_keeps_no_other_from_being_ended(
+    start_recorded, monkeypatch
+):
+    begun, end = timezone.now(), reaper.end_overdue_run
+    stuck, run = start_recorded("a refund"), start_recorded("a refund")
+    Run.objects.update(status="running", started_at=begun, max_minutes=30)
+
+    def end_or_fail(overdue):
+        if overdue.pk == stuck.pk:
+            raise ValueError("unreadable")
+        return end(overdue)
+
+    monkeypatch.setattr(reaper, "end_overdue_run", end_or_fail)
+    assert reap(now=begun + timedelta(minutes=30)) == [stuck.pk]
+    assert counts(run)[0] == "stopped"
 
 
 def test_reaping_again_changes_nothing(start_recorded):
