@@ -73,6 +73,8 @@ def offer_to_resume(suite: Suite, target: Target) -> str:
     ):
         return ""
     left = len(cancelled_results(last))
+    if not left:
+        return ""
     return (
         f"{suite.slug}{last} against {target.name} was cut off with {left} of "
         f"{last.execution_count} executions left. This is a new run; {_resume(last)} pays only for "

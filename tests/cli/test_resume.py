@@ -149,6 +149,12 @@ class TestOffer:
         Run.objects.update(suite_version=2, target=Target.objects.create(name="other", kind="chat"))
         assert "was cut off" not in self.evaluate(capsys)
 
+    def test_a_run_that_was_stopped_with_nothing_left_is_not_offered(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cut_off("a refund", "nothing", finished=2)
+        assert "was cut off" not in self.evaluate(capsys)
+
     def test_a_run_that_a_person_stopped_on_its_page_is_not_offered(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
