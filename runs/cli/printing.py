@@ -137,7 +137,7 @@ def waiting_text(run: Run, quiet_s: float, *, now: datetime) -> str:
         elif slowdown.rate is not None:
             sentences.append(f"{model.name} is slowed to {slowdown.rate:.3g} calls a second.")
     if not failed:
-        sentences.append("The calls in flight are not answered yet.")
+        sentences.append("No call has failed since the last answer.")
     return " ".join(sentences).translate(GAPS)
 
 

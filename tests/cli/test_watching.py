@@ -133,7 +133,7 @@ def test_a_run_that_stands_still_says_why_and_since_when_and_ever_more_rarely(
     watching.watch.look(stop_wanted=False)
     lines = [line for line in watching.output if line.startswith("No execution")]
     assert lines[4:] == [
-        "No execution has ended for 15.0 s. The calls in flight are not answered yet."
+        "No execution has ended for 15.0 s. No call has failed since the last answer."
     ]
 
 
