@@ -14,8 +14,9 @@ from django.contrib.sessions.backends.base import SessionBase
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 from django.db import DatabaseError
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
-from runs.models.sharing import MemberSession, token_hash
+from runs.models.sharing import MemberSession
 
 # A session ends when nobody has used it for so long, and in any case after SESSION_COOKIE_AGE.
 IDLE_FOR = timedelta(days=3)
@@ -35,6 +36,11 @@ SYSTEMS = (
 )
 
 
+def stored_key(session_key: str) -> str:
+    """Return what the database keeps of the key in a cookie; only with the site's secret key can it be checked."""
+    return salted_hmac("evalsite.sessions", session_key, algorithm="sha256").hexdigest()
+
+
 class SessionStore(DatabaseStore):
     """Django's sessions in the database, with limits, the member and a hash in place of the key."""
 
@@ -46,7 +52,7 @@ class SessionStore(DatabaseStore):
     def _get_session_from_db(self) -> MemberSession | None:
         now = timezone.now()
         alive = MemberSession.objects.filter(expire_date__gt=now, seen_at__gt=now - IDLE_FOR)
-        row = alive.filter(session_key=token_hash(self.session_key or "")).first()
+        row = alive.filter(session_key=stored_key(self.session_key or "")).first()
         if row is None:
             self._session_key = None
         elif now - row.seen_at >= USE_IS_NOTED_EVERY:
@@ -57,14 +63,14 @@ class SessionStore(DatabaseStore):
 
     def exists(self, session_key: str) -> bool:
         """Tell whether a key is taken."""
-        return super().exists(token_hash(session_key))
+        return super().exists(stored_key(session_key))
 
     def create_model_instance(self, data: Mapping[str, Any]) -> MemberSession:
         """Return the row of the session as it is now."""
         now = timezone.now()
         started = datetime.fromisoformat(data[STARTED_AT]) if STARTED_AT in data else now
         return MemberSession(
-            session_key=token_hash(self._get_or_create_session_key()),  # type: ignore[attr-defined]  # of the base
+            session_key=stored_key(self._get_or_create_session_key()),  # type: ignore[attr-defined]  # of the base
             session_data=self.encode(dict(data)),
             expire_date=started + timedelta(seconds=self.get_session_cookie_age()),
             user_id=data.get(SESSION_KEY),
@@ -76,7 +82,7 @@ class SessionStore(DatabaseStore):
     def delete(self, session_key: str | None = None) -> None:
         """End a session, by default this one."""
         if key := session_key or self.session_key:
-            MemberSession.objects.filter(session_key=token_hash(key)).delete()
+            MemberSession.objects.filter(session_key=stored_key(key)).delete()
 
 
 def begin_session(session: SessionBase, *, client: str) -> None:
@@ -90,7 +96,7 @@ def end_sessions(member: User, *, but: str | None = None) -> int:
     """End all sessions of a member, but for the one with the key `but`; return how many."""
     rows = MemberSession.objects.filter(user=member)
     if but:
-        rows = rows.exclude(session_key=token_hash(but))
+        rows = rows.exclude(session_key=stored_key(but))
     return rows.delete()[0]
 
 
@@ -117,7 +123,7 @@ def session_rows(member: User, *, current: str | None) -> Sequence[SessionRow]:
     rows = MemberSession.objects.filter(
         user=member, expire_date__gt=now, seen_at__gt=now - IDLE_FOR
     )
-    this = token_hash(current or "")
+    this = stored_key(current or "")
     every = [
         SessionRow(row.started_at, row.seen_at, row.client, row.session_key == this)
         for row in rows.order_by("-seen_at")
