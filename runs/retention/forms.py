@@ -111,7 +111,8 @@ class RetentionForm(forms.Form):
         outputs, details = values.get("outputs_days"), values.get("details_days")
         if outputs and details and outputs >= details:
             self.add_error(
-                "outputs_days", "Outputs go with the other details, so enter fewer days than there."
+                "outputs_days",
+                "Removing everything but figures removes the outputs too, so enter fewer days here.",
             )
         return values
 

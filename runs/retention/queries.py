@@ -201,7 +201,9 @@ def _unfinished(by_id: Mapping[int, Run], part: RemovalPart, *, now: datetime) -
         if run.is_active:
             yield Hold((run.pk,), f"Run {run} has not ended. Cancel it first.", run_url(run))
         elif run.pk in ending:
-            text = f"A worker still ends its last calls of run {run}. Try again in a minute."
+            text = (
+                f"A worker is still finishing the last calls of run {run}. Try again in a minute."
+            )
             yield Hold((run.pk,), text, run_url(run))
         elif run.removal_id is not None and part != RemovalPart.RUN:
             text = f"Data of run {run} are being removed already."
@@ -243,7 +245,7 @@ def _rescored(by_id: Mapping[int, Run], part: RemovalPart) -> Iterator[Hold]:
         if copy.is_active:
             text = f"Run {source} is being scored again as run {copy}."
         elif part == RemovalPart.RUN:
-            text = f"Run {copy} was scored again from run {source}. Delete that one first."
+            text = f"Run {copy} was scored again from run {source}. Delete run {copy} first."
         else:
             continue
         yield Hold((source.pk,), text, run_url(copy))

@@ -151,7 +151,7 @@ HOLDS = [
     (hold_by_reviews, "1 result of run #1 waits for reviewers", "/review/?run="),
     (hold_by_a_copy, "Run #2 was scored again from run #1", "/runs/2/"),
     (hold_as_active, "Run #1 has not ended", "/runs/1/"),
-    (hold_by_a_worker, "A worker still ends its last calls of run #1", "/runs/1/"),
+    (hold_by_a_worker, "A worker is still finishing the last calls of run #1", "/runs/1/"),
 ]
 
 
