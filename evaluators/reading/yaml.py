@@ -252,7 +252,8 @@ class _Reading:
         own: dict[str, Any] = {}
         for key, part in node.value:
             if key.tag == MERGE:
-                merged = {**self.merged(part, path), **merged}
+                for name, value in self.merged(part, path).items():
+                    merged.setdefault(name, value)
                 continue
             name = self.key(key)
             if name in own:
@@ -272,7 +273,8 @@ class _Reading:
             if not isinstance(part, MappingNode):
                 raise self.refusal(part, "<< takes a mapping")
             self.count(part)
-            values = {**self.mapping(part, path), **values}
+            for name, value in self.mapping(part, path).items():
+                values.setdefault(name, value)
         return values
 
     def key(self, node: Node) -> str:

@@ -53,6 +53,29 @@ def test_aliases_of_a_file_unfold_to_a_limit() -> None:
         read_yaml(NESTED, FILE_LIMITS)
 
 
+@pytest.mark.parametrize(
+    "merges",
+    [
+        "".join(f"<<: {{k{n}: 1}}\n" for n in range(60_000)),
+        "<<: [" + ",".join(f"{{k{n}: 1}}" for n in range(60_000)) + "]",
+    ],
+    ids=["keys", "a list"],
+)
+def test_very_many_mappings_are_merged(merges: str) -> None:
+    # Copying what is merged so far for each would take minutes.
+    content = read_yaml(f"{merges}\nk0: 2")
+
+    assert content is not None
+    assert content.value == {"k0": 2} | {f"k{n}": 1 for n in range(1, 60_000)}
+
+
+def test_of_merged_mappings_the_first_wins() -> None:
+    content = read_yaml("a:\n  <<: [{x: 1, y: 1}, {x: 2, z: 2}]\n  <<: {z: 3, v: 3}")
+
+    assert content is not None
+    assert content.value == {"a": {"x": 1, "y": 1, "z": 2, "v": 3}}
+
+
 def test_an_empty_text_holds_no_document() -> None:
     assert read_yaml("# nothing\n") is None
 
