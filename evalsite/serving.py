@@ -167,6 +167,8 @@ class WholeRequests:
                 if not piece:
                     return
                 yield from _pieces(piece, connection)
+                # From here on the client waits for us.
+                DEADLINES.clear(connection)
         finally:
             _close(answer)
 

@@ -9,7 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from wsgiref.util import FileWrapper
 
-from evalsite.serving import MAX_ANSWERED, WholeRequests
+import pytest
+
+from evalsite import serving
+from evalsite.serving import DEADLINES, MAX_ANSWERED, WholeRequests
 
 
 class Download:
@@ -51,3 +54,23 @@ def test_pages_are_answered_while_many_files_are_made() -> None:
         finally:
             is_made.set()
         assert [file.result() for file in files] == [b"a result"] * MAX_ANSWERED
+
+
+def test_a_client_is_not_late_while_the_next_piece_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "SEND_PIECE_S", -1)
+    monkeypatch.setattr(serving, "PIECE_BYTES", 1)
+
+    class SlowFile(Download):
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"a"
+            DEADLINES.enforce()
+            yield b"b"
+
+    here, there = socket.socketpair()
+    with here, there:
+        environ = {"gunicorn.socket": here, "wsgi.file_wrapper": FileWrapper}
+        for piece in WholeRequests(lambda *_: SlowFile(threading.Event()))(
+            environ, lambda *_: None
+        ):
+            here.sendall(piece)
+        assert there.recv(2) == b"ab"
