@@ -86,12 +86,11 @@ REACHED = ("method", "url", "command")
 
 def _record_trial(settings: TriedSettings, asked_by: User) -> None:
     reached = {name: settings.config[name] for name in REACHED if settings.config.get(name)}
-    AuditEntry.objects.create(
-        actor=asked_by,
-        actor_name=asked_by.get_username(),
-        action="try",
+    AuditEntry.objects.record(
+        "try",
+        by=asked_by,
         object_type="target",
-        object_id=str(settings.target.pk) if settings.target else "",
+        object_id=settings.target.pk if settings.target else "",
         object_name=settings.target.name if settings.target else "a target that is not saved",
         after={
             "kind": settings.kind,
