@@ -259,13 +259,15 @@ def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
 
 
 def dearest_usd(run_id: int, *, is_replayed: bool) -> Decimal | None:
-    """Return the highest cost of a result that has ended, None if none has; one query."""
-    ended = Result.objects.filter(
-        run_id=run_id, status__in=(ResultStatus.SCORED, ResultStatus.ERROR)
-    )
+    """Return the highest cost of a result that has ended, None if none has; one query.
+
+    An error that cost nothing says nothing about the cost of others.
+    """
     judged = Coalesce("evaluation_cost_usd", ZERO_USD)
     costs = judged if is_replayed else judged + Coalesce("run_cost_usd", ZERO_USD)
-    dearest: Decimal | None = ended.aggregate(usd=Max(costs))["usd"]
+    is_example = Q(status=ResultStatus.SCORED) | Q(status=ResultStatus.ERROR, usd__gt=0)
+    ended = Result.objects.filter(run_id=run_id).annotate(usd=costs).filter(is_example)
+    dearest: Decimal | None = ended.aggregate(dearest=Max("usd"))["dearest"]
     return dearest
 
 

@@ -148,11 +148,11 @@ class Budget:
         self.granted -= usd
         self.written += usd
 
-    def release(self, result_id: int, *, is_ended: bool) -> None:
-        """Give back what an execution did not spend; its cost is an example if it ended by itself."""
+    def release(self, result_id: int, *, is_example: bool) -> None:
+        """Give back what an execution did not spend; its cost may be an example of what others cost."""
         self.reserved.pop(result_id, None)
         cost = self.costs.pop(result_id, ZERO_USD)
-        if is_ended:
+        if is_example:
             self.dearest = max(self.dearest or ZERO_USD, cost)
 
     @property

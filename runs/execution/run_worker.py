@@ -501,17 +501,17 @@ class RunLoop:
         await self._request_priority.yield_to_requests()
         if not await self._reserve_money(job.claim.result_id):
             return
-        is_ended = False
+        is_example = False
         try:
             # Another worker may have taken the result over while it waited here.
             if await self._leases.holds(job.claim.result_id):
                 self.under_way += 1
                 try:
-                    is_ended = await self._execute_job(job)
+                    is_example = await self._execute_job(job)
                 finally:
                     self.under_way -= 1
         finally:
-            self.budget.release(job.claim.result_id, is_ended=is_ended)
+            self.budget.release(job.claim.result_id, is_example=is_example)
             self._is_money_released.set()
 
     async def _reserve_money(self, result_id: int) -> bool:
@@ -553,7 +553,7 @@ class RunLoop:
         return grant.others
 
     async def _execute_job(self, job: Job) -> bool:
-        """Execute a result; tell whether it ended by itself."""
+        """Execute a result; tell whether its cost is an example of what others may cost."""
         name = self.work.plan.target.name
         ports = ExecutionPorts(
             work=self.work,
@@ -580,7 +580,11 @@ class RunLoop:
             self._writer.put(EndedExecution(job.claim, job.execution.root, outcome))
         elif self.budget.is_spent():
             self.drain()
-        return not ports.is_refused
+        decision = outcome.decision
+        is_scored = decision is not None and decision.status == "scored"
+        # As in `dearest_usd`, an error that cost nothing is no example.
+        has_cost = self.budget.costs.get(job.claim.result_id, ZERO_USD) > 0
+        return not ports.is_refused and (is_scored or has_cost)
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
         self._admission.end()

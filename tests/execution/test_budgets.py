@@ -12,12 +12,14 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluators.models import LanguageModel
 from runs.execution.database import DatabaseThread
 from runs.execution.ledger import Budget
 from runs.execution.loading import load_work
 from runs.execution.run_worker import RunLoop, RunSlot, _work, work_on_run
 from runs.execution.shares import grant_money
 from runs.models.runs import Run, RunWorker
+from tests.support.model_server import ModelServer, good, status
 from tests.support.runs import StartRun
 
 
@@ -32,7 +34,7 @@ def test_the_first_execution_has_the_whole_grant_to_itself() -> None:
     assert budget.reserve(1)
     assert not budget.reserve(2)
     budget.spend(1, Decimal(1))
-    budget.release(1, is_ended=True)
+    budget.release(1, is_example=True)
 
     assert [budget.reserve(number) for number in range(2, 8)] == [True] * 4 + [False] * 2
 
@@ -47,7 +49,7 @@ def test_what_an_execution_has_spent_is_no_longer_reserved() -> None:
     assert budget.used == 4
     budget.book(Decimal("0.5"))
     assert (budget.used, budget.granted) == (Decimal("3.5"), Decimal("4.5"))
-    budget.release(1, is_ended=True)
+    budget.release(1, is_example=True)
 
     assert budget.dearest == 2
     assert budget.reserve(3)
@@ -56,7 +58,7 @@ def test_what_an_execution_has_spent_is_no_longer_reserved() -> None:
 def test_an_execution_that_was_cut_off_is_no_example_of_the_cost() -> None:
     budget = Budget(Decimal(5), granted=Decimal(5))
     budget.reserve(1)
-    budget.release(1, is_ended=False)
+    budget.release(1, is_example=False)
 
     assert budget.dearest is None
 
@@ -105,6 +107,19 @@ def test_a_run_spends_no_more_than_its_budget_with_much_in_flight(
     assert run.results.filter(status="scored").count() == 10
     assert run.results.filter(status="cancelled").count() == 50
     assert not RunWorker.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_first_result_that_failed_free_of_charge_is_no_example_of_the_cost(
+    start_chat: StartRun, model_server: ModelServer
+) -> None:
+    model_server.behave(status(400), then=good(seconds=0.2))
+    run = start_chat(60, budget_usd=Decimal("4.1"), concurrency=34)
+    LanguageModel.objects.update(concurrency=50)
+    work_on_run(run.pk)
+
+    assert spent(run) == Decimal(4)
+    assert (run.status, run.error_count) == ("budget_reached", 1)
 
 
 @pytest.mark.django_db(transaction=True)
