@@ -21,6 +21,9 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 MAX_ANSWERED = 4
 # Of these, answers that are made while they are sent: large files, which must not keep pages waiting.
 MAX_STREAMED = 2
+# Each keeps a connection to the database until its client has taken all of it.
+MAX_OPEN_STREAMS = 8
+TOO_MANY_STREAMS = "Too many downloads at once. Try again when others have ended.\n"
 # Seconds until a new connection must have sent its first byte, and then its whole request head.
 FIRST_BYTE_S, HEAD_S = 5, 10
 # A body must arrive, and an answer be taken, piece by piece in these times.
@@ -112,6 +115,7 @@ class WholeRequests:
         self._application = application
         self._turns = threading.BoundedSemaphore(MAX_ANSWERED)
         self._streams = threading.BoundedSemaphore(MAX_STREAMED)
+        self._open_streams = threading.BoundedSemaphore(MAX_OPEN_STREAMS)
         self._large_bodies = threading.BoundedSemaphore(MAX_LARGE_BODIES)
 
     def __call__(
@@ -144,33 +148,57 @@ class WholeRequests:
     def _answer(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        connection = environ["gunicorn.socket"]
+        connection: socket.socket = environ["gunicorn.socket"]
+        file_class: type = environ["wsgi.file_wrapper"]
+        head: list[Any] = []
         with self._turns:
-            answer = self._application(environ, start_response)
-            file_class: type = environ["wsgi.file_wrapper"]
+            # The head is sent once it is known that there is room for the answer.
+            answer = self._application(environ, lambda *parts: head.extend(parts))
+            is_stream = getattr(answer, "streaming", False) and not isinstance(answer, file_class)
+            if is_stream and not self._open_streams.acquire(blocking=False):
+                _close(answer)
+                return _refuse(start_response, HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY_STREAMS)
+            start_response(*head)
+            if is_stream:
+                return Stream(self._pieces_of(answer, connection), partial(self._end, answer))
             if isinstance(answer, file_class):
                 DEADLINES.send_within(connection, SEND_FILE_S)
                 return answer
-            if getattr(answer, "streaming", False):
-                return self._stream(answer, connection)
             content = b"".join(answer)
             _close(answer)
         return _pieces(content, connection)
 
-    def _stream(self, answer: Iterable[bytes], connection: socket.socket) -> Iterator[bytes]:
+    def _pieces_of(self, answer: Iterable[bytes], connection: socket.socket) -> Iterator[bytes]:
         """Yield an answer that is made while it is sent; a turn lasts until the next piece is made."""
         chunks = iter(answer)
-        try:
-            while True:
-                with self._streams, self._turns:
-                    piece = _next_piece(chunks)
-                if not piece:
-                    return
-                yield from _pieces(piece, connection)
-                # From here on the client waits for us.
-                DEADLINES.clear(connection)
-        finally:
-            _close(answer)
+        while True:
+            with self._streams, self._turns:
+                piece = _next_piece(chunks)
+            if not piece:
+                return
+            yield from _pieces(piece, connection)
+            # From here on the client waits for us.
+            DEADLINES.clear(connection)
+
+    def _end(self, answer: Iterable[bytes]) -> None:
+        self._open_streams.release()
+        _close(answer)
+
+
+class Stream:
+    """An answer that is made while it is sent; the server closes it in any case, once."""
+
+    def __init__(self, pieces: Iterator[bytes], end: Callable[[], None]) -> None:
+        """Take the pieces, and what is to be done at the end."""
+        self._pieces, self._end = pieces, end
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Return the pieces."""
+        return self._pieces
+
+    def close(self) -> None:
+        """Make room for another."""
+        self._end()
 
 
 def _receive(environ: dict[str, Any], length: int, *, into: IO[bytes]) -> bool:
@@ -207,10 +235,13 @@ def _pieces(content: bytes, connection: socket.socket) -> Iterator[bytes]:
         yield content[start : start + PIECE_BYTES]
 
 
-def _refuse(start_response: Callable[..., Any], status: HTTPStatus) -> Iterable[bytes]:
-    headers = [("Connection", "close"), ("Content-Length", "0")]
+def _refuse(
+    start_response: Callable[..., Any], status: HTTPStatus, text: str = ""
+) -> Iterable[bytes]:
+    content = text.encode()
+    headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(content)))]
     start_response(f"{status.value} {status.phrase}", headers)
-    return ()
+    return (content,)
 
 
 def _close(answer: Iterable[bytes]) -> None:

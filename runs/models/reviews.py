@@ -201,10 +201,11 @@ class QueueQuery(ListQuery):
     assignee: int = lists.integer(0)
 
     def items(self) -> ReviewItemQuerySet:
-        """Return the items, decided or not, without those of results that are being retried."""
+        """Return the items, decided or not, without those of results whose retry has not ended."""
         # Only few runs are unfinished. Joining every result instead takes ten times as long on a large site.
         unfinished = Run.objects.exclude(status=RunStatus.COMPLETED).values("pk")
-        retried = Result.objects.filter(run__in=unfinished, status__in=OPEN_RESULT_STATUSES)
+        unended = (*OPEN_RESULT_STATUSES, ResultStatus.CANCELLED)
+        retried = Result.objects.filter(run__in=unfinished, status__in=unended)
         items = ReviewItem.objects.exclude(result__in=retried.order_by().values("pk"))
         if self.reason:
             items = items.for_reason(self.reason)

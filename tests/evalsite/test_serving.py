@@ -12,7 +12,7 @@ from wsgiref.util import FileWrapper
 import pytest
 
 from evalsite import serving
-from evalsite.serving import DEADLINES, MAX_ANSWERED, WholeRequests
+from evalsite.serving import DEADLINES, MAX_ANSWERED, MAX_OPEN_STREAMS, WholeRequests
 
 
 class Download:
@@ -74,3 +74,32 @@ def test_a_client_is_not_late_while_the_next_piece_is_made(monkeypatch: pytest.M
         ):
             here.sendall(piece)
         assert there.recv(2) == b"ab"
+
+
+def test_a_download_too_many_is_refused_and_pages_go_on() -> None:
+    is_made = threading.Event()
+    is_made.set()
+    statuses: list[str] = []
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        return Download(is_made) if environ["PATH_INFO"] == "/results.jsonl" else [b"a page"]
+
+    serve = WholeRequests(application)
+    with socket.socket() as connection:
+
+        def ask(path: str) -> Any:
+            environ = {
+                "PATH_INFO": path,
+                "gunicorn.socket": connection,
+                "wsgi.file_wrapper": FileWrapper,
+            }
+            return serve(environ, lambda status, headers: statuses.append(status))
+
+        # Nobody takes these.
+        first, *_ = (ask("/results.jsonl") for _ in range(MAX_OPEN_STREAMS))
+        assert b"Too many downloads" in b"".join(ask("/results.jsonl"))
+        assert b"".join(ask("/")) == b"a page"
+        assert statuses[-2:] == ["503 Service Unavailable", "200 OK"]
+        first.close()
+        assert b"".join(ask("/results.jsonl")) == b"a result"
