@@ -236,12 +236,11 @@ class LanguageModel(models.Model):
         after: dict[str, Any] | None = None,
     ) -> None:
         """Record a change of this model in the audit; without an actor the command line made it."""
-        AuditEntry.objects.create(
-            actor=actor,
-            actor_name=actor.get_username() if actor else COMMAND_LINE,
-            action=action,
+        AuditEntry.objects.record(
+            action,
+            by=actor,
             object_type="language_model",
-            object_id=str(self.pk),
+            object_id=self.pk,
             object_name=self.name,
             before=before,
             after=after,

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.encoding import force_str
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
-from evalsite.access.roles import RUN_SCRIPTS, Role, highest_role
+from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.tokens import revoke_tokens
 from evaluators.models import AuditEntry, LanguageModel
@@ -31,6 +31,7 @@ from runs.models.runs import Run, RunEvent
 from runs.models.sharing import ApiToken, MemberSession
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
+from runs.requests import RUN_SCRIPTS
 
 
 class LinkTokens(PasswordResetTokenGenerator):

@@ -19,7 +19,6 @@ class Role(TextChoices):
     ADMIN = "admin", "Admin"
 
 
-RUN_SCRIPTS = "runs.run_scripts"
 MEANINGS = {
     Role.VIEWER: "sees suites, runs and results",
     Role.REVIEWER: "also decides borderline results",
@@ -42,7 +41,7 @@ ADDED_PERMISSIONS = {
         "evaluators.change_languagemodel",
         "auth.change_user",
         "runs.change_sharelink",
-        RUN_SCRIPTS,
+        "runs.run_scripts",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Sessions of members, kept by a hash of their key: whoever reads the database cannot log in with what it holds."""
+"""Sessions of members, stored under a hash of their key, so that a copy of the database logs nobody in."""
 
 from __future__ import annotations
 

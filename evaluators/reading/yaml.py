@@ -46,7 +46,7 @@ class YamlLimits:
 
 FILE_LIMITS = YamlLimits(1_000_000, "split it, or write its cases as JSON Lines", 500_000)
 # A field of a form is shown again with its values, which takes far longer than reading them.
-FIELD_LIMITS = YamlLimits(10_000, "write so much into a suite file", 0)
+FIELD_LIMITS = YamlLimits(10_000, "put that many into a suite file", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,12 +72,12 @@ MAX_BATCH = 200
 QUICK_REFILL_S = 0.5
 SHARE_EVERY_S = 1.0
 # While a worker waits for its share, or gives up what it has beyond it.
-SETTLE_EVERY_S = 0.25
+REBALANCE_EVERY_S = 0.25
 # While a worker waits for money that others have reserved.
 MONEY_EVERY_S = 0.2
 # Calls in flight are paid for, so a stopped run waits this long for their replies.
 LATE_REPLIES_S = 60.0
-# The same when the process is told to end; what it has then is to be written before it is killed.
+# The same when the process is asked to stop; the rest of its time is for storing what has arrived.
 LAST_REPLIES_S = settings.STOP_S - 6.0
 # The same when somebody waits for the end of a command.
 REPLIES_AT_TERMINAL_S = 8.0
@@ -431,7 +431,7 @@ class RunLoop:
         """Adjust the number of executions in flight as other workers of the run come and go."""
         while not self._no_consumers_left.is_set():
             with contextlib.suppress(TimeoutError):
-                every_s = SHARE_EVERY_S if self._share.is_settled else SETTLE_EVERY_S
+                every_s = SHARE_EVERY_S if self._share.is_settled else REBALANCE_EVERY_S
                 async with asyncio.timeout(every_s):
                     await self._no_consumers_left.wait()
                     return

@@ -329,12 +329,12 @@ def import_recorded_outputs(
             (RecordedOutput(target=target, case_key=o.key, output=dict(o.output)) for o in outputs),
             batch_size=BATCH,
         )
-        AuditEntry.objects.create(
-            actor=imported_by,
-            actor_name=imported_by.get_username() if imported_by else "",
-            action="import",
+        AuditEntry.objects.record(
+            "import",
+            by=imported_by,
+            nobody="",
             object_type="target",
-            object_id=str(target.pk),
+            object_id=target.pk,
             object_name=target.name,
             before=None if is_new else {"outputs": len(before)},
             after={"outputs": len(outputs)},

@@ -822,12 +822,11 @@ def _create_run(
 
 
 def _audit(run: Run, suite: Suite, by: User | None, origin: Mapping[str, str]) -> None:
-    AuditEntry.objects.create(
-        actor=by,
-        actor_name=by.get_username() if by else "command line",
-        action="import",
+    AuditEntry.objects.record(
+        "import",
+        by=by,
         object_type="run",
-        object_id=str(run.pk),
+        object_id=run.pk,
         object_name=f"{suite.slug} #{run.number}",
         after={"target": run.target_name, "executions": run.execution_count, **origin},
     )

@@ -309,7 +309,7 @@ class RunWorkerQuerySet(models.QuerySet["RunWorker"]):
 class RunWorker(models.Model):
     """One worker of one run, alive while its heartbeat is recent.
 
-    `share` of the run's concurrency is reserved for it. It `wanted` that much or more when it last told.
+    `share` of the run's concurrency is reserved for it. `wanted` is how much it asked for last, at least its share.
     `reserved_usd` of the run's budget is reserved for what it has in flight or has not booked yet.
     """
 

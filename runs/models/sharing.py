@@ -62,7 +62,7 @@ ACTIVE, EXPIRED, REVOKED, INACTIVE = "active", "expired", "revoked", "inactive"
 
 def token_hash(secret: str) -> str:
     """Return the stored hash of a token; a random token needs no slow hash."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):

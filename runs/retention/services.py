@@ -176,12 +176,11 @@ def delete_recorded_outputs(target: Target, *, by: User | None) -> int:
         outputs = held.recorded_outputs.order_by()
         size = outputs.aggregate(total=Sum(StoredLength("output"), default=0))["total"]
         count = delete_rows(outputs)
-        AuditEntry.objects.create(
-            actor=by,
-            actor_name=by.get_username() if by else COMMAND_LINE,
-            action="delete",
+        AuditEntry.objects.record(
+            "delete",
+            by=by,
             object_type="recorded_outputs",
-            object_id=str(held.pk),
+            object_id=held.pk,
             object_name=held.name,
             before={"outputs": count, "bytes": size},
             after={},
@@ -443,15 +442,14 @@ def _audit_rule(
 ) -> None:
     if before == after:
         return
-    AuditEntry.objects.create(
-        actor=by,
-        actor_name=by.get_username() if by else COMMAND_LINE,
-        action="change",
+    AuditEntry.objects.record(
+        "change",
+        by=by,
         object_type="retention",
-        object_id=str(suite.pk) if suite else "",
+        object_id=suite.pk if suite else "",
         object_name=suite.slug if suite else "the site",
-        before=dict(before),
-        after=dict(after),
+        before=before,
+        after=after,
     )
 
 

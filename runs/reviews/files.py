@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Lower
 
-from evaluators.models import AuditEntry
+from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.review_rules import ReviewReason, read_reasons
 from runs.formats.reviews import (
@@ -36,7 +36,6 @@ from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.temporary import ReviewUpload
 from runs.reviews.services import (
-    COMMAND_LINE,
     MAX_NAME_LENGTH,
     clean_tags,
     reviewer_count,
@@ -491,12 +490,10 @@ def _add(entry: MatchedReview, now: datetime, by: User | None) -> None:
 
 
 def _audit(file: str, done: ImportedReviews, by: User | None) -> None:
-    AuditEntry.objects.create(
-        actor=by,
-        actor_name=by.get_username() if by else COMMAND_LINE,
-        action="import",
+    AuditEntry.objects.record(
+        "import",
+        by=by,
         object_type="review",
-        object_id="",
         object_name=file[:MAX_NAME_LENGTH],
         after={"added": done.added, "known": done.known, "changed": done.changed},
     )

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from evaluators.models import AuditEntry
+from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
 from runs.engine.plan import read_plan
@@ -206,8 +206,6 @@ def _in_turn(
 
 
 ACTION = "override"
-# Who acts at the command line, where nobody logs in.
-COMMAND_LINE = "command line"
 MAX_NOTE_LENGTH = 10_000
 MAX_NAME_LENGTH = 200
 MAX_TAG_LENGTH = 60

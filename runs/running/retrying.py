@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet, Sum
 
 from evaluators.kinds import all_kinds
-from evaluators.models import AuditEntry
+from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
@@ -187,12 +187,12 @@ def log_action(run: Run, action: str, text: str, *, by: User | None, form_key: s
 
 
 def _audit(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
-    AuditEntry.objects.create(
-        actor=by,
-        actor_name=user_name(by) or ("command line" if run.owner_id else ""),
-        action=action,
+    AuditEntry.objects.record(
+        action,
+        by=by,
+        nobody=COMMAND_LINE if run.owner_id else "",
         object_type="run",
-        object_id=str(run.pk),
+        object_id=run.pk,
         object_name=f"{run.suite.slug} #{run.number}",
         after={"text": text} | ({"form": form_key} if form_key else {}),
     )

@@ -15,7 +15,7 @@ from django.db import transaction
 from evaluators.kinds import prompt_versions
 from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.model_calls.models import model_spec
-from evaluators.models import AuditEntry, LanguageModel
+from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, content_hash, judge_name
 from runs.models.database import database_now, insert_rows
@@ -216,16 +216,16 @@ def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
 
 
 def _audit(run: Run, suite: Suite, started_by: User | None, form_key: str) -> None:
-    nobody = "command line" if run.owner_id else ""
+    nobody = COMMAND_LINE if run.owner_id else ""
     facts = {"target": run.target_name, "executions": run.execution_count, "note": run.note}
     if changed := run.snapshot.get(CHANGED):
         facts["changed"] = changed
-    AuditEntry.objects.create(
-        actor=started_by,
-        actor_name=started_by.get_username() if started_by else nobody,
-        action="start",
+    AuditEntry.objects.record(
+        "start",
+        by=started_by,
+        nobody=nobody,
         object_type="run",
-        object_id=str(run.pk),
+        object_id=run.pk,
         object_name=f"{suite.slug} #{run.number}",
         after=facts | ({"form": form_key} if form_key else {}),
     )
@@ -369,12 +369,11 @@ def rename_campaign(campaign: Campaign, name: str, *, renamed_by: User) -> None:
         return
     with transaction.atomic():
         campaign.save(update_fields=("name",))
-        AuditEntry.objects.create(
-            actor=renamed_by,
-            actor_name=renamed_by.get_username(),
-            action="rename",
+        AuditEntry.objects.record(
+            "rename",
+            by=renamed_by,
             object_type="campaign",
-            object_id=str(campaign.pk),
+            object_id=campaign.pk,
             object_name=campaign.name,
             before={"name": before},
             after={"name": campaign.name},

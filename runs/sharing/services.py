@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from runs.documents import DetailLevel
 from runs.lists import read_integer, read_run_name
 from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
-from runs.models.sharing import ShareLink
+from runs.models.sharing import ShareLink, token_hash
 from runs.results.runs import run_word
 from runs.sharing.documents import WHITELISTS, SharedDoc
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
@@ -227,7 +226,7 @@ def make_share(
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with transaction.atomic():
         link = ShareLink.objects.create(
-            token_hash=hash_token(token),
+            token_hash=token_hash(token),
             kind=kind,
             title=title,
             detail_level=document["depth"],
@@ -253,7 +252,7 @@ def revoke_share(link: ShareLink, *, by: User, now: datetime) -> bool:
 
 def find_share(token: str, *, now: datetime) -> ShareLink | None:
     """Return the link that a token opens; None if the token is wrong, expired or revoked."""
-    return _open(now).filter(token_hash=hash_token(token)).first()
+    return _open(now).filter(token_hash=token_hash(token)).first()
 
 
 def count_view(link: ShareLink, *, now: datetime) -> bool:
@@ -286,22 +285,16 @@ def record_opening(link: ShareLink, *, now: datetime, is_counted: bool) -> None:
         )
 
 
-def hash_token(token: str) -> str:
-    """Return the hash that is stored for a token."""
-    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
-
-
 def _open(now: datetime) -> QuerySet[ShareLink]:
     return ShareLink.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
 
 
 def _record(link: ShareLink, by: User, action: str, after: Mapping[str, Any]) -> None:
-    AuditEntry.objects.create(
-        actor=by,
-        actor_name=by.get_username(),
-        action=action,
+    AuditEntry.objects.record(
+        action,
+        by=by,
         object_type="share",
-        object_id=str(link.pk),
+        object_id=link.pk,
         object_name=link.title,
-        after=dict(after),
+        after=after,
     )

@@ -133,12 +133,11 @@ def _set(suite_id: int, run: Run | None, by: User, only_from: Run | None = None)
             return False
         suite.baseline_run = run
         suite.save(update_fields=["baseline_run", "updated_at"])
-        AuditEntry.objects.create(
-            actor=by,
-            actor_name=by.get_username(),
-            action="change",
+        AuditEntry.objects.record(
+            "change",
+            by=by,
             object_type="suite",
-            object_id=str(suite.pk),
+            object_id=suite.pk,
             object_name=suite.slug,
             before={"baseline": str(before) if before else None},
             after={"baseline": str(run) if run else None},
@@ -299,15 +298,15 @@ def record_change(
     after: Mapping[str, Any],
 ) -> None:
     """Write a change of a suite to the audit."""
-    AuditEntry.objects.create(
-        actor=actor,
-        actor_name=actor.get_username() if actor else "",
-        action=action,
+    AuditEntry.objects.record(
+        action,
+        by=actor,
+        nobody="",
         object_type="suite",
-        object_id=str(suite.pk),
+        object_id=suite.pk,
         object_name=suite.slug,
-        before=None if before is None else dict(before),
-        after=dict(after),
+        before=before,
+        after=after,
     )
 
 

@@ -255,12 +255,11 @@ def record_change(
     target: Target, before: dict[str, Any] | None, entered: list[str], changed_by: User
 ) -> None:
     """Record a change in the audit log, with the names of secret headers whose values were entered."""
-    AuditEntry.objects.create(
-        actor=changed_by,
-        actor_name=changed_by.get_username(),
-        action="change" if before else "add",
+    AuditEntry.objects.record(
+        "change" if before else "add",
+        by=changed_by,
         object_type="target",
-        object_id=str(target.pk),
+        object_id=target.pk,
         object_name=target.name,
         before=before,
         after=audited_facts(target) | ({"secrets_entered": entered} if entered else {}),

@@ -17,9 +17,9 @@ from runs.files.importing_results import import_results
 from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Campaign, RunEvent
-from runs.models.sharing import ShareLink
+from runs.models.sharing import ShareLink, token_hash
 from runs.reviews.services import ReviewDecision, decide
-from runs.sharing.services import hash_token, read_subject, share_document, share_sources
+from runs.sharing.services import read_subject, share_document, share_sources
 from runs.suites.services import record_version
 from tests.browser.accessibility import CONTRAST, violations
 from tests.formats.test_agentv_results import NESTED
@@ -203,7 +203,7 @@ def share(kind: str, fields: dict[str, str]) -> None:
     """Make a link of this kind with every detail."""
     subject = read_subject({"kind": kind} | fields, lambda run, query: Tolerances())
     ShareLink.objects.create(
-        token_hash=hash_token(kind),
+        token_hash=token_hash(kind),
         kind=kind,
         title=subject.title,
         detail_level="traces",

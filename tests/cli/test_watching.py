@@ -118,11 +118,11 @@ def test_a_run_that_stands_still_says_why_and_since_when_and_ever_more_rarely(
         )
     for watching.now_s in range(0, 130, 5):
         watching.watch.look(stop_wanted=False)
-    told = [sentence.split(" Juno 2 is asked")[0] for sentence in watching.output]
+    sentences = [text.split(" Juno 2 is asked")[0] for text in watching.output]
     since = f"{timezone.localtime(begun + timedelta(seconds=1)):%H:%M:%S}"
     why = f"Juno 2: 2 calls rate limited (HTTP 429) since {since}."
     waited = ("15.0 s", "30.0 s", "1 min 00 s", "2 min 00 s")
-    assert told == [f"No execution has ended for {long}. {why}" for long in waited]
+    assert sentences == [f"No execution has ended for {long}. {why}" for long in waited]
     assert all("Juno 2 is asked again in " in sentence for sentence in watching.output)
 
     # It begins again after the next result.

@@ -181,7 +181,7 @@ def test_pages_and_files_say_what_was_removed(removed: Run, admin_client: Client
     assert "Request and reply were removed." in calls
     assert admin_client.get(f"{address}{key}/1/output/").status_code == 404
 
-    lines = b"".join(admin_client.get(f"{address}results.jsonl"))  # type: ignore[arg-type]
+    lines = admin_client.get(f"{address}results.jsonl").getvalue()
     line = json.loads(lines)
     assert (line["output"], line["output_removed_by"]) == (None, "retention")
     assert line["output_removed_at"].startswith(f"{day:%Y-%m-%d}")
@@ -208,7 +208,7 @@ def test_pages_and_files_say_that_reasons_were_removed(admin_client: Client) -> 
     assert "Reasons and findings were removed on" in page
     assert "0 hits, 0 misses" not in page
     assert "each with its request and reply" not in page
-    [line] = b"".join(admin_client.get(f"{address}results.jsonl")).splitlines()  # type: ignore[arg-type]
+    [line] = admin_client.get(f"{address}results.jsonl").getvalue().splitlines()
     assert json.loads(line)["details_removed_at"]
     assert admin_client.get(f"/api/runs/{run.pk}").json()["details_removed_at"]
 

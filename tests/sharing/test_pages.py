@@ -16,8 +16,7 @@ from pytest_django import Settings
 from evaluators.models import AuditEntry
 from runs.models.results import Result
 from runs.models.runs import Run
-from runs.models.sharing import ShareLink
-from runs.sharing.services import hash_token
+from runs.models.sharing import ShareLink, token_hash
 from tests.sharing.linked import sent, share, subject, text_of
 from tests.support.factories import make_case, make_result, make_run, make_suite
 
@@ -95,7 +94,7 @@ def test_wrong_expired_revoked_and_malformed_tokens_are_answered_alike(
         *(expired, revoked, f"{expired}download", f"{revoked}download"),
         *(f"/s/{right[:-1]}/", f"/s/{right}x/", f"/s/{right.swapcase()}/", "/s/x/", "/s/%20/"),
         *(f"/s/{'x' * 3000}/", "/s/%F0%9F%98%80/", "/s/a%00b/", "/s/'or'1'='1/", "/s/a/b/"),
-        *(f"/s/{hash_token(right)}/", f"/s/{links[1].pk}/", "/s/wrong/download", "/s/"),
+        *(f"/s/{token_hash(right)}/", f"/s/{links[1].pk}/", "/s/wrong/download", "/s/"),
     ]
     answers = [client.get(address) for address in addresses]
     alike = {(one.status_code, one.content, repr(sorted(one.headers.items()))) for one in answers}

@@ -18,8 +18,8 @@ from runs.models.database import database_now
 from runs.running.retrying import resume_run
 
 EPILOG = """\
-A run can be resumed when it was stopped, reached its budget or failed, whoever executed it: results
-that are finished stay, and calls that were answered are not made again. The run keeps its suite
+A run can be resumed when it was stopped, reached its budget or failed, at a command line or by workers:
+finished results stay, and calls that were answered are not made again. The run keeps its suite
 version, target, cases and limits. A run whose command line was killed on this machine can be resumed
 at once, one of another machine after two leases (60 seconds).
 
