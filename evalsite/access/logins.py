@@ -89,7 +89,7 @@ def _wait_page(request: HttpRequest, seconds: int) -> HttpResponse:
     return page
 
 
-NOT_LOGGED_IN = "not logged in"
+NOT_LOGGED_IN, UNKNOWN_NAMES = "not logged in", "unknown names"
 WAYS = {"login": "password", "login-once": "one-time link", "password-set": "password link"}
 
 
@@ -126,14 +126,21 @@ def _failed(
 
 
 def _locked_out(request: HttpRequest, username: str, **signal: Any) -> None:
-    """Record the beginning of a pause, and no attempts during it."""
-    member = User.objects.filter(username=username).first()
-    if member is None:
-        return
+    """Record the beginning of a pause, and no attempts during it, for a member's name."""
+    if member := User.objects.filter(username=username).first():
+        _record_pause(member, request)
+
+
+def record_wide_guessing(request: HttpRequest, username: str) -> None:
+    """Record the beginning of the pause of an address or a name; a name that is no member's is left out."""
+    _record_pause(User.objects.filter(username=username).first(), request)
+
+
+def _record_pause(member: User | None, request: HttpRequest) -> None:
     since = timezone.now() - settings.AXES_COOLOFF_TIME
     known = AuditEntry.objects.filter(
         action="session.locked_out",
-        object_id=str(member.pk),
+        object_id=str(member.pk) if member else "",
         at__gt=since,
         after__address=client_address(request),
     )
@@ -143,7 +150,7 @@ def _locked_out(request: HttpRequest, username: str, **signal: Any) -> None:
 
 def _record(
     action: str,
-    member: User,
+    member: User | None,
     request: HttpRequest,
     *,
     by: User | None = None,
@@ -154,7 +161,7 @@ def _record(
         by=by,
         nobody=NOT_LOGGED_IN,
         object_type="session",
-        object_id=member.pk,
-        object_name=member.get_username(),
+        object_id=member.pk if member else "",
+        object_name=member.get_username() if member else UNKNOWN_NAMES,
         after={"address": client_address(request), **(facts or {})},
     )

@@ -21,7 +21,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.access import members
 from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm, password_form
-from evalsite.access.logins import PASSWORD_CHECKS, busy, is_guessed_widely, locked_out
+from evalsite.access.logins import (
+    PASSWORD_CHECKS,
+    busy,
+    is_guessed_widely,
+    locked_out,
+    record_wide_guessing,
+)
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
 from evalsite.access.roles import MEANINGS, highest_role
 from evalsite.access.sessions import end_sessions, session_rows
@@ -48,6 +54,7 @@ def login_page(request: HttpRequest) -> HttpResponse:
         with suppress(ValidationError):
             name = form.fields["username"].clean(request.POST.get("username"))
             if is_guessed_widely(request, name):
+                record_wide_guessing(request, name)
                 return locked_out(request, None, None)
         if not PASSWORD_CHECKS.acquire(blocking=False):
             return busy(request)

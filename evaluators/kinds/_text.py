@@ -50,7 +50,7 @@ class SlowPatternError(Exception):
     """The regular expression exceeded its time limit."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def compile_pattern(pattern: str, *, ignore_case: bool = False) -> Any:
     """Return the compiled expression; raises ValueError naming the error and its position.
 

@@ -13,6 +13,7 @@ from pytest_django import Settings
 
 from evalsite.access.logins import PASSWORD_CHECKS, client_address
 from evalsite.access.members import login_path
+from evaluators.models import AuditEntry
 from tests.support.members import PASSWORD, make_member
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
@@ -134,6 +135,9 @@ def test_a_proxy_without_a_valid_address_counts_as_the_client(settings: Settings
 def test_many_names_from_one_address_are_refused_in_the_end(client: Client, viewer: User) -> None:
     answers = [log_in(client, f"name-{n}").status_code for n in range(51)]
     assert answers == [REFUSED] * 50 + [LOCKED]
+    log_in(client, "name-51")
+    pause = AuditEntry.objects.get(action="session.locked_out")
+    assert (pause.object_name, pause.after) == ("unknown names", {"address": HERE})
     assert log_in(client, password=PASSWORD).status_code == LOCKED
     assert log_in(Client(), password=PASSWORD, REMOTE_ADDR=THERE).status_code == WELCOME
     viewer.refresh_from_db()
@@ -144,6 +148,7 @@ def test_one_name_from_many_addresses_is_refused_in_the_end(client: Client, view
     make_member("editor")
     answers = [log_in(client, REMOTE_ADDR=f"203.0.113.{n}").status_code for n in range(101)]
     assert answers == [REFUSED] * 100 + [LOCKED]
+    assert AuditEntry.objects.filter(action="session.locked_out", object_name="viewer").exists()
     assert log_in(client, "editor", PASSWORD).status_code == WELCOME
 
 
