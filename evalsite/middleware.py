@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
@@ -77,7 +79,7 @@ def add_headers(
 def for_members(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Keep answers to members out of shared caches, and write their downloads to the audit."""
+    """Keep answers to members out of shared caches, and write their downloads and refusals to the audit."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
@@ -89,6 +91,8 @@ def for_members(
         is_file = disposition.startswith("attachment") and response.status_code == HTTPStatus.OK
         if has_session and is_file:
             _record_download(request, disposition)
+        if response.status_code == HTTPStatus.FORBIDDEN:
+            record_refusal(request)
         return response
 
     return answer
@@ -106,6 +110,40 @@ def _record_download(request: HttpRequest, disposition: str) -> None:
             object_type="file",
             object_name=name["name"] if name else "",
             after={"address": request.get_full_path()},
+        )
+
+
+REFUSAL_IS_RECORDED_EVERY = timedelta(hours=1)
+# A reason can quote what another site sent.
+MAX_REASON_LENGTH = 200
+
+
+def record_refusal(request: HttpRequest, *, reason: str = "") -> None:
+    """Record what a member or a token may not do: once an hour for each kind of address, however often it is tried.
+
+    `reason` is given if it is not the role.
+    """
+    match = request.resolver_match
+    if match is None or not isinstance(request.user, User):
+        return
+    # Pages can be refused while nothing can be stored.
+    with suppress(DatabaseError):
+        known = AuditEntry.objects.filter(
+            object_type="refusal",
+            object_name=f"/{match.route}",
+            actor=request.user,
+            at__gt=timezone.now() - REFUSAL_IS_RECORDED_EVERY,
+        )
+        if known.exists():
+            return
+        address = settings.SECRET_PATH.sub(r"\1…", request.path)
+        because = {"because": reason[:MAX_REASON_LENGTH]} if reason else {}
+        AuditEntry.objects.record(
+            "refused",
+            by=request.user,
+            object_type="refusal",
+            object_name=f"/{match.route}",
+            after={"method": request.method, "address": address, **because},
         )
 
 

@@ -327,7 +327,7 @@ SPECTACULAR_SETTINGS = {
 
 # -- Logging ---------------------------------------------------------------------------------
 # A reader of the log could open what these addresses lead to.
-SECRET_PATH = re.compile(r"(?<=\s)(/(?:s|login|password)/)(?=\S).*")
+SECRET_PATH = re.compile(r"(?<!\S)(/(?:s|login|password)/)(?=\S).*")
 
 
 def is_not_health_check(record: logging.LogRecord) -> bool:

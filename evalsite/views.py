@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from evalsite.access.members import admin_names
 from evalsite.access.roles import highest_role
 from evalsite.health import OK, PARTS, find_outage, health
-from evalsite.middleware import FOR_ANONYMOUS
+from evalsite.middleware import FOR_ANONYMOUS, record_refusal
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
 from runs.models.database import discard_connection
 from runs.sharing.views import gone
@@ -50,6 +50,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @login_not_required
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Explain that a form was refused because its page was too old or another site sent it."""
+    record_refusal(request, reason=reason)
     return render(request, "403_csrf.html", status=403)
 
 

@@ -22,9 +22,9 @@ from runs.models.suites import Suite, Target
 
 # How many changes, and how many characters of a value, a folded row shows.
 SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
-# Entries about members, tokens and sessions contain e-mail addresses, roles and login times, so only those who may change
-# members see them.
-ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS = "user", "api_token", "session"
+# Entries about members, tokens, sessions and refusals contain e-mail addresses, roles, login times and what somebody tried,
+# so only those who may change members see them.
+ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS = "user", "api_token", "session", "refusal"
 NAMES = {
     "suite": "Suite",
     "run": "Run",
@@ -36,6 +36,7 @@ NAMES = {
     ABOUT_TOKENS: "API token",
     "recorded_outputs": "Recorded outputs",
     ABOUT_SESSIONS: "Session",
+    REFUSALS: "Refusal",
     "file": "File",
     "evaluator": "Evaluator",
 }
@@ -53,6 +54,7 @@ ACTIONS = {
     "resume": "resumed",
     "revoke": "revoked",
     "retry": "retried",
+    "refused": "was not allowed",
     "save": "saved",
     "share": "shared",
     "start": "started",
@@ -214,7 +216,7 @@ def _cut(value: str | None) -> str:
 
 def _visible(*, with_members: bool) -> QuerySet[AuditEntry]:
     entries = AuditEntry.objects.all()
-    private = (ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS)
+    private = (ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS)
     return entries if with_members else entries.exclude(object_type__in=private)
 
 

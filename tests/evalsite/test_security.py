@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from pytest_django import Settings
 from evalsite.access.roles import Role
 from evalsite.access.tokens import MayView, make_token
 from evaluators.models import AuditEntry
-from tests.support.members import PASSWORD
+from tests.support.clock import Clock
+from tests.support.members import PASSWORD, make_client
 
 pytestmark = pytest.mark.django_db
 
@@ -97,6 +99,60 @@ def test_downloads_are_in_the_audit(editor_client: Client, editor: User) -> None
     entry = AuditEntry.objects.get()
     assert (entry.action, entry.actor, entry.object_name) == ("download", editor, "audit.jsonl")
     assert entry.after == {"address": "/audit/audit.jsonl?kind=suite"}
+
+
+def refusals() -> list[tuple[str, str, object]]:
+    entries = AuditEntry.objects.filter(object_type="refusal").order_by("pk")
+    return [(entry.actor_name, entry.object_name, entry.after) for entry in entries]
+
+
+def test_what_a_member_may_not_do_is_in_the_audit_once_an_hour(
+    viewer_client: Client, viewer: User, clock: Clock
+) -> None:
+    for pk in (1, 2, 3):
+        assert viewer_client.post(f"/members/{pk}/link/").status_code == 403
+    first = ("viewer", "/members/<int:pk>/link/", {"method": "POST", "address": "/members/1/link/"})
+    assert refusals() == [first]
+    viewer_client.get("/members/")
+    second = ("viewer", "/members/", {"method": "GET", "address": "/members/"})
+    assert refusals() == [first, second]
+    AuditEntry.objects.update(at=clock.now - timedelta(minutes=61))
+    viewer_client.get("/members/")
+    assert refusals() == [first, second, second]
+
+
+def test_what_a_token_may_not_do_is_in_the_audit_of_its_owner(viewer: User) -> None:
+    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    viewer.groups.clear()
+    refused = Client().get("/api/runs", headers={"authorization": f"Bearer {secret}"})
+    assert refused.status_code == 403
+    assert refusals() == [("viewer", "/api/runs", {"method": "GET", "address": "/api/runs"})]
+
+
+def test_a_form_of_another_site_is_in_the_audit_and_no_secret_of_its_address(viewer: User) -> None:
+    client = make_client(viewer)
+    client.handler.enforce_csrf_checks = True
+    assert client.post("/logout/").status_code == 403
+    assert client.post("/login/MQ/c0ffee/").status_code == 403
+    reasons = [after for _, _, after in refusals()]
+    assert reasons == [
+        {"method": "POST", "address": "/logout/", "because": "CSRF cookie not set."},
+        {"method": "POST", "address": "/login/…", "because": "CSRF token missing."},
+    ]
+
+
+def test_refusals_of_visitors_are_left_to_the_log(client: Client) -> None:
+    assert client.get("/api/runs").status_code == 401
+    assert Client(enforce_csrf_checks=True).post("/login/").status_code == 403
+    assert refusals() == []
+
+
+def test_only_who_may_change_members_sees_refusals(
+    editor_client: Client, admin_client: Client
+) -> None:
+    editor_client.get("/members/")
+    assert "was not allowed" not in editor_client.get("/audit/").text
+    assert "was not allowed /members/" in admin_client.get("/audit/").text
 
 
 def test_outside_debug_pages_redirect_to_https_with_hsts(settings: Settings) -> None:
