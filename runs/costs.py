@@ -23,6 +23,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from evaluators.models import ZERO_USD
+from evaluators.scoring.numbers import combined_cost
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import money
 from runs.models.results import (
@@ -35,7 +36,6 @@ from runs.models.results import (
     ResultStatus,
 )
 from runs.models.runs import Run, RunStatus
-from runs.summary.figures import combined_cost
 from runs.target_kinds import get_target_kind
 
 # The judges of an imported run were paid elsewhere. No other run completes without a start.

@@ -1,9 +1,10 @@
-"""Round numbers before they are compared, check their range and format them (SCORING §1)."""
+"""Round numbers before they are compared, check their range, format them and add costs up (SCORING §1)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from operator import mul
 
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError
@@ -103,3 +104,15 @@ def _shifted(score: float, digits: int, scale: int) -> float:
 def quote_names(names: Iterable[str]) -> str:
     """Return names in quotes, separated by commas."""
     return ", ".join(f"“{name}”" for name in names)
+
+
+def sum_known(costs: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the known costs, None without any."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if known else None
+
+
+def combined_cost(*costs: Decimal | None) -> Decimal | None:
+    """Return the sum of the known costs; None when it is zero and a cost is unknown."""
+    total = sum_known(costs)
+    return None if not total and None in costs else total

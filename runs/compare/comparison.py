@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.numbers import mean
+from evaluators.scoring.numbers import combined_cost, mean, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from evaluators.scoring.types import Verdict
@@ -64,7 +64,7 @@ from runs.summary.cases import (
     measure_latencies,
     summary_state,
 )
-from runs.summary.figures import ExecutionRecord, combined_cost, sum_known
+from runs.summary.figures import ExecutionRecord
 
 
 def run_gates(run: Run) -> tuple[RunGate, RunGate]:

@@ -19,7 +19,7 @@ from evaluators.kinds import get_kind, kind_for_spelling, read_config
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.models import AuditEntry
 from evaluators.scoring.decision import Decision, TraceStep
-from evaluators.scoring.numbers import format_number, rounded, weighted_mean
+from evaluators.scoring.numbers import format_number, rounded, sum_known, weighted_mean
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import rules_for
 from evaluators.scoring.tree import (
@@ -64,7 +64,6 @@ from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
-from runs.summary.figures import sum_known
 from runs.target_kinds._outputs import usage_as_json
 
 NO_INPUT = "The file of results does not contain the input."

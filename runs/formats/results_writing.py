@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from evaluators.scoring.numbers import percent, rounded
+from evaluators.scoring.numbers import combined_cost, percent, rounded
 from evaluators.scoring.tree import ROOT_PATH, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
-from runs.summary.figures import combined_cost
 
 # The keys inside these are names of evaluators and dimensions, which must not be changed.
 OWN_NAMES = {"weights", "deterministic_dimensions", "judge_dimensions", "final_dimensions"}

@@ -26,7 +26,7 @@ from django.db.models import (
 from django.db.models.functions import Cast, Coalesce, Round
 
 from evaluators.models import money_field
-from evaluators.scoring.numbers import mean, rounded
+from evaluators.scoring.numbers import mean, rounded, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
 from runs import lists
@@ -36,7 +36,7 @@ from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.summary.cases import CaseState, RepetitionFigures, case_state
-from runs.summary.figures import ExecutionRecord, sum_known
+from runs.summary.figures import ExecutionRecord
 
 CHUNK = 500
 RUNNING, WAITING = "running", "waiting"

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from django.urls import reverse
 
-from evaluators.scoring.numbers import mean
+from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
 from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, head_cell
 from runs.models.run_cases import (
@@ -37,10 +37,7 @@ from runs.results.result_state import (
 )
 from runs.running.retrying import is_retryable, matching_results
 from runs.summary.cases import BY_FORCE, summarise_case
-from runs.summary.figures import (
-    CaseSummary,
-    sum_known,
-)
+from runs.summary.figures import CaseSummary
 
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")

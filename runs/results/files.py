@@ -11,7 +11,7 @@ from typing import Any
 from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.numbers import rounded
+from evaluators.scoring.numbers import combined_cost, rounded
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.engine.plan import (
@@ -37,7 +37,6 @@ from runs.models.results import (
     ScoreState,
 )
 from runs.models.runs import Run
-from runs.summary.figures import combined_cost
 
 CHUNK = 500
 OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from evaluators.scoring.numbers import rounded
+from evaluators.scoring.numbers import rounded, sum_known
 from runs.documents import Document, Dollars, TextOrNone, VerdictOrNone
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.runs import Run
@@ -16,7 +16,6 @@ from runs.results.result_page import ResultPage, result_page
 from runs.results.result_state import result_url
 from runs.results.result_tree import ResultMetrics, TreeNode
 from runs.suites.documents import CaseDetailDoc
-from runs.summary.figures import sum_known
 from runs.texts import MAX_SHOWN_LENGTH
 
 EvaluatorState = Literal["scored", "unscored", "skipped", "open"]

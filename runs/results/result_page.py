@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision
+from evaluators.scoring.numbers import sum_known
 from evaluators.scoring.policy import PolicySpec
 from runs.costs import CostPair, result_costs
 from runs.engine.plan import METRICS_KIND, case_tree, read_plan
@@ -66,7 +67,6 @@ from runs.summary.figures import (
     MetricMean,
     dimension_means,
     metric_means,
-    sum_known,
 )
 from runs.texts import MAX_SHOWN_LENGTH, DiffLine, Turns, conversation, cut_step, text_diff
 

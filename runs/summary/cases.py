@@ -7,10 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from evaluators.scoring.numbers import SCALE_DIGITS, format_limit, format_number, mean, rounded
+from evaluators.scoring.numbers import (
+    SCALE_DIGITS,
+    format_limit,
+    format_number,
+    mean,
+    rounded,
+    sum_known,
+)
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, Means, sum_known
+from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, Means
 
 BY_SCORE, BY_FORCE, BY_OUTCOMES, BY_REVIEWS = "mean_score", "forced_fail", "outcomes", "reviews"
 

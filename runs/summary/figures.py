@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any
 
-from evaluators.scoring.numbers import percent, rounded
+from evaluators.scoring.numbers import percent, rounded, sum_known
 from evaluators.scoring.types import Verdict
 
 SCORED, ERROR = "scored", "error"
@@ -202,18 +202,6 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
     """Return every count as a share of the total, 0 to 1; 0 without any."""
     total = sum(counts.values())
     return {name: count / total if total else 0.0 for name, count in counts.items()}
-
-
-def sum_known(costs: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the known costs, None without any."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, Decimal(0)) if known else None
-
-
-def combined_cost(*costs: Decimal | None) -> Decimal | None:
-    """Return the sum of the known costs; None when it is zero and a cost is unknown."""
-    total = sum_known(costs)
-    return None if not total and None in costs else total
 
 
 def _percent(share: float | None) -> float | None:

@@ -26,6 +26,7 @@ from evaluators.scoring.hybrid import (
     evaluate_hybrid,
 )
 from evaluators.scoring.metrics import Metric, binary_score, metric_label, overall_score
+from evaluators.scoring.numbers import sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.samples import Vote, deliberation_score, find_bracket, winning_bracket
 from evaluators.scoring.score_tree import decide, gate_failure
@@ -33,7 +34,7 @@ from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
 from runs.compare.rules import CaseSide, RunSide, Tolerances, compare_case, compare_runs
 from runs.summary.cases import compute_means, count_by_state
-from runs.summary.figures import ExecutionRecord, Summary, shares, sum_known
+from runs.summary.figures import ExecutionRecord, Summary, shares
 from runs.summary.run import summarise
 
 FILE = Path(__file__).parents[2] / "vectors" / "scoring.json"
