@@ -251,6 +251,8 @@ CONTENT_SECURITY_POLICY = {
         "form-action": [SELF],
         "frame-ancestors": [NONE],
         "base-uri": [NONE],
+        # Its successor, report-to, needs https, and browsers that know both leave this one out.
+        "report-uri": "/csp-report",
     }
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 32 * 1024 * 1024
@@ -260,7 +262,9 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 2_010
 
 # -- Files, time, language -------------------------------------------------------------------
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+# Everything in it is served, so notes about it are kept beside it.
+STATIC_ROOT = BASE_DIR / "staticfiles" / "served"
+STATIC_MANIFEST = STATIC_ROOT.parent / "manifest.json"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
@@ -273,7 +277,7 @@ STYLE_SHEETS = (
     *("evaluators", "runs", "suites"),
 )
 # Hashed names need `collectstatic`, which the scripts run. Without it files are served from source.
-IS_COLLECTED = not DEBUG and (STATIC_ROOT / "staticfiles.json").exists()
+IS_COLLECTED = not DEBUG and STATIC_MANIFEST.exists()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {

@@ -57,6 +57,12 @@ class SiteStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  
         ("js/*.js", ((IMPORT, 'import %(names)s"%(url)s";'),)),
     )
     bundle = "css/app.css"
+    manifest_name = settings.STATIC_MANIFEST.name
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Keep the manifest out of the folder whose files are served."""
+        notes = FileSystemStorage(location=settings.STATIC_MANIFEST.parent)
+        super().__init__(*args, manifest_storage=notes, **options)
 
     def post_process(
         self, paths: dict[str, Any], dry_run: bool = False, **options: Any

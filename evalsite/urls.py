@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.urls import include, path
 
-from evalsite.views import healthz
+from evalsite.views import csp_report, healthz
 from runs.home.views import suite_list
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
+    path("csp-report", csp_report, name="csp-report"),
     path("", suite_list, name="home"),
     path("", include("evalsite.access.urls")),
     path("", include("evaluators.catalog.urls")),

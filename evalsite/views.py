@@ -1,23 +1,31 @@
-"""The health page and the error pages."""
+"""The health page, the reports of browsers about the content security policy, and the error pages."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.utils import timezone
 from django.views import defaults
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST, require_safe
+from pydantic import BaseModel, Field
 
 from evalsite.access.members import admin_names
 from evalsite.access.roles import highest_role
 from evalsite.health import OK, PARTS, find_outage, health
 from evalsite.middleware import FOR_ANONYMOUS, record_refusal
+from evaluators.reading.json import read_json
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
 from runs.models.database import discard_connection
 from runs.sharing.views import gone
@@ -45,6 +53,77 @@ def healthz(request: HttpRequest) -> JsonResponse:
     known = {name: round(seconds, 1) for name, seconds in ages.items() if seconds is not None}
     status = {"status": OK if found.is_ok else "unavailable", **found.states, **known}
     return JsonResponse(status, status=200 if found.is_ok else 503)
+
+
+MAX_REPORT_BYTES, MAX_REPORTED_LENGTH = 16 * 1024, 200
+
+
+class CspViolation(BaseModel):
+    """What a browser says it refused: of which page, by which rule, and from where."""
+
+    page: str = Field("", alias="document-uri")
+    rule: str = Field("", alias="violated-directive")
+    source: str = Field("", alias="blocked-uri")
+
+    def words(self) -> str:
+        """Return the report as one line of plain ASCII, without queries and without the secrets of links."""
+        parts = (self.rule, _place(self.source), _place(self.page))
+        rule, source, page = (ascii(part[:MAX_REPORTED_LENGTH]) for part in parts)
+        return f"on {page}, {rule} refused {source}"
+
+
+def _place(address: str) -> str:
+    """Return the host of another site or the path of a page; a word such as "inline" as it is."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "an address"
+    if parts.netloc and parts.hostname not in settings.ALLOWED_HOSTS:
+        return f"{parts.scheme}://{parts.netloc}"
+    return str(settings.SECRET_PATH.sub(r"\1…", parts.path))
+
+
+class ReportLog:
+    """Logs each report once an hour, and a limited number: anybody can send any number of reports."""
+
+    every, most = timedelta(hours=1), 20
+
+    def __init__(self) -> None:
+        """Begin without reports."""
+        self._lock = threading.Lock()
+        self._logged: dict[str, datetime] = {}
+
+    def write(self, words: str, *, now: datetime) -> None:
+        """Log a report, unless it was logged within the hour or too many others were."""
+        with self._lock:
+            self._logged = {
+                known: at for known, at in self._logged.items() if at > now - self.every
+            }
+            if words in self._logged or len(self._logged) >= self.most:
+                return
+            self._logged[words] = now
+        logger.warning("A browser reports (anybody can send this): %s", words)
+
+
+REPORTS = ReportLog()
+
+
+@csrf_exempt
+@require_POST
+@never_cache
+@login_not_required
+def csp_report(request: HttpRequest) -> HttpResponse:
+    """Log what a browser refused because of the content security policy."""
+    if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_REPORT_BYTES:
+        return HttpResponse(status=413)
+    try:
+        sent = read_json(request.body.decode(), unstorable="replace")
+        report = sent.get("csp-report") if isinstance(sent, dict) else None
+        violation = CspViolation.model_validate(report)
+    except ValueError:
+        return HttpResponse(status=400)
+    REPORTS.write(violation.words(), now=timezone.now())
+    return HttpResponse(status=204)
 
 
 @login_not_required

@@ -83,6 +83,7 @@ def read(**place: Any) -> Page:
 
 PAGES: Mapping[str, Page] = {
     "healthz": Page(ANYBODY, get=503),
+    "csp-report": Page(ANYBODY, get=NOT_ALLOWED, post=400),
     "access:login": Page(ANYBODY, post=REFUSED, known=MOVED),
     "access:login-once": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:password-set": Page(ANYBODY, get=GONE, post=GONE, place=LINK),

@@ -10,7 +10,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def test_static_files_are_collected_when_one_changes(settings: Settings, tmp_path: Path) -> None:
-    source, settings.STATIC_ROOT = tmp_path / "static", tmp_path / "collected"
+    source, settings.STATIC_ROOT = tmp_path / "static", tmp_path / "notes" / "served"
+    settings.STATIC_MANIFEST = tmp_path / "notes" / "manifest.json"
     source.mkdir()
     (source / "a.css").write_text("a")
     settings.STATICFILES_DIRS = [source]
@@ -18,6 +19,8 @@ def test_static_files_are_collected_when_one_changes(settings: Settings, tmp_pat
     call_command("prepare")
     collected = settings.STATIC_ROOT / "a.css"
     assert collected.read_text() == "a"
+    # Notes about the files are not served.
+    assert [path for path in settings.STATIC_ROOT.iterdir() if path.is_file()] == [collected]
 
     collected.unlink()
     call_command("prepare")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from pytest_django import Settings
 
+from evalsite import views
 from evalsite.access.roles import Role
 from evalsite.access.tokens import MayView, make_token
 from evaluators.models import AuditEntry
@@ -20,7 +22,7 @@ from tests.support.members import PASSWORD, make_client
 pytestmark = pytest.mark.django_db
 
 OPEN_PAGES = {
-    *("healthz", "access:login", "access:login-once", "access:password-set"),
+    *("healthz", "csp-report", "access:login", "access:login-once", "access:password-set"),
     *("runs:shared", "runs:shared-file"),
 }
 
@@ -71,7 +73,71 @@ def test_the_content_security_policy_allows_only_this_site(client: Client) -> No
         "form-action": "'self'",
         "frame-ancestors": "'none'",
         "base-uri": "'none'",
+        "report-uri": "/csp-report",
     }
+
+
+def report(client: Client, *, type: str = "application/csp-report", **parts: Any) -> int:
+    sent = {"document-uri": "http://testserver/runs/?q=x", "violated-directive": "script-src-elem"}
+    sent = (
+        sent | {"blocked-uri": "inline"} | {name.replace("_", "-"): parts[name] for name in parts}
+    )
+    return client.post("/csp-report", json.dumps({"csp-report": sent}), type).status_code
+
+
+@pytest.fixture
+def reports(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Callable[[], list[str]]:
+    """Return the reports of the log since the beginning of the test."""
+    monkeypatch.setattr(views, "REPORTS", views.ReportLog())
+    return lambda: [
+        record.getMessage().partition("(anybody can send this): ")[2]
+        for record in caplog.records
+        if record.name == views.logger.name
+    ]
+
+
+Reports = Callable[[], list[str]]
+
+
+def test_a_browser_reports_what_the_policy_refused(client: Client, reports: Reports) -> None:
+    assert Client(enforce_csrf_checks=True).post("/csp-report").status_code == 400
+    assert report(client) == 204
+    assert reports() == ["on '/runs/', 'script-src-elem' refused 'inline'"]
+    assert report(client, blocked_uri="https://evil.example/a?b=c") == 204
+    assert reports()[1] == "on '/runs/', 'script-src-elem' refused 'https://evil.example'"
+
+
+def test_reports_fill_no_log(client: Client, reports: Reports, clock: Clock) -> None:
+    for n in range(30):
+        assert report(client, blocked_uri=f"https://{n}.example") == 204
+        assert report(client) == 204
+    assert len(reports()) == 20
+    clock.advance(minutes=61)
+    report(client)
+    assert len(reports()) == 21
+
+
+def test_a_report_smuggles_no_lines_and_no_secrets_into_the_log(
+    client: Client, reports: Reports
+) -> None:
+    report(client, violated_directive="img\n2026 ERROR \x1b[31m", blocked_uri="x" * 5_000)
+    report(client, document_uri="http://testserver/login/MQ/c0ffee/")
+    report(client, document_uri="http://[bad", blocked_uri="\ud800\0")
+    first, second, third = reports()
+    assert r"'img\n2026 ERROR \x1b[31m'" in first
+    assert len(first) < 300
+    assert second.startswith(r"on '/login/\u2026',")
+    assert third.startswith("on 'an address'")
+    assert all(line.isascii() and line.isprintable() for line in reports())
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", "null", '{"csp-report": 1}', "[" * 9_000, "\xff"])
+def test_what_is_no_report_is_refused(client: Client, reports: Reports, body: str) -> None:
+    sent = client.post("/csp-report", body.encode("latin-1"), "application/csp-report")
+    assert (sent.status_code, reports()) == (400, [])
+    assert report(client, blocked_uri="x" * 20_000) == 413
 
 
 def test_responses_have_the_security_headers(client: Client) -> None:

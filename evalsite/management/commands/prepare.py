@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 from runs.cli.command import SiteCommand, migrate
 
-STAMP = "collected"
+STAMP = "stamp"
 PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")
 
 
@@ -39,7 +39,7 @@ class Command(SiteCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run migrate and collectstatic in one process."""
         migrate()
-        stamp_file, stamp = Path(settings.STATIC_ROOT) / STAMP, static_stamp()
+        stamp_file, stamp = settings.STATIC_MANIFEST.parent / STAMP, static_stamp()
         if stamp_file.exists() and stamp_file.read_text() == stamp:
             return
         call_command("collectstatic", interactive=False, verbosity=0)
