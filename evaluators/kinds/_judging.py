@@ -65,6 +65,20 @@ async def ask(context: Context, question: JudgeQuestion) -> JudgeReply | Unscore
         return Unscored(failure.reason, stage=failure.stage, usage=failure.usage)
 
 
+async def ask_agent(context: Context, name: str, question: JudgeQuestion) -> JudgeReply | Unscored:
+    """Return the reply of the target of that name, or Unscored like `ask`."""
+    agent = judging_agent(context, name)
+    return agent if isinstance(agent, Unscored) else await ask(agent, question)
+
+
+def judging_agent(context: Context, name: str) -> Context | Unscored:
+    """Return the context with the target of that name as its judge, Unscored if the run asks no such target."""
+    agent = context.target_as_judge(name) if context.target_as_judge else None
+    if agent is None:
+        return Unscored(f"no target {name!r} judges in this run", stage="config")
+    return replace(context, judge=agent)
+
+
 MAX_SAMPLES = 15
 Joining = Literal["median", "mean", "majority"]
 
@@ -230,6 +244,14 @@ def models_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[tup
             yield path, setting, slug
 
 
+def agents_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, str, str]]:
+    """Yield path, setting and name of every target that evaluators of a tree ask to judge, in tree order."""
+    for path, node in walk(root):
+        kind = None if node.is_composite else kinds.get(node.kind)
+        for name in dict.fromkeys(kind.judge_targets(node.config) if kind is not None else ()):
+            yield path, _setting(node.config, name, "agent"), name
+
+
 def _node_models(node: EvaluatorSpec, kind: Kind | None) -> Iterator[tuple[str, str]]:
     options = node.config.get(AGGREGATOR) or {}
     for setting, settings in (("model", node.config), (f"{AGGREGATOR}.model", options)):
@@ -238,10 +260,10 @@ def _node_models(node: EvaluatorSpec, kind: Kind | None) -> Iterator[tuple[str, 
     models = kind.judge_models(node.config) if kind is not None and not node.is_composite else ()
     for slug in filter(None, models):
         if slug != node.config.get("model"):
-            yield _setting(node.config, slug), slug
+            yield _setting(node.config, slug, "model"), slug
 
 
-def _setting(config: Mapping[str, Any], slug: str) -> str:
-    """Return the list setting that holds the slug, "model" if none does."""
+def _setting(config: Mapping[str, Any], named: str, single: str) -> str:
+    """Return the list setting that holds the name, `single` if none does."""
     lists = (name for name, value in config.items() if isinstance(value, list | tuple))
-    return next((name for name in lists if slug in config[name]), "model")
+    return next((name for name in lists if named in config[name]), single)

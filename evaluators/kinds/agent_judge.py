@@ -50,6 +50,7 @@ from evaluators.kinds._judging import (
     ask_opinion,
     combine_opinions,
     judge_samples,
+    judging_agent,
     sample_combination,
     scale_problem,
 )
@@ -176,11 +177,11 @@ async def score(config: AgentJudgeConfig, context: Context) -> Outcome:
         criteria = prompt_text(config.criteria, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
-    agent = context.target_as_judge(config.agent) if context.target_as_judge else None
-    if agent is None:
-        return Unscored(f"no target {config.agent!r} judges in this run", stage="config")
+    agent = judging_agent(context, config.agent)
+    if isinstance(agent, Unscored):
+        return agent
     opinion = await ask_opinion(
-        replace(context, judge=agent),
+        agent,
         _question(config, context, criteria or context.case.criteria.strip() or "(none given)"),
         samples=config.samples,
         samples_by=config.samples_by,

@@ -13,17 +13,27 @@ enough: when much is at stake, or when people disagree about the answers.
 
 - **Judges**: `judges: [model-a, model-b, model-c]` names one language model per judge; `judges: 3` asks the
   suite's judge three times. Different models notice different things.
+- **Agents**: `agents: [code-reviewer, fact-checker]` names targets of this site that vote beside the models, or
+  alone: chat models, agents over HTTP or commands. Recorded outputs cannot vote, because they answer no questions.
+  The run freezes the settings of each target when it starts. Like any target, an agent also gets the metadata of
+  the case, and an id made of the case's id, the evaluator's name and its number in the panel, the same in every
+  round. It does not receive the expected output, but from the second round on the reasons of the others, who may
+  quote it.
 - **Score**: the midpoint of the winning bracket. With `score_by: mean` it is the mean of the scores that
   its voters gave within the bracket.
 - **A tie** gets one extra round. If the votes are still tied, the lower bracket wins.
 - **A judge without a readable vote** is left out with a warning. If fewer than half of the judges vote in a
   round, the deliberation is unscored, never 0.
 
-The votes of all rounds are kept. Every judge is paid in every round.
+The votes of all rounds are kept. Every judge is paid in every round; what agents cost counts as evaluation
+cost, with the tokens and the price that they report. A command runs under the limits of scripts, and only for
+members who may run scripts.
 
-Good: three models from different providers, criteria that say what is at stake, two rounds.
+Good: three models from different providers, or two models and an agent that can look things up; criteria that
+say what is at stake, two rounds.
 
-Bad: fifteen judges on the same model in five rounds. They agree with themselves, and it costs 75 calls.
+Bad: fifteen judges on the same model in five rounds. They agree with themselves, and it costs 75 calls. The
+agent under test on its own panel: it favors what it wrote, and the page that starts a run warns you.
 
 ```yaml
 name: tone_panel
@@ -51,7 +61,7 @@ from evaluators.kinds._base import (
     PartsMissingError,
     kind,
 )
-from evaluators.kinds._judging import JUDGE_RULES, ask, judge_timeout
+from evaluators.kinds._judging import JUDGE_RULES, ask, ask_agent, judge_timeout
 from evaluators.kinds._prompts import fill, prompt_text
 from evaluators.scoring.samples import (
     BRACKETS,
@@ -93,8 +103,17 @@ MIN_SCHEMA = {
     "required": ["reasons", "bracket"],
 }
 
+
+@dataclass(frozen=True, slots=True)
+class PanelMember:
+    """One judge of a panel: the target `agent`, else the model with this slug, "" for the suite's judge."""
+
+    model: str = ""
+    agent: str = ""
+
+
 Round = Mapping[str, Any]
-Asking = Callable[[Sequence[Mapping[str, Any]], str], JudgeQuestion]
+Asking = Callable[[Sequence[Mapping[str, Any]], str, PanelMember], JudgeQuestion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +126,7 @@ class Deliberation:
 
 
 async def deliberate(
-    context: Context, models: Sequence[str], rounds: int, question: Asking
+    context: Context, panel: Sequence[PanelMember], rounds: int, question: Asking
 ) -> Deliberation:
     """Return the votes of all rounds, with one extra round if the last is a tie.
 
@@ -117,12 +136,12 @@ async def deliberate(
     results: list[Round] = []
     usages: list[Usage] = []
     while len(results) < rounds or (len(results) == rounds and is_tied(results[-1])):
-        votes, usage = await _round(context, models, results, question)
+        votes, usage = await _round(context, panel, results, question)
         results.append(
             {"number": len(results) + 1, "breaks_tie": len(results) == rounds, "votes": votes}
         )
         usages.append(usage)
-        if not has_quorum(len(readable_votes(results[-1])), len(models)):
+        if not has_quorum(len(readable_votes(results[-1])), len(panel)):
             return Deliberation(tuple(results), total_usage(usages), _too_few(results[-1]))
     return Deliberation(tuple(results), total_usage(usages))
 
@@ -171,28 +190,32 @@ def vote_problem(reply: Mapping[str, Any]) -> str:
 
 
 async def _round(
-    context: Context, models: Sequence[str], results: Sequence[Round], question: Asking
+    context: Context, panel: Sequence[PanelMember], results: Sequence[Round], question: Asking
 ) -> tuple[list[Mapping[str, Any]], Usage]:
     """Ask every judge once; samples number the judges."""
     last_votes = readable_votes(results[-1]) if results else []
 
     async def vote(number: int) -> tuple[Mapping[str, Any], Usage]:
-        label, model = LABELS[number], models[number]
+        label, member = LABELS[number], panel[number]
         others = [other for other in last_votes if other["judge"] != label]
         own_question = replace(
-            question(others, label), model=model, sample=number, round=len(results)
+            question(others, label, member), model=member.model, sample=number, round=len(results)
         )
-        reply = await ask(context, own_question)
-        return _vote(reply, label, model), reply.usage
+        if member.agent:
+            reply = await ask_agent(context, member.agent, own_question)
+        else:
+            reply = await ask(context, own_question)
+        return _vote(reply, label, member), reply.usage
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(vote(number)) for number in range(len(models))]
+        tasks = [group.create_task(vote(number)) for number in range(len(panel))]
     done = [task.result() for task in tasks]
     return [vote for vote, _ in done], total_usage(usage for _, usage in done)
 
 
-def _vote(reply: JudgeReply | Unscored, label: str, model: str) -> Mapping[str, Any]:
-    facts = {"judge": label, "slug": model, "model": model, "bracket": "", "score": None}
+def _vote(reply: JudgeReply | Unscored, label: str, member: PanelMember) -> Mapping[str, Any]:
+    names = {"judge": label, "slug": member.model, "agent": member.agent, "model": member.model}
+    facts = {**names, "bracket": "", "score": None}
     if isinstance(reply, Unscored):
         return {**facts, "reasons": "", "problem": reply.reason, "stage": reply.stage}
     content = reply.content
@@ -225,21 +248,28 @@ def _too_few(result: Round) -> Unscored:
     return Unscored(reason, stage=first["stage"])
 
 
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 USUAL_JUDGES, USUAL_ROUNDS, MAX_ROUNDS = 3, 2, 5
-JUDGE_NAMES = ("judges", "agents", "participants", "models")
+JUDGE_NAMES = ("judges", "participants", "models")
 
 TASK = """\
-You are one of several judges who vote on one answer of an AI agent. You are judge {label}.
+You are one of several judges who vote on one answer of an AI agent. You are judge {label}.{role}
 
 The task it was given: {{input}}
 The answer under test: {{candidate_answer}}
 What its tools were asked and returned: {{tool_calls}}
-A reference answer written by people, one way of being right among others: {{reference_answer}}
-
+{reference}
 The criteria. Where none are given, judge how well the answer does what the task asks:
 
 """
+
+REFERENCE = """\
+A reference answer written by people, one way of being right among others: {{reference_answer}}
+"""
+
+# A target is made to carry out tasks.
+ROLE_OF_AGENTS = """ \
+Judge the answer and do nothing else: do not carry out the task yourself, and change nothing anywhere."""
 
 OTHERS = """\
 This is a later round. What the other judges wrote in the round before is quoted: {names}. Weigh each of \
@@ -272,12 +302,18 @@ class DeliberationConfig(KindConfig):
         max_length=MAX_JUDGES,
         description="Slugs of the language models that judge, one per line.",
     )
+    agents: tuple[str, ...] = Field(
+        (),
+        max_length=MAX_JUDGES,
+        description="Names of the targets that judge too, one per line: chat models, agents over HTTP or "
+        "commands.",
+    )
     judges: int | None = Field(
         None,
-        ge=2,
+        ge=1,
         le=MAX_JUDGES,
-        description=f"How often the judge of the suite votes if no models are named, 2 to {MAX_JUDGES}. "
-        f"Empty: {USUAL_JUDGES}.",
+        description=f"How often the judge of the suite votes if no models are named, 1 to {MAX_JUDGES}. "
+        f"Empty: {USUAL_JUDGES}, and never if agents are named.",
     )
     rounds: int = Field(
         USUAL_ROUNDS,
@@ -297,10 +333,15 @@ class DeliberationConfig(KindConfig):
             raise ValueError(
                 f"judges: {self.judges} judges and {len(self.models)} models; keep one of them"
             )
-        if len(self.models) == 1:
-            raise ValueError("models: one judge cannot deliberate; name two or more")
-        if not all(slug.strip() for slug in self.models):
-            raise ValueError("models: a name is empty")
+        for setting, names in (("models", self.models), ("agents", self.agents)):
+            if not all(name.strip() for name in names):
+                raise ValueError(f"{setting}: a name is empty")
+        size = len(self.panel)
+        if size == 1:
+            setting = "models" if self.models else "agents" if self.agents else "judges"
+            raise ValueError(f"{setting}: one judge cannot deliberate; take two or more")
+        if size > MAX_JUDGES:
+            raise ValueError(f"agents: the panel has {size} judges; {MAX_JUDGES} is the limit")
         return self
 
     def judged_settings(self) -> Mapping[str, object]:
@@ -308,13 +349,25 @@ class DeliberationConfig(KindConfig):
         return {"criteria": self.criteria}
 
     @property
-    def panel(self) -> tuple[str, ...]:
-        """Return the slug of each judge's model, "" for the suite's judge."""
-        return self.models or ("",) * (self.judges or USUAL_JUDGES)
+    def panel(self) -> tuple[PanelMember, ...]:
+        """Return the judges, models before agents."""
+        models = _panel_models(self.models, self.agents, self.judges)
+        return (
+            *(PanelMember(model=slug) for slug in models),
+            *(PanelMember(agent=name) for name in self.agents),
+        )
+
+
+def _panel_models(
+    models: Sequence[str], agents: Sequence[str], judges: int | None
+) -> tuple[str, ...]:
+    """Return the slug of each judge that is a model, "" for the suite's judge."""
+    usual = 0 if agents else USUAL_JUDGES
+    return tuple(models) or ("",) * (judges or usual)
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with the judges as a number or as models; raises ValueError for both."""
+    """Return the settings with the judges as a number or as models; raises ValueError for two of a sort."""
     settings = dict(mapping)
     lists = [name for name in JUDGE_NAMES if isinstance(settings.get(name), list | tuple)]
     numbers = [name for name in JUDGE_NAMES if name in settings and name not in lists]
@@ -332,8 +385,17 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
 def list_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the models of all rounds, with the one that breaks a tie."""
     named = tuple(str(slug) for slug in config.get("models") or ())
-    panel = named or ("",) * int(config.get("judges") or USUAL_JUDGES)
-    return panel * (int(config.get("rounds") or USUAL_ROUNDS) + 1)
+    judges = int(config["judges"]) if config.get("judges") else None
+    return _panel_models(named, config.get("agents") or (), judges) * _most_rounds(config)
+
+
+def list_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the agents of all rounds, with the one that breaks a tie."""
+    return tuple(str(name) for name in config.get("agents") or ()) * _most_rounds(config)
+
+
+def _most_rounds(config: Mapping[str, Any]) -> int:
+    return int(config.get("rounds") or USUAL_ROUNDS) + 1
 
 
 def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
@@ -342,7 +404,8 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     regular_rounds = len(rounds) - (1 if rounds and rounds[-1]["breaks_tie"] else 0)
     if not rounds or regular_rounds != config.rounds:
         raise PartsMissingError(f"This result was not voted on in {config.rounds} rounds.")
-    if [vote["slug"] for vote in rounds[-1]["votes"]] != list(config.panel):
+    voted = tuple(PanelMember(vote["slug"], vote["agent"]) for vote in rounds[-1]["votes"])
+    if voted != config.panel:
         raise PartsMissingError("These judges did not vote on this result.")
     last = rounds[-1]
     votes = read_votes(last)
@@ -378,6 +441,7 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     spellings={"panel": {}},
     read=read,
     list_models=list_models,
+    list_targets=list_targets,
 )
 async def score(config: DeliberationConfig, context: Context) -> Outcome:
     """Return the score of the winning bracket, with every vote of every round."""
@@ -387,8 +451,13 @@ async def score(config: DeliberationConfig, context: Context) -> Outcome:
         return Unscored(str(error), stage="config")
     criteria = criteria or context.case.criteria.strip() or "(none given)"
 
-    def question(others: Sequence[Mapping[str, Any]], label: str) -> JudgeQuestion:
-        return _question(config, context, criteria, others, label)
+    def question(
+        others: Sequence[Mapping[str, Any]], label: str, member: PanelMember
+    ) -> JudgeQuestion:
+        task = TASK.replace("{label}", label)
+        task = task.replace("{role}", ROLE_OF_AGENTS if member.agent else "")
+        task = task.replace("{reference}", "" if member.agent else REFERENCE)
+        return _question(config, context, task, criteria, others)
 
     deliberation = await deliberate(context, config.panel, config.rounds, question)
     details = {"rounds": list(deliberation.rounds)}
@@ -406,11 +475,11 @@ async def score(config: DeliberationConfig, context: Context) -> Outcome:
 def _question(
     config: DeliberationConfig,
     context: Context,
+    task: str,
     criteria: str,
     others: Sequence[Mapping[str, Any]],
-    label: str,
 ) -> JudgeQuestion:
-    filled = fill(TASK.replace("{label}", label), context)
+    filled = fill(task, context)
     reasons = [
         (f"judge {vote['judge']}, who voted {vote['bracket']}", vote["reasons"][:MAX_REASON_LENGTH])
         for vote in others

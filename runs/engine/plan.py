@@ -241,12 +241,6 @@ def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str
     return {slug or default for _, node in walk(root) for slug in _judge_models(node, kinds)}
 
 
-def agent_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> dict[str, str]:
-    """Return the names of the targets that evaluators ask for a judgement, by path in tree order."""
-    named = ((path, _judging_agents(node, kinds)) for path, node in walk(root))
-    return {path: names[0] for path, names in named if names}
-
-
 def script_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:
     """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
     return [path for path, node in walk(root) if _runs_script(node, kinds)]

@@ -12,11 +12,12 @@ from typing import Any
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
+from evaluators.kinds._judging import agents_named
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from evaluators.templatetags.figures import age
-from runs.engine.plan import OUTCOMES_PATH, agent_paths, judge_calls, judge_models, script_paths
+from runs.engine.plan import OUTCOMES_PATH, judge_calls, judge_models, script_paths
 from runs.models.results import (
     ANSWERED,
     CallStatus,
@@ -230,7 +231,7 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         kind_icon=kind.icon if kind else "e-composite",
         calls=judge_calls(root, kinds),
         models=sorted(models - {""}),
-        agents=sorted(set(agent_paths(root, kinds).values())),
+        agents=sorted({name for _, _, name in agents_named(root, kinds)}),
         scripts=len(script_paths(root, kinds)),
         needs=tuple(_needs(root)),
         missing=("a judge: choose one under Settings",) if "" in models else (),

@@ -25,6 +25,7 @@ from evaluators.kinds._base import (
     ScriptCall,
     ScriptResult,
 )
+from evaluators.kinds._judging import agents_named
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord, Failure
 from evaluators.model_calls.client import ModelClient, Try
 from evaluators.model_calls.limit_policy import ONE_TRY
@@ -38,7 +39,7 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, Skipped, Unscored
 from runs.engine.execute import execute
-from runs.engine.plan import Plan, TargetPlan, agent_paths, judge_calls, judge_models
+from runs.engine.plan import Plan, TargetPlan, judge_calls, judge_models
 from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.execution.agents import AgentClient, AgentTry, shown_request
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
@@ -522,7 +523,7 @@ def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
 
 def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, FrozenTarget]:
     """Return the targets that the evaluators ask for a judgement by name, as they are now."""
-    names = set(agent_paths(root, all_kinds()).values())
+    names = {name for _, _, name in agents_named(root, all_kinds())}
     result: dict[str, FrozenTarget] = {}
     for row in Target.objects.filter(name__in=names, archived_at=None).select_related("model"):
         kind = get_target_kind(row.kind)

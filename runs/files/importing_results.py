@@ -230,8 +230,10 @@ def _vote_details(evaluator: EvaluatorLine) -> dict[str, Any]:
     if own_score is None:
         return votes
     last = evaluator.rounds[-1]["votes"]
-    slugs = [vote["slug"] for vote in last]
-    panel = {"models": slugs} if all(slugs) else {"judges": len(slugs)}
+    slugs = [vote["slug"] for vote in last if not vote["agent"]]
+    agents = [vote["agent"] for vote in last if vote["agent"]]
+    models = {"models": slugs} if all(slugs) else {"judges": len(slugs)}
+    panel = {"agents": agents, **models}
     asked = sum(not held["breaks_tie"] for held in evaluator.rounds)
     rescore = get_kind(DELIBERATION_KIND).rescore
     for way in ("midpoint", "mean"):

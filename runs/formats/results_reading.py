@@ -272,7 +272,7 @@ def _vote(row: Any, fields: ResultFields) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise _OtherFormError
     message = ResultFields(row, fields.place)
-    names = {name: _text(message.text(name)) for name in ("judge", "slug", "model")}
+    names = {name: _text(message.text(name)) for name in ("judge", "slug", "agent", "model")}
     stage = _text(message.text("stage"))
     bracket, score = message.text("bracket"), message.value("score")
     if not names["judge"] or (bracket and bracket not in BRACKET_NAMES):

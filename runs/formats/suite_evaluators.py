@@ -239,7 +239,7 @@ CASES = ("tests", "cases", "evalcases", "eval_cases")
 JUDGE = "judge"
 NAMES = ("model", JUDGE)
 # A panel of judges is named in a list.
-LISTS = ("models", "judges", "agents", "participants")
+LISTS = ("models", "judges", "participants")
 
 
 def model_places(

@@ -322,7 +322,9 @@ def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
     kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
     registered = all_kinds().get(node["kind"])
     if agents := registered.judge_targets(node["config"]) if registered else ():
-        facts.append(f"by {agents[0]}")
+        # On a panel, models may vote too.
+        word = "with" if registered and registered.uses_judge else "by"
+        facts.append(f"{word} {', '.join(dict.fromkeys(agents))}")
     lines = [OutlineLine(depth, str(node["name"]), kind, ", ".join(facts))]
     for child in node.get("children", ()):
         lines += _outline(child, depth + 1)

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from evaluators.kinds import all_kinds, read_config
+from evaluators.kinds._judging import agents_named
 from evaluators.kinds._prompts import variables_in
 from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel
@@ -18,7 +19,6 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import (
-    agent_paths,
     case_tree,
     judge_models,
     needs_outcomes_call,
@@ -100,7 +100,7 @@ def scripts_problem(
     if not obstacle:
         return ""
     trees = list(trees)
-    named = {name for tree in trees for name in agent_paths(tree, all_kinds()).values()}
+    named = {name for tree in trees for _, _, name in agents_named(tree, all_kinds())}
     agents = Target.objects.filter(name__in=named).values_list("name", "kind") if named else ()
     programs = _who_runs_programs(_named(trees, dict(agents)), target)
     return f"{programs}, and {obstacle}" if programs else ""
@@ -156,8 +156,8 @@ def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[st
     paths: list[str] = []
     for tree in trees:
         paths += script_paths(tree, all_kinds())
-        asking = agent_paths(tree, all_kinds()).items()
-        paths += (f"{path} by the target {name}" for path, name in asking if name in programs)
+        asking = agents_named(tree, all_kinds())
+        paths += (f"{path} by the target {name}" for path, _, name in asking if name in programs)
     return list(dict.fromkeys(paths))
 
 
@@ -264,7 +264,7 @@ def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
     """
     asking: dict[str, str] = {}
     for tree in trees:
-        for path, name in agent_paths(tree, all_kinds()).items():
+        for path, _, name in agents_named(tree, all_kinds()):
             asking.setdefault(name, path)
     known = {
         row.name: row for row in Target.objects.filter(name__in=asking).select_related("model")

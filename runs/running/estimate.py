@@ -19,12 +19,13 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts
+from evaluators.kinds._judging import agents_named
 from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted, money
-from runs.engine.plan import agent_paths, case_tree, judge_calls, planned_calls_by_judge
+from runs.engine.plan import case_tree, judge_calls, planned_calls_by_judge
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -75,7 +76,7 @@ def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
         trees.append(case_tree(root, evaluators, append=append))
     paths_by_name: dict[str, list[str]] = {}
     for tree in trees:
-        for path, name in agent_paths(tree, all_kinds()).items():
+        for path, _, name in agents_named(tree, all_kinds()):
             if path not in paths_by_name.setdefault(name, []):
                 paths_by_name[name].append(path)
     return paths_by_name

@@ -43,8 +43,9 @@ from runs.suites.tree_forms import (
     read_weight,
     share_text,
 )
+from runs.target_kinds import target_kinds
 
-ONE_MODEL, MODELS, AGENT = "model", "models", "agent"
+ONE_MODEL, MODELS, AGENT, AGENTS = "model", "models", "agent", "agents"
 # Settings, of any kind, that may name files of the suite.
 FILE_SETTINGS = ("prompt", "criteria", "instructions", "command", "script")
 MAX_FILES = 20
@@ -60,9 +61,14 @@ def offer_choices(form: forms.Form, suite: Suite) -> None:
             _choose(form, ONE_MODEL, slugs, empty=f"The suite's judge{judge}")
         if MODELS in fields:
             _add_help(fields[MODELS], f"Available: {', '.join(slugs) or 'none yet'}.")
-    if AGENT in fields:
-        targets = Target.objects.filter(archived_at=None).order_by("name")
-        _choose(form, AGENT, list(targets.values_list("name", flat=True)), empty="Choose one")
+    if AGENT in fields or AGENTS in fields:
+        able = [name for name, kind in target_kinds().items() if not kind.replays]
+        targets = Target.objects.filter(archived_at=None, kind__in=able).order_by("name")
+        names = list(targets.values_list("name", flat=True))
+        if AGENT in fields:
+            _choose(form, AGENT, names, empty="Choose one")
+        if AGENTS in fields:
+            _add_help(fields[AGENTS], f"Available: {', '.join(names) or 'none yet'}.")
     named = [name for name in FILE_SETTINGS if name in fields]
     if named and (files := list_file_paths(suite)):
         shown = ", ".join(files[:MAX_FILES]) + (" and more" if len(files) > MAX_FILES else "")
@@ -73,7 +79,7 @@ def offer_choices(form: forms.Form, suite: Suite) -> None:
 def _choose(form: forms.Form, name: str, options: Sequence[str], *, empty: str) -> None:
     field = form.fields[name]
     current = str(form.get_initial_for_field(field, name) or "")
-    missing = [(current, f"{current}, not set up")] if current and current not in options else []
+    missing = [(current, f"{current}, not available")] if current and current not in options else []
     choices = [("", empty), *((option, option) for option in options), *missing]
     form.fields[name] = forms.ChoiceField(
         choices=choices,

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import models_named
+from evaluators.kinds._judging import agents_named, models_named
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import agent_paths
 from runs.models.suites import Target
 from runs.specs.problems import Problem
 from runs.specs.suites import ModelPlace, SuiteWithCases
@@ -23,47 +22,47 @@ def unfit_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem
     """
     judging = _judging_targets(content)
     replaying = [name for name, kind in target_kinds().items() if kind.replays]
-    named = {name for _, _, name in judging}
+    named = {name for _, _, _, name in judging}
     rows = (
         Target.objects.filter(name__in=named, kind__in=replaying)
         if named
         else Target.objects.none()
     )
     unfit = set(rows.values_list("name", flat=True))
-    for case, path, name in judging:
+    for case, path, setting, name in judging:
         if name in unfit:
             message = (
                 f"the target {name!r} has recorded outputs and cannot judge; name a chat model, "
                 "an agent over HTTP or a command"
             )
-            yield Problem(message, file, 0, case, f"evaluator {path}: agent")
+            yield Problem(message, file, 0, case, f"evaluator {path}: {setting}")
 
 
 def absent_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
     """Yield a note for each judging target that does not exist yet, at the place that names it first."""
-    first: dict[str, tuple[str, str]] = {}
-    for case, path, name in _judging_targets(content):
-        first.setdefault(name, (case, path))
+    first: dict[str, tuple[str, str, str]] = {}
+    for case, path, setting, name in _judging_targets(content):
+        first.setdefault(name, (case, path, setting))
     names = Target.objects.filter(name__in=first).values_list("name", flat=True) if first else ()
     known = set(names)
-    for name, (case, path) in first.items():
+    for name, (case, path, setting) in first.items():
         if name in known:
             continue
         message = (
             f"no target is called {name!r} yet; add it under Targets before starting a run, or name "
             "another"
         )
-        yield Problem(message, file, 0, case, f"evaluator {path}: agent")
+        yield Problem(message, file, 0, case, f"evaluator {path}: {setting}")
 
 
-def _judging_targets(content: SuiteWithCases) -> list[tuple[str, str, str]]:
-    """Return case ("" for the suite's tree), path and target name for each evaluator that asks a target."""
+def _judging_targets(content: SuiteWithCases) -> list[tuple[str, str, str, str]]:
+    """Return case ("" for the suite's tree), path, setting and name for each target that evaluators ask."""
     trees = [("", content.evaluators)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
     return [
-        (case, path, target)
+        (case, path, setting, target)
         for case, tree in trees
-        for path, target in agent_paths(tree, all_kinds()).items()
+        for path, setting, target in agents_named(tree, all_kinds())
     ]
 
 

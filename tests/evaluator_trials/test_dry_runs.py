@@ -22,7 +22,7 @@ from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.models.runs import Run
 from runs.running.services import start_run
 from runs.suites.drafts import get_draft
-from tests.support.agent_server import AgentServer, says
+from tests.support.agent_server import AgentServer, Asked, says
 from tests.support.factories import make_case, make_model, make_suite, make_target
 from tests.support.members import make_client
 from tests.support.model_server import ModelServer, good
@@ -31,6 +31,7 @@ from tests.support.trees import CHECK, JUDGED, LEAF, tree
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OPINION = {"reasoning": "Kind.", "hits": [], "misses": [], "score": 80}
+VOTE = {"reasons": "Kind.", "score": 80, "bracket": "Excellent"}
 CRITERIA = {
     "reasoning": "Both.",
     "criteria": [
@@ -84,6 +85,9 @@ ROWS = {
         "model",
         {"judges": 2, "rounds": 1, "criteria": "Kind?"},
         says="of up to 4: more calls depend on the replies",
+    ),
+    "panel_of_agents_alone": Row(
+        "deliberation", "agent", {"agents": ["desk", "desk"], "rounds": 1, "criteria": "Kind?"}
     ),
     "limits": Row("execution_metrics", "nobody", {"max_tool_calls": 3}),
     "same": Row("expected_output", "nobody"),
@@ -197,9 +201,15 @@ def given(name: str, asks: str, run: Run, server: ModelServer, agent: AgentServe
     if asks == "program":
         return [run.results.get().scores.get(path=name).reasoning]
     if asks == "agent":
-        return [one.body.decode() for one in agent.asked]
+        return [one.body.decode() for one in agent.asked if f"C-1/{name}" in one.body.decode()]
     sent = [one for one in server.chats if one.trace("Evaluator") == name]
     return sorted(json.dumps(one.body) for one in sent)
+
+
+def reviews(asked: Asked) -> Any:
+    """Answer with a vote if one is asked for, else with an opinion."""
+    is_vote = "several judges who vote" in asked.body.decode()
+    return says({"output": json.dumps(VOTE if is_vote else OPINION)})(asked)
 
 
 def test_a_dry_run_of_each_kind_shows_what_a_run_gives_byte_for_byte(
@@ -209,11 +219,16 @@ def test_a_dry_run_of_each_kind_shows_what_a_run_gives_byte_for_byte(
     make_target(
         name="desk",
         kind="http",
-        config={"url": agent_server.url, "output_path": "output", "headers": [header]},
+        config={
+            "url": agent_server.url,
+            "output_path": "output",
+            "headers": [header],
+            "body": {"task": "{{input}}", "session": "{{case_id}}"},
+        },
         encrypted_secrets={"authorization": encrypt("Bearer t0p-s3cret-value")},
     )
     make_target(name="peer", kind="command", config={"command": PEER})
-    agent_server.behave(then=says({"output": json.dumps(OPINION)}))
+    agent_server.behave(then=reviews)
     model_server.on_evaluator("criteria", good(CRITERIA))
     run = carried_out(tree(*(node(name, row) for name, row in ROWS.items())), model_server)
     unscored = run.results.get().scores.filter(state="unscored")

@@ -111,6 +111,7 @@ SAYS: dict[str, dict[tuple[str, str], Any]] = {
         ("tie-kept", "panel"): ((40, 45, 60, 70), (40, 45, 60, 70)),
         ("by-mean", "panel"): ((80, 92, 70),),
         ("one-unreadable", "panel"): ((88, 90, None),),
+        ("agents-too", "panel"): ((40,),),
     },
     "hybrid": {
         ("llm_probe_tool_example", "final_evaluation"): ([8.5, 9.0, 8.0, 8.5, 7.5, 6.0], 8.5, True),
@@ -118,7 +119,10 @@ SAYS: dict[str, dict[tuple[str, str], Any]] = {
     },
 }
 # Targets that judge, by the file that the README says to make them of.
-AGENTS = {"combined": {"code-reviewer": "agent/reviewer.py"}}
+AGENTS = {
+    "combined": {"code-reviewer": "agent/reviewer.py"},
+    "deliberation": {"order-clerk": "agent/clerk.py"},
+}
 # What the seeds' formulas give (SCORING §1, §3 to §6): score, verdict and what decided.
 EXPECTED: dict[str, dict[str, tuple[float, str, str]]] = {
     "verdicts": {
@@ -185,6 +189,7 @@ EXPECTED: dict[str, dict[str, tuple[float, str, str]]] = {
         "tie-kept": (0.38, "fail", "<"),
         "by-mean": (0.86, "pass", "≥"),
         "one-unreadable": (0.88, "pass", "≥"),
+        "agents-too": (0.88, "pass", "≥"),
     },
     "hybrid": {
         "llm_probe_tool_example": (0.85, "pass", "8.5 ≥ 8.0"),
@@ -489,7 +494,7 @@ def test_every_round_of_votes_is_kept_and_the_readme_tells_what_comes_of_them(
     for key in lines:
         details = EvaluatorScore.objects.get(result__case__key=key, path="panel").details
         rounds[key] = len(details["rounds"])
-    ties = {"tie-broken": 2, "tie-kept": 2, "by-mean": 1, "one-unreadable": 1}
+    ties = {"tie-broken": 2, "tie-kept": 2, "by-mean": 1, "one-unreadable": 1, "agents-too": 1}
     assert rounds == {**dict.fromkeys(("excellent", "good", "fair", "poor"), 2), **ties}
     assert any("left out of round 1" in one for one in lines["one-unreadable"]["warnings"])
     place = {"slug": "deliberation", "number": 1, "key": "tie-kept", "repetition": 1}

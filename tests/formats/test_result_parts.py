@@ -98,13 +98,14 @@ def rounds(*votes: Any, **changed: Any) -> Any:
 
 
 def test_every_vote_of_a_deliberation_is_read_those_without_a_bracket_too() -> None:
-    lost = {"judge": "B", "bracket": "", "problem": "no answer", "stage": "judge"}
+    lost = {"judge": "B", "agent": "desk", "bracket": "", "problem": "no answer", "stage": "judge"}
     [held] = rounds(VOTE, lost)
 
     assert (held["number"], held["breaks_tie"]) == (1, True)
     first, second = held["votes"]
     assert (first["bracket"], first["score"], first["reasons"]) == ("Good", 60, "so")
     assert (second["bracket"], second["score"], second["problem"]) == ("", None, "no answer")
+    assert (first["agent"], second["agent"]) == ("", "desk")
 
 
 @pytest.mark.parametrize(

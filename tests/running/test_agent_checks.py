@@ -32,6 +32,8 @@ pytestmark = pytest.mark.django_db
 LEAF = {"weight": 1.0, "required": False, "required_below": None, "negate": False, "children": []}
 QUALITY = {**LEAF, "name": "quality", "kind": "agent_judge", "config": {"agent": "reviewer"}}
 TONE = {**QUALITY, "name": "tone", "config": {"agent": "second", "samples": 2}}
+# A panel of the same agent and the suite's judge.
+PANEL = {**QUALITY, "kind": "deliberation", "config": {"agents": ["reviewer"], "judges": 1}}
 HTTP = {"url": "http://127.0.0.1:9/ask"}
 WITH_SECRET = {**HTTP, "headers": [{"name": "Authorization", "secret": True}]}
 WITH_VARIABLE = {**HTTP, "headers": [{"name": "X", "value": "{{EVALSITE_TARGET_SECRET_GONE}}"}]}
@@ -76,15 +78,16 @@ UNFIT: list[tuple[Callable[[], object], list[str]]] = [
 
 @pytest.mark.parametrize(("make", "said"), UNFIT)
 @pytest.mark.parametrize("is_of_case", [False, True])
+@pytest.mark.parametrize("node", [QUALITY, PANEL], ids=["agent judge", "panel"])
 def test_a_target_that_cannot_judge_is_refused_with_evaluator_and_remedy(
-    make: Callable[[], object], said: list[str], is_of_case: bool
+    make: Callable[[], object], said: list[str], is_of_case: bool, node: dict[str, Any]
 ) -> None:
     make()
     if is_of_case:
         check = {**LEAF, "name": "x", "kind": "text_check", "config": {"operator": "is_json"}}
-        suite = suite_of(check, evaluators=tree(QUALITY))
+        suite = suite_of(check, evaluators=tree(node))
     else:
-        suite = suite_of()
+        suite = suite_of(node)
 
     with pytest.raises(AgentNotReadyError) as refusal:
         start(suite)
@@ -162,17 +165,26 @@ def test_an_agent_that_was_set_up_anew_is_told_before_two_runs_are_compared() ->
     assert differences(RunFacts(first.snapshot), RunFacts(first.snapshot)) == ()
 
 
-def test_an_import_refuses_recorded_outputs_as_judge_and_takes_a_target_that_is_to_come() -> None:
-    text = """\
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ("type: agent-judge, agent: reviewer", "agent"),
+        ("type: deliberation, agents: [second, reviewer]", "agents"),
+    ],
+)
+def test_an_import_refuses_recorded_outputs_as_judge_and_takes_a_target_that_is_to_come(
+    settings: str, field: str
+) -> None:
+    text = f"""\
 name: s
-evaluators: [{name: quality, type: agent-judge, agent: reviewer}]
-tests: [{id: a, input: hi, output: ho}]
+evaluators: [{{name: quality, {settings}}}]
+tests: [{{id: a, input: hi, output: ho}}]
 """
     content = suite_files.read_suite(text.encode())
     import_suite(content, imported_by=None)
     reviewer(kind="recorded", config={})
 
-    with pytest.raises(UnknownJudgeError, match="evaluator quality: agent.*recorded outputs"):
+    with pytest.raises(UnknownJudgeError, match=f"evaluator quality: {field}: .*recorded outputs"):
         import_suite(content, imported_by=None)
 
 
@@ -183,10 +195,12 @@ def program() -> Target:
 
 
 @pytest.mark.parametrize("way", ["start", "resume", "retry", "retry scoring"])
+@pytest.mark.parametrize("config", [None, {"agents": ["reviewer", "reviewer"]}])
 def test_a_program_that_judges_starts_for_those_alone_who_may_run_scripts(
-    way: str, program: Target, settings: Any
+    way: str, config: dict[str, Any] | None, program: Target, settings: Any
 ) -> None:
-    suite, settings.SCRIPTS = suite_of(), True
+    node = {**PANEL, "config": config} if config else QUALITY
+    suite, settings.SCRIPTS = suite_of(node), True
     member = make_member("editor")
     go: Callable[[User | None], object]
     if way == "start":
@@ -226,15 +240,22 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
     make_case(suite=suite, key="B", evaluators=own_tree, evaluators_append=True)
     check = {**LEAF, "name": "x", "kind": "text_check", "config": {"operator": "is_json"}}
     make_case(suite=suite, key="C", evaluators=tree(check))
+    voter = make_target(name="voter", kind="http", config=HTTP)
+    panel = {**PANEL, "name": "panel", "config": {"agents": ["voter", "outsider"], "rounds": 1}}
+    make_case(suite=suite, key="D", evaluators=tree(panel))
     address = reverse("runs:run-new", args=[suite.slug])
 
     def page(target: Target) -> str:
         return editor_client.get(address, {"target": target.pk}).content.decode()
 
     assert "Target second would judge its own answers, asked by “tone”." in page(own)
+    assert "Target voter would judge its own answers, asked by “panel”." in page(voter)
     assert "same family as target cousin" in page(alike)
-    assert "Target outsider would judge its own answers, asked by “quality”." in page(other)
+    assert "Target outsider would judge its own answers, asked by “quality”, “panel”." in page(
+        other
+    )
     shown = page(make_target(kind="http", config=HTTP))
-    assert "up to 5<br>" in shown  # two samples for each of two cases, and one that a case adds
+    # Two samples for each of two cases, one that a case adds, and two rounds of a panel of two.
+    assert "up to 9<br>" in shown
     assert "own answers" not in shown
     assert "same family" not in shown

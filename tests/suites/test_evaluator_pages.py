@@ -382,6 +382,32 @@ def test_the_gallery_of_a_suite_leads_to_a_form_that_adds(
     assert "quality/again" not in found
 
 
+def test_a_panel_of_models_and_agents_is_put_together_from_those_there_are(
+    client: Client, suite: Suite, ada: User, ids: dict[str, str]
+) -> None:
+    make_model(slug="juno-2")
+    make_target(name="fact checker", kind="http", config={"url": "http://127.0.0.1:9/ask"})
+    make_target(name="recorded answers")
+    address = f"{PAGE}add/deliberation/?into={ids['quality']}"
+    page = text_of(client.get(address))
+    assert "Available: fact checker." in page
+    assert "recorded answers" not in page
+    sent = {
+        "stamp": get_draft(suite, ada).stamp,
+        **{"name": "panel", "weight": "1", "parent": ids["quality"]},
+        **{"settings-rounds": "2", "settings-score_by": "midpoint", "settings-models": "juno-2"},
+    }
+
+    alone = client.post(address, sent)
+    assert alone.status_code == 422
+    assert "one judge cannot deliberate" in text_of(alone)
+    both = client.post(address, sent | {"settings-agents": "fact checker\r\nfact checker\r\n"})
+
+    assert both.status_code == 302
+    config = nodes(suite, ada)["quality/panel"].config
+    assert (config["models"], config["agents"]) == (["juno-2"], ["fact checker", "fact checker"])
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

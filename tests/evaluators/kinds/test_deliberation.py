@@ -10,13 +10,14 @@ import pytest
 
 from evaluators.kinds import all_kinds, get_kind, read_config
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply, PartsMissingError
+from evaluators.kinds._judging import agents_named
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.model_calls.judge import UnreadableReplyError, read_reply
 from evaluators.scoring.samples import get_bracket
 from evaluators.scoring.types import Score, Unscored, Usage
 from runs.engine.plan import judge_calls, judge_models
 from runs.formats import suite_files
-from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
+from tests.evaluators.kinds.doubles import AGENT, context_of, score_of, unscored_of
 from tests.support.run_doubles import composite, leaf
 
 KIND = "deliberation"
@@ -202,6 +203,59 @@ def test_each_judge_is_the_model_that_is_named() -> None:
     assert [one["model"] for one in score.details["rounds"][0]["votes"]] == ["big", "small"]
 
 
+def test_a_panel_mixes_models_and_agents() -> None:
+    panel = Panel(["Good", "Good", "Fair"], ["Good", "Good", "Good"])
+    config = {"models": ["big"], "agents": [AGENT, AGENT]}
+
+    score = score_of(KIND, config, context_of(judge=panel, expected_output="By noon."))
+
+    votes = score.details["rounds"][0]["votes"]
+    assert [(vote["slug"], vote["agent"], vote["bracket"]) for vote in votes] == [
+        ("big", "", "Good"),
+        ("", AGENT, "Good"),
+        ("", AGENT, "Fair"),
+    ]
+    assert score.reasoning.startswith("Good won with 3 of 3 votes.")
+    heard = [label for label, _ in panel.questions[1, 1].quoted if label.startswith("judge")]
+    assert heard == ["judge A, who voted Good", "judge C, who voted Fair"]
+
+
+def test_an_agent_is_told_to_judge_only_and_never_gets_the_expected_output() -> None:
+    panel = Panel(["Good", "Good"])
+    config = {"judges": 1, "agents": [AGENT], "rounds": 1, "timeout_s": 7}
+
+    score_of(KIND, config, context_of(judge=panel, expected_output="By noon."))
+
+    model, agent = panel.questions[0, 0], panel.questions[0, 1]
+    assert "By noon." in dict(model.quoted).values()
+    assert "By noon." not in dict(agent.quoted).values()
+    assert "do not carry out the task yourself" in agent.instructions
+    assert "do not carry out the task yourself" not in model.instructions
+    assert (agent.timeout_s, agent.model) == (7, "")
+
+
+def test_an_agent_that_the_run_does_not_ask_is_left_out_with_a_warning() -> None:
+    config = {"judges": 2, "agents": ["somebody"], "rounds": 1}
+
+    score = score_of(KIND, config, context_of(judge=Panel(["Good", "Good"])))
+
+    assert score.score == 0.63
+    assert score.warnings == (
+        "judge C is left out of round 1: no target 'somebody' judges in this run",
+    )
+
+
+def test_agents_alone_need_no_judge_of_the_suite() -> None:
+    alone = composite("all", leaf("a", KIND, config={"agents": ["x", "y"], "rounds": 1}))
+    beside = composite("all", leaf("a", KIND, config={"agents": ["x"], "judges": 2}))
+
+    assert judge_models(alone, all_kinds(), default="") == set()
+    assert judge_calls(alone, all_kinds()) == 4
+    assert judge_models(beside, all_kinds(), default="usual") == {"usual"}
+    assert judge_calls(beside, all_kinds()) == 9
+    assert list(agents_named(alone, all_kinds())) == [("a", "agents", "x"), ("a", "agents", "y")]
+
+
 def test_calls_and_models_are_known_before_a_run() -> None:
     named = composite("all", leaf("a", KIND, config={"models": ["big", "small"], "rounds": 1}))
     usual = composite("all", leaf("a", KIND, config={}))
@@ -232,7 +286,10 @@ def test_the_mean_can_be_tried_on_stored_votes_but_no_other_panel() -> None:
     same: dict[str, Any] = {"judges": 3, "rounds": 1}
 
     assert rescore(read_config(KIND, {**same, "score_by": "mean"}), details).score == 0.65
-    for other in ({"judges": 4}, {"rounds": 2}, {"judges": None, "models": ["a", "b", "c"]}):
+    for other in (
+        *({"judges": 4}, {"rounds": 2}, {"judges": None, "models": ["a", "b", "c"]}),
+        *({"judges": None, "agents": ["a", "b", "c"]}, {"judges": 2, "agents": ["a"]}),
+    ):
         with pytest.raises(PartsMissingError):
             rescore(read_config(KIND, {**same, **other}), details)
 
@@ -243,7 +300,11 @@ def test_the_mean_can_be_tried_on_stored_votes_but_no_other_panel() -> None:
         ({"judges": 1}, "judges"),
         ({"judges": 16}, "judges"),
         ({"models": ["one"]}, "one judge cannot deliberate"),
-        ({"models": ["a", " "]}, "a name is empty"),
+        ({"models": ["a", " "]}, "models: a name is empty"),
+        ({"agents": ["a", ""]}, "agents: a name is empty"),
+        ({"agents": ["a"]}, "agents: one judge cannot deliberate"),
+        ({"agents": "reviewer"}, "agents"),
+        ({"judges": 14, "agents": ["a", "b"]}, "the panel has 16 judges; 15 is the limit"),
         ({"models": ["a", "b"], "judges": 3}, "3 judges and 2 models"),
         ({"rounds": 0}, "rounds"),
         ({"score_by": "vibes"}, "score_by"),
@@ -257,18 +318,21 @@ def test_settings_that_cannot_be_meant_are_refused(config: dict[str, Any], refus
 @pytest.mark.parametrize(
     ("line", "panel"),
     [
-        ("judges: [big, small]", ("big", "small")),
-        ("agents: [big, small]", ("big", "small")),
-        ("judges: 4", ("",) * 4),
-        ("rounds: 1", ("",) * 3),
+        ("judges: [big, small]", [("big", ""), ("small", "")]),
+        ("agents: [desk, clerk]", [("", "desk"), ("", "clerk")]),
+        ("judges: [big], agents: [desk]", [("big", ""), ("", "desk")]),
+        ("judges: 1, agents: [desk]", [("", ""), ("", "desk")]),
+        ("judges: 4", [("", "")] * 4),
+        ("rounds: 1", [("", "")] * 3),
     ],
 )
-def test_files_name_the_judges_or_their_number(line: str, panel: tuple[str, ...]) -> None:
+def test_files_name_the_judges_or_their_number(line: str, panel: list[tuple[str, str]]) -> None:
     text = f"evaluators: [{{name: p, type: deliberation, {line}}}]\ntests: [{{id: a, input: x}}]\n"
     content = suite_files.read_suite(text.encode())
     (node,) = content.evaluators.children
 
-    assert read_config(KIND, node.config).panel == panel
+    judges = read_config(KIND, node.config).panel
+    assert [(judge.model, judge.agent) for judge in judges] == panel
     assert suite_files.read_suite(suite_files.write_suite(content)).evaluators == content.evaluators
 
 

@@ -40,7 +40,7 @@ PROMPTS = {
     "agent_judge": ("1", "d4d65552"),
     "composite": ("1", "eba4e9de"),
     "expected_output": ("1", "f58e800c"),
-    "deliberation": ("1", "30fa2cc9"),
+    "deliberation": ("2", "cb516384"),
     "hybrid_judge": ("1", "fb9cc76a"),
     "llm_judge": ("2", "43e3c0cc"),
     "metrics_judge": ("1", "baa58b85"),
