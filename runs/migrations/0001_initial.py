@@ -832,6 +832,7 @@ class Migration(migrations.Migration):
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
                 ("view_count", models.PositiveIntegerField(default=0)),
+                ("fetch_count", models.PositiveIntegerField(default=0)),
                 ("last_viewed_at", models.DateTimeField(blank=True, null=True)),
                 ("frozen", models.JSONField()),
                 (

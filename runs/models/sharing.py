@@ -23,7 +23,7 @@ DETAIL_LEVEL_CHOICES = [
 class ShareLink(models.Model):
     """A frozen comparison, run or result behind a random token, of which only the hash is kept.
 
-    The public page shows only `frozen`. `sources` names the live rows that it was made from, and their
+    The public page shows only `frozen`. `fetch_count` counts openings by what calls itself a program. `sources` names the live rows that it was made from, and their
     state: {"runs": […], "results": […] of a single result, "address", "digest"}.
     """
 
@@ -41,6 +41,7 @@ class ShareLink(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     view_count = models.PositiveIntegerField(default=0)
+    fetch_count = models.PositiveIntegerField(default=0)
     last_viewed_at = models.DateTimeField(null=True, blank=True)
     frozen = models.JSONField()
 

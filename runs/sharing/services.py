@@ -255,10 +255,12 @@ def find_share(token: str, *, now: datetime) -> ShareLink | None:
     return _open(now).filter(token_hash=token_hash(token)).first()
 
 
-def count_view(link: ShareLink, *, now: datetime) -> bool:
-    """Count a view of a link; False if it was closed meanwhile."""
+def count_opening(link: ShareLink, *, now: datetime, is_view: bool) -> bool:
+    """Count a view of a link, or else a fetch by a program; False if it was closed meanwhile."""
     open_links = _open(now).filter(pk=link.pk)
-    return bool(open_links.update(view_count=F("view_count") + 1, last_viewed_at=now))
+    if is_view:
+        return bool(open_links.update(view_count=F("view_count") + 1, last_viewed_at=now))
+    return bool(open_links.update(fetch_count=F("fetch_count") + 1))
 
 
 OPENING_IS_RECORDED_EVERY = timedelta(hours=1)

@@ -37,7 +37,7 @@ from runs.requests import REFUSED, MemberRequest, may_share
 from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_preview, shared_page
 from runs.sharing.services import (
     Subject,
-    count_view,
+    count_opening,
     find_share,
     make_share,
     read_subject,
@@ -243,7 +243,8 @@ def _tolerances(candidate: Run, query: ComparisonQuery) -> Tolerances:
     return tolerances_form(query, candidate).tolerances
 
 
-# Chats and search engines that fetch an address for a preview, which is no view.
+# Chats and search engines that fetch an address for a preview, which is no view. Anybody can call themselves so, so
+# fetches are counted too.
 FETCHERS = (
     *("bot", "crawler", "spider", "facebookexternalhit", "whatsapp", "skypeuripreview"),
     *("embedly", "slack-imgproxy", "preview", "curl-link", "mastodon", "iframely"),
@@ -295,7 +296,7 @@ def _looked_at(request: HttpRequest, token: str) -> ShareLink | None:
     if link is None:
         return None
     is_read = _is_read(request)
-    if is_read and not count_view(link, now=now):
+    if not count_opening(link, now=now, is_view=is_read):
         return None
     record_opening(link, now=now, is_counted=is_read)
     return link
