@@ -59,6 +59,8 @@ FOR_EVERY_ANSWER = {
 }
 # The browser keeps a page, because going back to a form has to find what was typed, until the logout clears all.
 FOR_PAGES, FOR_FILES = "private, no-cache", "private, no-store"
+# Where a call of the API leaves the headers that say what is left of its limit.
+RATE_LIMIT = "evalsite.rate_limit"
 FILE_NAME = re.compile(r'filename="?(?P<name>[^";]+)')
 
 
@@ -79,7 +81,7 @@ def add_headers(
 def for_members(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Keep answers to members out of shared caches, and write their downloads and refusals to the audit."""
+    """Keep answers to members out of shared caches, add rate limits, and write downloads and refusals to the audit."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
@@ -91,6 +93,8 @@ def for_members(
         is_file = disposition.startswith("attachment") and response.status_code == HTTPStatus.OK
         if has_session and is_file:
             _record_download(request, disposition)
+        for name, value in request.META.get(RATE_LIMIT, {}).items():
+            response.headers[name] = value
         if response.status_code == HTTPStatus.FORBIDDEN:
             record_refusal(request)
         return response

@@ -215,6 +215,14 @@ AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken"]
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 
+# What one client of the API may do in a minute, counted by each web process; 0 is no limit.
+API_REQUESTS_PER_MINUTE = ENV.number(
+    "EVALSITE_API_REQUESTS_PER_MINUTE", 600, least=0, most=1_000_000
+)
+API_WRONG_TOKENS_PER_MINUTE = ENV.number(
+    "EVALSITE_API_WRONG_TOKENS_PER_MINUTE", 30, least=0, most=1_000_000
+)
+
 # -- Security --------------------------------------------------------------------------------
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *ENV.names_list("EVALSITE_ALLOWED_HOSTS")]
 if SITE_HOST:
@@ -302,6 +310,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["evalsite.access.tokens.MayView"],
+    "DEFAULT_THROTTLE_CLASSES": ["evalsite.access.rate_limits.RequestLimit"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

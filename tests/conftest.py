@@ -32,6 +32,9 @@ FOR_TESTS = {
     "SECURE_SSL_REDIRECT": False,
     "SESSION_COOKIE_SECURE": False,
     "CSRF_COOKIE_SECURE": False,
+    # How many requests come in a minute depends on the speed of the machine.
+    "API_REQUESTS_PER_MINUTE": 0,
+    "API_WRONG_TOKENS_PER_MINUTE": 0,
     "SESSION_COOKIE_NAME": "evalsite_session",
     "CSRF_COOKIE_NAME": "evalsite_csrf",
     "STORAGES": {

@@ -19,6 +19,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from evalsite.access.rate_limits import count_wrong_token
 from evalsite.access.roles import Role, highest_role, role_permissions
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
@@ -186,12 +187,13 @@ class TokenAuthentication(BaseAuthentication):
     """Authenticate a request by its token; without one, session authentication is tried."""
 
     def authenticate(self, request: Request) -> tuple[User, TokenGrant] | None:
-        """Return the owner and the grant, None without a token; raises AuthenticationFailed."""
+        """Return the owner and the grant, None without a token; raises AuthenticationFailed or TooManyRequests."""
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != SCHEME.lower():
             return None
         grant = find_grant(secret.strip(), now=timezone.now())
         if grant is None:
+            count_wrong_token(request._request)
             # The exact reason would only help somebody who found the token.
             raise AuthenticationFailed("This token is wrong, expired or revoked.")
         return grant.token.owner, grant

@@ -119,6 +119,7 @@ REFUSALS: Mapping[int, str] = {
     403: "The role of the member or of the token does not allow it.",
     404: "There is no such thing.",
     409: "The stored object cannot be shown, such as a run of another version.",
+    429: "More requests, or more wrong tokens, than a minute allows; Retry-After says when to go on.",
 }
 
 

@@ -62,6 +62,7 @@ ACTIONS = {
     "try": "tried",
     "override": "overrode",
     "link_made": "made a link for",
+    "guessed": "sent many",
     "erased": "deleted the personal data of",
     "locked_out": "was locked out of",
     "logged_in": "logged in as",
