@@ -45,6 +45,7 @@ from runs.compare.rules import (
 from runs.costs import run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.models.results import EvaluatorScore, Result, ScoreState
+from runs.models.run_cases import VERDICTS
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import unpack_leaf_scores
 from runs.results.result_state import Override
@@ -183,10 +184,10 @@ def read_records(run: Run) -> RunRecords:
             ExecutionRecord(
                 case=key,
                 status=status,
-                verdict=_verdict(verdict),
+                verdict=VERDICTS.get(verdict),
                 score=score,
                 is_forced=forced,
-                reviewed_verdict=_verdict(reviewed),
+                reviewed_verdict=VERDICTS.get(reviewed),
                 latency_ms=latency,
                 run_cost_usd=paid,
                 evaluation_cost_usd=judged,
@@ -250,10 +251,10 @@ def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
         ExecutionRecord(
             case="",
             status=row.status,
-            verdict=_verdict(row.verdict),
+            verdict=VERDICTS.get(row.verdict),
             score=row.score,
             is_forced=row.is_forced,
-            reviewed_verdict=_verdict(row.reviewed_verdict),
+            reviewed_verdict=VERDICTS.get(row.reviewed_verdict),
             latency_ms=row.latency_ms,
             run_cost_usd=row.run_cost_usd,
             evaluation_cost_usd=row.evaluation_cost_usd,
@@ -261,10 +262,6 @@ def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
         for row in results
     ]
     return _case(group, policy, [row.outcome_marks for row in results if row.outcome_marks])
-
-
-def _verdict(word: str) -> Verdict | None:
-    return Verdict(word) if word else None
 
 
 def _reviewed_verdicts(
@@ -285,8 +282,6 @@ def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[
     decided = case_decision(group, policy, has_words=False).verdict
     verdicts = [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
-    paid = sum_known(row.run_cost_usd for row in group)
-    judged = sum_known(row.evaluation_cost_usd for row in group)
     return CaseSide(
         verdict=decided,
         mean_score=mean(scores),
@@ -297,9 +292,8 @@ def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[
         is_flaky=len(set(verdicts)) > 1,
         **_reviewed_verdicts(group, policy),
         latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
-        run_cost_usd=paid,
-        evaluation_cost_usd=judged,
-        cost_usd=sum_known((paid, judged)),
+        run_cost_usd=sum_known([row.run_cost_usd for row in group]),
+        evaluation_cost_usd=sum_known([row.evaluation_cost_usd for row in group]),
         outcomes=len(marks[0]) if marks else 0,
         outcomes_met=sum(set(column) == {MET} for column in zip(*marks, strict=False)),
     )

@@ -489,5 +489,12 @@ def comparison_document(
 
 def case_change_document(comparison: Comparison, change: CaseChange) -> CaseChangeDoc:
     """Describe how one case changed."""
-    document = CaseChangeDoc.model_validate(change)
-    return document.model_copy(update={"title": comparison.title(change.case)})
+    return CaseChangeDoc(
+        case=change.case,
+        title=comparison.title(change.case),
+        status=change.status,
+        has_flipped=change.has_flipped,
+        score_change=change.score_change,
+        baseline=change.baseline,
+        candidate=change.candidate,
+    )

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaluators.scoring.numbers import format_number, percent, quote_names, rounded
+from evaluators.scoring.numbers import format_number, percent, quote_names, rounded, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
@@ -358,7 +358,8 @@ HARM = (REGRESSION, ERROR, UNCHANGED, IMPROVEMENT, ADDED, REMOVED)
 VERDICT_RANKS = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as ExecutionRecord: a comparison creates forty thousand.
+@dataclass(slots=True)
 class CaseSide:
     """A case in one run; without a verdict it is errored.
 
@@ -375,7 +376,6 @@ class CaseSide:
     scored: int = 0
     executions: int = 0
     latency_ms: float | None = None
-    cost_usd: Decimal | None = None
     state: str = ""
     run_cost_usd: Decimal | None = None
     evaluation_cost_usd: Decimal | None = None
@@ -384,6 +384,11 @@ class CaseSide:
     is_flaky: bool = False
     machine: Verdict | None = None
     reviewed: Verdict | None = None
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """Return both costs together; None when neither is known."""
+        return sum_known((self.run_cost_usd, self.evaluation_cost_usd))
 
     @property
     def pass_share(self) -> float | None:

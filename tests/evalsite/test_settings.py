@@ -145,6 +145,24 @@ def test_the_web_process_loads_no_heavy_libraries(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[] True"
 
 
+@pytest.mark.slow
+def test_the_objects_of_a_large_page_are_not_walked_again_and_again(tmp_path: Path) -> None:
+    script = (
+        "import evalsite, gc; evalsite.load(); walks = [];"
+        "gc.callbacks.append(lambda phase, facts: walks.append(phase));"
+        "kept = [[] for _ in range(300_000)]; print(walks.count('start'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "EVALSITE_DATA_DIR": str(tmp_path), "DATABASE_URL": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 10
+
+
 def documented_variables() -> set[str]:
     text = (ROOT / ".env.example").read_text()
     return set(re.findall(r"^# ([A-Z][A-Z0-9_]*\*?)=", text, flags=re.MULTILINE))
