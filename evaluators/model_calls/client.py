@@ -296,12 +296,13 @@ class ModelClient:
         self, spec: ModelSpec, call: ChatCall, ledger: Ledger, progress: CallProgress
     ) -> tuple[Try, CallRecord]:
         body = chat_body(spec, call, progress.mode)
+        self._prepare(spec)
         async with self.limiter.slot(spec) as started_at:
             await ledger.admit()
-            while self.limiter.is_late(spec, started_at=started_at):
-                started_at = await self.limiter.start_again(spec)
-                # This may take a minute, and the call may be useless by then.
-                await ledger.admit()
+            if self.limiter.is_late(spec, started_at=started_at):
+                started_at = await self.limiter.start_again(
+                    spec, started_at=started_at, admit=ledger.admit
+                )
             progress.tries += 1
             ledger.begin()
             ended = Try(spec, call, body, progress.tries, progress.digest)
@@ -315,6 +316,10 @@ class ModelClient:
         is_first = progress.tries == 1
         progress.usage = record.usage if is_first else add_usage(progress.usage, record.usage)
         return ended, record
+
+    def _prepare(self, spec: ModelSpec) -> None:
+        """Load what sending takes before a start is granted: it may take longer than the start is valid."""
+        self._endpoint(spec)
 
     async def _send(self, ended: Try) -> None:
         spec, call = ended.spec, ended.call

@@ -19,7 +19,6 @@ from evaluators.model_calls.limit_policy import (
     MAX_WINDOW_S,
     NEVER,
     SEND_S,
-    VALID_S,
     WINDOW_S,
     CallEnds,
     GrantedStarts,
@@ -375,7 +374,9 @@ class Limiter:
             yield started_at
         except Exception:
             # Calls end in an answer or a failure, so this one was refused before it was sent.
-            model.undo(started_at=started_at)
+            # If it was late, `start_again` may have given its start back already.
+            if not self.is_late(spec, started_at=started_at):
+                model.undo(started_at=started_at)
             raise
         finally:
             self._free(model)
@@ -384,21 +385,32 @@ class Limiter:
         """Tell whether a call was delayed for so long that it missed its place in the minute."""
         return self._model(spec).quota is not None and self._clock() > started_at + SEND_S
 
-    async def start_again(self, spec: ModelSpec) -> float:
-        """Wait for another place in the minute for a call that missed its own; return its new start.
+    async def start_again(
+        self, spec: ModelSpec, *, started_at: float, admit: Callable[[], Awaitable[None]]
+    ) -> float:
+        """Give back the place in the minute that a call missed, wait for another, and return the new start.
 
-        Raises the refusal of `refuse_all`, and ModelCallError when the model has been silent for too long.
+        `admit` is awaited before the call may start: the wait may take a minute, and the call may be useless by
+        then. Raises what `admit` raises, the refusal of `refuse_all`, and ModelCallError when the model has been
+        silent for too long.
         """
+        model, unused = self._model(spec), dict[int, int]()
+        model.undo(started_at=started_at)
         while True:
             if self._refusal is not None:
                 raise self._refusal
             if self.has_given_up(spec):
-                raise _silence(self._model(spec))
+                raise _silence(model)
             asked_at = self._clock()
-            granted = await self._sharing.starts(spec, 1, {})
-            if granted.calls and self._clock() <= asked_at + VALID_S:
+            granted = await self._sharing.starts(spec, 1, unused)
+            unused = {}
+            if not granted.calls:
+                await self.sleep(granted.wait_s)
+                continue
+            await admit()
+            if not self.is_late(spec, started_at=asked_at):
                 return asked_at
-            await self.sleep(granted.wait_s)
+            unused = {granted.grant: 0}
 
     def answered(self, spec: ModelSpec, *, started_at: float) -> None:
         """Note an answer, also one that is no use to the caller: the model works."""

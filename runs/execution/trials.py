@@ -290,6 +290,9 @@ class UnsentClient(ModelClient):
         super().__init__(retries=ONE_TRY)
         self._unsent = unsent
 
+    def _prepare(self, spec: ModelSpec) -> None:
+        """Load nothing."""
+
     async def _send(self, ended: Try) -> None:
         request = UnsentRequest(ended.call.key, ended.digest, ended.request, spec=ended.spec)
         self._unsent.requests.append(request)

@@ -10,13 +10,12 @@ import json
 import selectors
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluators.model_calls.calls import CallKey, ChatCall, Ledger, ModelCallError
-from evaluators.model_calls.client import ModelClient, Try
+from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.limit_policy import (
     GrantedStarts,
     LimitRequest,
@@ -27,6 +26,9 @@ from evaluators.model_calls.limit_policy import (
 )
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import Limiter, LimitSharing, UnsharedLimits
+
+if TYPE_CHECKING:
+    from evaluators.model_calls.endpoint import Endpoint
 
 BEGAN_AT = 1000.0
 LATENCY_S = 0.1
@@ -194,7 +196,10 @@ class HubSharing:
 
 @dataclass
 class Evaluation:
-    """Results of two calls each, target then judge, executed by workers that share the limits of both models."""
+    """Results of two calls each, target then judge, executed by workers that share the limits of both models.
+
+    For `loading_s`, each worker stands still before it can send its first call.
+    """
 
     provider: Provider
     results: int = 500
@@ -202,6 +207,7 @@ class Evaluation:
     workers: int = 1
     seed: int = 1
     per_minute: int | None = None
+    loading_s: float = 0.0
     done: int = 0
     given_up: list[ModelCallError] = field(default_factory=list)
     ended_s: float = 0.0
@@ -282,19 +288,42 @@ class _Client(ModelClient):
         super().__init__(limiter, Retries(jitter=evaluation.random.random))
         self._evaluation = evaluation
 
-    async def _send(self, ended: Try) -> None:
-        evaluation, model = self._evaluation, ended.spec.slug
+    def _endpoint(self, spec: ModelSpec) -> Endpoint:
+        place = (spec.slug, "")
+        if not self._endpoints:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, JumpingLoop)
+            loop.now += self._evaluation.loading_s
+        self._endpoints.setdefault(place, _Endpoint(self._evaluation, spec.slug))  # type: ignore[arg-type]
+        return self._endpoints[place]
+
+
+@dataclass
+class _Endpoint:
+    """The way to one model of the provider."""
+
+    evaluation: Evaluation
+    model: str
+
+    async def post_chat(
+        self, body: Mapping[str, Any], more_headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], str]:
+        evaluation, model = self.evaluation, self.model
         at = asyncio.get_running_loop().time() - BEGAN_AT
         fate = evaluation.provider.decide(model, at, evaluation.random)
         evaluation.starts[model].append(at)
         evaluation.statuses[fate.status] += 1
         evaluation.in_flight[model] += 1
         evaluation.most_in_flight = max(evaluation.most_in_flight, evaluation.in_flight[model])
-        with suppress(TimeoutError):
-            await asyncio.sleep(min(fate.seconds, ended.spec.timeout_s))
-        evaluation.in_flight[model] -= 1
+        try:
+            await asyncio.sleep(fate.seconds)
+        finally:
+            evaluation.in_flight[model] -= 1
         headers = {"retry-after": str(fate.retry_after_s)} if fate.retry_after_s else {}
-        ended.answered(fate.status, headers, ANSWER if fate.status == 200 else "")
+        return fate.status, headers, ANSWER if fate.status == 200 else ""
+
+    async def close(self) -> None:
+        """Hold nothing open."""
 
 
 def _call(number: int) -> ChatCall:

@@ -232,6 +232,58 @@ def test_a_call_refused_before_it_was_made_leaves_its_start_to_the_next() -> Non
     assert asyncio.run(session()) == 1
 
 
+def test_a_call_that_missed_its_start_gives_it_back_and_waits_for_another() -> None:
+    others, clock = Others(is_metered=True), Clock()
+    limiter = Limiter(others, clock=clock, sleep=clock.sleep)
+    delays_s = iter((3.0, 0.0))
+
+    async def admit() -> None:
+        clock.now += next(delays_s)
+
+    async def session() -> None:
+        async with limiter.slot(spec()) as started_at:
+            clock.now += 3
+            assert limiter.is_late(spec(), started_at=started_at)
+            started_at = await limiter.start_again(spec(), started_at=started_at, admit=admit)
+            assert started_at == clock.now
+        await limiter.aclose()
+
+    asyncio.run(session())
+
+    # The second start was missed too, and went back with the request for the third.
+    assert others.asked_starts == [(1, {}), (1, {}), (1, {2: 0})]
+    assert others.left == [{1: 0}]
+
+
+def test_a_call_refused_after_it_missed_its_start_gives_back_no_start_of_others() -> None:
+    others, clock = Others(is_metered=True), Clock()
+    limiter = Limiter(others, clock=clock, sleep=clock.sleep)
+    is_late = asyncio.Event()
+
+    async def in_time() -> None:
+        async with limiter.slot(spec()):
+            await is_late.wait()
+
+    async def late() -> None:
+        async with limiter.slot(spec()) as started_at:
+            clock.now += 3
+            is_late.set()
+            await limiter.start_again(spec(), started_at=started_at, admit=refuse)
+
+    async def refuse() -> None:
+        raise ValueError("the budget is spent")
+
+    async def session() -> None:
+        tasks = [asyncio.create_task(call()) for call in (in_time, late)]
+        await asyncio.wait(tasks)
+        await limiter.aclose()
+
+    asyncio.run(session())
+
+    assert others.asked_starts[0][0] == 2
+    assert others.left == [{1: 1}]
+
+
 def test_who_waits_for_the_minute_asks_again_when_it_allows_and_in_between_seldom() -> None:
     others, clock = Others(is_metered=True, starts_left=0, wait_s=25.0), Clock()
 

@@ -90,12 +90,18 @@ def test_what_a_provider_allows_a_minute_is_used(workers: int, retry_after_s: in
 
 
 @workers
-def test_a_minute_is_spread_and_used(workers: int) -> None:
+@pytest.mark.parametrize("loading_s", [0.0, 3.0])
+def test_a_minute_is_spread_and_used(workers: int, loading_s: float) -> None:
     ended = Evaluation(
-        Provider(), results=450, at_once=AT_ONCE, workers=workers, per_minute=300
+        Provider(),
+        results=450,
+        at_once=AT_ONCE,
+        workers=workers,
+        per_minute=300,
+        loading_s=loading_s,
     ).run()
 
-    starts = ended.starts["target"]
+    starts = [at - ended.starts["target"][0] for at in ended.starts["target"]]
     assert ended.most_in_a_minute() <= 300
     assert sum(at <= 5 for at in starts) <= 0.2 * 300
     assert sum(at <= 60 for at in starts) >= 0.95 * 300
