@@ -92,6 +92,8 @@ SILENT_SHARE, MIN_SILENT = 0.25, 10
 MIN_SILENT_SLOWED = 5
 # A silent model is called by one call at a time, again after a time that grows.
 FIRST_PROBE_S, MAX_PROBE_S, PROBE_GROWTH = 0.5, 2.0, 1.5
+# So often the others ask meanwhile whether it has answered.
+SILENT_ASK_S = 0.5
 # After its first answer, so much of the rate that keeps all its concurrency busy. A longer silence is an outage.
 AFTER_SILENCE, OUTAGE_S = 0.25, 5.0
 # How long to wait for a silent model, and for one that has never replied: its address may be wrong.
@@ -412,7 +414,8 @@ class SharedLimit:
         throttle = self.throttle
         until = max(throttle.paused_until or 0.0, throttle.probe_at if throttle.is_silent else 0.0)
         if until > now:
-            return QuotaGrant(0, until - now + MARGIN_S)
+            wait_s = until - now + MARGIN_S
+            return QuotaGrant(0, min(wait_s, SILENT_ASK_S) if throttle.is_silent else wait_s)
         self.grants = {
             key: entry for key, entry in self.grants.items() if now - entry.at < COUNTS_S
         }

@@ -173,6 +173,7 @@ class ConcurrencyLimiter:
     agreeing: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: asyncio.Task[None] | None = None
     reporting: asyncio.Task[None] | None = None
+    pausing: asyncio.Task[None] | None = None
     _held: int = 0
     _agreed_until: float = NEVER
     _ask_again_at: float = NEVER
@@ -325,6 +326,8 @@ class ConcurrencyLimiter:
         self.paused_until = max(self.paused_until, now + state.pause_s)
         self.is_known = self.is_known or state.is_known
         if not state.is_silent:
+            if self.silent_since is not None:
+                self._end_wait()
             self.silent_since = None
         elif self.silent_since is None:
             self.silent_since = now
@@ -332,6 +335,13 @@ class ConcurrencyLimiter:
             self.quota = None
         elif self.quota is None:
             self.quota = StartQuota()
+
+    def _end_wait(self) -> None:
+        """Let the waiting calls ask for starts at once, not only when the next call may try a silent model."""
+        if self.quota is not None:
+            self.quota.ask_again_at = NEVER
+        if self.pausing is not None:
+            self.pausing.cancel()
 
 
 class Limiter:
@@ -493,8 +503,7 @@ class Limiter:
         try:
             wait_s: float | None = 0.0
             while model.needs_service and wait_s is not None:
-                # Let calls that start together be counted before the first request.
-                await (self.sleep(wait_s) if wait_s else asyncio.sleep(0))
+                await self._pause(model, wait_s)
                 await self._ask(model)
                 model.admit(self._clock())
                 if model.has_given_up(self._clock()):
@@ -504,6 +513,19 @@ class Limiter:
             model.fail(error)
         finally:
             model.serving = None
+
+    async def _pause(self, model: ConcurrencyLimiter, seconds: float) -> None:
+        """Wait so long, or until a silent model answers."""
+        if not seconds:
+            # Let calls that start together be counted before the first request.
+            await asyncio.sleep(0)
+            return
+        model.pausing = asyncio.ensure_future(self.sleep(seconds))
+        try:
+            await asyncio.wait([model.pausing])
+        finally:
+            model.pausing.cancel()
+            model.pausing = None
 
     async def _ask(self, model: ConcurrencyLimiter) -> None:
         """Request what the waiting calls lack, if it is time to."""

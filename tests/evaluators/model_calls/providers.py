@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BEGAN_AT = 1000.0
 LATENCY_S = 0.1
 OUTAGE_S = 20.0
-OUTAGE_ENDS_S = 22.0
+OUTAGE_ENDS_S = 21.0
 HANGS_S = 30.0
 HEARTBEAT_S, LEASE_S = 5.0, 15.0
 # What an agreement through a database takes.
