@@ -1,10 +1,10 @@
 # One image for the web process, the workers and every command. compose.yaml runs it.
 FROM python:3.11-slim-bookworm AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy VIRTUAL_ENV=/opt/evalsite PATH=/opt/evalsite/bin:$PATH
-RUN pip install --quiet --no-cache-dir uv==0.13.8
 WORKDIR /app
 # The packages before the code: they change less often.
-COPY pyproject.toml requirements.lock ./
+COPY pyproject.toml requirements.lock requirements-uv.lock ./
+RUN pip install --quiet --no-cache-dir --require-hashes -r requirements-uv.lock
 RUN uv venv --quiet $VIRTUAL_ENV \
   && uv pip install --quiet --no-cache --require-hashes -r pyproject.toml -c requirements.lock
 COPY . .
@@ -22,7 +22,8 @@ RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin evalsite \
 COPY --from=build /opt/evalsite /opt/evalsite
 COPY --from=build /app /app
 WORKDIR /app
-USER evalsite
+# By its number, so that an orchestrator sees that it is not root.
+USER 10001:10001
 EXPOSE 8000
 # Of the web process; whatever runs another command overrides it, as compose.yaml does for workers.
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s CMD ["python", "-c", "\

@@ -14,7 +14,7 @@ import redis
 from evalsite import gunicorn, settings
 from runs.execution import run_worker
 from tests.production.composed import Container, image, read, services
-from tests.production.readme import README, readme_commands
+from tests.production.readme import readme_commands
 from tests.services.database import Database
 from tests.services.postgresql import postgresql
 from tests.services.processes import (
@@ -56,7 +56,6 @@ def test_calls_in_flight_end_before_a_process_that_is_told_to_end_is_killed() ->
     for name in ("web", "worker"):
         grace = services()[name]["stop_grace_period"]
         assert grace in (f"{settings.STOP_S}s", f"${{EVALSITE_STOP_S:-{settings.STOP_S}}}s")
-    assert re.findall(r"TimeoutStopSec=(\d+)", README) == [str(settings.STOP_S)] * 2
     assert run_worker.LAST_REPLIES_S < gunicorn.graceful_timeout < settings.STOP_S
 
 
@@ -68,7 +67,24 @@ def test_every_service_starts_again_shows_its_health_and_keeps_its_log_short(nam
     assert service["logging"]["options"].keys() == {"max-size", "max-file"}
     if name not in ONCE:
         assert service["healthcheck"]["test"]
-        assert service["deploy"]["resources"]["limits"]["memory"]
+        assert service["deploy"]["resources"]["limits"].keys() == {"memory", "pids"}
+
+
+@pytest.mark.parametrize("name", sorted(services()))
+def test_no_service_has_rights_that_it_does_not_need(name: str) -> None:
+    service = services()[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["read_only"]
+    # The image of ours names its user itself.
+    assert name in OURS or service["user"] == "999:999"
+
+
+def test_database_and_broker_reach_nothing_outside() -> None:
+    networks = {name: service["networks"] for name, service in services().items()}
+    assert read()["networks"]["inside"] == {"internal": True}
+    assert networks["postgres"] == networks["redis"] == networks["prepare"] == ["inside"]
+    assert networks["web"] == networks["worker"] == ["inside", "outside"]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -86,7 +102,8 @@ def test_every_secret_is_a_file_and_every_one_is_used() -> None:
     assert named == composed["secrets"].keys()
     for name, secret in composed["secrets"].items():
         assert secret == {"file": f"./secrets/{name}"}
-    text = str([service.get("environment") for service in composed["services"].values()])
+    parts = ("environment", "command")
+    text = str([[service.get(part) for part in parts] for service in composed["services"].values()])
     assert set(re.findall(r"/run/secrets/(\w+)", text)) == named
 
 
@@ -108,17 +125,17 @@ def test_everything_waits_for_what_it_needs() -> None:
 def test_secrets_data_and_history_stay_out_of_the_image(tmp_path: Path) -> None:
     inside = {path.name for path in image(tmp_path).iterdir()}
     assert inside == {
-        *("manage.py", "pyproject.toml", "requirements.lock", "README.md"),
+        *("manage.py", "pyproject.toml", "requirements.lock", "requirements-uv.lock", "README.md"),
         *("evalsite", "runs", "evaluators", "templates", "static", "examples"),
     }
 
 
 def test_the_image_is_made_as_the_scripts_make_theirs_and_runs_without_root() -> None:
     setup = (ROOT / "scripts" / "setup").read_text(encoding="utf-8")
-    [version] = re.findall(r"^UV_VERSION=(.+)$", setup, flags=re.MULTILINE)
-    assert f"uv=={version}" in DOCKERFILE
+    for script in (setup, DOCKERFILE):
+        assert "--require-hashes -r requirements-uv.lock" in script
     assert "--require-hashes -r pyproject.toml -c requirements.lock" in DOCKERFILE
-    assert re.findall(r"^USER (.+)$", DOCKERFILE, flags=re.MULTILINE) == ["evalsite"]
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, flags=re.MULTILINE) == ["10001:10001"]
     assert commands_of("CMD") == [services()["web"]["command"]]
 
 
@@ -146,10 +163,9 @@ class Composed:
         self.code = folder / "app"
         self.code.mkdir()
         image(self.code)
-        self._make_secrets(url)
+        self._make_secrets(url, broker)
         self.places = {
             "/run/secrets": str(folder / "secrets"),
-            "redis://redis:6379/0": broker,
             "http://127.0.0.1:8000": self.url,
             '"127.0.0.1", 8000': f'"127.0.0.1", {self.port}',
             "0.0.0.0": "127.0.0.1",
@@ -170,12 +186,18 @@ class Composed:
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def _make_secrets(self, url: str) -> None:
-        """Make them by the commands of the README, but for the address of the database."""
+    def _make_secrets(self, url: str, broker: str) -> None:
+        """Make them by the commands of the README, but for the addresses of database and broker."""
+        make_secrets(self.folder)
         secrets = self.folder / "secrets"
-        commands = readme_commands("mkdir -m 700 secrets").partition("docker compose")[0]
-        subprocess.run(["sh", "-c", commands], cwd=self.folder, check=True)
         (secrets / "database_url").write_text(f"{url}\n")
+        (secrets / "broker_url").write_text(f"{broker}\n")
+
+
+def make_secrets(folder: Path) -> None:
+    """Make them by the commands of the README."""
+    commands = readme_commands("mkdir -m 700 secrets").partition("docker compose")[0]
+    subprocess.run(["sh", "-c", commands], cwd=folder, check=True)
 
 
 @pytest.fixture(scope="module")
@@ -186,19 +208,27 @@ def composed() -> Iterator[Composed]:
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_redis_takes_its_settings_and_answers() -> None:
+def test_redis_takes_its_settings_and_answers_those_who_know_the_password() -> None:
     program = installed_redis() or wheel_redis()
     assert program
-    name, *settings_given = services()["redis"]["command"]
-    assert name == "redis-server"
+    name, file, *settings_given = services()["redis"]["command"]
+    assert (name, file) == ("redis-server", "/run/secrets/redis_conf")
     port = free_port()
     with scratch_folder("redis") as folder:
-        command = [program, *settings_given, "--port", str(port), "--dir", folder]
-        client = redis.Redis(port=port, decode_responses=True)
+        make_secrets(folder)
+        secrets = folder / "secrets"
+        conf = str(secrets / "redis_conf")
+        command = [program, conf, *settings_given, "--port", str(port), "--dir", folder]
+        url = (
+            (secrets / "broker_url").read_text().strip().replace("redis:6379", f"localhost:{port}")
+        )
+        client = redis.Redis.from_url(url, decode_responses=True)
         server = Process(command, log=folder / "log", is_ready=lambda: answers(client))
         with running(server), client:
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
             assert client.config_get("save") == {"save": ""}
+            with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+                stranger.ping()
 
 
 def answers(client: redis.Redis) -> bool:

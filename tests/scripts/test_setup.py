@@ -76,7 +76,7 @@ class Machine:
         folder.mkdir(parents=True)
         (folder / "python").write_text(python)
         (folder / "python").chmod(0o755)
-        version = re.search(r"UV_VERSION=(.+)", (self.clone / "scripts" / "setup").read_text())
+        version = re.match(r"uv==([0-9.]+)", (self.clone / "requirements-uv.lock").read_text())
         assert version
         parts = ["requirements.lock", "pyproject.toml"]
         content = version[1].encode() + b"\n"
@@ -101,7 +101,7 @@ class Machine:
 def machine(tmp_path: Path) -> Machine:
     clone, tools = tmp_path / "clone", tmp_path / "tools"
     shutil.copytree(ROOT / "scripts", clone / "scripts")
-    for name in ("requirements.lock", "pyproject.toml"):
+    for name in ("requirements.lock", "requirements-uv.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, clone / name)
     tools.mkdir()
     for name in TOOLS:
