@@ -42,7 +42,6 @@ from runs.target_kinds import get_target_kind
 JUDGED_ELSEWHERE = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
 IS_ANSWER = Q(status__in=ANSWERED)
 UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
-TARGET_ANSWERED = ~Q(error_stage="target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,9 @@ class Cost:
     """A target cost or a judge cost; `usd` is None where there were answers but no price is known.
 
     `priced` of `answers` had a price; `noun` says what they are. Refused and rate limited calls are
-    not billed and do not count. Counts and tokens of a run are there only where prices are missing.
-    `calls` and `failed` are those of a result.
+    not billed and do not count. Where a target says itself what it cost, executions count instead: one
+    that failed may have cost something too. Counts and tokens of a run are there only where prices are
+    missing. `calls` and `failed` are those of a result.
     """
 
     usd: Decimal | None
@@ -113,7 +113,6 @@ def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Add columns that tell which costs of the runs lack a price, for lists."""
     calls = ModelCall.objects.filter(UNPRICED_CALLS, run=OuterRef("pk"))
     outputs = Result.objects.filter(
-        TARGET_ANSWERED,
         run=OuterRef("pk"),
         run_cost_usd=None,
         status__in=ENDED_RESULT_STATUSES,
@@ -201,16 +200,16 @@ def _count_calls(runs: Iterable[int], which: Q) -> Calls:
 
 
 def _count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-    """Count by run the outputs that targets returned, and the results that were scored."""
+    """Count by run the executions that ended, and the results that were scored."""
     if not runs:
         return {}
     rows: Any = Result.objects.filter(run__in=runs, status__in=ENDED_RESULT_STATUSES).order_by()
     scored = Q(status=ResultStatus.SCORED)
     counted = rows.values("run_id").annotate(
-        answers=Count("id", filter=TARGET_ANSWERED),
-        priced=Count("run_cost_usd", filter=TARGET_ANSWERED),
-        tokens_in=Sum("input_tokens", filter=TARGET_ANSWERED),
-        tokens_out=Sum("output_tokens", filter=TARGET_ANSWERED),
+        answers=Count("id"),
+        priced=Count("run_cost_usd"),
+        tokens_in=Sum("input_tokens"),
+        tokens_out=Sum("output_tokens"),
         scored=Count("id", filter=scored),
         scored_priced=Count("evaluation_cost_usd", filter=scored),
     )
@@ -229,7 +228,7 @@ def _costs(run: Run, unpriced: Calls, answers: Calls, outputs: Mapping[str, Any]
     if _calls_model(run):
         target = called(run.run_cost_usd, CallPurpose.TARGET)
     elif outputs.get("priced", 0) < outputs.get("answers", 0):
-        target = _partial_cost(run.run_cost_usd, outputs, outputs["priced"], "output")
+        target = _partial_cost(run.run_cost_usd, outputs, outputs["priced"], "execution")
     else:
         target = Cost(run.run_cost_usd)
     if not _is_imported(run):
@@ -296,9 +295,15 @@ def is_replayed(snapshot: Mapping[str, Any]) -> bool:
 
 def result_costs(run: Run, result: Result) -> CostPair:
     """Return the costs of a result; one query."""
+    return costs_of_results(run, [result])[result.pk]
+
+
+def costs_of_results(run: Run, results: Sequence[Result]) -> Mapping[int, CostPair]:
+    """Return the costs of results of a run by primary key; one query."""
     rows = (
-        result.model_calls.order_by()
-        .values("purpose")
+        ModelCall.objects.filter(result_id__in=[result.pk for result in results])
+        .order_by()
+        .values("result_id", "purpose")
         .annotate(
             calls=Count("id"),
             failed=Count("id", filter=~Q(status=CallStatus.OK)),
@@ -308,27 +313,44 @@ def result_costs(run: Run, result: Result) -> CostPair:
             output_tokens=Sum("output_tokens"),
         )
     )
-    counts = {str(row["purpose"]): {**row} for row in rows}
-    target: dict[str, Any] = counts.get(CallPurpose.TARGET.value, {})
-    evaluation: dict[str, Any] = counts.get(CallPurpose.EVALUATION.value, {})
-    for cost in (target, evaluation):
-        cost.pop("purpose", None)
-    if not run.snapshot["target"]["model"]:
+    counts: dict[tuple[int, str], dict[str, Any]] = {}
+    for row in rows:
+        found: dict[str, Any] = {**row}
+        counts[found.pop("result_id"), found.pop("purpose")] = found
+    return {result.pk: _result_costs(run, result, counts) for result in results}
+
+
+def _result_costs(
+    run: Run, result: Result, counts: Mapping[tuple[int, str], dict[str, Any]]
+) -> CostPair:
+    target = counts.get((result.pk, CallPurpose.TARGET.value), {})
+    evaluation = counts.get((result.pk, CallPurpose.EVALUATION.value), {})
+    has_ended = result.status in ENDED_RESULT_STATUSES
+    if not _calls_model(run):
         # The target is no model of ours: it reports cost and tokens with its output.
-        has_output = hasattr(result, "output")
         target |= {
-            "answers": int(has_output),
-            "priced": int(has_output and result.run_cost_usd is not None),
+            "answers": int(has_ended),
+            "priced": int(has_ended and result.run_cost_usd is not None),
             "input_tokens": result.input_tokens,
             "output_tokens": result.output_tokens,
         }
-    if run.imported_from and result.evaluation_cost_usd is None:
+    if _is_imported(run) and result.evaluation_cost_usd is None:
         # The judges were paid elsewhere, and the file does not have their costs.
-        evaluation |= {"answers": int(result.status == ResultStatus.SCORED)}
+        evaluation |= {"answers": int(has_ended)}
     return CostPair(
         Cost(_known_usd(result.run_cost_usd, target), **target),
         Cost(_known_usd(result.evaluation_cost_usd, evaluation), **evaluation),
     )
+
+
+def booked_usd(result: Result, costs: CostPair) -> tuple[Decimal | None, Decimal | None]:
+    """Return target and judge cost of a result as files and the API tell them, None where unknown.
+
+    Who was not asked cost nothing, which is known once the result has ended.
+    """
+    if result.status in ENDED_RESULT_STATUSES:
+        return costs.run.usd, costs.evaluation.usd
+    return result.run_cost_usd, result.evaluation_cost_usd
 
 
 def _known_usd(usd: Decimal | None, counts: Mapping[str, Any]) -> Decimal | None:

@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404
 from rest_framework.exceptions import NotFound
 
 from runs import lists
+from runs.costs import with_origins
 from runs.lists import ListQuery, read_integer, read_run_name, with_tag
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
@@ -62,7 +63,7 @@ def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:
 def get_run(word: str) -> Run:
     """Return the run of an id, or of suite and number as in `support-agent:12`; raises NotFound."""
     place, pk = read_run_name(word), read_integer(word)
-    runs = with_list_columns(Run.objects.all())
+    runs = with_origins(with_list_columns(Run.objects.all()))
     if pk is not None:
         run = runs.filter(pk=pk).first()
     else:

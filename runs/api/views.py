@@ -55,7 +55,7 @@ from runs.results.result_documents import (
     ResultDoc,
     WholeOutputDoc,
     result_detail_document,
-    result_document,
+    result_documents,
 )
 from runs.results.result_page import whole_output
 from runs.results.runs import RunsQuery
@@ -248,9 +248,7 @@ def run_results(request: Request, run: str) -> Response:
     """List the results of a run in the order of its suite, by case and repetition."""
     params, found = ListRequest.read(request, ExecutionsQuery), get_run(run)
     return params.page(
-        params.query.results(found),
-        BY_EXECUTION,
-        lambda rows: [result_document(found, row) for row in rows],
+        params.query.results(found), BY_EXECUTION, lambda rows: result_documents(found, rows)
     )
 
 

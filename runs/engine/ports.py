@@ -37,6 +37,10 @@ class Cause(StrEnum):
         return member
 
 
+# A target that refused, or had nothing recorded, did no work.
+UNASKED = (Cause.REFUSED, Cause.RATE_LIMITED, Cause.MISSING)
+
+
 @dataclass(frozen=True, slots=True)
 class TargetFailure:
     """The target gave no output to score; this is never an output with score 0."""

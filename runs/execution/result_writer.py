@@ -22,7 +22,7 @@ from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Unscored, Usage
 from runs.engine.plan import OUTCOMES_PATH
-from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
+from runs.engine.ports import UNASKED, Cause, ExecutionOutcome, TargetFailure
 from runs.execution.claims import RENEW_EVERY_S, Claim, Leases, held_results
 from runs.execution.database import DatabaseThread, is_temporary
 from runs.execution.ledger import (
@@ -532,21 +532,30 @@ def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
 
 
 def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
-    """Add costs that targets report without calls in our ledger; a replayed output costs once."""
+    """Add costs that targets report without calls in our ledger; a replayed output costs once.
+
+    A target that failed without having been asked cost nothing; what another failure cost stays unknown.
+    """
+    if work.target.uses_model:
+        return
     reported = {
         execution.claim.result_id: execution.outcome.output.usage.cost_usd
         for execution in ended
         if execution.outcome.output is not None
         and execution.outcome.output.usage.cost_usd is not None
         and not execution.claim.keeps_output
+        and not work.target.uses_agent
     }
-    if work.target.uses_model or work.target.uses_agent or not reported:
-        return
-    if work.target.replays:
+    if work.target.replays and reported:
         paid = Result.objects.filter(id__in=reported, run_cost_usd__isnull=False)
         for result_id in paid.values_list("id", flat=True):
             del reported[result_id]
-    add_costs(work.run_id, "run_cost_usd", reported)
+    unasked = {
+        execution.claim.result_id: ZERO_USD
+        for execution in ended
+        if execution.outcome.failure is not None and execution.outcome.failure.cause in UNASKED
+    }
+    add_costs(work.run_id, "run_cost_usd", unasked | reported)
 
 
 def _refresh_cases(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from evaluators.kinds import shortest_spelling
@@ -14,6 +12,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, rounded
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
+from runs.costs import CostPair, booked_usd, costs_of_results
 from runs.engine.plan import (
     DELIBERATION_KIND,
     METRICS_KIND,
@@ -27,10 +26,7 @@ from runs.formats.results_writing import EvaluatorLine, ResultLine
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
 from runs.models.results import (
-    ENDED_RESULT_STATUSES,
-    CallPurpose,
     EvaluatorScore,
-    ModelCall,
     Result,
     ResultOutput,
     ResultStatus,
@@ -67,21 +63,25 @@ def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[ResultLine]:
     rows: dict[int, dict[str, EvaluatorScore]] = {}
     for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
         rows.setdefault(row.result_id, {})[row.path] = row
-    calls = ModelCall.objects.filter(result_id__in=ids, purpose=CallPurpose.EVALUATION).order_by()
-    judged = set(calls.values_list("result_id", flat=True).distinct())
+    costs = costs_of_results(run, list(results.values()))
     for pk in ids:
         # The run may be deleted meanwhile.
         if pk in results:
-            line = _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}))
-            yield line if pk in judged or run.imported_from else _without_judges(line)
+            yield _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}), costs[pk])
 
 
 def _line(
-    run: Run, plan: Plan, result: Result, output: ResultOutput | None, rows: Rows
+    run: Run,
+    plan: Plan,
+    result: Result,
+    output: ResultOutput | None,
+    rows: Rows,
+    costs: CostPair,
 ) -> ResultLine:
     case = result.case
     root = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
     is_scored = result.status == ResultStatus.SCORED
+    run_usd, evaluation_usd = booked_usd(result, costs)
     return ResultLine(
         suite=run.suite.slug,
         run=run.number,
@@ -107,17 +107,11 @@ def _line(
             output_tokens=result.output_tokens,
             latency_ms=result.latency_ms,
         ),
-        run_cost_usd=result.run_cost_usd,
-        evaluation_cost_usd=result.evaluation_cost_usd,
+        run_cost_usd=run_usd,
+        evaluation_cost_usd=evaluation_usd,
         finished_at=_moment(result.finished_at),
         scale=plan.policy.scale,
     )
-
-
-def _without_judges(line: ResultLine) -> ResultLine:
-    """Return a line of which no judge was asked: its judges cost nothing, once it has ended."""
-    is_known = line.evaluation_cost_usd is not None or line.status not in ENDED_RESULT_STATUSES
-    return line if is_known else replace(line, evaluation_cost_usd=Decimal(0))
 
 
 def _answer(run: Run, output: ResultOutput | None) -> str | None:

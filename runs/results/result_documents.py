@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from evaluators.scoring.numbers import rounded, sum_known
+from evaluators.scoring.numbers import combined_cost, rounded
+from runs.costs import CostPair, booked_usd, costs_of_results
 from runs.documents import Document, Dollars, TextOrNone, VerdictOrNone
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.runs import Run
@@ -406,9 +408,10 @@ class ResultDetailDoc(ResultDoc):
     """The files that the target left."""
 
 
-def result_document(run: Run, result: Result) -> ResultDoc:
-    """Describe a result whose case was read with it; no query."""
-    return ResultDoc(**_fields(run, result))
+def result_documents(run: Run, results: Sequence[Result]) -> list[ResultDoc]:
+    """Describe results whose cases were read with them; one query."""
+    costs = costs_of_results(run, results)
+    return [ResultDoc(**_fields(run, result, costs[result.pk])) for result in results]
 
 
 def result_detail_document(run: Run, result: Result) -> ResultDetailDoc:
@@ -417,7 +420,7 @@ def result_detail_document(run: Run, result: Result) -> ResultDetailDoc:
     decision, history = page.decision, page.reviews
     decisions = [*history.standing, *history.past] if history else []
     return ResultDetailDoc(
-        **_fields(run, page.result),
+        **_fields(run, page.result, page.costs),
         is_open=page.result.status in OPEN_RESULT_STATUSES,
         case_content=page.case,
         output=_output(page),
@@ -438,13 +441,14 @@ def result_detail_document(run: Run, result: Result) -> ResultDetailDoc:
     )
 
 
-def _fields(run: Run, result: Result) -> dict[str, Any]:
+def _fields(run: Run, result: Result, costs: CostPair) -> dict[str, Any]:
     marks = result.outcome_marks
     has_score = result.status == ResultStatus.SCORED and result.score is not None
+    run_usd, evaluation_usd = booked_usd(result, costs)
     columns = (
         *("repetition", "status", "verdict", "reviewed_verdict", "decided_by", "error"),
         *("error_stage", "warnings", "attempt", "generation", "started_at", "finished_at"),
-        *("latency_ms", "input_tokens", "output_tokens", "run_cost_usd", "evaluation_cost_usd"),
+        *("latency_ms", "input_tokens", "output_tokens"),
     )
     return {
         **{column: getattr(result, column) for column in columns},
@@ -458,7 +462,9 @@ def _fields(run: Run, result: Result) -> dict[str, Any]:
         "score": rounded(result.score) if has_score and result.score is not None else None,
         "outcomes_met": marks.count("1") if marks else None,
         "outcomes_total": len(marks) if marks else None,
-        "total_cost_usd": sum_known((result.run_cost_usd, result.evaluation_cost_usd)),
+        "run_cost_usd": run_usd,
+        "evaluation_cost_usd": evaluation_usd,
+        "total_cost_usd": combined_cost(run_usd, evaluation_usd),
     }
 
 

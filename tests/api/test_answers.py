@@ -17,6 +17,7 @@ from runs.campaigns.page import CampaignPage
 from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
 from runs.compare.rules import Tolerances
+from runs.formats.results_writing import usage_summary
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
@@ -98,6 +99,7 @@ def test_a_run_has_the_figures_of_its_page_and_file(viewer_client: Client) -> No
 
 def test_results_have_the_figures_of_the_results_file(viewer_client: Client) -> None:
     before, _, whole = make_site()
+    before.results.exclude(pk=whole.pk).update(evaluation_cost_usd=None)
     answer = get(viewer_client, f"/api/runs/{before.pk}/results")["results"]
     lines = list(result_lines(before))
     assert len(answer) == len(lines) == 6
@@ -105,9 +107,12 @@ def test_results_have_the_figures_of_the_results_file(viewer_client: Client) -> 
         assert (row["case"], row["repetition"]) == (line.eval_id, line.repetition)
         assert (row["score"], row["verdict"]) == (line.score, line.verdict or None)
         assert (row["latency_ms"], row["error"]) == (line.usage.latency_ms, line.error or None)
-        assert Decimal(row["run_cost_usd"]) == line.run_cost_usd
+        for name, usd in usage_summary(line.run_cost_usd, line.evaluation_cost_usd).items():
+            assert (row[name] if row[name] is None else float(row[name])) == usd, name
     assert (answer[0]["outcomes_met"], answer[0]["outcomes_total"]) == (0, 1)
     assert (answer[1]["outcomes_met"], answer[1]["outcomes_total"]) == (None, None)
+    # No judge was asked for the others, which is known to have cost nothing.
+    assert [float(row["evaluation_cost_usd"]) for row in answer].count(0) == 5
     one = get(viewer_client, f"/api/results/{whole.pk}")
     assert {name: one[name] for name in answer[0]} == answer[0]
     assert one["tree"]["score"] == one["score"]
@@ -273,7 +278,7 @@ def test_a_list_needs_the_same_queries_at_any_length(
         "/api/suites/support/cases": 6,
         "/api/runs": 5,
         "/api/runs/support:2": 9,
-        "/api/runs/support:2/results": 6,
+        "/api/runs/support:2/results": 7,
         f"/api/results/{whole.pk}": 20,
         "/api/campaigns": 6,
         f"/api/campaigns/{before.campaign_id}": 8,

@@ -55,7 +55,7 @@ def test_both_charts_stand_beside_their_tables(viewer: Client) -> None:
     assert "Cases gate, 100%" in html
     assert "every case alike: no interval" in html
     assert "2 of 3 runs drawn" in html
-    assert "target 1 of 3 outputs priced" in html
+    assert "target 1 of 3 executions priced" in html
     assert "1 run was cancelled" in html
 
 

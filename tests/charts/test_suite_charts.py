@@ -204,7 +204,7 @@ class TestFiles:
         assert rows[0]["cost_per_passed_execution_usd"] == "0.075000000"
         assert rows[1]["dominated_by_run"] == "1"
         assert (rows[2]["cost_usd"], rows[2]["cost_per_execution_usd"]) == ("", "")
-        assert rows[2]["unpriced"] == "target: 1 of 2 outputs priced"
+        assert rows[2]["unpriced"] == "target: 1 of 2 executions priced"
 
     def test_the_trend_file_begins_with_the_oldest_run(self) -> None:
         suite = make_suite()

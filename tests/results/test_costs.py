@@ -22,6 +22,8 @@ from runs.models.runs import Run
 from runs.results.result_page import result_attempts
 from runs.results.runs import run_row, with_list_columns
 from runs.running.retrying import retry_results
+from runs.running.services import start_run
+from tests.support.agent_server import AgentServer, refuses, says
 from tests.support.factories import (
     make_call,
     make_case,
@@ -33,6 +35,7 @@ from tests.support.factories import (
     make_target,
 )
 from tests.support.model_server import ModelServer, good, status
+from tests.support.trees import CHECK, tree
 
 StartRun = Callable[..., Run]
 
@@ -181,8 +184,37 @@ def test_a_target_that_says_itself_what_it_cost_counts_its_outputs(viewer_client
         )
     cell = run_page(viewer_client, run)
     assert "≥ $1.00" in cell
-    assert "Run: 2 of 3 outputs priced, 30 tokens in, 6 out" in cell
+    assert "Run: 2 of 3 executions priced, 30 tokens in, 6 out" in cell
     assert "evaluation $0" in cell
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("behaviour", "usd"),
+    [(refuses(500), None), (says({"said": "no path"}), None), (refuses(403), Decimal(0))],
+    ids=["failed", "unreadable", "refused"],
+)
+def test_what_a_failed_agent_cost_is_not_known_unless_it_did_nothing(
+    behaviour: Any, usd: Decimal | None, agent_server: AgentServer, viewer_client: Client
+) -> None:
+    suite = make_suite(tree=tree(CHECK))
+    make_case(suite=suite, key="A")
+    config = {"url": agent_server.url, "output_path": "output", "cost_path": "cost", "tries": 1}
+    agent_server.behave(then=behaviour)
+    run = start_run(suite=suite, target=make_target(kind="http", config=config), started_by=None)
+
+    work_on_run(run.pk)
+
+    run = Run.objects.get(pk=run.pk)
+    [result] = run.results.all()
+    assert (run.error_count, run_costs(run).run.usd, result_costs(run, result).run.usd) == (
+        *(1, usd, usd),
+    )
+    row = run_row(with_list_columns(Run.objects.filter(pk=run.pk)).get())
+    assert row.costs.run.usd == usd
+    cell = run_page(viewer_client, run)
+    assert ("Run not known" in cell) == (usd is None)
+    assert ("Run: no price known" in cell) == (usd is None)
 
 
 @pytest.mark.django_db

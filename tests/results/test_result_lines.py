@@ -53,10 +53,10 @@ def test_a_run_is_told_as_it_was_scored():
     assert (answered["suite"], answered["run"], answered["target"]) == ("refunds", 1, "agent")
     assert (answered["output"], answered["latency_ms"]) == ("a refund", 90)
     assert answered["run_cost_usd"] == 0.25
-    # No judge was asked, so its cost is known to be nothing.
+    # Who was not asked cost nothing, which is known.
     assert (answered["evaluation_cost_usd"], answered["total_cost_usd"]) == (0, 0.25)
     costs = (missing["run_cost_usd"], missing["evaluation_cost_usd"], missing["total_cost_usd"])
-    assert costs == (None, 0, None)
+    assert costs == (0, 0, 0)
     check, both = answered["evaluator_results"]
     assert (check["name"], check["type"], check["score"]) == ("mentions_refund", "contains", 1.0)
     assert (both["score"], both["weight"], both["aggregator"]) == (0.0, 2.0, {"type": "minimum"})

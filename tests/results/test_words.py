@@ -241,15 +241,6 @@ def test_a_cost_without_a_price_is_unknown_and_never_empty(
 
 
 @pytest.mark.django_db
-def test_a_run_whose_target_gave_nothing_has_cost_nothing() -> None:
-    run = make_run(suite=make_suite(cases=1), status="failed")
-    columns = {"error_stage": "target", "run_cost_usd": None, "evaluation_cost_usd": None}
-    make_result(run=run, case=run.suite.cases.get(), status="error", **columns)
-    run.refresh_from_db()
-    assert run_costs(run).total_usd == 0
-
-
-@pytest.mark.django_db
 def test_the_head_outlines_the_frozen_tree() -> None:
     lines = run_head(make_run(), now=STARTED).evaluators
     assert [(line.depth, line.name, line.facts) for line in lines] == [
