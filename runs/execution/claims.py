@@ -112,11 +112,13 @@ def renew_leases(
 ) -> set[int]:
     """Extend the leases that the worker still holds and return them; record that it is alive.
 
-    A worker that executes nothing any more passes None for `under_way` and is not listed.
+    A worker that executes nothing any more passes None for `under_way` and is not listed. Nobody holds
+    anything of a deleted run.
     """
     now = database_now()
     with transaction.atomic():
-        Run.objects.hold(run_id)
+        if Run.objects.hold_if_there(run_id) is None:
+            return set()
         held = held_results(run_id, token).filter(id__in=result_ids)
         still = set(held.values_list("id", flat=True))
         held.update(lease_until=now + LEASE)
@@ -128,7 +130,7 @@ def renew_leases(
 def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:
     """Release the results that the token holds, so that other workers can claim them."""
     with transaction.atomic():
-        Run.objects.hold(run_id)
+        Run.objects.hold_if_there(run_id)
         held_results(run_id, token).exclude(id__in=but).update(**RELEASED)
 
 

@@ -102,6 +102,10 @@ class RunState:
     broken_target: str = ""
 
 
+# Its status is none of the active ones, so the run is over for its workers.
+DELETED = RunState("", None, 0, 0, 0, ZERO_USD, ZERO_USD)
+
+
 class ResultWriter:
     """Collects the calls and ended executions of one worker, and writes them in batches.
 
@@ -354,10 +358,12 @@ def write_batch(
 
     The calls are written in any case because they are paid. A result is refused when its lease
     belongs to another token or attempt. `is_repeated` means that an earlier attempt may have written
-    the same.
+    the same. Of a deleted run nothing is written.
     """
     with transaction.atomic():
-        run = Run.objects.hold(work.run_id)
+        run = Run.objects.hold_if_there(work.run_id)
+        if run is None:
+            return DELETED
         write_calls(work, missing_entries(entries) if is_repeated else entries)
         if entries and not run.is_active:
             # Calls were under way when the run ended: its figures must include their cost.
@@ -587,7 +593,8 @@ def _without_numbers(error: str) -> str:
 
 def read_state(run_id: int) -> RunState:
     """Return how far the run is."""
-    return _run_state(Run.objects.only(*STATE_FIELDS).get(id=run_id))
+    run = Run.objects.only(*STATE_FIELDS).filter(id=run_id).first()
+    return DELETED if run is None else _run_state(run)
 
 
 def _run_state(run: Run) -> RunState:

@@ -598,7 +598,8 @@ class RunLoop:
 
     async def _renew_limits(self) -> None:
         self._check_budget()
-        if self._stored_grant > self.budget.used and not self._asking_for_money.locked():
+        has_surplus = not self.is_aborted and self._stored_grant > self.budget.used
+        if has_surplus and not self._asking_for_money.locked():
             # Others may need what this worker does not.
             await self._agree_on_money(executions=0)
         await self._limiter.renew()

@@ -27,7 +27,7 @@ from evaluators.models import LanguageModel, SlotLease, StartGrant
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
 from runs.models.database import database_now
-from runs.models.runs import LEASE, RunEvent, RunWorker
+from runs.models.runs import LEASE, Run, RunEvent, RunWorker
 
 COUNTS = timedelta(seconds=COUNTS_S)
 SLOT_LEASE = LEASE / 2
@@ -259,8 +259,8 @@ def note_wait(run_id: int, model_id: int) -> None:
 
 def note(run_ids: Iterable[int], kind: str, model: LanguageModel, text: str, now: datetime) -> None:
     """Keep only the last event of each kind for each run and model."""
-    # A trial holds slots like the worker of a run, under the id 0.
-    runs = {run_id for run_id in run_ids if run_id}
+    # A trial holds slots like the worker of a run, under the id 0; a deleted run may still have workers.
+    runs = set(Run.objects.filter(id__in=run_ids).values_list("id", flat=True))
     events = RunEvent.objects.filter(run__in=runs, kind=kind, text__startswith=f"{model.name}: ")
     run_of_event = dict(events.values_list("id", "run_id"))
     text = f"{model.name}: {text}"[:500]

@@ -78,7 +78,19 @@ class RunQuerySet(models.QuerySet["Run"]):
         Everything that changes several results of a run at once holds it, so that no two transactions
         deadlock. Claiming does not, and never waits.
         """
-        return self.select_for_update(no_key=True).defer(*HEAVY_RUN_COLUMNS).get(id=run_id)
+        return self._held(run_id).get()
+
+    def hold_if_there(self, run_id: int) -> Run | None:
+        """Return a run as `hold` does, None when it is deleted."""
+        return self._held(run_id).first()
+
+    def _held(self, run_id: int) -> Self:
+        return (
+            self.select_for_update(no_key=True)
+            .defer(*HEAVY_RUN_COLUMNS)
+            .filter(id=run_id)
+            .order_by()
+        )
 
 
 class RunManager(models.Manager["Run"]):
@@ -91,6 +103,10 @@ class RunManager(models.Manager["Run"]):
     def hold(self, run_id: int) -> Run:
         """Return a run whose row stays locked until the transaction ends; see RunQuerySet."""
         return self.get_queryset().hold(run_id)
+
+    def hold_if_there(self, run_id: int) -> Run | None:
+        """Return a run as `hold` does, None when it is deleted."""
+        return self.get_queryset().hold_if_there(run_id)
 
 
 class Run(models.Model):

@@ -12,14 +12,18 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
+from evaluators.models import SlotLease
 from runs import finishing
 from runs.execution.ledger import Budget, add_costs
 from runs.execution.loading import load_work
 from runs.execution.result_writer import read_state
 from runs.execution.run_worker import _conclude, work_on_run
 from runs.finishing import summarise_run
+from runs.models.removals import RemovalPart
 from runs.models.results import ModelCall
-from runs.models.runs import Run
+from runs.models.runs import Run, RunWorker
+from runs.retention.queries import Selection
+from runs.retention.services import begin_removal, remove_data
 from runs.running.retrying import resume_run, stop_run
 from tests.services.processes import wait_until
 from tests.support.model_server import ModelServer, good, hang
@@ -115,6 +119,29 @@ def test_workers_from_before_a_stop_leave_the_resumed_run_alone(
     work_on_run(run.pk)  # the workers may have continued it themselves, if they never saw the stop
     assert (again(run).status, again(run).done_count) == ("completed", 6)
     assert again(run).run_cost_usd + again(run).evaluation_cost_usd == ledger(run)
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["hidden", "rows removed"])
+def test_a_run_deleted_before_its_late_calls_are_answered_leaves_nothing_behind(
+    stopped_in_flight: tuple[Run, Any], model_server: ModelServer, is_removed: bool
+) -> None:
+    run, worker = stopped_in_flight
+    # A worker that awaits late replies is no longer listed.
+    wait_until(lambda: not RunWorker.objects.exists())
+    removal = begin_removal(
+        Selection(RemovalPart.RUN, run.suite, [again(run)]), by=None, in_background=False
+    )
+    if is_removed:
+        assert remove_data(removal.pk)
+    model_server.release()
+    worker.join(30)
+
+    # An error in the thread of the worker would fail the test.
+    assert not worker.is_alive()
+    assert not SlotLease.objects.exists()
+    if not is_removed:
+        assert remove_data(removal.pk)
+    assert not ModelCall.objects.exists()
 
 
 def concluding(run: Run, **facts: Any) -> Any:
