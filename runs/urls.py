@@ -200,6 +200,7 @@ urlpatterns = [
     path("retention/", retention.retention, name="retention"),
     path("retention/rule/", retention.retention_rule, name="retention-rule"),
     path("retention/removals/", retention.removals, name="removals"),
+    path("retention/removals/<int:pk>/retry/", retention.removal_retry, name="removal-retry"),
     path("search/", home.search, name="search"),
     path("shares/", sharing.share_links, name="share-list"),
     path("shares/new/", sharing.share_new, name="share-new"),

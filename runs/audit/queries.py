@@ -35,6 +35,7 @@ NAMES = {
     ABOUT_MEMBERS: "Member",
     ABOUT_TOKENS: "API token",
     "recorded_outputs": "Recorded outputs",
+    "removal": "Removal",
     ABOUT_SESSIONS: "Session",
     REFUSALS: "Refusal",
     "file": "File",

@@ -200,11 +200,12 @@ def _abandoned_rescorings(*, now: datetime) -> list[int]:
 
 
 def _abandoned_removals(*, now: datetime) -> list[int]:
-    """Return the removals of data whose worker is gone, or that no worker took yet."""
+    """Return the removals of data whose worker is gone, or that no worker took yet; some have failed."""
     for removal in Removal.objects.exclude(worker=""):
         if is_dead(removal.worker):
             Removal.objects.filter(pk=removal.pk, worker=removal.worker).update(heartbeat_at=None)
-    return list(Removal.objects.without_worker(now=now).values_list("pk", flat=True))
+    Removal.objects.give_up(now=now)
+    return list(Removal.objects.waiting(now=now).values_list("pk", flat=True))
 
 
 def _incomplete_rescorings() -> list[int]:

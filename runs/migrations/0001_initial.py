@@ -1629,6 +1629,8 @@ class Migration(migrations.Migration):
                 ("next_position", models.PositiveIntegerField(default=0)),
                 ("worker", models.CharField(blank=True, default="", max_length=200)),
                 ("heartbeat_at", models.DateTimeField(blank=True, null=True)),
+                ("tries", models.PositiveIntegerField(default=0)),
+                ("failed_at", models.DateTimeField(blank=True, null=True)),
                 ("error", models.TextField(blank=True, default="")),
                 (
                     "asked_by",

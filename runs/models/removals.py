@@ -16,6 +16,8 @@ from runs.models.suites import Suite
 
 RETENTION = "retention"
 CHECKED_EVERY = timedelta(hours=1)
+# A removal fails after so many workers that took it in vain.
+MAX_TRIES = 5
 
 
 class RemovalPart(models.TextChoices):
@@ -34,8 +36,17 @@ class RemovalPart(models.TextChoices):
 class RemovalQuerySet(models.QuerySet["Removal"]):
     """Removals."""
 
-    def without_worker(self, *, now: datetime) -> Self:
-        """Return those that no living worker works on."""
+    def waiting(self, *, now: datetime) -> Self:
+        """Return those that wait for a worker: no living one works on them, and they have not failed."""
+        return self._without_worker(now).filter(failed_at=None)
+
+    def give_up(self, *, now: datetime) -> None:
+        """Let those fail that were tried too often since they last removed something."""
+        tried_out = self._without_worker(now).filter(failed_at=None, tries__gte=MAX_TRIES)
+        tried_out.filter(error="").update(error=f"{MAX_TRIES} workers ended while they removed it")
+        tried_out.update(failed_at=now)
+
+    def _without_worker(self, now: datetime) -> Self:
         return self.filter(Q(heartbeat_at=None) | Q(heartbeat_at__lt=now - LEASE))
 
 
@@ -44,7 +55,9 @@ class Removal(models.Model):
 
     `suite` is deleted after its runs. `result_count` is the number of results at the beginning,
     `done_count` those that are done, in the order of the suite: those of the first run before
-    `next_position`. The worker that holds it renews `heartbeat_at`.
+    `next_position`. The worker that holds it renews `heartbeat_at`. `tries` counts the workers that took it
+    since it last removed something; after too many it has failed, and an admin may retry it. `error` is the
+    last one.
     """
 
     part = models.CharField(max_length=10, choices=RemovalPart.choices)
@@ -62,6 +75,8 @@ class Removal(models.Model):
     next_position = models.PositiveIntegerField(default=0)
     worker = models.CharField(max_length=200, blank=True, default="")
     heartbeat_at = models.DateTimeField(null=True, blank=True)
+    tries = models.PositiveIntegerField(default=0)
+    failed_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True, default="")
 
     objects = RemovalQuerySet.as_manager()

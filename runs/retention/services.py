@@ -192,7 +192,7 @@ def remove_data(removal_id: int) -> bool:
     """Remove a part of runs until nothing is left; False when another worker does it or it is done.
 
     Each transaction removes some rows and renews the heartbeat, so that another worker goes on where
-    this one dies.
+    this one dies. An error is noted and raised; after MAX_TRIES without progress the removal has failed.
     """
     worker = process_name()
     if not _claim(removal_id, worker):
@@ -204,6 +204,7 @@ def remove_data(removal_id: int) -> bool:
         text = f"{type(error).__name__}: {error}"
         mine = Removal.objects.filter(pk=removal_id, worker=worker)
         mine.update(error=text, worker="", heartbeat_at=None)
+        Removal.objects.give_up(now=database_now())
         raise
     return not Removal.objects.filter(pk=removal_id).exists()
 
@@ -211,8 +212,28 @@ def remove_data(removal_id: int) -> bool:
 def _claim(removal_id: int, worker: str) -> bool:
     """Take a removal that no living worker holds; False when there is none."""
     now = database_now()
-    free = Removal.objects.without_worker(now=now).filter(pk=removal_id)
-    return bool(free.update(worker=worker, heartbeat_at=now, error=""))
+    waiting = Removal.objects.waiting(now=now).filter(pk=removal_id)
+    changes = {"worker": worker, "heartbeat_at": now, "error": "", "tries": F("tries") + 1}
+    return bool(waiting.update(**changes))
+
+
+def retry_removal(removal: Removal, *, by: User | None, in_background: bool = True) -> bool:
+    """Let workers try a failed removal again, and record it in the audit; False when it has not failed."""
+    with transaction.atomic():
+        failed = Removal.objects.filter(pk=removal.pk, failed_at__isnull=False)
+        if not failed.update(failed_at=None, tries=0):
+            return False
+        AuditEntry.objects.record(
+            "retry",
+            by=by,
+            object_type="removal",
+            object_id=removal.pk,
+            object_name=removal.name,
+            before={"error": removal.error},
+        )
+        if in_background:
+            transaction.on_commit(partial(queue_removal, removal.pk))
+    return True
 
 
 def _remove_some(removal_id: int, worker: str) -> bool:
@@ -220,7 +241,7 @@ def _remove_some(removal_id: int, worker: str) -> bool:
     with transaction.atomic():
         # The row stays locked, so that two workers never remove at the same time.
         mine = Removal.objects.filter(pk=removal_id, worker=worker)
-        if not mine.update(heartbeat_at=database_now()):
+        if not mine.update(heartbeat_at=database_now(), tries=0):
             return False
         removal = mine.get()
         run = Run.including_deleted.filter(removal=removal).order_by("pk").first()

@@ -42,7 +42,7 @@ from runs.retention.queries import (
     site_rule,
     stored_data,
 )
-from runs.retention.services import DataHeldError, delete_recorded_outputs
+from runs.retention.services import DataHeldError, delete_recorded_outputs, retry_removal
 from runs.suites.queries import suite_head
 
 MAY_CHANGE_SITE = "auth.change_user"
@@ -151,10 +151,9 @@ def retention_rule(request: MemberRequest) -> HttpResponse:
 
 def _retention_page(request: MemberRequest, form: RetentionForm) -> HttpResponse:
     context = {
+        **_removals(request),
         "form": form,
-        "removals": Removal.objects.all(),
         "preview": retention_preview(now=database_now()),
-        "may_change": request.user.has_perm(MAY_CHANGE_SITE),
     }
     status = REFUSED if form.is_bound else 200
     return render(request, "retention/retention.html", context, status=status)
@@ -196,7 +195,28 @@ def suite_disk_use(request: MemberRequest, slug: str) -> HttpResponse:
 @never_cache
 @may_delete
 def removals(request: MemberRequest) -> HttpResponse:
-    """Return what is being removed now; polling ends with the last removal."""
+    """Return what is being removed now; polling ends when the last removal is done or has failed."""
+    context = _removals(request)
+    status = 200 if context["is_removing"] else STOP_POLLING
+    return render(request, "retention/_removals.html", context, status=status)
+
+
+@require_POST
+@permission_required(MAY_CHANGE_SITE, raise_exception=True)
+def removal_retry(request: MemberRequest, pk: int) -> HttpResponse:
+    """Try a removal again that has failed."""
+    removal = Removal.objects.filter(pk=pk).first()
+    if removal is not None and retry_removal(removal, by=request.user):
+        messages.success(request, f"{removal.name} is being removed again.")
+    else:
+        messages.error(request, "This removal has not failed, or was tried again meanwhile.")
+    return redirect("runs:retention")
+
+
+def _removals(request: MemberRequest) -> dict[str, Any]:
     rows = list(Removal.objects.all())
-    status = 200 if rows else STOP_POLLING
-    return render(request, "retention/_removals.html", {"removals": rows}, status=status)
+    return {
+        "removals": rows,
+        "is_removing": any(row.failed_at is None for row in rows),
+        "may_change": request.user.has_perm(MAY_CHANGE_SITE),
+    }

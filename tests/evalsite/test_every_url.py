@@ -148,6 +148,7 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-retention": form("editor", SUITE),
     "runs:suite-disk-use": Page("editor", place=SUITE),
     "runs:removals": Page("editor", get=STOP_POLLING),
+    "runs:removal-retry": action("admin", {"pk": 0}),
     "runs:evaluator-try": form("editor", SUITE | {"node": "n1"}),
     # Tries are of drafts, which nobody else sees.
     "runs:evaluator-trial": Page("editor", get=404, place=SUITE | {"node": "n1", "pk": 1}),

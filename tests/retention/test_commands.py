@@ -9,9 +9,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from runs.models.database import database_now
-from runs.models.removals import RetentionRule
+from runs.models.removals import Removal, RemovalPart, RetentionRule
 from runs.models.runs import Run
 from runs.models.suites import RecordedOutput, Suite
+from runs.retention.queries import Selection
+from runs.retention.services import begin_removal
 from tests.support.factories import (
     make_campaign,
     make_case,
@@ -112,6 +114,26 @@ def test_the_rule_is_shown_changed_and_applied() -> None:
     assert RetentionRule.objects.count() == 1
     assert "support #1: Outputs and texts of calls removed." in run_command("retention", "--apply")
     assert run.results.get().output.text == ""
+
+
+def test_a_failed_removal_is_named_with_its_reason_and_retried() -> None:
+    run = make_scored_run(verdicts=["pass"])
+    selection = Selection(
+        RemovalPart.OUTPUTS,
+        run.suite,
+        [run],
+    )
+    removal = begin_removal(selection, by=None, in_background=False)
+    Removal.objects.update(failed_at=database_now(), error="ValueError: a surprise")
+
+    shown = (
+        f"{removal.name}: could not be removed (ValueError: a surprise); --retry tries it again."
+    )
+    assert shown in run_command("retention")
+    assert f"{removal.name}: Outputs and texts of calls removed." in run_command(
+        "retention", "--retry"
+    )
+    assert not Removal.objects.exists()
 
 
 @pytest.mark.parametrize("days", ["0", "-3", "x", "40000"])

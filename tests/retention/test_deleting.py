@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
-from django.test import Client
+from django.test import Client, TestCase
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
@@ -16,7 +16,7 @@ from runs.execution import reaper
 from runs.execution.claims import register_run_worker
 from runs.execution.reaper import reap
 from runs.models.database import database_now
-from runs.models.removals import Removal, RemovalPart
+from runs.models.removals import MAX_TRIES, Removal, RemovalPart
 from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import LEASE, Campaign, Run
@@ -320,6 +320,77 @@ def test_an_error_is_kept_and_the_removal_is_tried_again(monkeypatch: pytest.Mon
             remove_data(removal.pk)
     removal.refresh_from_db()
     assert removal.error == "ValueError: a surprise"
+    assert remove_data(removal.pk)
+
+
+def surprise(*anything: Any) -> None:
+    raise ValueError("a surprise")
+
+
+def try_removal(removal: Removal) -> None:
+    with pytest.raises(ValueError, match="a surprise"):
+        remove_data(removal.pk)
+
+
+def test_a_removal_that_always_raises_fails_with_its_reason_until_an_admin_tries_it_again(
+    monkeypatch: pytest.MonkeyPatch, admin_client: Client, editor_client: Client
+) -> None:
+    queued: list[int] = []
+    monkeypatch.setattr(reaper, "queue_removal", lambda pk, **options: queued.append(pk))
+    monkeypatch.setattr(services, "queue_removal", queued.append)
+    removal = begin(make_scored_run(verdicts=["pass"]))
+    with monkeypatch.context() as patched:
+        patched.setitem(services.REMOVERS, RemovalPart.RUN, surprise)
+        for _ in range(MAX_TRIES):
+            try_removal(removal)
+        assert not remove_data(removal.pk), "no worker takes it any more"
+    reap(now=database_now())
+    assert queued == []
+
+    page = admin_client.get("/retention/").content.decode()
+    assert "Failed: ValueError: a surprise" in page
+    assert 'hx-trigger="every 2s"' not in page
+    retry = f"/retention/removals/{removal.pk}/retry/"
+    assert retry in page
+    assert retry not in editor_client.get("/retention/").content.decode()
+
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        answer = admin_client.post(retry, follow=True).content.decode()
+    assert "is being removed again" in answer
+    assert queued == [removal.pk]
+    assert AuditEntry.objects.filter(action="retry", object_name=removal.name).exists()
+    assert remove_data(removal.pk)
+    assert "has not failed" in admin_client.post(retry, follow=True).content.decode()
+
+
+def test_a_removal_whose_workers_die_of_it_fails_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    queued: list[int] = []
+    monkeypatch.setattr(reaper, "queue_removal", lambda pk, **options: queued.append(pk))
+    removal = begin(make_scored_run(verdicts=["pass"]))
+    for number in range(MAX_TRIES):
+        reap(now=database_now())
+        assert len(queued) == number + 1
+        assert services._claim(removal.pk, f"host/elsewhere/{number}/1")
+        Removal.objects.update(heartbeat_at=database_now() - LEASE - timedelta(seconds=1))
+    reap(now=database_now())
+    assert len(queued) == MAX_TRIES
+    removal.refresh_from_db()
+    assert removal.failed_at is not None
+    assert removal.error == f"{MAX_TRIES} workers ended while they removed it"
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_removal_that_gets_on_between_its_errors_does_not_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    removal = begin(make_scored_run(verdicts=["pass"] * (2 * MAX_TRIES + 2)))
+    for _ in range(MAX_TRIES + 1):
+        with monkeypatch.context() as patched:
+            patched.setitem(services.REMOVERS, RemovalPart.RUN, surprise)
+            try_removal(removal)
+        assert services._claim(removal.pk, "host/elsewhere/1/1")
+        assert services._remove_some(removal.pk, "host/elsewhere/1/1")
+        Removal.objects.update(heartbeat_at=None)
     assert remove_data(removal.pk)
 
 

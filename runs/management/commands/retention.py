@@ -12,10 +12,17 @@ from evaluators.templatetags.figures import counted
 from runs.cli.command import MISUSED, SiteCommand, get_suite
 from runs.cli.printing import print_line
 from runs.models.database import database_now
+from runs.models.removals import Removal
 from runs.models.suites import Suite
 from runs.retention.forms import MAX_DAYS
 from runs.retention.queries import retention_preview, site_rule, suite_rule
-from runs.retention.services import apply_retention, change_rule, drop_rule, remove_data
+from runs.retention.services import (
+    apply_retention,
+    change_rule,
+    drop_rule,
+    remove_data,
+    retry_removal,
+)
 
 NEVER = "never"
 EPILOG = """\
@@ -26,7 +33,8 @@ as it is. Days count from the end of a run.
   outputs  answers, traces, files, and the texts of all calls
   details  these, and reasons, findings and notes; only figures stay
 
-Workers apply the rules once an hour; --apply does it now, in this process.
+Workers apply the rules once an hour; --apply does it now, in this process. What could not be removed in
+five tries is listed with its reason; --retry tries it again.
 
 exit codes:
   0  done
@@ -60,6 +68,7 @@ class Command(SiteCommand):
             "--like-site", action="store_true", help="Let the suite follow the rule of the site."
         )
         parser.add_argument("--apply", action="store_true", help="Remove what is old enough now.")
+        parser.add_argument("--retry", action="store_true", help="Try failed removals again now.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Change, apply and print."""
@@ -81,7 +90,19 @@ class Command(SiteCommand):
             for removal in removals:
                 remove_data(removal.pk)
                 print_line(self.stdout, f"{removal.name}: {removal.get_part_display()} removed.")
+        self._failed(is_retried=options["retry"])
         self._preview(suite)
+
+    def _failed(self, *, is_retried: bool) -> None:
+        for removal in Removal.objects.filter(failed_at__isnull=False):
+            if is_retried and retry_removal(removal, by=None, in_background=False):
+                remove_data(removal.pk)
+                print_line(self.stdout, f"{removal.name}: {removal.get_part_display()} removed.")
+            else:
+                print_line(
+                    self.stdout,
+                    f"{removal.name}: could not be removed ({removal.error}); --retry tries it again.",
+                )
 
     def _preview(self, suite: Suite | None) -> None:
         preview = retention_preview(now=database_now(), suite=suite)
