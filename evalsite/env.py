@@ -71,6 +71,13 @@ class Environment:
         allowed = {choice.lower(): choice for choice in choices}
         return self._parsed(name, default, lambda value: _parse_choice(value, allowed))
 
+    def names_of(self, name: str, choices: Iterable[str]) -> list[str]:
+        """Return the comma-separated values, each of which must be one of `choices`; none if not set."""
+        allowed = {choice.lower(): choice for choice in choices}
+        return self._parsed(
+            name, [], lambda value: [_parse_choice(part, allowed) for part in _split(value)]
+        )
+
     def path(self, name: str, default: Path) -> Path:
         """Return the value as an absolute path; a leading ~ is the home folder."""
         return self._parsed(name, default, lambda value: Path(value).expanduser().absolute())

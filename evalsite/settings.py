@@ -86,6 +86,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "evalsite.middleware.for_members",
     "evalsite.middleware.MembersOnlyMiddleware",
+    "evalsite.access.confirmation.ConfirmationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -188,6 +189,11 @@ LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "access:login"
 # Lifetime in seconds of links for setting a password and for logging in once.
 PASSWORD_RESET_TIMEOUT = 24 * 60 * 60
+# Who must have a second factor: everybody, or roles, whose module needs these settings.
+SECOND_FACTOR_CHOICES = ("all", "viewer", "reviewer", "editor", "admin")
+REQUIRE_SECOND_FACTOR = ENV.names_of("EVALSITE_REQUIRE_SECOND_FACTOR", SECOND_FACTOR_CHOICES)
+# Minutes after a login or confirmation in which sensitive actions do not ask again; 0 for never asking.
+CONFIRM_MINUTES = ENV.number("EVALSITE_CONFIRM_MINUTES", 30, least=0, most=14 * 24 * 60)
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

@@ -1,19 +1,28 @@
-"""The forms for members, their roles and API tokens."""
+"""The forms for members, their roles, API tokens, second factors and confirmations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.contrib.auth import authenticate
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.http import HttpRequest
+from django.utils import timezone
 
+from evalsite.access import factors
+from evalsite.access.logins import (
+    TooManyTriesError,
+    check_code,
+    check_password,
+    check_recovery_code,
+)
 from evalsite.access.roles import MEANINGS, Role
 from evalsite.access.tokens import roles_up_to
+from evaluators.model_calls.models import KeyUnreadableError
 from runs.requests import MemberRequest, form_data
 
 ROLE_CHOICES = [(role.value, f"{role.label}: {MEANINGS[role]}") for role in Role]
@@ -122,8 +131,11 @@ class ChangedPasswordForm(NewPasswordForm, PasswordChangeForm):
     def clean_old_password(self) -> str:
         """Return the old password if it is right."""
         password: str = self.cleaned_data["old_password"]
-        if authenticate(self._request, username=self.user.get_username(), password=password):
-            return password
+        try:
+            if check_password(self._request, self._request.user, password):
+                return password
+        except TooManyTriesError as refusal:
+            raise forms.ValidationError(str(refusal)) from refusal
         raise forms.ValidationError(self.error_messages["password_incorrect"])
 
 
@@ -132,3 +144,155 @@ def password_form(request: MemberRequest) -> NewPasswordForm:
     if request.user.has_usable_password():
         return ChangedPasswordForm(request)
     return NewPasswordForm(request.user, form_data(request))
+
+
+class CodeField(forms.CharField):
+    """Six digits of an authenticator app."""
+
+    def __init__(self, **options: Any) -> None:
+        """Let phones offer digits, and fill in the code where they know it."""
+        attributes = {"autocomplete": "one-time-code", "inputmode": "numeric"}
+        widget = forms.TextInput(attrs={**attributes, "spellcheck": "false", "data-code": ""})
+        super().__init__(max_length=20, widget=widget, **options)
+
+
+class AppForm(forms.Form):
+    """The first code of a new authenticator app."""
+
+    code = CodeField(label="Code that the app shows")
+
+    def __init__(self, member: User, secret: str, data: Mapping[str, Any] | None) -> None:
+        """Take the member and the secret that the app was given."""
+        super().__init__(data=data, use_required_attribute=False)
+        self.member, self.secret = member, secret
+        self.fields["code"].widget.attrs["autofocus"] = True
+
+    def clean_code(self) -> str:
+        """Store the app if its code is right."""
+        code: str = self.cleaned_data["code"]
+        if not factors.add_app(self.member, self.secret, code, now=timezone.now()):
+            raise forms.ValidationError(
+                "The app shows another code now. Enter the newest one; if it is refused too, check the clock of the "
+                "device that shows it."
+            )
+        return code
+
+
+class _ProofForm(forms.Form):
+    """Proofs of who somebody is, of which one is enough; a wrong one counts as a failed login."""
+
+    nothing_entered = ""
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        member: User,
+        data: Mapping[str, Any] | None,
+        prefix: str | None = None,
+    ) -> None:
+        """Take the request that failures are counted by, and who has to be proved."""
+        super().__init__(data=data, prefix=prefix, use_required_attribute=False)
+        self.request, self.member = request, member
+        self.way = ""
+
+    def clean(self) -> dict[str, Any]:
+        """Check the first proof that was entered, and set `way` to its name.
+
+        Raises:
+            TooManyTriesError: nobody may try now.
+
+        """
+        for name, check, way in self.proofs():
+            entered = self.cleaned_data.get(name)
+            if name not in self.fields or not entered:
+                continue
+            try:
+                is_right = check(self.request, self.member, entered)
+            except (factors.CodesPausedError, KeyUnreadableError) as refusal:
+                raise forms.ValidationError({name: str(refusal)}) from refusal
+            if not is_right:
+                raise forms.ValidationError({name: f"This is not the right {way}."})
+            self.way = way
+            return self.cleaned_data
+        if not self.errors:
+            raise forms.ValidationError(self.nothing_entered)
+        return self.cleaned_data
+
+    def proofs(self) -> Sequence[tuple[str, Callable[[HttpRequest, User, str], bool], str]]:
+        """Return the fields in order, with what checks each and its name in words."""
+        raise NotImplementedError
+
+
+class SecondFactorForm(_ProofForm):
+    """A code of the app, or a recovery code; a wrong app code cannot be tried again as another one."""
+
+    code = CodeField(
+        label="Code", required=False, help_text="Six digits, from your authenticator app."
+    )
+    recovery_code = forms.CharField(
+        label="Recovery code",
+        required=False,
+        max_length=60,
+        widget=forms.TextInput(
+            attrs={"autocomplete": "off", "spellcheck": "false", "data-code": ""}
+        ),
+        help_text="One of the codes that you have kept. Each works once.",
+    )
+    nothing_entered = "Enter a code."
+
+    def __init__(self, request: HttpRequest, member: User, data: Mapping[str, Any] | None) -> None:
+        """Ask for a code only where there is an app that shows one."""
+        super().__init__(request, member, data)
+        if factors.has_app(member):
+            self.fields["code"].widget.attrs["autofocus"] = True
+        else:
+            del self.fields["code"]
+
+    def proofs(self) -> Sequence[tuple[str, Callable[[HttpRequest, User, str], bool], str]]:
+        """Return both codes."""
+        return (
+            ("code", check_code, "code"),
+            ("recovery_code", check_recovery_code, "recovery code"),
+        )
+
+
+class ConfirmForm(_ProofForm):
+    """The member's password or a code of the app, before a sensitive action."""
+
+    password = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    code = CodeField(
+        label="Or a code", required=False, help_text="Six digits, from your authenticator app."
+    )
+    nothing_entered = "Nothing was entered."
+
+    def __init__(
+        self, request: HttpRequest, member: User, data: Mapping[str, Any] | None, prefix: str
+    ) -> None:
+        """Ask only for what the member has."""
+        super().__init__(request, member, data, prefix)
+        if not member.has_usable_password():
+            del self.fields["password"]
+            self.fields["code"].label = "Code"
+        if not factors.has_app(member):
+            del self.fields["code"]
+        for field in [*self.fields.values()][:1]:
+            field.widget.attrs["autofocus"] = True
+
+    def proofs(self) -> Sequence[tuple[str, Callable[[HttpRequest, User, str], bool], str]]:
+        """Return the password and the code."""
+        return (("password", check_password, "password"), ("code", check_code, "code"))
+
+
+class PasskeyForm(forms.Form):
+    """What a browser fills in when it has made a passkey or answered by one, and the name of a new one."""
+
+    name = forms.CharField(
+        max_length=60,
+        help_text="Which device or key it is, so that you know later which one to remove.",
+    )
+    answer = forms.CharField(widget=forms.HiddenInput)
+    state = forms.CharField(widget=forms.HiddenInput)

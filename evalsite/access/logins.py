@@ -1,4 +1,4 @@
-"""Logins: guessing is slowed down, and the audit has each login, for those who may change members.
+"""Logins: one way in after a password or link, guessing is slowed down, and the audit has each login.
 
 Guesses are counted by name and address (django-axes), by address alone and by name alone.
 """
@@ -6,23 +6,30 @@ Guesses are counted by name and address (django-axes), by address alone and by n
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
+from axes.handlers.proxy import AxesProxyHandler
 from axes.models import AccessAttempt
 from axes.signals import user_locked_out
 from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import authenticate, login, logout
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db.models import Q, Sum
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import redirect, render
 from django.utils import timezone
 
-from evalsite.access.sessions import begin_session
+from evalsite.access import factors
+from evalsite.access.sessions import MUST_SET_UP, begin_session
 from evaluators.models import AuditEntry
+from evaluators.scoring.types import DomainError
 
 TOO_MANY_REQUESTS = 429
 # A provider gives one customer a whole network of this many bits, so the rest of an IPv6 address names no client.
@@ -74,27 +81,180 @@ def locked_out(
     request: HttpRequest, response: HttpResponse | None, credentials: Any
 ) -> HttpResponse:
     """Show how long to wait after too many failed logins; the same for names that do not exist."""
-    return _wait_page(request, int(settings.AXES_COOLOFF_TIME.total_seconds()))
+    return wait_page(request, int(settings.AXES_COOLOFF_TIME.total_seconds()))
 
 
-def busy(request: HttpRequest) -> HttpResponse:
-    """Ask to try again at once: as many passwords as possible are being checked."""
-    return _wait_page(request, BUSY_S)
-
-
-def _wait_page(request: HttpRequest, seconds: int) -> HttpResponse:
+def wait_page(request: HttpRequest, seconds: int) -> HttpResponse:
+    """Ask to try again after a time; after less than a minute because too many passwords are being checked."""
     context = {"minutes": seconds // 60}
     page = render(request, "access/locked_out.html", context, status=TOO_MANY_REQUESTS)
     page["Retry-After"] = str(seconds)
     return page
 
 
+@contextmanager
+def posting_nothing(request: HttpRequest) -> Iterator[None]:
+    """Hide the sent fields while a proof is checked: django-axes stores those of a failed try in clear."""
+    sent, request.POST = request.POST, QueryDict()
+    try:
+        yield
+    finally:
+        request.POST = sent
+
+
+def check_password(request: HttpRequest, member: User, password: str) -> bool:
+    """Tell whether it is the member's password; a wrong one counts as a failed login.
+
+    Raises:
+        TooManyTriesError: nobody may try now.
+
+    """
+    refuse_wide_guessing(request, member.get_username())
+    if not PASSWORD_CHECKS.acquire(blocking=False):
+        raise TooManyTriesError(BUSY_S)
+    try:
+        with posting_nothing(request):
+            proved = authenticate(request, username=member.get_username(), password=password)
+    finally:
+        PASSWORD_CHECKS.release()
+    return proved == member
+
+
+def check_code(request: HttpRequest, member: User, code: str) -> bool:
+    """Tell whether it is the code of the member's app at this time; a wrong one counts as a failed login.
+
+    Raises:
+        TooManyTriesError: nobody may try now.
+
+    """
+    _refuse_guessing(request, member)
+    return factors.use_code(member, code, now=timezone.now()) or count_failure(request, member)
+
+
+def check_recovery_code(request: HttpRequest, member: User, code: str) -> bool:
+    """Use up a recovery code and tell whether there was such a one; a wrong one counts as a failed login.
+
+    Raises:
+        TooManyTriesError: nobody may try now.
+
+    """
+    _refuse_guessing(request, member)
+    return factors.use_recovery_code(member, code) or count_failure(request, member)
+
+
+class TooManyTriesError(DomainError):
+    """Too many tries failed, or too many passwords are being checked; `seconds` says how long to wait."""
+
+    code = "too_many_tries"
+
+    def __init__(self, seconds: int) -> None:
+        """Take the time after which another try may succeed."""
+        minutes = seconds // 60
+        super().__init__(
+            f"Too many tries failed. Wait {minutes} minutes, then try again."
+            if minutes
+            else "Many passwords are being checked at this moment. Try again at once."
+        )
+        self.seconds = seconds
+
+
+def refuse_wide_guessing(request: HttpRequest, username: str) -> None:
+    """Raise TooManyTriesError while this address has failed with many names, or this name from many addresses."""
+    if is_guessed_widely(request, username):
+        _record_pause(User.objects.filter(username=username).first(), request)
+        raise TooManyTriesError(int(settings.AXES_COOLOFF_TIME.total_seconds()))
+
+
+def _refuse_guessing(request: HttpRequest, member: User) -> None:
+    name = member.get_username()
+    refuse_wide_guessing(request, name)
+    if not AxesProxyHandler.is_allowed(request, {"username": name}):
+        raise TooManyTriesError(int(settings.AXES_COOLOFF_TIME.total_seconds()))
+
+
+def count_failure(request: HttpRequest, member: User) -> bool:
+    """Count a failed login of a member, and return False."""
+    credentials = {"username": member.get_username()}
+    with posting_nothing(request):
+        user_login_failed.send(sender=__name__, credentials=credentials, request=request)
+    return False
+
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+# In the session of somebody who has proved the first factor alone.
+FIRST_FACTOR = "access.first_factor"
+SECOND_FACTOR_WITHIN = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFactor:
+    """Who has given a right password or link and not yet the second factor, and where the login leads."""
+
+    member: User
+    way: str
+    next_path: str
+
+
+def finish_login(
+    request: HttpRequest, member: User, *, way: str, next_path: str
+) -> HttpResponseRedirect:
+    """Let a member in who gave a password or opened a link, or ask for the second factor first."""
+    if not factors.has_factor(member):
+        return welcome(request, member, way=way, next_path=next_path)
+    if request.user.is_authenticated:
+        logout(request)
+    request.session.cycle_key()
+    request.session[FIRST_FACTOR] = {
+        "member": member.pk,
+        "hash": member.get_session_auth_hash(),
+        "at": timezone.now().isoformat(),
+        "way": way,
+        "next": next_path,
+    }
+    return redirect("access:login-second")
+
+
+def first_factor(request: HttpRequest) -> FirstFactor | None:
+    """Return whose second factor is awaited; None after ten minutes or another change of the password."""
+    kept = request.session.get(FIRST_FACTOR)
+    if not kept or timezone.now() - datetime.fromisoformat(kept["at"]) > SECOND_FACTOR_WITHIN:
+        return None
+    member = User.objects.filter(pk=kept["member"], is_active=True).first()
+    if member is None or member.get_session_auth_hash() != kept["hash"]:
+        return None
+    return FirstFactor(member, kept["way"], kept["next"])
+
+
+def welcome(
+    request: HttpRequest, member: User, *, way: str, next_path: str
+) -> HttpResponseRedirect:
+    """Log a member in who has proved enough, and lead to the page, or first to setting up a second factor."""
+    request.session.pop(FIRST_FACTOR, None)
+    let_in(request, member, way=way)
+    if notice := factors.take_notice(member):
+        messages.warning(request, notice)
+    if factors.is_required_of(member) and not factors.has_factor(member):
+        request.session[MUST_SET_UP] = next_path
+        return redirect("access:factors")
+    return HttpResponseRedirect(next_path)
+
+
+def let_in(request: HttpRequest, member: User, *, way: str) -> None:
+    """Log a member in, whatever else the site requires; `way` is how the audit says that it was proved."""
+    login(request, member, backend=BACKEND)
+    _record("logged_in", member, request, by=member, facts={"with": way})
+
+
+def record_confirmation(request: HttpRequest, member: User, *, way: str) -> None:
+    """Record that a member has proved again who it is, before a sensitive action."""
+    _record("confirmed", member, request, by=member, facts={"with": way})
+
+
 NOT_LOGGED_IN, UNKNOWN_NAMES = "not logged in", "unknown names"
-WAYS = {"login": "password", "login-once": "one-time link", "password-set": "password link"}
 
 
 def audit_logins() -> None:
-    """Write logins, failed logins and logouts to the audit from now on."""
+    """Begin sessions, and write failed logins and logouts to the audit, from now on."""
     user_logged_in.connect(_logged_in, dispatch_uid="access.logged_in")
     user_logged_out.connect(_logged_out, dispatch_uid="access.logged_out")
     user_login_failed.connect(_failed, dispatch_uid="access.login_failed")
@@ -103,9 +263,6 @@ def audit_logins() -> None:
 
 def _logged_in(request: HttpRequest, user: User, **signal: Any) -> None:
     begin_session(request.session, client=request.headers.get("User-Agent", ""))
-    match = request.resolver_match
-    way = WAYS.get(match.url_name or "", "") if match else ""
-    _record("logged_in", user, request, by=user, facts={"with": way})
 
 
 def _logged_out(request: HttpRequest, user: User | None, **signal: Any) -> None:
@@ -129,11 +286,6 @@ def _locked_out(request: HttpRequest, username: str, **signal: Any) -> None:
     """Record the beginning of a pause, and no attempts during it, for a member's name."""
     if member := User.objects.filter(username=username).first():
         _record_pause(member, request)
-
-
-def record_wide_guessing(request: HttpRequest, username: str) -> None:
-    """Record the beginning of the pause of an address or a name; a name that is no member's is left out."""
-    _record_pause(User.objects.filter(username=username).first(), request)
 
 
 def _record_pause(member: User | None, request: HttpRequest) -> None:

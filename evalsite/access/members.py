@@ -19,6 +19,7 @@ from django.utils import timezone
 from django.utils.encoding import force_str
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
+from evalsite.access.models import MemberFactors, Passkey, RecoveryCode
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.tokens import revoke_tokens
@@ -217,6 +218,9 @@ def reactivate(member: User, *, actor: User) -> None:
 OWN_DATA: tuple[tuple[type[Model], str], ...] = (
     (ApiToken, "owner"),
     (MemberSession, "user"),
+    (MemberFactors, "user"),
+    (RecoveryCode, "user"),
+    (Passkey, "user"),
     (SuiteDraft, "author"),
     (CaseUpload, "owner"),
     (ReviewUpload, "owner"),
@@ -233,6 +237,7 @@ COPIED_NAMES: tuple[tuple[type[Model], str], ...] = (
     (Run, "outputs_removed_by"),
     (Run, "details_removed_by"),
     (ResultOutput, "removed_by"),
+    (MemberFactors, "removed_by"),
     (AccessAttempt, "username"),
     (AccessLog, "username"),
 )

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import SessionBase
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 from django.db import DatabaseError
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from runs.models.sharing import MemberSession
 
 # A session ends when nobody has used it for so long, and in any case after SESSION_COOKIE_AGE.
@@ -23,7 +26,9 @@ IDLE_FOR = timedelta(days=3)
 # Recording every use would turn each page into a write.
 USE_IS_NOTED_EVERY = timedelta(minutes=5)
 # Names in a session's data.
-STARTED_AT, CLIENT = "started_at", "client"
+STARTED_AT, CLIENT, CONFIRMED_AT = "started_at", "client", "confirmed_at"
+# Where to go on once a second factor is set up; until then nothing else is shown.
+MUST_SET_UP = "access.must_set_up"
 MAX_CLIENT_LENGTH = 200
 # Marks in the description that a browser sends. Most describe themselves as several others too, which come later.
 BROWSERS = (
@@ -90,6 +95,23 @@ def begin_session(session: SessionBase, *, client: str) -> None:
     MemberSession.objects.filter(expire_date__lt=timezone.now()).delete()
     session[STARTED_AT] = timezone.now().isoformat()
     session[CLIENT] = client[:MAX_CLIENT_LENGTH]
+    mark_confirmed(session)
+
+
+def mark_confirmed(session: SessionBase) -> None:
+    """Note that the member has just proved who it is, so that sensitive actions ask nothing for a while."""
+    session[CONFIRMED_AT] = timezone.now().isoformat()
+
+
+def is_confirmed(session: SessionBase) -> bool:
+    """Tell whether the member has proved who it is within EVALSITE_CONFIRM_MINUTES, or nobody needs to."""
+    if not settings.CONFIRM_MINUTES:
+        return True
+    confirmed = session.get(CONFIRMED_AT)
+    if not confirmed:
+        return False
+    age = timezone.now() - datetime.fromisoformat(confirmed)
+    return age <= timedelta(minutes=settings.CONFIRM_MINUTES)
 
 
 def end_sessions(member: User, *, but: str | None = None) -> int:
@@ -98,6 +120,36 @@ def end_sessions(member: User, *, but: str | None = None) -> int:
     if but:
         rows = rows.exclude(session_key=stored_key(but))
     return rows.delete()[0]
+
+
+def keep_secret(session: SessionBase, name: str, text: str) -> None:
+    """Keep a secret for a later page; encrypted, because sessions are stored and must not hold readable secrets."""
+    session[name] = encrypt(text)
+
+
+def read_kept(session: SessionBase, name: str) -> str:
+    """Return a secret that `keep_secret` kept; "" if there is none or it cannot be read any more."""
+    stored = session.get(name, "")
+    try:
+        return decrypt(stored) if stored else ""
+    except KeyUnreadableError:
+        return ""
+
+
+def take_kept(request: HttpRequest, name: str) -> str:
+    """Return a secret once, on a page that is opened, and forget it; "" if there is none."""
+    if request.method != "GET":
+        return ""
+    text = read_kept(request.session, name)
+    request.session.pop(name, None)
+    return text
+
+
+def browser_name(client: str) -> str:
+    """Return the usual name of the browser and its system, as far as a browser's description has them."""
+    browser = next((name for mark, name in BROWSERS if mark in client), "A browser")
+    system = next((name for mark, name in SYSTEMS if mark in client), "")
+    return f"{browser} on {system}" if system else browser
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +163,8 @@ class SessionRow:
 
     @property
     def browser(self) -> str:
-        """Return the usual name of the browser and its system, as far as the description has them."""
-        browser = next((name for mark, name in BROWSERS if mark in self.client), "A browser")
-        system = next((name for mark, name in SYSTEMS if mark in self.client), "")
-        return f"{browser} on {system}" if system else browser
+        """Return the usual name of the browser and its system."""
+        return browser_name(self.client)
 
 
 def session_rows(member: User, *, current: str | None) -> Sequence[SessionRow]:

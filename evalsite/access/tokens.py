@@ -21,6 +21,7 @@ from rest_framework.request import Request
 
 from evalsite.access.rate_limits import count_wrong_token
 from evalsite.access.roles import Role, highest_role, role_permissions
+from evalsite.access.sessions import MUST_SET_UP
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models.sharing import ACTIVE, ApiToken, token_hash
@@ -226,5 +227,5 @@ class MayView(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Tell whether both the member and the token have the permission."""
         grant: TokenGrant | None = request.auth  # type: ignore[assignment]  # the site's authentication gives it
-        is_granted = grant is None or grant.allows(VIEW)
+        is_granted = grant.allows(VIEW) if grant else MUST_SET_UP not in request.session
         return request.user.is_authenticated and is_granted and request.user.has_perm(VIEW)

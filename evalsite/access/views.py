@@ -6,37 +6,37 @@ from contextlib import suppress
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import login, logout, update_session_auth_hash
+from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
 from django.contrib.auth.forms import AuthenticationForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from evalsite.access import members
+from evalsite.access import factors, members
 from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm, password_form
 from evalsite.access.logins import (
+    BUSY_S,
     PASSWORD_CHECKS,
-    busy,
-    is_guessed_widely,
-    locked_out,
-    record_wide_guessing,
+    TooManyTriesError,
+    finish_login,
+    refuse_wide_guessing,
+    wait_page,
 )
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
 from evalsite.access.roles import MEANINGS, highest_role
-from evalsite.access.sessions import end_sessions, session_rows
+from evalsite.access.sessions import end_sessions, keep_secret, session_rows, take_kept
 from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
-from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from runs.models.sharing import ApiToken
 from runs.requests import MemberRequest
 
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 LINK_IN_SESSION = "access.one_time_link"
 admin_only = permission_required("auth.change_user", raise_exception=True)
 
@@ -47,25 +47,25 @@ admin_only = permission_required("auth.change_user", raise_exception=True)
 def login_page(request: HttpRequest) -> HttpResponse:
     """Log in by name and password, then continue to the requested page."""
     if request.user.is_authenticated:
-        return HttpResponseRedirect(_next_path(request))
+        return HttpResponseRedirect(next_path(request))
     form = AuthenticationForm(request, data=_posted(request))
     if form.is_bound:
         # Failures are counted by the name as the form reads it; a name that it refuses is not tried.
         with suppress(ValidationError):
             name = form.fields["username"].clean(request.POST.get("username"))
-            if is_guessed_widely(request, name):
-                record_wide_guessing(request, name)
-                return locked_out(request, None, None)
+            try:
+                refuse_wide_guessing(request, name)
+            except TooManyTriesError as refusal:
+                return wait_page(request, refusal.seconds)
         if not PASSWORD_CHECKS.acquire(blocking=False):
-            return busy(request)
+            return wait_page(request, BUSY_S)
         try:
             form.full_clean()
         finally:
             PASSWORD_CHECKS.release()
     if form.is_valid():
-        login(request, form.get_user())
-        return HttpResponseRedirect(_next_path(request))
-    context = {"form": form, "next": _next_path(request)}
+        return finish_login(request, form.get_user(), way="password", next_path=next_path(request))
+    context = {"form": form, "next": next_path(request)}
     return render(request, "access/login.html", context, status=_status(form.is_bound))
 
 
@@ -89,8 +89,7 @@ def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse
         return render(request, "access/login_once.html", {"member": user})
     if not use_link(user):
         return render(request, "access/link_used.html", status=410)
-    login(request, user, backend=BACKEND)
-    return redirect("home")
+    return finish_login(request, user, way="one-time link", next_path=reverse("home"))
 
 
 @login_not_required
@@ -105,8 +104,7 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
     if form.is_valid():
         if not use_link(user):
             return render(request, "access/link_used.html", status=410)
-        login(request, form.save(), backend=BACKEND)
-        return redirect("home")
+        return finish_login(request, form.save(), way="password link", next_path=reverse("home"))
     context = {"form": form, "member": user}
     return render(request, "access/password_set.html", context, status=_status(form.is_bound))
 
@@ -118,6 +116,8 @@ def account(request: MemberRequest) -> HttpResponse:
     context = {
         "role": role,
         "meaning": MEANINGS[role] if role else "",
+        "factors": factors.factor_names([request.user])[request.user.pk],
+        "is_factor_required": factors.is_required_of(request.user),
         "sessions": session_rows(request.user, current=request.session.session_key),
     }
     return render(request, "access/account.html", context)
@@ -148,7 +148,12 @@ def password(request: MemberRequest) -> HttpResponse:
 @admin_only
 def member_list(request: MemberRequest) -> HttpResponse:
     """List the members with their roles."""
-    rows = [(member, highest_role(member)) for member in members.members()]
+    people = list(members.members())
+    names = factors.factor_names(people)
+    rows = [
+        (person, highest_role(person), names[person.pk], factors.is_required_of(person))
+        for person in people
+    ]
     return render(request, "access/members.html", {"rows": rows, "roles": MEANINGS.items()})
 
 
@@ -254,11 +259,13 @@ def _member_page(
         "member": person,
         "role": highest_role(person),
         "form": form,
+        "factors": factors.factor_names([person])[person.pk],
+        "is_factor_required": factors.is_required_of(person),
         "scripts_by": reason,
         "scripts": ScriptsForm(initial={"run_scripts": reason == "own"}),
         "scripts_on": settings.SCRIPTS,
         "error": error,
-        "link": _pop_secret(request, LINK_IN_SESSION),
+        "link": take_kept(request, LINK_IN_SESSION),
     }
     status = _status(bool(error) or form.is_bound)
     return render(request, "access/member.html", context, status=status)
@@ -267,15 +274,15 @@ def _member_page(
 def _keep_link(request: MemberRequest, member: User) -> None:
     path = members.password_path(member)
     link = f"{settings.SITE_URL}{path}" if settings.SITE_URL else request.build_absolute_uri(path)
-    # Sessions are stored in the database, which must not hold what logs somebody in.
-    request.session[LINK_IN_SESSION] = encrypt(link)
+    keep_secret(request.session, LINK_IN_SESSION, link)
 
 
 def _posted(request: HttpRequest) -> QueryDict | None:
     return request.POST if request.method == "POST" else None
 
 
-def _next_path(request: HttpRequest) -> str:
+def next_path(request: HttpRequest) -> str:
+    """Return the path on this site where a login leads, the home page if none or another site is named."""
     path = request.POST.get("next") or request.GET.get("next") or ""
     is_on_this_site = url_has_allowed_host_and_scheme(
         path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
@@ -303,12 +310,11 @@ def token_list(request: MemberRequest) -> HttpResponse:
         except TooManyTokensError as refusal:
             form.add_error(None, str(refusal))
         else:
-            # Sessions are stored in the database, which must not hold readable tokens.
-            request.session[TOKEN_IN_SESSION] = encrypt(secret)
+            keep_secret(request.session, TOKEN_IN_SESSION, secret)
             return redirect("access:tokens")
     context = {
         "form": form,
-        "secret": _pop_secret(request, TOKEN_IN_SESSION),
+        "secret": take_kept(request, TOKEN_IN_SESSION),
         "rows": token_rows(now=now, owner=request.user),
         "others": _other_members_tokens(request),
     }
@@ -326,16 +332,6 @@ def token_revoke(request: MemberRequest, pk: int) -> HttpResponse:
     if revoke_token(token, actor=request.user, now=timezone.now()):
         messages.success(request, f"Token {token.name} is revoked.")
     return redirect("access:tokens")
-
-
-def _pop_secret(request: HttpRequest, name: str) -> str:
-    if request.method != "GET":
-        return ""
-    stored = request.session.pop(name, "")
-    try:
-        return decrypt(stored) if stored else ""
-    except KeyUnreadableError:
-        return ""
 
 
 def _other_members_tokens(request: MemberRequest) -> list[object]:

@@ -87,10 +87,24 @@ PAGES: Mapping[str, Page] = {
     "access:login": Page(ANYBODY, post=REFUSED, known=MOVED),
     "access:login-once": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:password-set": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
+    # Nobody has given a password.
+    "access:login-second": Page(ANYBODY, get=MOVED, post=MOVED),
+    "access:login-question": Page(ANYBODY),
+    "access:login-passkey": Page(ANYBODY, get=NOT_ALLOWED, post=REFUSED),
     "access:logout": action(LOGGED_IN, {}),
     "access:account": Page(LOGGED_IN),
     "access:sessions-end": action(LOGGED_IN, {}),
     "access:password": form(LOGGED_IN),
+    "access:confirm": form(LOGGED_IN),
+    "access:confirm-question": Page(LOGGED_IN),
+    "access:factors": Page(LOGGED_IN),
+    "access:app": form(LOGGED_IN),
+    "access:app-remove": action(LOGGED_IN, {}),
+    "access:recovery-codes": action(LOGGED_IN, {}),
+    "access:passkey-question": Page(LOGGED_IN),
+    "access:passkey-add": Page(LOGGED_IN, get=NOT_ALLOWED, post=REFUSED),
+    # Members remove their own passkeys, and there is none yet.
+    "access:passkey-remove": Page(LOGGED_IN, get=NOT_ALLOWED, post=404, place={"pk": 1}),
     "access:tokens": form(LOGGED_IN),
     # Members revoke their own tokens, and there is none yet.
     "access:token-revoke": Page(LOGGED_IN, get=404, post=404, place={"pk": 1}),
@@ -101,6 +115,7 @@ PAGES: Mapping[str, Page] = {
     "access:member-erase": Page("admin", post=MOVED, place={"pk": 0}),
     "access:member-link": action("admin", {"pk": 0}),
     "access:member-scripts": action("admin", {"pk": 0}),
+    "access:member-factors-remove": action("admin", {"pk": 0}),
     "evaluators:gallery": Page(LOGGED_IN),
     "evaluators:kind": form(LOGGED_IN, {"name": "expected_output"}),
     "evaluators:language-models": Page("viewer"),
@@ -363,7 +378,7 @@ def fill() -> Mapping[str, Any]:
         name for name in PAGES if name.startswith(("runs:campaign", "runs:api-campaign"))
     ]
     named |= dict.fromkeys(of_campaign, campaign.pk)
-    actions = ("status", "link", "scripts")
+    actions = ("status", "link", "scripts", "factors-remove")
     members = ("access:member", *(f"access:member-{action}" for action in actions))
     return named | dict.fromkeys(members, member.pk)
 

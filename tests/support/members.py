@@ -7,7 +7,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from evalsite.access.sessions import SessionStore
+from evalsite.access.sessions import SessionStore, mark_confirmed
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "correct horse battery staple"  # for tests only
@@ -30,6 +30,7 @@ def make_client(member: User) -> Client:
     session[SESSION_KEY] = str(member.pk)
     session[BACKEND_SESSION_KEY] = BACKEND
     session[HASH_SESSION_KEY] = member.get_session_auth_hash()
+    mark_confirmed(session)
     session.create()
     client = Client()
     client.cookies[settings.SESSION_COOKIE_NAME] = session.session_key

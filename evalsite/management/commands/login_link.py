@@ -7,13 +7,15 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.core.management.base import CommandError, CommandParser
 
+from evalsite.access.factors import remove_factors
 from evalsite.access.members import login_path
 from evalsite.access.roles import Role
 from runs.cli.command import FAILED, SiteCommand, full_url
 
 EPILOG = """\
 The link opens a page with a button, so that a chat preview cannot use it up. It works for 24 hours
-and becomes invalid with the next login of its user.
+and becomes invalid with the next login of its user. It stands for a password: who has a second factor is
+asked for it. --remove-second-factor removes a lost one, which the audit records and the user is told.
 
 exit codes:
   0  the link is on standard output
@@ -22,6 +24,7 @@ exit codes:
 examples:
   evalsite login_link
   evalsite login_link ada --url https://evals.example.com
+  evalsite login_link ada --remove-second-factor
 """
 
 
@@ -39,6 +42,11 @@ class Command(SiteCommand):
         parser.add_argument(
             "--first", action="store_true", help="Print nothing if somebody has logged in before."
         )
+        parser.add_argument(
+            "--remove-second-factor",
+            action="store_true",
+            help="Remove the user's authenticator app, passkeys and recovery codes first.",
+        )
         parser.add_argument("--url", default="", help="Address of the site; default EVALSITE_URL.")
 
     def handle(self, *args: Any, **options: Any) -> str:
@@ -46,6 +54,8 @@ class Command(SiteCommand):
         if options["first"] and User.objects.filter(last_login__isnull=False).exists():
             return ""
         user = self._user(options["username"])
+        if options["remove_second_factor"] and remove_factors(user, by=None):
+            self.stderr.write(f"{user.username} has no second factor now.")
         return full_url(login_path(user), options["url"])
 
     def _user(self, username: str) -> User:

@@ -59,7 +59,7 @@ def test_the_list_needs_the_same_queries_for_any_number_of_members(
 ) -> None:
     for number in range(20):
         make_member("viewer", f"viewer-{number}")
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(10):
         assert "viewer-19" in admin_client.get("/members/").text
 
 
