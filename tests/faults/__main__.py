@@ -3,6 +3,7 @@
 A line tells what befell a run, what it cost, and what that might have been: `killed` processes
 with work and workers that lost their leases (`lost_leases`), answers `lost` to the ledger, calls
 `repeated` and how many might have been, dollars in the ledger and at the models.
+With --soak a site works for minutes under faults of its models, and a line tells what each process holds.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", default=secrets.token_hex(4), help="picks the same faults again")
+    parser.add_argument(
+        "--soak", type=float, metavar="MINUTES", help="let a site work so long instead"
+    )
     chosen = parser.parse_args()
     end_what_was_started_when_told_to_end()
     with tempfile.TemporaryDirectory(prefix="evalsite-settings-") as folder:
@@ -31,9 +35,14 @@ def main() -> None:
         django.setup()
         # What asks for settings can only be loaded once they are there.
         from tests.faults.rounds import run_rounds
+        from tests.faults.soak import soak
 
-        sys.stdout.write(f"seed {chosen.seed}\n")
-        for line in run_rounds(chosen.rounds, seed=chosen.seed):
+        if chosen.soak:
+            lines = soak(chosen.soak)
+        else:
+            sys.stdout.write(f"seed {chosen.seed}\n")
+            lines = run_rounds(chosen.rounds, seed=chosen.seed)
+        for line in lines:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
 

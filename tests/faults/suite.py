@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -79,18 +81,20 @@ def charge(requests: Iterable[Request], model_id: str) -> Decimal:
 
 def serve(models: ModelServer) -> None:
     """Let the server be both models: silent until the test releases it, then 30 to 60 ms an answer."""
-    models.on_model(AGENT, _answer)
-    models.on_model(JUDGE, _judge)
+    models.on_model(AGENT, answer)
+    models.on_model(JUDGE, judge)
 
 
-async def _answer(request: Request) -> web.StreamResponse:
+async def answer(request: Request) -> web.StreamResponse:
+    """Answer as the agent."""
     await request.hang()
     number = number_of(request)
     await asyncio.sleep(0.03 + number % 4 / 100)
     return completion(f"Answer {number}.", AGENT, usage=usage_of(AGENT, number))
 
 
-async def _judge(request: Request) -> web.StreamResponse:
+async def judge(request: Request) -> web.StreamResponse:
+    """Answer as the judge."""
     await request.hang()
     number = number_of(request)
     await asyncio.sleep(0.03 + number % 3 / 100)
@@ -132,6 +136,27 @@ def start() -> None:
 
     suite, target = Suite.objects.get(slug=SUITE), Target.objects.get(name=AGENT)
     start_run(suite=suite, target=target, started_by=None)
+
+
+def start_runs_until(path: str, *, cases: int, repetitions: int, most: int) -> None:
+    """Start runs of the first cases, `most` at once, until a file exists; for a process of the site."""
+    from runs.models.runs import ACTIVE_RUN_STATUSES, Run
+    from runs.models.suites import Suite, Target
+    from runs.running.services import start_run
+
+    suite, target = Suite.objects.get(slug=SUITE), Target.objects.get(name=AGENT)
+    keys = [f"C-{number}" for number in range(cases)]
+    while not Path(path).exists():
+        if Run.objects.filter(status__in=ACTIVE_RUN_STATUSES).count() < most:
+            start_run(
+                suite=suite,
+                target=target,
+                started_by=None,
+                repetitions=repetitions,
+                case_keys=keys,
+            )
+        else:
+            time.sleep(0.1)
 
 
 def resume() -> None:
