@@ -16,6 +16,7 @@ from evaluators.sandbox.processes import process_name
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import METRICS_KIND
+from runs.engine.ports import Cause
 from runs.models.database import database_now, delete_rows, update_rows
 from runs.models.removals import RETENTION, Removal, RemovalPart, RetentionRule
 from runs.models.results import (
@@ -26,9 +27,10 @@ from runs.models.results import (
     ModelCall,
     Result,
     ResultOutput,
+    ResultStatus,
 )
 from runs.models.reviews import Review, ReviewItem
-from runs.models.runs import HEAVY_RUN_COLUMNS, Run
+from runs.models.runs import ALL_ALIKE, HEAVY_RUN_COLUMNS, Run
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion, Target
 from runs.queue import queue_removal
 from runs.retention.queries import (
@@ -51,6 +53,8 @@ COMMAND_LINE = "command line"
 # Judges whose details hold figures, and the texts that name these.
 PARTS_IN_DETAILS = (METRICS_KIND, HYBRID_KIND)
 PART_KEYS = ("key", "name", "tier", "label", "policy")
+# What stands in place of an error.
+GONE = "removed with the details of the run"
 # No slug of a suite that somebody names has a colon.
 DELETED_SLUG = "deleted:{pk}"
 
@@ -355,6 +359,9 @@ def _next_batch(run: Run, removal: Removal) -> QuerySet[Result] | None:
     changes: dict[str, Any] = {"removal": None}
     if not held.is_active:
         changes |= {"stored_bytes": None, "measured_at": None}
+        if removal.part == RemovalPart.DETAILS and held.status_reason.startswith(ALL_ALIKE):
+            error = held.status_reason.removeprefix(ALL_ALIKE).strip()
+            changes["status_reason"] = f"{ALL_ALIKE} {plain_error(error)}"
         for part in _parts_removed(held, removal):
             changes |= {
                 f"{part}_removed_at": database_now(),
@@ -396,6 +403,16 @@ def _remove_details(run: Run, removal: Removal) -> int:
     kept = [(plain_parts(details), pk) for pk, details in judged.values_list("pk", "details")]
     scores = EvaluatorScore.objects.filter(result__in=batch)
     scores.update(reasoning="", findings=[], warnings=[], details={})
+    errors = batch.exclude(error="").values_list("error", "pk")
+    update_rows(Result, ("error",), [(plain_error(error), pk) for error, pk in errors], key=("id",))
+    batch.update(warnings=[])
+    decided = ResultOutput.objects.filter(result__in=batch, decision__isnull=False)
+    decisions = [
+        (plain_decision(decision), pk)
+        for pk, decision in decided.values_list("pk", "decision")
+        if decision is not None
+    ]
+    update_rows(ResultOutput, ("decision",), decisions, key=("result_id",))
     update_rows(EvaluatorScore, ("details",), kept, key=("id",))
     outcomes = ResultOutput.objects.filter(result__in=batch, outcomes__isnull=False)
     marks = [
@@ -407,6 +424,31 @@ def _remove_details(run: Run, removal: Removal) -> int:
     Attempt.objects.filter(result__in=batch).update(reason="")
     Review.objects.filter(result__in=batch).update(note="")
     return _forget_outputs(batch, removal)
+
+
+def plain_error(error: str) -> str:
+    """Return the class of an error without what was answered or said."""
+    known = next((cause for cause in Cause if error.startswith(f"{cause.label}: ")), None)
+    return f"{known.label}: {GONE}" if known else GONE.capitalize()
+
+
+def plain_decision(decision: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a decision with its rules, names and figures, without anything that a judge or target said."""
+    unscored = {node["path"] for node in decision["nodes"] if node["state"] == "unscored"}
+    # The steps of an error, and those about evaluators without a score, give the reason.
+    is_error = decision["status"] != ResultStatus.SCORED
+    steps = () if is_error else decision["trace"]
+    return {
+        **decision,
+        "trace": [step for step in steps if step["path"] not in unscored],
+        "nodes": [
+            {**node, "note": "" if node["path"] in unscored else node["note"]}
+            for node in decision["nodes"]
+        ],
+        **{"hits": [], "misses": [], "warnings": []},
+        "error": GONE.capitalize() if decision["error"] else decision["error"],
+        "outcomes": [{**outcome, "justification": ""} for outcome in decision["outcomes"]],
+    }
 
 
 def plain_parts(details: Mapping[str, Any]) -> dict[str, Any]:

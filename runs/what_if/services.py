@@ -85,8 +85,15 @@ def rescore_run(
         )
     with transaction.atomic():
         Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
-        if not Run.objects.filter(pk=run.pk).exists():
-            raise CannotRescoreError(f"Run {run} was deleted.")
+        try:
+            is_losing_data = Run.objects.hold(run.pk).removal_id is not None
+        except Run.DoesNotExist:
+            raise CannotRescoreError(f"Run {run} was deleted.") from None
+        if is_losing_data:
+            # The copy would keep what is being removed.
+            raise CannotRescoreError(
+                f"Data of run {run} are being removed. Score it again when that has ended."
+            )
         if earlier := _made_before(form_key, by):
             return earlier
         new_run = _create(run, rules, origins, by=by, text=text)

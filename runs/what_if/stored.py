@@ -14,6 +14,7 @@ from django.db.models.functions import Substr
 from evaluators.kinds import all_kinds
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import read_plan
+from runs.models.removals import RemovalPart
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import LeafScores, pack_leaf_scores, unpack_leaf_scores
@@ -105,6 +106,10 @@ def ask(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
     if run.lacks_details:
         raise DetailsRemovedError(
             f"{run.removal_message} Run {run} cannot be scored by other rules any more."
+        )
+    if run.removal is not None and run.removal.part == RemovalPart.DETAILS:
+        raise DetailsRemovedError(
+            f"Everything but figures of run {run} is being removed. It cannot be scored by other rules any more."
         )
     plain, version = _stored(run)
     rule_change = RuleChange(

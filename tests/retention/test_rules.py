@@ -10,12 +10,14 @@ import pytest
 from django.test import Client
 
 from evaluators.models import AuditEntry
+from evaluators.scoring.decision import Decision, NodeResult, TraceStep
+from evaluators.scoring.types import OutcomeResult
 from runs.execution import reaper
 from runs.execution.reaper import reap
 from runs.models.database import database_now
 from runs.models.removals import Removal, RemovalPart, RetentionRule
-from runs.models.results import Artifact, EvaluatorScore, ModelCall, ResultOutput
-from runs.models.runs import Run
+from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
+from runs.models.runs import ALL_ALIKE, Run
 from runs.models.suites import FileContent, Suite
 from runs.retention.queries import Selection, due_removals
 from runs.retention.services import (
@@ -28,6 +30,7 @@ from runs.retention.services import (
 )
 from runs.reviews.services import NoOutputError, ask_for_review
 from runs.running.retrying import retry_results
+from runs.what_if.services import CannotRescoreError, rescore_run
 from runs.what_if.stored import DetailsRemovedError, ask
 from tests.support.factories import (
     make_call,
@@ -73,6 +76,15 @@ def stored_texts() -> str:
     return repr(rows)
 
 
+def whole_rows(run: Run) -> str:
+    """Return every column of the run and of all rows that belong to its results."""
+    related = [relation.related_model for relation in Result._meta.related_objects]
+    rows: list[Any] = [*Run.objects.filter(pk=run.pk).values(), *run.cases.values()]
+    for model in (Result, *related):
+        rows += model._base_manager.values()
+    return repr(rows)
+
+
 def test_without_a_rule_nothing_is_removed() -> None:
     old_run(days=5000)
     assert apply_retention() == []
@@ -108,6 +120,52 @@ def test_everything_but_figures_goes_after_its_days() -> None:
     assert "Hudson" not in stored_texts()
     score = run.results.get().scores.get()
     assert (score.score, score.path) == (0.9, "tone")
+
+
+def test_no_text_of_a_result_outlives_its_details(admin_client: Client) -> None:
+    reason = f"{ALL_ALIKE} Bad reply: {SECRET}"
+    run = old_run(days=100, status="failed", status_reason=reason)
+    unscored = NodeResult("tone", "tone", "llm_judge", "unscored", note=SECRET)
+    steps = (
+        TraceStep(f"tone could not be scored: {SECRET}", "tone", passed=False),
+        TraceStep("Final score: 0.90"),
+    )
+    said = {"hits": (SECRET,), "misses": (SECRET,), "warnings": (SECRET,)}
+    decision = Decision(
+        "scored",
+        score=0.9,
+        decided_by="0.90 ≥ 0.80",
+        trace=steps,
+        nodes={"tone": unscored},
+        outcomes=(OutcomeResult("Says when", True, SECRET),),
+        **said,
+    )
+    ResultOutput.objects.update(decision=decision.as_json())
+    errors = {"error": f"Bad reply: {SECRET}", "unscored": f"tone: {SECRET}"}
+    for number, (key, error) in enumerate(errors.items(), start=2):
+        case = make_case(suite=run.suite, key=key, position=number)
+        failed = Decision("error", trace=steps, nodes={"tone": unscored}, error=SECRET, **said)
+        output = {"text": SECRET, "decision": failed.as_json()}
+        columns = {"status": "error", "error": error, "warnings": [SECRET]}
+        make_result(run=run, case=case, output=output, **columns)
+    change_rule(None, outputs_days=None, details_days=90, by=None)
+    assert "Hudson" in whole_rows(run)
+
+    apply()
+
+    assert "Hudson" not in whole_rows(run)
+    run.refresh_from_db()
+    assert run.status_reason == f"{ALL_ALIKE} Bad reply: removed with the details of the run"
+    told = dict(run.results.values_list("case__key", "error"))
+    assert told["error"] == "Bad reply: removed with the details of the run"
+    assert told["unscored"] == "Removed with the details of the run"
+    kept = Decision.from_json(run.results.order_by("position")[0].output.decision)
+    assert (kept.score, kept.decided_by) == (0.9, "0.90 ≥ 0.80")
+    assert [step.text for step in kept.trace] == ["Final score: 0.90"]
+    assert [(outcome.text, outcome.passed) for outcome in kept.outcomes] == [("Says when", True)]
+    address = f"/suites/{run.suite.slug}/runs/1/"
+    for place in ("", "results/", *(f"{key}/1/" for key in told)):
+        assert admin_client.get(address + place).status_code == 200
 
 
 def test_scores_of_metrics_and_dimensions_stay_without_their_reasons() -> None:
@@ -220,6 +278,24 @@ def test_a_run_without_details_is_not_scored_by_other_rules() -> None:
     run.refresh_from_db()
     with pytest.raises(DetailsRemovedError, match="cannot be scored by other rules"):
         ask(run, rules_of(run))
+
+
+def test_a_run_that_is_losing_its_details_is_not_scored_by_other_rules() -> None:
+    run = old_run(days=100)
+    begin_removal(Selection(RemovalPart.DETAILS, run.suite, (run,)), by=None, in_background=False)
+    run.refresh_from_db()
+    with pytest.raises(DetailsRemovedError, match="is being removed"):
+        ask(run, rules_of(run))
+
+
+def test_nothing_that_is_being_removed_is_copied_into_a_run_scored_again() -> None:
+    run = old_run(days=100)
+    # The page was opened before the removal began.
+    opened = Run.objects.get(pk=run.pk)
+    begin_removal(Selection(RemovalPart.OUTPUTS, run.suite, (run,)), by=None, in_background=False)
+    with pytest.raises(CannotRescoreError, match="are being removed"):
+        rescore_run(opened, rules_of(opened), by=None)
+    assert Run.objects.count() == 1
 
 
 def test_a_run_that_ended_again_is_as_young_as_its_end(removed: Run) -> None:
