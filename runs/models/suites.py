@@ -190,14 +190,24 @@ class FileContentQuerySet(models.QuerySet["FileContent"]):
     """Contents of files."""
 
     def store(self, contents: Iterable[bytes]) -> list[str]:
-        """Store contents that are not stored yet and return the hash of each, in order."""
+        """Store contents that are not stored yet and return the hash of each, in order.
+
+        They cannot be deleted until the transaction ends, by when something has to refer to them.
+        """
         hashed = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
-        # All writers insert in the same order; otherwise two with the same rows could deadlock.
+        # An update locks a row that is there, and inserts one that is just being deleted. All writers
+        # have the same order; otherwise two with the same rows could deadlock.
         rows = (
             FileContent(sha256=sha, size=len(content), content=content)
             for sha, content in sorted(dict(hashed).items())
         )
-        self.bulk_create(rows, ignore_conflicts=True, batch_size=FILES_A_STATEMENT)
+        self.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["sha256"],
+            update_fields=["size"],
+            batch_size=FILES_A_STATEMENT,
+        )
         return [sha for sha, _ in hashed]
 
 

@@ -322,6 +322,8 @@ def _delete_unused(shas: Sequence[str]) -> None:
     """Delete contents of files that nothing refers to any more: no result, suite, version or run."""
     if not shas:
         return
+    # Whoever stores one of them now holds its row, and has to end first.
+    list(FileContent.objects.filter(pk__in=shas).order_by("pk").select_for_update().values("pk"))
     contents = FileContent.objects.filter(
         ~Exists(Artifact.objects.filter(content=OuterRef("pk"))),
         ~Exists(SuiteFile.objects.filter(content=OuterRef("pk"))),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client, TestCase
 from django.test.utils import CaptureQueriesContext
 
@@ -15,6 +18,8 @@ from evaluators.models import AuditEntry
 from runs.execution import reaper
 from runs.execution.claims import register_run_worker
 from runs.execution.reaper import reap
+from runs.files.importing import import_suite
+from runs.formats import suite_files
 from runs.models.database import database_now
 from runs.models.removals import MAX_TRIES, Removal, RemovalPart
 from runs.models.results import Result
@@ -276,6 +281,76 @@ def test_files_go_unless_something_else_has_them() -> None:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "BATCH", 2)
+
+
+SHARED = """\
+name: %s
+evaluators: [{name: x, type: llm_judge, prompt: ./prompt.md}]
+tests: [{id: a, input: hi, output: ho}]
+"""
+
+
+def import_shared(slug: str) -> Suite:
+    """Import a suite with a file that every other one of these has, too."""
+    content = suite_files.read_suite((SHARED % slug).encode(), files={"prompt.md": b"Is it kind?"})
+    return import_suite(content, imported_by=None)
+
+
+def files_of(suite: Suite) -> dict[str, bytes]:
+    rows = suite.files.values_list("path", "content__content")
+    return {path: bytes(content) for path, content in rows}
+
+
+def in_thread(threads: ThreadPoolExecutor, action: Callable[[], object]) -> Future[object]:
+    """Do it in a thread, and return when it waits for a lock or has ended."""
+
+    def do() -> object:
+        try:
+            return action()
+        finally:
+            connection.close()
+
+    future = threads.submit(do)
+    # SQLite lets one write at a time, and the thread waits as soon as it begins.
+    while connection.vendor == "postgresql" and not future.done():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT 1 FROM pg_stat_activity "
+                "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            if cursor.fetchone():
+                break
+    return future
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_is_being_imported_stays_when_another_suite_with_it_is_deleted() -> None:
+    removal = begin_suite(import_shared("first"))
+    with ThreadPoolExecutor() as threads:
+        with transaction.atomic():
+            second = import_shared("second")
+            removing = in_thread(threads, partial(remove_data, removal.pk))
+        assert removing.result()
+    assert files_of(second) == {"prompt.md": b"Is it kind?"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_is_imported_anew_while_it_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    removal = begin_suite(import_shared("first"))
+    importing: list[Future[Any]] = []
+    found = services._frozen_files
+    with ThreadPoolExecutor() as threads:
+
+        def import_then() -> Iterator[str]:
+            kept = list(found())
+            importing.append(in_thread(threads, partial(import_shared, "second")))
+            return iter(kept)
+
+        monkeypatch.setattr(services, "_frozen_files", import_then)
+        assert remove_data(removal.pk)
+        second = importing[0].result()
+    assert files_of(second) == {"prompt.md": b"Is it kind?"}
 
 
 @pytest.mark.usefixtures("small_batches")
