@@ -175,8 +175,9 @@ def _factors_page(
 @sensitive_post_parameters()
 def app(request: MemberRequest) -> HttpResponse:
     """Show the key of a new authenticator app as a QR code and as text, and store it once a code proves it."""
-    # The same key until a code proves it: somebody may open the page again after reading the QR code.
-    secret = read_kept(request.session, SECRET_IN_SESSION) or factors.new_secret()
+    # A key that was shown on an earlier page is not offered again: somebody else may have opened that page.
+    kept = read_kept(request.session, SECRET_IN_SESSION) if request.method == "POST" else ""
+    secret = kept or factors.new_secret()
     keep_secret(request.session, SECRET_IN_SESSION, secret)
     form = AppForm(request.user, secret, form_data(request))
     if form.is_valid():
@@ -224,7 +225,8 @@ def passkey_add(request: MemberRequest) -> HttpResponse:
     """Store a passkey that the browser has made."""
     form = PasskeyForm(request.POST)
     if not form.is_valid():
-        return _factors_page(request, form=form)
+        problem = "" if "name" in form.errors else "The browser sent no answer of a passkey."
+        return _factors_page(request, form=form, problem=problem)
     try:
         passkeys.add_passkey(request, request.user, **form.cleaned_data)
     except passkeys.PasskeyRefusedError as refusal:

@@ -195,6 +195,14 @@ class _ProofForm(forms.Form):
         self.request, self.member = request, member
         self.way = ""
 
+    def full_clean(self) -> None:
+        """Take any one of the fields, though the page calls none of them optional."""
+        for field in self.fields.values():
+            field.required = False
+        super().full_clean()
+        for field in self.fields.values():
+            field.required = True
+
     def clean(self) -> dict[str, Any]:
         """Check the first proof that was entered, and set `way` to its name.
 
@@ -226,12 +234,9 @@ class _ProofForm(forms.Form):
 class SecondFactorForm(_ProofForm):
     """A code of the app, or a recovery code; a wrong app code cannot be tried again as another one."""
 
-    code = CodeField(
-        label="Code", required=False, help_text="Six digits, from your authenticator app."
-    )
+    code = CodeField(help_text="Six digits, from your authenticator app.")
     recovery_code = forms.CharField(
         label="Recovery code",
-        required=False,
         max_length=60,
         widget=forms.TextInput(
             attrs={"autocomplete": "off", "spellcheck": "false", "data-code": ""}
@@ -260,13 +265,10 @@ class ConfirmForm(_ProofForm):
     """The member's password or a code of the app, before a sensitive action."""
 
     password = forms.CharField(
-        required=False,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
-    code = CodeField(
-        label="Or a code", required=False, help_text="Six digits, from your authenticator app."
-    )
+    code = CodeField(label="Or a code", help_text="Six digits, from your authenticator app.")
     nothing_entered = "Nothing was entered."
 
     def __init__(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.contrib.auth.models import User
+from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evalsite.access.members import login_path
+from evalsite.access.models import MemberFactors, Passkey
+from evalsite.access.sessions import CONFIRMED_AT, SessionStore
+from runs.models.sharing import ApiToken, MemberSession
+from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
 from tests.support.members import PASSWORD, make_member
 
@@ -98,5 +106,153 @@ def test_nothing_is_cut_off_on_a_phone(
         log_in("admin")
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(live_server.url + path)
+    sideways = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(sideways) == 0
+
+
+@pytest.fixture
+def authenticator(context: BrowserContext, page: Page) -> None:
+    """Give the browser a device that has fingerprints and uses them at once."""
+    session = context.new_cdp_session(page)
+    session.send("WebAuthn.enable")
+    options = {
+        "protocol": "ctap2",
+        "transport": "internal",
+        "hasResidentKey": True,
+        "hasUserVerification": True,
+        "isUserVerified": True,
+        "automaticPresenceSimulation": True,
+    }
+    session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+
+
+def code_of(key: str, *, later_s: int = 0) -> str:
+    app = TOTP(base64.b32decode(key.replace(" ", "")), 6, SHA1(), 30)
+    return app.generate(int(timezone.now().timestamp()) + later_s).decode()
+
+
+def enter_password(page: Page) -> None:
+    page.get_by_label("Username").fill("viewer")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in", exact=True).click()
+
+
+def log_out(page: Page) -> None:
+    page.get_by_role("main").get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Log in")
+
+
+def forget_confirmations() -> None:
+    """Let every session look as if its member had last proved who it is long ago."""
+    for row in MemberSession.objects.all():
+        data = SessionStore().decode(row.session_data) | {CONFIRMED_AT: "2026-01-01T00:00:00+00:00"}
+        MemberSession.objects.filter(pk=row.pk).update(session_data=SessionStore().encode(data))
+
+
+def test_an_app_and_its_codes_are_set_up_and_asked_for(
+    page: Page, live_server: LiveServer, log_in: Callable[[str], User]
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}/account/")
+    page.get_by_role("link", name="Second factor").click()
+    page.get_by_role("link", name="Set up").click()
+    expect(page.get_by_role("img", name="QR code of the key below")).to_be_visible()
+    key = page.locator("#app-key").inner_text()
+    page.get_by_label("Code that the app shows").fill(code_of(key))
+    page.get_by_role("button", name="Set up").click()
+    codes = page.locator("#recovery-codes").inner_text().split()
+    assert len(codes) == 10
+    page.goto(f"{live_server.url}/account/")
+    log_out(page)
+
+    enter_password(page)
+    # The code that set it up works no more; the next one is within the drift that is allowed.
+    page.get_by_label("Code", exact=True).fill(code_of(key, later_s=30))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Suites")
+
+    page.goto(f"{live_server.url}/account/")
+    log_out(page)
+    enter_password(page)
+    page.get_by_text("Use a recovery code").click()
+    page.get_by_label("Recovery code").fill(codes[3])
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("You have 9 recovery codes left")).to_be_visible()
+
+
+@pytest.mark.usefixtures("authenticator")
+def test_a_passkey_is_added_logs_in_confirms_and_is_removed(
+    page: Page, live_server: LiveServer
+) -> None:
+    # Browsers keep no passkeys for numbers.
+    site = live_server.url.replace("127.0.0.1", "localhost")
+    make_member("viewer")
+    page.goto(f"{site}/account/factors/")
+    enter_password(page)
+    page.get_by_label("Name").fill("Laptop <1>")
+    page.get_by_role("button", name="Add a passkey").click()
+    expect(page.get_by_role("rowheader", name="Laptop <1>")).to_be_visible()
+    page.goto(f"{site}/account/")
+    log_out(page)
+
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Suites")
+    page.goto(f"{site}/account/")
+    log_out(page)
+    enter_password(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Second factor")
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Suites")
+
+    page.goto(f"{site}/account/tokens/")
+    forget_confirmations()
+    page.get_by_label("Name").fill("weekly report")
+    page.get_by_role("button", name="Make it and show it once").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Confirm it is you")
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_role("heading", name="Your new token")).to_be_visible()
+    assert ApiToken.objects.get().name == "weekly report"
+
+    page.goto(f"{site}/account/factors/")
+    page.get_by_role("button", name="Remove Laptop <1>").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("The passkey is removed")).to_be_visible()
+    assert not Passkey.objects.exists()
+
+
+def test_a_password_confirms_by_keyboard_alone(
+    page: Page, live_server: LiveServer, log_in: Callable[[str], User], console: Console
+) -> None:
+    log_in("viewer")
+    console.allow(f"{REFUSED} 422")
+    page.goto(f"{live_server.url}/account/tokens/")
+    forget_confirmations()
+    page.get_by_label("Name").fill("weekly report")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Password")).to_be_focused()
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("not the right password")
+    page.keyboard.type(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Your new token")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "path", ["/account/factors/", "/account/factors/app/", "/account/confirm/"]
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_of_second_factors_are_accessible(
+    page: Page, live_server: LiveServer, log_in: Callable[[str], User], path: str, scheme: str
+) -> None:
+    member = log_in("viewer")
+    MemberFactors.objects.create(
+        user=member, handle="00", encrypted_secret="x", app_added_at=timezone.now()
+    )
+    Passkey.objects.create(user=member, name="Laptop", credential_id="AA", credential=b"")
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto(live_server.url + path)
+    assert violations(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
     sideways = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(sideways) == 0

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import base64
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
@@ -102,6 +105,16 @@ def test_setting_up_an_app_shows_key_and_qr_code_and_asks_for_a_code(
     assert "App" in viewer_client.get("/account/").text
 
 
+def test_every_page_of_a_new_app_shows_another_key(viewer_client: Client) -> None:
+    keys = [viewer_client.get("/account/factors/app/").text for _ in range(2)]
+    first, second = (re.search(r'id="app-key">([A-Z2-7 ]+)<', page) for page in keys)
+    assert first
+    assert second
+    assert first[1] != second[1]
+    old = {"code": shown_code(first[1].replace(" ", ""))}
+    assert viewer_client.post("/account/factors/app/", old).status_code == 422
+
+
 def test_a_right_password_alone_does_not_log_in(client: Client, viewer: User, clock: Clock) -> None:
     secret = give_app(viewer, clock)
     answer = log_in(client, next="/account/")
@@ -132,6 +145,21 @@ def test_no_code_works_twice(client: Client, viewer: User, clock: Clock) -> None
     log_in(client)
     earlier = shown_code(secret, timezone.now() - timedelta(seconds=30))
     assert client.post("/login/second/", {"code": earlier}).status_code == 422
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_code_that_is_entered_by_four_at_once_works_once(viewer: User, clock: Clock) -> None:
+    code, together = shown_code(give_app(viewer, clock)), Barrier(4)
+
+    def enter(number: int) -> bool:
+        try:
+            together.wait()
+            return factors.use_code(viewer, code, now=timezone.now())
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(enter, range(4))) == [False, False, False, True]
 
 
 def test_the_code_that_set_up_the_app_logs_nobody_in(client: Client, viewer: User) -> None:

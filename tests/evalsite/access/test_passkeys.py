@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
@@ -14,6 +17,7 @@ from pytest_django import Settings
 
 from evalsite.access import factors
 from evalsite.access.models import Passkey, RecoveryCode
+from evalsite.access.passkeys import _note_use
 from evaluators.models import AuditEntry
 from tests.support.authenticator import Authenticator
 from tests.support.clock import Clock
@@ -92,6 +96,33 @@ def test_no_answer_works_twice(client: Client, key: Authenticator, clock: Clock)
     assert Client().post("/login/passkey/", newer).status_code == 302
     # An answer to a question that was asked before the last one that counted.
     assert Client().post("/login/passkey/", sent).status_code == 422
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_answer_that_is_sent_by_four_at_once_works_once(
+    client: Client, key: Authenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, state = ask(client, "/login/passkey/question/")
+    sent, together, note_use = (
+        {"answer": key.answer(options), "state": state},
+        Barrier(4),
+        _note_use,
+    )
+
+    def wait(*arguments: Any) -> None:
+        together.wait()
+        note_use(*arguments)
+
+    monkeypatch.setattr("evalsite.access.passkeys._note_use", wait)
+
+    def send(number: int) -> int:
+        try:
+            return Client().post("/login/passkey/", sent).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(send, range(4))) == [302, 422, 422, 422]
 
 
 def test_a_late_answer_is_refused(client: Client, key: Authenticator, clock: Clock) -> None:
