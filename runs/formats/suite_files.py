@@ -51,7 +51,7 @@ from runs.formats.suite_evaluators import (
 from runs.formats.yaml import YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, UnknownProfileError, get_profile
-from runs.specs.suites import LISTS, TEXTS, CaseSpec, SuiteWithCases
+from runs.specs.suites import LISTS, MAX_MINUTES, TEXTS, CaseSpec, SuiteTexts, SuiteWithCases
 
 
 def written(content: SuiteWithCases) -> Iterator[bytes]:
@@ -67,7 +67,7 @@ def suite_head(content: SuiteWithCases) -> dict[str, Any]:
     policy, verdicts = written_policy(content.policy)
     suite = {
         "name": content.slug,
-        **content.model_dump(mode="json", include={*TEXTS, *LISTS}),
+        **content.model_dump(mode="json", include=set(SuiteTexts.model_fields)),
         "metadata": dict(content.metadata),
         "policy": policy,
         "verdicts": verdicts,
@@ -259,6 +259,7 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
         slug=slug,
         **{name: suite.text(name) for name in TEXTS} | {"title": title},
         **{name: suite.texts(name) for name in LISTS},
+        max_minutes=_minutes(suite),
         policy=policy,
         evaluators=root,
         cases=cases,
@@ -266,6 +267,16 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
         files=dict(sorted(reading.used_files.items())),
         warnings=tuple(sorted(reading.warnings, key=lambda warning: (warning.file, warning.line))),
     )
+
+
+def _minutes(suite: Fields) -> int | None:
+    """Return the longest time of a run, None for that of the site."""
+    value = suite.number("max_minutes")
+    if value is None or (value.is_integer() and 1 <= value <= MAX_MINUTES):
+        return None if value is None else int(value)
+    message = f"is {value:g}, but a run takes a whole number of minutes from 1 to {MAX_MINUTES}"
+    suite.refuse("max_minutes", message)
+    return None
 
 
 def _check_final_scores(

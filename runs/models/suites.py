@@ -116,6 +116,11 @@ class Suite(models.Model):
             return None
         return Suite.objects.values_list("baseline_run__number", flat=True).get(pk=self.pk)
 
+    @property
+    def max_minutes(self) -> int | None:
+        """Return how many minutes a run may take if it has no limit of its own, None for any number."""
+        return self.content.get("max_minutes") or settings.MAX_RUN_MINUTES or None
+
     def next_run_number(self) -> int:
         """Return the number of the next run: numbers of deleted runs are not given again.
 

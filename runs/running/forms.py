@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
@@ -42,7 +41,8 @@ from runs.running.estimate import (
 from runs.running.retry_forms import RunRetryForm
 from runs.running.rule_fields import RunRulesFields
 from runs.running.rules import SAMPLES, AppliedRules, RunRules, apply_rules, with_own_samples
-from runs.running.services import MAX_MINUTES, start_campaign
+from runs.running.services import start_campaign
+from runs.specs.suites import MAX_MINUTES
 from runs.suites.differences import METRIC
 from runs.target_kinds import target_kinds
 
@@ -337,7 +337,7 @@ def form_values(run: Run) -> dict[str, Any]:
         values["judge"] = model.pk
     if run.budget_usd is not None:
         values["budget"] = f"{run.budget_usd.normalize():f}"
-    if run.max_minutes != (settings.MAX_RUN_MINUTES or None):
+    if run.max_minutes != run.suite.max_minutes:
         values["minutes"] = run.max_minutes
     if request.get("cases") == CHOSEN:
         values |= {"cases": CHOSEN, "keys": "\n".join(run_case_keys(run))}
@@ -633,7 +633,7 @@ class StartRunForm(CaseChoiceForm):
         judges = LanguageModel.objects.all()
         if suite.judge_id:
             self.fields["judge"] = forms.ModelChoiceField(judges, empty_label=None, label="Judge")
-        usual = settings.MAX_RUN_MINUTES
+        usual = suite.max_minutes
         self.fields["minutes"].help_text = (
             f"minutes a run; empty for {duration(usual * MINUTE_MS)}" if usual else "minutes a run"
         )

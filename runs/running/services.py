@@ -8,7 +8,6 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
@@ -36,6 +35,7 @@ from runs.running.checks import (
 )
 from runs.running.retrying import RunNotActiveError, stop_run
 from runs.running.rules import AppliedRules, RunRules, apply_rules
+from runs.specs.suites import MAX_MINUTES
 
 MAX_JUDGE_NAME_LENGTH = 120
 
@@ -88,7 +88,6 @@ def judges_text(plan: Plan) -> str:
 DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 200
 MAX_REPETITIONS = 100
-MAX_MINUTES = 525_600
 
 
 class SuiteChangedError(DomainError):
@@ -101,7 +100,7 @@ class SuiteChangedError(DomainError):
 class Limits:
     """How much one run may do: executions of each case, calls in flight, dollars for target and judges, minutes.
 
-    None for the minutes is the longest time of the site.
+    None for the minutes is the longest time of the suite, or else of the site.
     """
 
     repetitions: int = 1
@@ -259,7 +258,7 @@ def _create_run(
         repetitions=limits.repetitions,
         concurrency=limits.concurrency,
         budget_usd=limits.budget_usd,
-        max_minutes=limits.max_minutes or settings.MAX_RUN_MINUTES or None,
+        max_minutes=limits.max_minutes or suite.max_minutes,
         case_count=count,
         execution_count=count * limits.repetitions,
         snapshot_hash=content_hash(snapshot),

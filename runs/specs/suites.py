@@ -44,8 +44,12 @@ class CaseSpec(Spec):
         return self.model_dump(mode="json", exclude={"key"})
 
 
+# A year.
+MAX_MINUTES = 525_600
+
+
 class SuiteTexts(Spec):
-    """The texts of a suite; files, forms, drafts, versions and the API follow these fields."""
+    """The texts of a suite and the limit of its runs; files, drafts, versions and the API follow these fields."""
 
     title: str = ""
     """Its title."""
@@ -55,11 +59,13 @@ class SuiteTexts(Spec):
     """Its tags."""
     judge: str = ""
     """The slug of the language model that judges."""
+    max_minutes: int | None = Field(None, ge=1, le=MAX_MINUTES)
+    """How long a run of it may take before it is ended, minutes; null for the longest time of the site."""
 
 
 # The fields with one text, and those with several.
 TEXTS = tuple(name for name, field in SuiteTexts.model_fields.items() if field.annotation is str)
-LISTS = tuple(name for name in SuiteTexts.model_fields if name not in TEXTS)
+LISTS = ("tags",)
 
 
 class SuiteSpec(SuiteTexts):

@@ -19,7 +19,7 @@ from evaluators.scoring.numbers import require_share
 from evaluators.scoring.policy import CHOICES, FLAGS, PolicySpec
 from evaluators.scoring.tree import AGGREGATOR_TYPES, COMPOSITE, ROOT_PATH, below, validate
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
-from runs.specs.suites import LISTS, SuiteSpec
+from runs.specs.suites import LISTS, MAX_MINUTES, SuiteSpec
 
 # A draft: a SuiteSpec in JSON whose evaluators have an id and the path they came from.
 Content = Mapping[str, Any]
@@ -251,7 +251,7 @@ POLICY = tuple(PolicySpec.model_fields)
 
 
 class Describe:
-    """Set texts and lists of a suite by field name; the others stay.
+    """Set fields of a suite by name, other than policy and evaluators; the others stay.
 
     Whether the judge's slug exists is checked when the draft is saved.
     """
@@ -264,6 +264,9 @@ class Describe:
         """Set them; raises ChangeRefusedError naming the field."""
         for name, value in self.values.items():
             label = name.capitalize()
+            if name == "max_minutes":
+                editing.content[name] = _minutes(value)
+                continue
             if name in LISTS:
                 editing.content[name] = _words(label, value)
                 continue
@@ -273,6 +276,14 @@ class Describe:
             is_long = name == "description"
             _check_length(label, text, MAX_DESCRIPTION_LENGTH if is_long else MAX_TITLE_LENGTH)
             editing.content[name] = text
+
+
+def _minutes(value: Any) -> int | None:
+    if value is None or (type(value) is int and 1 <= value <= MAX_MINUTES):
+        return value
+    raise ChangeRefusedError(
+        f"The longest time is {value!r}; it is a whole number of minutes from 1 to {MAX_MINUTES}."
+    )
 
 
 @dataclass(frozen=True, slots=True)

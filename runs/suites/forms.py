@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.forms import BoundField
 from django.utils.text import slugify
@@ -26,7 +27,7 @@ from runs.models.suites import (
 )
 from runs.requests import as_share, percent_field, plain, shown_percent
 from runs.specs.profiles import all_profiles, get_profile
-from runs.specs.suites import LISTS, TEXTS
+from runs.specs.suites import MAX_MINUTES, SuiteTexts
 from runs.suites.differences import (
     AGGREGATOR,
     ARRANGEMENT,
@@ -268,6 +269,12 @@ class SuiteSettingsForm(ReviewRulesForm):
         help_text="Where the score decides, expected outcomes are shown and never counted, and judging them "
         "costs a call for each execution. Where they decide, they are always judged",
     )
+    max_minutes = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_MINUTES,
+        label="Longest time of a run",
+    )
     scale = forms.TypedChoiceField(
         choices=SCALES, coerce=int, help_text="How pages show scores; they are stored from 0 to 1"
     )
@@ -287,11 +294,16 @@ class SuiteSettingsForm(ReviewRulesForm):
         """Fill the form with the draft."""
         content = draft.content
         policy = content["policy"]
-        initial = {name: content[name] for name in (*TEXTS, *LISTS)}
+        initial = {name: content.get(name) for name in SuiteTexts.model_fields}
         initial |= {name: policy[name] for name in (*UNCONVERTED, "scale")}
         initial |= {name: shown_percent(policy[name]) for name in IN_PERCENT}
         initial["max_latency_increase_pct"] = plain(policy["max_latency_increase_pct"])
         super().__init__(*args, **{"initial": initial | {"stamp": draft.stamp}} | options)
+        usual = settings.MAX_RUN_MINUTES
+        self.fields["max_minutes"].help_text = (
+            "Minutes; then a run ends, keeps its results and can be resumed. Empty for "
+            f"{f'{usual} minutes, as on the whole site' if usual else 'no limit'}"
+        )
         self.draft = draft
 
     def keep(self) -> SuiteDraft | None:
@@ -300,7 +312,7 @@ class SuiteSettingsForm(ReviewRulesForm):
         policy = {name: found[name] for name in (*UNCONVERTED, "scale")}
         policy |= {name: as_share(found[name]) for name in IN_PERCENT}
         policy["max_latency_increase_pct"] = float(found["max_latency_increase_pct"])
-        texts = {name: found[name] for name in (*TEXTS, *LISTS) if name in found}
+        texts = {name: found[name] for name in SuiteTexts.model_fields if name in found}
         texts["judge"] = found["judge"].slug if found["judge"] else ""
         try:
             return change_draft(self.draft, found["stamp"], Describe(**texts), SetPolicy(policy))

@@ -329,7 +329,7 @@ def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
     ]
     if before.judge != after.judge:
         notes.append(f"judge: {before.judge or 'none'} → {after.judge or 'none'}")
-    return ", ".join(notes) or "Description, tags or order of the cases changed"
+    return ", ".join(notes) or "Description, tags, longest time or order of the cases changed"
 
 
 def _counted(count: int) -> str:

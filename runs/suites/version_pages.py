@@ -44,6 +44,7 @@ NAMES: Mapping[str, str] = {
     "description": "Description",
     "tags": "Tags",
     "judge": "Judge",
+    "max_minutes": "Longest time of a run, minutes",
     "pass_threshold": "Pass from",
     "borderline_threshold": "Borderline from",
     "case_gate": "Case gate",

@@ -130,7 +130,7 @@ def test_cases_in_another_order_keep_their_revisions(content: SuiteWithCases) ->
         ("weight: 2", "weight: 3", "evaluators changed"),
         ("pass: 0.9", "pass: 0.8", "policy changed"),
         ("judge: strict", "judge: cheap", "judge: strict → cheap"),
-        ("The shop", "Our shop", "Description, tags or order of the cases changed"),
+        ("The shop", "Our shop", "Description, tags, longest time or order of the cases changed"),
     ],
 )
 def test_the_note_of_a_version_says_what_changed(

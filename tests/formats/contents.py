@@ -16,7 +16,7 @@ from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk
 from runs.formats import suite_files
 from runs.formats.suite_evaluators import make_root
-from runs.specs.suites import CaseSpec, SuiteWithCases
+from runs.specs.suites import MAX_MINUTES, CaseSpec, SuiteWithCases
 
 STORABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 TEXT = st.text(STORABLE, min_size=1, max_size=40)
@@ -342,6 +342,7 @@ def suites(draw: st.DrawFn) -> SuiteWithCases:
         description=draw(ANY_TEXT),
         tags=tuple(draw(st.lists(ANY_TEXT, max_size=2))),
         judge=draw(st.sampled_from(["", "strict"])),
+        max_minutes=draw(st.none() | st.integers(1, MAX_MINUTES)),
         policy=draw(policies()),
         evaluators=root,
         cases=made,

@@ -126,6 +126,8 @@ MALFORMED = (
         "but found 'x'", case="A"),
     Bad("kept twice", f"{CASE}    note: x\n    metadata: {{note: y}}\n", 5, "tests[0].note",
         "is in the metadata too", "keep one of them", case="A"),
+    Bad("longest time", f"{CASE}max_minutes: 2.5\n", 5, "max_minutes", "is 2.5",
+        "whole number of minutes from 1 to 525600"),
     # Recorded outputs.
     Bad("no answer", f"{CASE}    output: {{status: ok}}\n", 5, "tests[0].output",
         "holds no output, messages or files", "put an answer that is JSON in quotes", case="A"),

@@ -126,6 +126,13 @@ def test_a_run_has_a_longest_time(
     settings.MAX_RUN_MINUTES = 0
     editor_client.post(at(), filled(target))
     assert last_run().max_minutes is None
+    suite.content["max_minutes"] = 45
+    suite.save()
+    assert "minutes a run; empty for 45\u00a0min" in editor_client.get(at()).text
+    editor_client.post(at(), filled(target))
+    assert last_run().max_minutes == 45
+    editor_client.post(at(), filled(target, minutes="60"))
+    assert last_run().max_minutes == 60
 
 
 def test_a_form_that_changes_nothing_is_a_run_like_any_other(

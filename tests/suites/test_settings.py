@@ -132,6 +132,23 @@ def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: C
     assert (entry.before["fallback_threshold"], entry.after["fallback_threshold"]) == (0.75, 0.725)
 
 
+def test_a_suite_says_how_long_its_runs_may_take(suite: Suite, client: Client) -> None:
+    make_case(suite=suite)
+    answer = keep(client, max_minutes="0")
+    assert "greater than or equal to 1" in text_of(answer)
+    keep(client, max_minutes="45")
+    save(client, note="")
+    assert values_of(client)["max_minutes"] == "45"
+    assert Suite.objects.get(pk=suite.pk).max_minutes == 45
+    for address in ("/api/suites/support", "/api/suites/support/versions/2"):
+        assert client.get(address).json()["max_minutes"] == 45
+    change = text_of(client.get("/suites/support/versions/compare/?from=1&to=2"))
+    assert "Longest time of a run, minutes" in change
+    keep(client, max_minutes="")
+    save(client, note="")
+    assert Suite.objects.get(pk=suite.pk).max_minutes == 24 * 60, "as on the whole site"
+
+
 def test_a_suite_says_whether_outcomes_that_do_not_decide_are_judged(
     suite: Suite, client: Client
 ) -> None:

@@ -167,7 +167,7 @@ without a running site; the run appears on the site's pages like any other."""
             "--max-minutes",
             type=int,
             metavar="N",
-            help="End each run after so many minutes and keep its results; default: as on the site.",
+            help="End each run after so many minutes and keep its results; default: as in the suite.",
         )
         FileOptions.add_to(parser)
 
