@@ -24,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", default=secrets.token_hex(4), help="picks the same faults again")
+    parser.add_argument("--database", choices=("sqlite", "postgresql", "both"), default="both")
     parser.add_argument(
         "--soak", type=float, metavar="MINUTES", help="let a site work so long instead"
     )
@@ -41,7 +42,7 @@ def main() -> None:
             lines = soak(chosen.soak)
         else:
             sys.stdout.write(f"seed {chosen.seed}\n")
-            lines = run_rounds(chosen.rounds, seed=chosen.seed)
+            lines = run_rounds(chosen.rounds, seed=chosen.seed, database=chosen.database)
         for line in lines:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

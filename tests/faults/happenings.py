@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from celery import Celery
 
 from tests.faults.installations import OVER, Installation
-from tests.faults.suite import AT_ONCE, CALLS, number_of
+from tests.faults.suite import AT_ONCE, number_of
 from tests.services.disk import full_disk
 from tests.services.processes import Process, wait_until
 
@@ -27,6 +27,7 @@ ALL_RAN_OUT = "SELECT coalesce(max(lease_until) < now(), true) FROM runs_result"
 HAS_RUN_WORKERS = (
     "SELECT count(*) > 0 OR ({over}) FROM runs_runworker WHERE worker LIKE '%/{pid}/%'"
 )
+OPEN = "SELECT count(*) FROM runs_result WHERE status IN ('pending', 'running')"
 HELD = (
     "SELECT result.id, position FROM runs_result result JOIN runs_runworker worker ON token = lease_token"
     " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
@@ -50,7 +51,9 @@ def dismiss_a_worker(site: Installation, chance: random.Random) -> None:
     """Ask a worker to end, in the middle of its work."""
     victim = pick_a_worker(site, chance)
     pick_a_moment(site, chance)
-    victim.end()
+    victim.ask_to_end()
+    site.models.release()
+    victim.wait()
 
 
 def freeze_a_worker(site: Installation, chance: random.Random) -> None:
@@ -61,6 +64,7 @@ def freeze_a_worker(site: Installation, chance: random.Random) -> None:
     site.lost_leases += 1
     lost = site.database.rows(HELD.format(pid=victim.pid))
     ids = ", ".join(str(result_id) for result_id, _ in lost) or "0"
+    site.models.release()
     site.wait_for(_scored(ids, f"count(*) = {len(lost)}"))
     as_others_left_it = site.database.rows(_scored(ids, OUTCOME))
     before = len(site.models.requests)
@@ -157,14 +161,19 @@ def living_workers(site: Installation) -> list[Process]:
 
 @contextmanager
 def all_noticing(site: Installation, *, when: bool = True) -> Iterator[None]:
-    """Wait, when it is so chosen, until all workers notice that the database is away and call nobody."""
+    """Wait, when it is so chosen, until all workers notice that the database is away and call nobody.
+
+    Calls in flight are answered meanwhile; new ones hang again.
+    """
     workers = living_workers(site)
     before = [_times_noticed(worker) for worker in workers]
     yield
     if when:
+        site.models.release()
         pairs = list(zip(workers, before, strict=True))
         wait_until(lambda: all(_times_noticed(process) > times for process, times in pairs))
         wait_until(lambda: site.models.in_flight == 0, what="no call in flight")
+        site.models.hold()
 
 
 def _times_noticed(worker: Process) -> int:
@@ -172,9 +181,9 @@ def _times_noticed(worker: Process) -> int:
 
 
 def pick_a_moment(site: Installation, chance: random.Random) -> None:
-    """Let some of the calls that are left be answered, and not nearly all."""
-    done = len(site.models.answered)
-    site.wait_for_calls(done + chance.randrange(1, max(2, (CALLS - done) // 2)))
+    """Let some calls be answered, and not nearly all that are left; the others hang."""
+    left = int(site.database.value(OPEN))
+    site.answer_calls(chance.randrange(1, max(2, left // 4)))
 
 
 def kill_the_web(site: Installation, chance: random.Random) -> None:
@@ -199,6 +208,7 @@ def fill_the_disk(site: Installation, chance: random.Random) -> None:
     """Let the disk be full until the process notices, and then be freed."""
     pick_a_moment(site, chance)
     with full_disk(site.site.web_workers()[0]):
+        site.models.release()
         wait_until(lambda: NOTICED_AWAY.search(site.site.log()) is not None)
         wait_until(lambda: site.models.in_flight == 0, what="no call in flight")
 

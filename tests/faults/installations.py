@@ -44,34 +44,33 @@ class Installation:
         """Wait until a query's only value is true."""
         wait_until(lambda: self.database.says(condition), what=condition)
 
-    def wait_for_calls(self, number: int) -> None:
-        """Wait until the models have answered so often, a moment that no write of ours decides.
+    def answer_calls(self, number: int) -> None:
+        """Let the models answer so many calls more; then the run stands still until they answer again.
 
-        Nothing is waited for once the run is over.
+        What is done meanwhile is done in the middle of the run, however slow the machine is.
         """
-        wait_until(
-            lambda: len(self.models.answered) >= number or self.database.says(OVER),
-            what=f"{number} calls answered",
-        )
+        wanted = len(self.models.answered) + number
+        self.models.release(number)
+        wait_until(lambda: len(self.models.answered) >= wanted, what=f"{number} calls answered")
+        assert not self.database.says(OVER), "the run was over before the fault"
 
     def wait_for_the_end(self) -> None:
-        """Wait until the run is over."""
+        """Let the models answer, and wait until the run is over."""
+        self.models.release()
         self.wait_for(OVER)
 
     def begin_workers(
         self, number: int = 2, *, clocks_off_by_s: Sequence[int] = ()
     ) -> list[Process]:
-        """Start workers, and let the models answer once each works on the run."""
+        """Start workers, and wait until each works on the run, whose calls are not answered yet."""
         off = clocks_off_by_s or [0] * number
         workers = [self.site.begin_worker(clock_off_by_s=seconds) for seconds in off]
         self.wait_for(f"SELECT count(DISTINCT worker) = {len(workers)} FROM runs_runworker")
-        self.models.release()
         return workers
 
     def begin_web(self) -> None:
-        """Start the web process that also works, and let the models answer once it does."""
+        """Start the web process that also works; the calls of the run are not answered yet."""
         self.site.web.start()
-        self.models.release()
 
     def start_a_run(self) -> None:
         """Start a run as the browser does, in a process of its own."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.faults import ledger_checks
-from tests.faults.happenings import ON_A_CLUSTER, ON_A_SINGLE_PROCESS, keep_two_workers
+from tests.faults.happenings import (
+    ON_A_CLUSTER,
+    ON_A_SINGLE_PROCESS,
+    freeze_a_worker,
+    keep_two_workers,
+)
 from tests.faults.installations import Installation, Workshop, workshop
 
 COLUMNS = {
@@ -23,19 +28,27 @@ COLUMNS = {
     **{"in the ledger": 13, "at the models": 13, "seconds": 7},
 }
 TWO_FAULTS = 0.4
+FREEZING = freeze_a_worker.__name__
 
 
-def run_rounds(rounds: int, *, seed: str) -> Iterator[str]:
+FAULTS = {
+    "sqlite": (*ON_A_SINGLE_PROCESS,),
+    "postgresql": (*ON_A_CLUSTER,),
+    "both": (*ON_A_CLUSTER, *ON_A_SINGLE_PROCESS),
+}
+
+
+def run_rounds(rounds: int, *, seed: str, database: str) -> Iterator[str]:
     """Yield the head of a table and a line a round; raises AssertionError when a run ends wrong."""
     yield line(*COLUMNS)
     with workshop() as shop:
         for number in range(1, rounds + 1):
-            yield run_round(shop, number, random.Random(f"{seed}-{number}"))
+            chance = random.Random(f"{seed}-{number}")
+            yield run_round(shop, number, pick_faults(chance, FAULTS[database]), chance)
 
 
-def run_round(shop: Workshop, number: int, chance: random.Random) -> str:
+def run_round(shop: Workshop, number: int, names: list[str], chance: random.Random) -> str:
     """Execute a run, inject faults, check the ledger, and return a line."""
-    names = pick_faults(chance)
     is_single = names[0] in ON_A_SINGLE_PROCESS
     with shop.single() if is_single else shop.cluster() as site:
         begun = time.perf_counter()
@@ -49,12 +62,14 @@ def run_round(shop: Workshop, number: int, chance: random.Random) -> str:
         return line(number, " + ".join(names), *figures(site), f"{time.perf_counter() - begun:.1f}")
 
 
-def pick_faults(chance: random.Random) -> list[str]:
+def pick_faults(chance: random.Random, faults: Sequence[str]) -> list[str]:
     """Return the names of one or two faults; only a cluster outlives two for certain."""
-    first = chance.choice([*ON_A_CLUSTER, *ON_A_SINGLE_PROCESS])
+    first = chance.choice(faults)
     if first in ON_A_SINGLE_PROCESS or chance.random() > TWO_FAULTS:
         return [first]
-    return [first, chance.choice([*ON_A_CLUSTER])]
+    # Others end the run while a worker is frozen.
+    names = {first, chance.choice([*ON_A_CLUSTER])}
+    return sorted(names, key=lambda name: (name == FREEZING, name))
 
 
 def inject(site: Installation, names: list[str], chance: random.Random, *, is_single: bool) -> None:

@@ -13,14 +13,13 @@ from tests.services.processes import Process
 
 @pytest.fixture
 def command_line(cluster: Installation) -> Process:
-    """Run the suite at a command line alongside two workers, from the first call on."""
+    """Run the suite at a command line alongside two workers; its calls are not answered yet."""
     cluster.forget_the_run()
     for _ in range(2):
         cluster.site.begin_worker()
     command = cluster.site.begin_command("evaluate", SUITE, "--target", AGENT)
     cluster.wait_for("SELECT count(*) = 2 FROM runs_workerprocess")
     cluster.wait_for("SELECT count(*) = 1 FROM runs_runworker")
-    cluster.models.release()
     return command
 
 
@@ -49,6 +48,7 @@ def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
 def test_workers_leave_the_run_of_a_command_line_alone(
     cluster: Installation, command_line: Process
 ):
+    cluster.models.release()
     assert command_line.wait() == 1, command_line.tail()
 
     assert_all_right(cluster)

@@ -16,6 +16,7 @@ HOLDS_ROWS = (
 
 def test_a_worker_frozen_while_it_writes_holds_nobody_up(cluster: Installation):
     [frozen] = cluster.begin_workers(1)
+    cluster.models.release()
     frozen.freeze()
     while not cluster.database.says(HOLDS_ROWS):
         frozen.wake()
@@ -32,6 +33,7 @@ def test_a_session_that_stands_still_in_the_middle_of_a_copy_holds_nobody_up(
     cluster: Installation,
 ):
     cluster.begin_workers()
+    cluster.models.release()
     with standing_still(cluster):
         # Nobody can renew a lease meanwhile.
         cluster.lost_leases += 2

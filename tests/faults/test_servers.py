@@ -17,7 +17,6 @@ def test_a_run_that_is_started_while_redis_is_away_begins_when_it_is_back(cluste
     cluster.redis.process.kill()
     cluster.start_a_run()
     cluster.redis.process.start()
-    cluster.models.release()
     cluster.wait_for_the_end()
 
     assert_all_right(cluster)

@@ -21,6 +21,7 @@ def test_a_run_stopped_in_the_browser_records_what_is_paid_and_goes_on_without_p
     cluster.begin_workers()
     pick_a_moment(cluster, chance)
     visitor.send(f"{PAGE}stop/", page=PAGE)
+    cluster.models.release()
 
     scored = sorted(cluster.database.rows(RESULTS.format("scored")))
     cancelled = sorted(cluster.database.rows(RESULTS.format("cancelled")))

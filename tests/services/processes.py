@@ -121,12 +121,16 @@ class Process:
         self._process.wait()
         wait_until(lambda: not are_alive(family))
 
+    def ask_to_end(self) -> None:
+        """Ask the process to end, and do not wait for it."""
+        self.signal(self._stop_signal)
+        self.wake()
+
     def end(self) -> None:
         """Ask the process to end, and kill it when it does not."""
         if not self.is_running:
             return
-        self.signal(self._stop_signal)
-        self.wake()
+        self.ask_to_end()
         try:
             self.wait()
         except subprocess.TimeoutExpired:

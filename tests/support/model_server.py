@@ -219,6 +219,7 @@ class ModelServer:
     _by_model: dict[str, Behaviour] = field(default_factory=dict)
     _by_evaluator: dict[str, Behaviour] = field(default_factory=dict)
     _released: asyncio.Event | None = None
+    _hold_at: int | None = None
     _loop: asyncio.AbstractEventLoop | None = None
 
     def behave(self, *queue: Behaviour, then: Behaviour | None = None) -> None:
@@ -235,10 +236,16 @@ class ModelServer:
         """Answer every request whose trace header names this evaluator so."""
         self._by_evaluator[path] = behaviour
 
-    def release(self) -> None:
-        """Let hanging requests go on."""
+    def release(self, answers: int | None = None) -> None:
+        """Let hanging requests go on; those that come after so many more answers hang again."""
+        self._hold_at = None if answers is None else len(self.answered) + answers
         if self._loop is not None and self._released is not None:
             self._loop.call_soon_threadsafe(self._released.set)
+
+    def hold(self) -> None:
+        """Let requests hang that come from now on."""
+        if self._loop is not None and self._released is not None:
+            self._loop.call_soon_threadsafe(self._released.clear)
 
     @property
     def chats(self) -> list[Request]:
@@ -263,6 +270,8 @@ class ModelServer:
             answer = await self._behaviour(request)(request)
             if answer.status == 200:
                 self.answered.append(request)
+                if len(self.answered) == self._hold_at:
+                    self._released.clear()
             return answer
         except ConnectionResetError:
             if raw.transport is not None:
