@@ -7,11 +7,13 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
+from evalsite.access.roles import Role
 from evaluators.sandbox.probe import sandbox_offered
 
 PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxxxxxxx")
@@ -24,7 +26,7 @@ def check_environment(**options: Any) -> list[CheckMessage]:
     unusable: list[CheckMessage] = [
         error(problem.variable, problem.message, problem.hint) for problem in settings.ENV.problems
     ]
-    return [*unusable, *_keys(), *_database(), *_addresses(), *_scripts()]
+    return [*unusable, *_keys(), *_database(), *_addresses(), *_sign_in(), *_scripts()]
 
 
 def error(variable: str, message: str, hint: str = "") -> Error:
@@ -94,6 +96,84 @@ def _addresses() -> Iterator[CheckMessage]:
             hint="Set EVALSITE_TRUST_PROXY=1 if a proxy sets X-Forwarded-Proto on every request.",
             id="evalsite.W.EVALSITE_TRUST_PROXY",
         )
+
+
+def _sign_in() -> Iterator[CheckMessage]:
+    if not settings.OIDC_ISSUER:
+        if settings.OIDC_CLIENT_ID:
+            yield error(
+                "EVALSITE_OIDC_ISSUER",
+                "EVALSITE_OIDC_CLIENT_ID is set and EVALSITE_OIDC_ISSUER is not.",
+                "Set it to the address of the provider, such as https://login.example.com/realms/staff.",
+            )
+        if not settings.PASSWORD_LOGIN:
+            yield error(
+                "EVALSITE_PASSWORD_LOGIN",
+                "EVALSITE_PASSWORD_LOGIN is 0 and there is no provider: only one-time links would log in.",
+                "Set EVALSITE_OIDC_ISSUER and EVALSITE_OIDC_CLIENT_ID, or leave it out.",
+            )
+        return
+    if not settings.OIDC_CLIENT_ID:
+        yield error(
+            "EVALSITE_OIDC_CLIENT_ID",
+            "EVALSITE_OIDC_ISSUER is set and EVALSITE_OIDC_CLIENT_ID is not.",
+            "Set it to the id under which the provider knows this site.",
+        )
+    issuer = urlsplit(settings.OIDC_ISSUER)
+    may_be_http = settings.PLAIN_HTTP or settings.DEBUG or _is_loopback(issuer.hostname or "")
+    if issuer.scheme == "http" and not may_be_http:
+        yield error(
+            "EVALSITE_OIDC_ISSUER",
+            f"EVALSITE_OIDC_ISSUER is {settings.OIDC_ISSUER}: whoever is on the way could sign in as anybody.",
+            "Use https, or set EVALSITE_PLAIN_HTTP=1 if the network is trusted.",
+        )
+    if "openid" not in settings.OIDC_SCOPES.split():
+        yield error(
+            "EVALSITE_OIDC_SCOPES",
+            f"EVALSITE_OIDC_SCOPES is {settings.OIDC_SCOPES!r} and lacks openid, without which nobody signs in.",
+            "Write them with spaces between, such as: openid profile email groups.",
+        )
+    yield from _roles_of_groups()
+
+
+def _roles_of_groups() -> Iterator[CheckMessage]:
+    roles = settings.OIDC_ROLES
+    if unknown := [f"{group}={role}" for group, role in roles.items() if role not in Role.values]:
+        yield error(
+            "EVALSITE_OIDC_ROLES",
+            f"EVALSITE_OIDC_ROLES gives roles that do not exist: {', '.join(unknown)}.",
+            f"The roles are {', '.join(Role.values)}.",
+        )
+    elif roles and Role.ADMIN not in roles.values():
+        yield Warning(
+            "EVALSITE_OIDC_ROLES makes nobody admin: admins who sign in lose the role, except the last one.",
+            hint="Add a group for them, such as evalsite-admins=admin.",
+            id="evalsite.W.EVALSITE_OIDC_ROLES",
+        )
+    if settings.OIDC_ADMIT == "groups" and not roles:
+        yield error(
+            "EVALSITE_OIDC_ROLES",
+            "EVALSITE_OIDC_ADMIT is groups and EVALSITE_OIDC_ROLES names none: nobody could sign in.",
+            "Write GROUP=ROLE pairs between commas, such as evalsite-admins=admin,staff=viewer.",
+        )
+
+
+def check_provider(**options: Any) -> list[CheckMessage]:
+    """Ask the provider that members sign in with; return what is wrong with it."""
+    if not (settings.OIDC_ISSUER and settings.OIDC_CLIENT_ID):
+        return []
+    # Only this check needs its libraries.
+    from evalsite.access.single_sign_on.identity import ProviderError
+    from evalsite.access.single_sign_on.provider import metadata
+
+    try:
+        metadata()
+    except ProviderError as problem:
+        hint = (
+            "Until it works, members log in by password or by one-time link (evalsite login_link)."
+        )
+        return [error("EVALSITE_OIDC_ISSUER", str(problem), hint)]
+    return []
 
 
 def _scripts() -> Iterator[CheckMessage]:

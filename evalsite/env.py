@@ -102,6 +102,10 @@ class Environment:
         """Return the comma-separated values; none if not set."""
         return _split(self.text(name))
 
+    def pairs(self, name: str) -> dict[str, str]:
+        """Return the comma-separated NAME=VALUE pairs, split at the last sign; none if not set."""
+        return self._parsed(name, {}, _parse_pairs)
+
     def networks(self, name: str) -> tuple[IPv4Network | IPv6Network, ...] | None:
         """Return the comma-separated networks, () for "none"; None if not set."""
         return self._parsed(name, None, _parse_networks)
@@ -136,6 +140,18 @@ class Environment:
 
 def _split(value: str) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _parse_pairs(value: str) -> dict[str, str]:
+    pairs = {}
+    for part in _split(value):
+        before, sign, after = (text.strip() for text in part.rpartition("="))
+        if not (before and sign and after):
+            raise ValueError(f"and {part!r} in it is not of the form NAME=VALUE")
+        if before in pairs:
+            raise ValueError(f"and {before!r} is in it twice")
+        pairs[before] = after
+    return pairs
 
 
 def _parse_networks(value: str) -> tuple[IPv4Network | IPv6Network, ...] | None:

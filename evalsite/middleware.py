@@ -204,5 +204,10 @@ class MembersOnlyMiddleware(LoginRequiredMiddleware):
 
 
 def site(request: HttpRequest) -> dict[str, object]:
-    """Return the template variable `is_demo`: whether the judge's replies are scripted."""
-    return {"is_demo": settings.DEMO}
+    """Return what every template knows: whether the judge's replies are scripted, and how members log in."""
+    return {
+        "is_demo": settings.DEMO,
+        "with_password": settings.PASSWORD_LOGIN,
+        # "" if members sign in with no provider.
+        "provider_name": settings.OIDC_NAME,
+    }

@@ -184,6 +184,20 @@ SCRIPT_FOLDERS = ENV.folders("EVALSITE_SCRIPT_FOLDERS")
 AGENTS_DIR = ENV.folder("EVALSITE_AGENTS_DIR")
 
 # -- Logging in ------------------------------------------------------------------------------
+# The provider that members sign in with; "" for none. README, "Signing in with your organisation".
+OIDC_ISSUER = ENV.url("EVALSITE_OIDC_ISSUER", "", schemes=("http", "https"))
+OIDC_NAME = ENV.text("EVALSITE_OIDC_NAME", urlsplit(OIDC_ISSUER).hostname or "") * bool(OIDC_ISSUER)
+OIDC_CLIENT_ID = ENV.text("EVALSITE_OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = ENV.secret("EVALSITE_OIDC_CLIENT_SECRET")
+OIDC_SCOPES = ENV.text("EVALSITE_OIDC_SCOPES", "openid profile email")
+OIDC_ADMIT = ENV.choice(
+    "EVALSITE_OIDC_ADMIT", "invited", choices=("invited", "groups", "everybody")
+)
+OIDC_GROUPS_CLAIM = ENV.text("EVALSITE_OIDC_GROUPS_CLAIM", "groups")
+# The role of each group; without any, the provider changes no role.
+OIDC_ROLES = ENV.pairs("EVALSITE_OIDC_ROLES")
+OIDC_TRUST_EMAIL = ENV.flag("EVALSITE_OIDC_TRUST_EMAIL")
+PASSWORD_LOGIN = ENV.flag("EVALSITE_PASSWORD_LOGIN", default=True)
 LOGIN_URL = "access:login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "access:login"
@@ -216,7 +230,7 @@ AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
 AXES_CLIENT_IP_CALLABLE = "evalsite.access.logins.client_address"
 AXES_LOCKOUT_CALLABLE = "evalsite.access.logins.locked_out"
-AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken"]
+AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken", "code", "state"]
 # The audit has logins, for those who may change members.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
@@ -244,6 +258,7 @@ SESSION_COOKIE_AGE = 14 * 24 * 60 * 60
 COOKIE_PREFIX = "__Host-" if IS_SECURE else ""
 SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}evalsite_session"
 CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}evalsite_csrf"
+SIGN_IN_COOKIE_NAME = f"{COOKIE_PREFIX}evalsite_sign_in"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_SECURE
 SECURE_SSL_REDIRECT = IS_SECURE
 SECURE_SSL_HOST = urlsplit(SITE_URL).netloc or None
@@ -346,7 +361,7 @@ SPECTACULAR_SETTINGS = {
 
 # -- Logging ---------------------------------------------------------------------------------
 # A reader of the log could open what these addresses lead to.
-SECRET_PATH = re.compile(r"(?<!\S)(/(?:s|login|password)/)(?=\S).*")
+SECRET_PATH = re.compile(r"(?<!\S)(/(?:s|login|password|sign-in)/)(?=\S).*")
 
 
 def is_not_health_check(record: logging.LogRecord) -> bool:

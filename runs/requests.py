@@ -8,6 +8,7 @@ from functools import partial
 from typing import IO, Any, cast
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import UploadedFile
@@ -48,6 +49,12 @@ def form_data(request: HttpRequest) -> QueryDict | None:
 def form_files(request: HttpRequest) -> MultiValueDict[str, UploadedFile[bytes]] | None:
     """Return the files of a sent form; None when no form was sent."""
     return request.FILES if request.method == "POST" else None
+
+
+def site_address(request: HttpRequest, path: str) -> str:
+    """Return the address of a path as people open it; behind a proxy only EVALSITE_URL is sure to be right."""
+    site = settings.SITE_URL.rstrip("/")
+    return f"{site}{path}" if site else request.build_absolute_uri(path)
 
 
 get_suite_or_404 = partial(get_object_or_404, Suite.objects.select_related("judge"))

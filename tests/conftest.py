@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.support.case_states",
     "tests.support.clock",
     "tests.support.groups",
+    "tests.support.identity_provider",
     "tests.support.model_server",
     "tests.support.runs",
 ]
@@ -37,6 +38,7 @@ FOR_TESTS = {
     "API_WRONG_TOKENS_PER_MINUTE": 0,
     "SESSION_COOKIE_NAME": "evalsite_session",
     "CSRF_COOKIE_NAME": "evalsite_csrf",
+    "SIGN_IN_COOKIE_NAME": "evalsite_sign_in",
     "STORAGES": {
         "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

@@ -76,6 +76,8 @@ SENSITIVE: Mapping[str, Callable[[HttpRequest], bool]] = {
     "access:member": _always,
     "access:member-status": _always,
     "access:member-scripts": _always,
+    "access:member-email": _always,
+    "access:member-unlink": _always,
     "access:member-link": _always,
     "access:member-factors-remove": _always,
     "access:member-erase": _always,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import segno
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
@@ -97,7 +98,9 @@ def login_question(request: HttpRequest) -> JsonResponse:
 @never_cache
 @sensitive_post_parameters()
 def login_passkey(request: HttpRequest) -> HttpResponse:
-    """Log in by a passkey alone, which stands for both factors."""
+    """Log in by a passkey alone, which stands for both factors; after a one-time link it is the second."""
+    if not settings.PASSWORD_LOGIN and first_factor(request) is None:
+        raise Http404("Nobody logs in without the provider here (EVALSITE_PASSWORD_LOGIN).")
     try:
         passkey = passkeys.use_passkey(
             request,

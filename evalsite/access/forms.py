@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
@@ -53,6 +54,12 @@ class ScriptsForm(forms.Form):
     )
 
 
+class EmailForm(forms.Form):
+    """The e-mail address by which the provider's account of a member is found."""
+
+    email = forms.EmailField(label="E-mail", required=False, max_length=254)
+
+
 class MemberForm(RoleForm):
     """A new member."""
 
@@ -62,7 +69,7 @@ class MemberForm(RoleForm):
         validators=[UnicodeUsernameValidator()],
         help_text="For logging in, and shown with what the member does: letters, digits and @ . + - _",
     )
-    email = forms.EmailField(label="E-mail", required=False)
+    email = forms.EmailField(label="E-mail", required=False, max_length=254)
     field_order = ("username", "email", "role")
 
     def clean_username(self) -> str:
@@ -276,7 +283,7 @@ class ConfirmForm(_ProofForm):
     ) -> None:
         """Ask only for what the member has."""
         super().__init__(request, member, data, prefix)
-        if not member.has_usable_password():
+        if not (member.has_usable_password() and settings.PASSWORD_LOGIN):
             del self.fields["password"]
             self.fields["code"].label = "Code"
         if not factors.has_app(member):

@@ -306,6 +306,7 @@ def _record(
     request: HttpRequest,
     *,
     by: User | None = None,
+    name: str = "",
     facts: Mapping[str, str] | None = None,
 ) -> None:
     AuditEntry.objects.record(
@@ -314,6 +315,19 @@ def _record(
         nobody=NOT_LOGGED_IN,
         object_type="session",
         object_id=member.pk if member else "",
-        object_name=member.get_username() if member else UNKNOWN_NAMES,
+        object_name=member.get_username() if member else name or UNKNOWN_NAMES,
         after={"address": client_address(request), **(facts or {})},
     )
+
+
+def record_refused_sign_in(
+    request: HttpRequest, member: User | None, *, reason: str, name: str = ""
+) -> None:
+    """Record that somebody was not let in whom the provider may know; `name` is the person's if no member's."""
+    _record("sign_in_refused", member, request, name=name, facts={"reason": reason})
+
+
+def count_failed_sign_in(request: HttpRequest, journey: str) -> None:
+    """Count a sign-in that the provider did not confirm, by address, and by journey as by name."""
+    credentials = {"username": f"sign-in {journey}"}
+    user_login_failed.send(sender=__name__, credentials=credentials, request=request)

@@ -23,13 +23,13 @@ from evalsite.access.models import MemberFactors, Passkey, RecoveryCode
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.tokens import revoke_tokens
-from evaluators.models import AuditEntry, LanguageModel
+from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.models.removals import Removal
 from runs.models.results import ResultOutput, Retry
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import Run, RunEvent
-from runs.models.sharing import ApiToken, MemberSession
+from runs.models.sharing import ApiToken, MemberIdentity, MemberSession
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
 from runs.requests import RUN_SCRIPTS
@@ -124,7 +124,7 @@ def add_member(*, actor: User, username: str, email: str, role: Role) -> User:
     except IntegrityError as error:
         raise MemberNameTakenError(f"There is already a member named {username}.") from error
     member.groups.add(Group.objects.get(name=role.value))
-    _record(actor, "member.added", member, after={"role": role.value, "email": email})
+    record_change(actor, "member.added", member, after={"role": role.value, "email": email})
     return member
 
 
@@ -144,13 +144,15 @@ def make_admin(username: str, *, email: str = "", password: str | None = None) -
         member.set_password(password)
     member.save()
     member.groups.set(_groups_with(member, Role.ADMIN))
-    _record(None, "member.made_admin", member)
+    record_change(None, "member.made_admin", member)
     return member, is_new
 
 
 @transaction.atomic
-def change_role(member: User, *, actor: User, role: Role) -> None:
-    """Change the role of a member.
+def change_role(
+    member: User, *, actor: User | None, role: Role | None, nobody: str = COMMAND_LINE
+) -> None:
+    """Change the role of a member, or take it away; `nobody` is who did it if no member.
 
     Raises:
         LastAdminError: the member is the last active admin.
@@ -164,13 +166,25 @@ def change_role(member: User, *, actor: User, role: Role) -> None:
     member.groups.set(_groups_with(member, role))
     if member.is_superuser:
         User.objects.filter(pk=member.pk).update(is_superuser=False)
-    _record(
+    record_change(
         actor,
         "member.role_changed",
         member,
         before={"role": before.value if before else None},
-        after={"role": role.value},
+        after={"role": role.value if role else None},
+        nobody=nobody,
     )
+
+
+@transaction.atomic
+def change_email(member: User, *, actor: User, email: str) -> None:
+    """Change the e-mail address of a member, by which the provider's account is found at the first sign-in."""
+    before = member.email
+    if email != before:
+        User.objects.filter(pk=member.pk).update(email=email)
+        record_change(
+            actor, "member.email_changed", member, before={"email": before}, after={"email": email}
+        )
 
 
 def runs_scripts(member: User) -> str:
@@ -188,7 +202,9 @@ def allow_scripts(member: User, *, actor: User, allowed: bool) -> None:
         return
     change = member.user_permissions.add if allowed else member.user_permissions.remove
     change(permission)
-    _record(actor, "member.scripts_allowed" if allowed else "member.scripts_forbidden", member)
+    record_change(
+        actor, "member.scripts_allowed" if allowed else "member.scripts_forbidden", member
+    )
 
 
 @transaction.atomic
@@ -204,14 +220,14 @@ def deactivate(member: User, *, actor: User) -> None:
     if User.objects.filter(pk=member.pk, is_active=True).update(is_active=False):
         end_sessions(member)
         revoke_tokens(member, now=timezone.now())
-        _record(actor, "member.deactivated", member)
+        record_change(actor, "member.deactivated", member)
 
 
 @transaction.atomic
 def reactivate(member: User, *, actor: User) -> None:
     """Let a deactivated member log in again; earlier sessions and tokens stay over."""
     if User.objects.filter(pk=member.pk, is_active=False).update(is_active=True):
-        _record(actor, "member.reactivated", member)
+        record_change(actor, "member.reactivated", member)
 
 
 # What belongs to a member alone, by the model and its field.
@@ -221,6 +237,7 @@ OWN_DATA: tuple[tuple[type[Model], str], ...] = (
     (MemberFactors, "user"),
     (RecoveryCode, "user"),
     (Passkey, "user"),
+    (MemberIdentity, "user"),
     (SuiteDraft, "author"),
     (CaseUpload, "owner"),
     (ReviewUpload, "owner"),
@@ -304,7 +321,7 @@ def erase_member(member: User, *, actor: User | None) -> str:
     # Without the password every session of the member ends.
     member.set_unusable_password()
     member.save()
-    _record(actor, "member.erased", member)
+    record_change(actor, "member.erased", member)
     return erased
 
 
@@ -349,7 +366,7 @@ def end_other_sessions(member: User, this: str | None) -> int:
     """End all sessions of a member but the one with the key `this`; return how many."""
     ended = end_sessions(member, but=this)
     if ended:
-        _record(member, "member.sessions_ended", member, after={"sessions": str(ended)})
+        record_change(member, "member.sessions_ended", member, after={"sessions": str(ended)})
     return ended
 
 
@@ -358,12 +375,12 @@ def change_password(form: SetPasswordForm[User], *, revokes_tokens: bool) -> Non
     """Store the password of a valid form, and revoke the member's tokens if wanted."""
     member = form.save()
     revoked = revoke_tokens(member, now=timezone.now()) if revokes_tokens else 0
-    _record(member, "member.password_changed", member, after={"tokens revoked": str(revoked)})
+    record_change(member, "member.password_changed", member, after={"tokens revoked": str(revoked)})
 
 
 def record_link(member: User, *, actor: User) -> None:
     """Record that somebody made a password link for the member."""
-    _record(actor, "member.link_made", member)
+    record_change(actor, "member.link_made", member)
 
 
 def refuse_without_other_admin(member: User) -> None:
@@ -385,22 +402,25 @@ def _script_permission() -> Permission:
     return Permission.objects.get(content_type__app_label=app, codename=codename)
 
 
-def _groups_with(member: User, role: Role) -> list[Group]:
-    others = member.groups.exclude(name__in=Role.values)
-    return [*others, Group.objects.get(name=role.value)]
+def _groups_with(member: User, role: Role | None) -> list[Group]:
+    others = list(member.groups.exclude(name__in=Role.values))
+    return [*others, Group.objects.get(name=role.value)] if role else others
 
 
-def _record(
+def record_change(
     actor: User | None,
     action: str,
     member: User,
     *,
-    before: dict[str, str | None] | None = None,
-    after: dict[str, str] | None = None,
+    before: Mapping[str, str | None] | None = None,
+    after: Mapping[str, str | None] | None = None,
+    nobody: str = COMMAND_LINE,
 ) -> None:
+    """Record a change of a member; `nobody` is who made it if no member."""
     AuditEntry.objects.record(
         action,
         by=actor,
+        nobody=nobody,
         object_type="user",
         object_id=member.pk,
         object_name=member.get_username(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from evalsite.access import factor_views, views
+from evalsite.access.single_sign_on import views as single_sign_on
 
 app_name = "access"
 urlpatterns = [
@@ -13,6 +14,8 @@ urlpatterns = [
     path("login/passkey/", factor_views.login_passkey, name="login-passkey"),
     path("login/passkey/question/", factor_views.login_question, name="login-question"),
     path("login/<str:user_code>/<str:token>/", views.login_once, name="login-once"),
+    path("sign-in/", single_sign_on.sign_in, name="sign-in"),
+    path("sign-in/return/", single_sign_on.sign_in_return, name="sign-in-return"),
     path("logout/", views.logout_page, name="logout"),
     path("password/<str:user_code>/<str:token>/", views.password_set, name="password-set"),
     path("account/", views.account, name="account"),
@@ -46,5 +49,7 @@ urlpatterns = [
         factor_views.member_factors_remove,
         name="member-factors-remove",
     ),
+    path("members/<int:pk>/email/", views.member_email, name="member-email"),
+    path("members/<int:pk>/unlink/", views.member_unlink, name="member-unlink"),
     path("members/<int:pk>/link/", views.member_link, name="member-link"),
 ]

@@ -21,7 +21,14 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.access import factors, members
-from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm, password_form
+from evalsite.access.forms import (
+    EmailForm,
+    MemberForm,
+    RoleForm,
+    ScriptsForm,
+    TokenForm,
+    password_form,
+)
 from evalsite.access.logins import (
     BUSY_S,
     PASSWORD_CHECKS,
@@ -32,10 +39,17 @@ from evalsite.access.logins import (
 )
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
 from evalsite.access.roles import MEANINGS, highest_role
-from evalsite.access.sessions import end_sessions, keep_secret, session_rows, take_kept
+from evalsite.access.sessions import (
+    end_sessions,
+    keep_secret,
+    kept_logout_url,
+    session_rows,
+    take_kept,
+)
+from evalsite.access.single_sign_on.services import linked_since, unlink
 from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
 from runs.models.sharing import ApiToken
-from runs.requests import MemberRequest
+from runs.requests import MemberRequest, site_address
 
 LINK_IN_SESSION = "access.one_time_link"
 admin_only = permission_required("auth.change_user", raise_exception=True)
@@ -48,7 +62,7 @@ def login_page(request: HttpRequest) -> HttpResponse:
     """Log in by name and password, then continue to the requested page."""
     if request.user.is_authenticated:
         return HttpResponseRedirect(next_path(request))
-    form = AuthenticationForm(request, data=_posted(request))
+    form = AuthenticationForm(request, data=_posted(request) if settings.PASSWORD_LOGIN else None)
     if form.is_bound:
         # Failures are counted by the name as the form reads it; a name that it refuses is not tried.
         with suppress(ValidationError):
@@ -71,9 +85,17 @@ def login_page(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def logout_page(request: HttpRequest) -> HttpResponse:
-    """Log out, let the browser forget the pages it has kept, and show the log-in page."""
+    """Log out, let the browser forget the pages it has kept, and show the log-in page.
+
+    Somebody who is still logged in at the provider is told so, with a way to log out there.
+    """
+    at_provider = kept_logout_url(request.session)
     logout(request)
-    response = redirect("access:login")
+    if at_provider:
+        context = {"logout_url": at_provider}
+        response: HttpResponse = render(request, "access/logged_out.html", context)
+    else:
+        response = redirect("access:login")
     response["Clear-Site-Data"] = '"cache"'
     return response
 
@@ -97,6 +119,7 @@ def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse
 @sensitive_post_parameters()
 def password_set(request: HttpRequest, user_code: str, token: str) -> HttpResponse:
     """Set a password by a one-time link, and log in."""
+    _require_passwords()
     user = find_link_user(user_code, token, PASSWORD_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
@@ -119,6 +142,7 @@ def account(request: MemberRequest) -> HttpResponse:
         "factors": factors.factor_names([request.user])[request.user.pk],
         "is_factor_required": factors.is_required_of(request.user),
         "sessions": session_rows(request.user, current=request.session.session_key),
+        "linked_since": linked_since(request.user),
     }
     return render(request, "access/account.html", context)
 
@@ -134,6 +158,7 @@ def sessions_end(request: MemberRequest) -> HttpResponse:
 @sensitive_post_parameters()
 def password(request: MemberRequest) -> HttpResponse:
     """Change the member's password, log out all other sessions, and revoke all tokens if asked to."""
+    _require_passwords()
     form = password_form(request)
     if form.is_valid():
         members.change_password(form, revokes_tokens=form.cleaned_data["revoke_tokens"])
@@ -167,7 +192,8 @@ def member_add(request: MemberRequest) -> HttpResponse:
         except members.MemberNameTakenError as refusal:
             form.add_error("username", str(refusal))
         else:
-            _keep_link(request, member)
+            if settings.PASSWORD_LOGIN:
+                _keep_link(request, member)
             return redirect("access:member", member.pk)
     return render(request, "access/member_add.html", {"form": form}, status=_status(form.is_bound))
 
@@ -227,9 +253,33 @@ def member_scripts(request: MemberRequest, pk: int) -> HttpResponse:
 @require_POST
 def member_link(request: MemberRequest, pk: int) -> HttpResponse:
     """Make a link for setting the member's password."""
+    _require_passwords()
     person = get_object_or_404(User, pk=pk, is_active=True)
     members.record_link(person, actor=request.user)
     _keep_link(request, person)
+    return redirect("access:member", pk)
+
+
+@admin_only
+def member_email(request: MemberRequest, pk: int) -> HttpResponse:
+    """Change the e-mail address of a member."""
+    person = get_object_or_404(members.members(), pk=pk)
+    form = EmailForm(_posted(request), initial={"email": person.email})
+    if form.is_valid():
+        members.change_email(person, actor=request.user, email=form.cleaned_data["email"])
+        messages.success(request, "E-mail address changed.")
+        return redirect("access:member", pk)
+    context = {"form": form, "member": person}
+    return render(request, "access/member_email.html", context, status=_status(form.is_bound))
+
+
+@admin_only
+@require_POST
+def member_unlink(request: MemberRequest, pk: int) -> HttpResponse:
+    """End the link of a member to an account at the provider."""
+    person = get_object_or_404(members.members(), pk=pk)
+    unlink(person, actor=request.user)
+    messages.success(request, f"{person.username} is linked to no account any more.")
     return redirect("access:member", pk)
 
 
@@ -264,6 +314,8 @@ def _member_page(
         "scripts_by": reason,
         "scripts": ScriptsForm(initial={"run_scripts": reason == "own"}),
         "scripts_on": settings.SCRIPTS,
+        "linked_since": linked_since(person),
+        "groups_decide": bool(settings.OIDC_ROLES),
         "error": error,
         "link": take_kept(request, LINK_IN_SESSION),
     }
@@ -272,9 +324,13 @@ def _member_page(
 
 
 def _keep_link(request: MemberRequest, member: User) -> None:
-    path = members.password_path(member)
-    link = f"{settings.SITE_URL}{path}" if settings.SITE_URL else request.build_absolute_uri(path)
+    link = site_address(request, members.password_path(member))
     keep_secret(request.session, LINK_IN_SESSION, link)
+
+
+def _require_passwords() -> None:
+    if not settings.PASSWORD_LOGIN:
+        raise Http404("Nobody logs in by password here (EVALSITE_PASSWORD_LOGIN).")
 
 
 def _posted(request: HttpRequest) -> QueryDict | None:

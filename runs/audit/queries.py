@@ -62,6 +62,7 @@ ACTIONS = {
     "stop": "stopped",
     "try": "tried",
     "override": "overrode",
+    "linked": "linked an account to",
     "link_made": "made a link for",
     "guessed": "sent many",
     "app_added": "set up an authenticator app for",
@@ -72,6 +73,7 @@ ACTIONS = {
     "recovery_code_used": "used a recovery code of",
     "factors_removed": "removed the second factor of",
     "confirmed": "confirmed to be",
+    "email_changed": "changed the e-mail address of",
     "erased": "deleted the personal data of",
     "locked_out": "was locked out of",
     "logged_in": "logged in as",
@@ -79,12 +81,15 @@ ACTIONS = {
     "login_failed": "failed to log in as",
     "made_admin": "made admin:",
     "role_changed": "changed the role of",
+    "role_kept": "would have changed the role of the last admin,",
     "remove_outputs": "removed the outputs of",
     "remove_details": "removed all but the figures of",
     "scripts_allowed": "allowed scripts to",
     "password_changed": "changed the password of",
     "scripts_forbidden": "forbade scripts to",
     "sessions_ended": "ended other sessions of",
+    "sign_in_refused": "was refused as",
+    "unlinked": "ended the link of an account to",
 }
 
 

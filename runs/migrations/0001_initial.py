@@ -217,6 +217,38 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="MemberIdentity",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("issuer", models.CharField(max_length=500)),
+                ("subject", models.CharField(max_length=255)),
+                ("linked_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="identities",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("issuer", "subject"), name="one_member_for_an_account"
+                    ),
+                    models.UniqueConstraint(
+                        fields=("user", "issuer"), name="one_account_of_a_member"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Campaign",
             fields=[
                 (

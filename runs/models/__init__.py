@@ -33,7 +33,7 @@ from runs.models.runs import (
     RunWorker,
     WorkerProcess,
 )
-from runs.models.sharing import ApiToken, MemberSession, ShareLink
+from runs.models.sharing import ApiToken, MemberIdentity, MemberSession, ShareLink
 from runs.models.suites import (
     Case,
     CaseGate,
@@ -71,6 +71,7 @@ __all__ = [
     "FileContent",
     "FinalScore",
     "JudgeOutcomes",
+    "MemberIdentity",
     "MemberSession",
     "ModelCall",
     "OnUnscored",

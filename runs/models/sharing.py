@@ -1,4 +1,4 @@
-"""Links that open a snapshot without an account, tokens with which programs use the API, sessions of members."""
+"""Share links, which open without an account; tokens of the API; sessions of members, and who they are elsewhere."""
 
 from __future__ import annotations
 
@@ -134,3 +134,26 @@ class MemberSession(AbstractBaseSession):
     def __str__(self) -> str:
         """Return the beginning of the hash."""
         return self.session_key[:12]
+
+
+class MemberIdentity(models.Model):
+    """The account of a member at a provider, by what never changes there: `subject` at `issuer`."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities"
+    )
+    issuer = models.CharField(max_length=500)
+    subject = models.CharField(max_length=255)
+    linked_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        """An account is of one member, who has one account at a provider."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("issuer", "subject"), name="one_member_for_an_account"),
+            models.UniqueConstraint(fields=("user", "issuer"), name="one_account_of_a_member"),
+        )
+
+    def __str__(self) -> str:
+        """Return the subject and its issuer."""
+        return f"{self.subject} at {self.issuer}"

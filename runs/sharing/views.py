@@ -33,7 +33,7 @@ from runs.compare.views import tolerances_form
 from runs.documents import DetailLevel
 from runs.models.runs import Run
 from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
-from runs.requests import REFUSED, MemberRequest, may_share
+from runs.requests import REFUSED, MemberRequest, may_share, site_address
 from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_preview, shared_page
 from runs.sharing.services import (
     Subject,
@@ -222,11 +222,8 @@ def _create_link(request: MemberRequest, draft: ShareRequest) -> HttpResponse:
         expires_at=draft.form.cleaned_data["expires_at"],
     )
     path = reverse("runs:shared", kwargs={"token": token})
-    # Behind a proxy only the configured address is sure to be the public one.
-    site = settings.SITE_URL.rstrip("/")
-    address = f"{site}{path}" if site else request.build_absolute_uri(path)
     # Sessions are in the database, which must not hold a readable link.
-    request.session[MADE_IN_SESSION] = encrypt(address)
+    request.session[MADE_IN_SESSION] = encrypt(site_address(request, path))
     return HttpResponseRedirect(reverse("runs:share-list"))
 
 

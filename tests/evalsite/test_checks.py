@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from pytest_django import Settings
 
 from evalsite.checks import check_environment
 from evaluators.sandbox.probe import SandboxOffer
+from tests.services.identity_provider import IdentityProvider
 
 LENGTH = 64
 
@@ -86,3 +89,56 @@ def test_a_database_that_every_user_can_read_causes_a_warning(
     monkeypatch.setitem(settings.DATABASES, "default", {"ENGINE": "sqlite3", "NAME": path})
     messages = [check.msg for check in check_environment() if "EVALSITE_DATA_DIR" in str(check.id)]
     assert messages == [f"Every user of this machine can read the database {path}."] * warns
+
+
+def sign_in_problems() -> dict[str, str]:
+    return {
+        check.id or "": str(check.msg)
+        for check in check_environment()
+        if "OIDC" in str(check.id) or "PASSWORD" in str(check.id)
+    }
+
+
+def test_a_complete_provider_passes(settings: Settings) -> None:
+    settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = "https://login.harbour.example", "evalsite"
+    settings.OIDC_ADMIT, settings.OIDC_ROLES = "groups", {"admins": "admin", "staff": "viewer"}
+    settings.PASSWORD_LOGIN = False
+    assert sign_in_problems() == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "variable", "told"),
+    [
+        ({"OIDC_ISSUER": ""}, "E.EVALSITE_OIDC_ISSUER", "EVALSITE_OIDC_ISSUER is not"),
+        (
+            {"OIDC_ISSUER": "", "PASSWORD_LOGIN": False},
+            "E.EVALSITE_PASSWORD_LOGIN",
+            "one-time links",
+        ),
+        ({"OIDC_CLIENT_ID": ""}, "E.EVALSITE_OIDC_CLIENT_ID", "EVALSITE_OIDC_CLIENT_ID is not"),
+        ({"OIDC_ISSUER": "http://harbour.example"}, "E.EVALSITE_OIDC_ISSUER", "sign in as anybody"),
+        ({"OIDC_SCOPES": "profile email"}, "E.EVALSITE_OIDC_SCOPES", "lacks openid"),
+        ({"OIDC_ROLES": {"staff": "boss"}}, "E.EVALSITE_OIDC_ROLES", "staff=boss"),
+        ({"OIDC_ROLES": {"staff": "viewer"}}, "W.EVALSITE_OIDC_ROLES", "nobody admin"),
+        ({"OIDC_ADMIT": "groups"}, "E.EVALSITE_OIDC_ROLES", "nobody could sign in"),
+    ],
+)
+def test_a_provider_that_is_set_up_by_halves_is_named(
+    settings: Settings, wrong: dict[str, object], variable: str, told: str
+) -> None:
+    settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = "https://login.harbour.example", "evalsite"
+    for name, value in wrong.items():
+        setattr(settings, name, value)
+    assert told in sign_in_problems()[f"evalsite.{variable}"]
+
+
+def test_the_command_check_asks_the_provider(
+    settings: Settings, provider: IdentityProvider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("check")
+    assert "no issues" in capsys.readouterr().out
+    # What the provider says is kept for an hour, by client.
+    settings.OIDC_CLIENT_ID = "another"
+    provider.lie(description={"issuer": "https://elsewhere.example"})
+    with pytest.raises(SystemCheckError, match="it is the issuer https://elsewhere.example"):
+        call_command("check")

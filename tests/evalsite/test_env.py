@@ -150,3 +150,18 @@ def test_a_wrong_network_is_a_problem_that_shows_how_to_write_one() -> None:
 
     assert env.networks("N") is None
     assert "write such as 10.1.0.0/16,127.0.0.1, or none" in env.problems[0].message
+
+
+def test_pairs_are_split_at_the_last_sign() -> None:
+    env = Environment({"N": "evals-admins=admin, OU=Staff=viewer"})
+
+    assert env.pairs("N") == {"evals-admins": "admin", "OU=Staff": "viewer"}
+    assert env.pairs("M") == {}
+
+
+@pytest.mark.parametrize("value", ["admins", "=admin", "admins=", "a=admin,a=viewer"])
+def test_a_wrong_pair_is_a_problem_that_names_it(value: str) -> None:
+    env = Environment({"N": value})
+
+    assert env.pairs("N") == {}
+    assert env.problems[0].message.startswith(f"N is {value!r}, and '")

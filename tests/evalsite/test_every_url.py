@@ -91,6 +91,9 @@ PAGES: Mapping[str, Page] = {
     "access:login-second": Page(ANYBODY, get=MOVED, post=MOVED),
     "access:login-question": Page(ANYBODY),
     "access:login-passkey": Page(ANYBODY, get=NOT_ALLOWED, post=REFUSED),
+    # The tests' site has no provider.
+    "access:sign-in": Page(ANYBODY, get=404),
+    "access:sign-in-return": Page(ANYBODY, get=404),
     "access:logout": action(LOGGED_IN, {}),
     "access:account": Page(LOGGED_IN),
     "access:sessions-end": action(LOGGED_IN, {}),
@@ -113,6 +116,8 @@ PAGES: Mapping[str, Page] = {
     "access:member": form("admin", {"pk": 0}),
     "access:member-status": action("admin", {"pk": 0}),
     "access:member-erase": Page("admin", post=MOVED, place={"pk": 0}),
+    "access:member-email": Page("admin", post=MOVED, place={"pk": 0}),
+    "access:member-unlink": action("admin", {"pk": 0}),
     "access:member-link": action("admin", {"pk": 0}),
     "access:member-scripts": action("admin", {"pk": 0}),
     "access:member-factors-remove": action("admin", {"pk": 0}),

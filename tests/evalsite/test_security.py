@@ -24,6 +24,7 @@ pytestmark = pytest.mark.django_db
 OPEN_PAGES = {
     *("healthz", "csp-report", "access:login", "access:login-once", "access:password-set"),
     *("access:login-second", "access:login-passkey", "access:login-question"),
+    *("access:sign-in", "access:sign-in-return"),
     *("runs:shared", "runs:shared-file"),
 }
 

@@ -1,15 +1,17 @@
-"""Check the configuration of this site: its variables, keys, folders, database and sandbox."""
+"""Check the configuration of this site: its variables, keys, folders, database, provider and sandbox."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.core.checks import Tags
+from django.core.checks import Tags, register
 from django.core.management.base import CommandParser
 from django.core.management.commands import check
 
+from evalsite.checks import check_provider
 from runs.cli.command import HelpFormatter, SiteCommand
 
+PROVIDER = "provider"
 CONFIGURATION = ("environment", Tags.caches, Tags.database)
 EPILOG = """\
 exit codes:
@@ -26,7 +28,8 @@ class Command(check.Command):
     """Leaves out what only a developer can change: that imports every page."""
 
     help = (
-        "Check the configuration of this site: its variables, keys, folders, database and sandbox."
+        "Check the configuration of this site: its variables, keys, folders, database, provider of sign-ins "
+        "and sandbox."
     )
     suppressed_base_arguments = SiteCommand.suppressed_base_arguments
 
@@ -39,5 +42,11 @@ class Command(check.Command):
     def handle(self, *app_labels: Any, **options: Any) -> None:
         """Check the configuration unless something else is asked for."""
         if not (options["all"] or options["tags"] or app_labels):
-            options["tags"] = [*CONFIGURATION, *([Tags.security] if options["deploy"] else [])]
+            # Other commands do without: a provider that is down must not keep the site from starting.
+            register(check_provider, PROVIDER)
+            options["tags"] = [
+                *CONFIGURATION,
+                PROVIDER,
+                *([Tags.security] if options["deploy"] else []),
+            ]
         super().handle(*app_labels, **options)

@@ -1,0 +1,1 @@
+"""Signing in with an account of the team's organisation (OpenID Connect), with roles from its groups."""

@@ -1,0 +1,161 @@
+"""The way to the provider and back, and the pages of those who are not let in."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import asdict
+from secrets import compare_digest
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.signing import BadSignature
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from evalsite.access.logins import (
+    TooManyTriesError,
+    count_failed_sign_in,
+    let_in,
+    record_refused_sign_in,
+    refuse_wide_guessing,
+    wait_page,
+)
+from evalsite.access.sessions import keep_logout_url
+from evalsite.access.single_sign_on import services
+from evalsite.access.single_sign_on.identity import (
+    Identity,
+    Journey,
+    ProviderDownError,
+    ProviderError,
+)
+from evalsite.access.views import next_path
+from runs.requests import site_address
+
+COOKIE_SALT = "evalsite.access.single_sign_on"
+# How long somebody may take to log in at the provider.
+JOURNEY_S = 15 * 60
+BAD_REQUEST, FORBIDDEN, BAD_GATEWAY = 400, 403, 502
+logger = logging.getLogger(__name__)
+
+
+@login_not_required
+@never_cache
+@require_safe
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """Send the browser to the provider, which leads it back to `sign_in_return`."""
+    _require_provider()
+    if request.user.is_authenticated:
+        return HttpResponseRedirect(next_path(request))
+    # Its libraries take 4 MB and a quarter of a second, which sites without a provider do not pay.
+    from evalsite.access.single_sign_on import provider
+
+    try:
+        address, journey = provider.begin(_return_address(request), next_path=next_path(request))
+    except ProviderError as failure:
+        return _provider_failed(request, failure)
+    response = HttpResponseRedirect(address)
+    response.set_signed_cookie(
+        settings.SIGN_IN_COOKIE_NAME,
+        json.dumps(asdict(journey)),
+        salt=COOKIE_SALT,
+        max_age=JOURNEY_S,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        # Strict ones are not sent when another site leads back here.
+        samesite="Lax",
+    )
+    return response
+
+
+@login_not_required
+@never_cache
+@require_safe
+def sign_in_return(request: HttpRequest) -> HttpResponse:
+    """Let in whom the provider names, or say why not; each journey ends here once."""
+    _require_provider()
+    response = _returned(request)
+    response.delete_cookie(settings.SIGN_IN_COOKIE_NAME, samesite="Lax")
+    return response
+
+
+def _returned(request: HttpRequest) -> HttpResponse:
+    from evalsite.access.single_sign_on import provider
+
+    journey = _journey(request)
+    if journey is None or not compare_digest(
+        journey.state.encode(), request.GET.get("state", "").encode(errors="replace")
+    ):
+        return _page(request, "lost", status=BAD_REQUEST)
+    if "error" in request.GET:
+        # Whoever goes back from the provider's page is no failure of it.
+        if request.GET["error"] == "access_denied":
+            return _page(request, "cancelled", status=FORBIDDEN)
+        return _provider_failed(
+            request,
+            ProviderError(f"{settings.OIDC_NAME} refuses with “{request.GET['error'][:100]}”."),
+        )
+    try:
+        refuse_wide_guessing(request, journey.state)
+    except TooManyTriesError as refusal:
+        return wait_page(request, refusal.seconds)
+    try:
+        identity = provider.complete(
+            journey,
+            request.GET.get("code", ""),
+            _return_address(request),
+            back_at=site_address(request, reverse("access:login")),
+        )
+    except ProviderDownError as failure:
+        return _provider_failed(request, failure)
+    except ProviderError as failure:
+        count_failed_sign_in(request, journey.state)
+        record_refused_sign_in(request, None, reason=str(failure))
+        return _provider_failed(request, failure)
+    return _let_in(request, identity, journey)
+
+
+def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpResponse:
+    try:
+        admission = services.admit(identity)
+    except services.SignInRefusedError as refusal:
+        record_refused_sign_in(request, refusal.member, name=identity.shown, reason=str(refusal))
+        return _page(request, "refused", status=FORBIDDEN, reason=str(refusal))
+    let_in(request, admission.member, way="single sign-on")
+    keep_logout_url(request.session, identity.logout_url)
+    if admission.notice:
+        messages.warning(request, admission.notice)
+    return HttpResponseRedirect(journey.next_path)
+
+
+def _journey(request: HttpRequest) -> Journey | None:
+    with suppress(KeyError, BadSignature):
+        kept = request.get_signed_cookie(
+            settings.SIGN_IN_COOKIE_NAME, salt=COOKIE_SALT, max_age=JOURNEY_S
+        )
+        return Journey(**json.loads(str(kept)))
+    return None
+
+
+def _return_address(request: HttpRequest) -> str:
+    return site_address(request, reverse("access:sign-in-return"))
+
+
+def _require_provider() -> None:
+    if not settings.OIDC_ISSUER:
+        raise Http404("No provider is set up.")
+
+
+def _provider_failed(request: HttpRequest, failure: ProviderError) -> HttpResponse:
+    logger.warning("Signing in failed: %s", failure)
+    return _page(request, "failed", status=BAD_GATEWAY, reason=str(failure))
+
+
+def _page(request: HttpRequest, outcome: str, *, status: int, reason: str = "") -> HttpResponse:
+    context = {"outcome": outcome, "reason": reason}
+    return render(request, "access/sign_in_refused.html", context, status=status)

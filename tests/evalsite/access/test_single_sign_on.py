@@ -1,0 +1,531 @@
+"""Signing in with a real provider over HTTP: who is let in, with which role, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+from django.test import Client
+from pytest_django import Settings
+
+from evalsite.access.roles import Role, highest_role
+from evaluators.models import AuditEntry
+from runs.models.sharing import MemberIdentity, MemberSession
+from tests.services.identity_provider import IdentityProvider
+from tests.support.identity_provider import go_to_provider, query_of, sign_in
+from tests.support.members import PASSWORD, make_client, make_member
+
+pytestmark = pytest.mark.django_db
+ONE_DATABASE = pytest.mark.one_database
+ADA = {"email": "ada@harbour.example", "email_verified": True}
+ROLES = {"evals-admins": "admin", "ml": "editor", "staff": "viewer"}
+
+
+@pytest.fixture
+def ada(provider: IdentityProvider) -> User:
+    """A viewer with a verified e-mail address at the provider."""
+    provider.know("ada", **ADA)
+    member = make_member("viewer", "ada")
+    User.objects.filter(pk=member.pk).update(email="Ada@Harbour.example")
+    return member
+
+
+def entries(action: str) -> list[AuditEntry]:
+    return list(AuditEntry.objects.filter(action=action))
+
+
+def role_of(member: User) -> Role | None:
+    return highest_role(User.objects.get(pk=member.pk))
+
+
+def is_logged_in(client: Client) -> bool:
+    return client.get("/account/").status_code == 200
+
+
+def test_an_invited_member_signs_in_and_continues_to_the_requested_page(
+    client: Client, ada: User
+) -> None:
+    response = sign_in(client, "ada", next_path="/account/tokens/")
+    assert (response.status_code, response["Location"]) == (302, "/account/tokens/")
+    assert "ada" in client.get("/account/").text
+    assert MemberSession.objects.filter(user=ada).count() == 1
+    (login,) = entries("session.logged_in")
+    assert login.after["with"] == "single sign-on"
+    assert [entry.object_name for entry in entries("member.linked")] == ["ada"]
+
+
+def test_the_provider_is_asked_with_pkce_state_and_nonce(
+    client: Client, provider: IdentityProvider
+) -> None:
+    asked = query_of(client.get("/sign-in/")["Location"])
+    assert asked["code_challenge_method"] == "S256"
+    assert asked["redirect_uri"] == "http://testserver/sign-in/return/"
+    assert {"state", "nonce", "code_challenge"} <= asked.keys()
+    assert asked["scope"] == "openid profile email"
+
+
+@pytest.mark.parametrize("place", ["https://evil.example/", "//evil.example/", "/\\evil.example"])
+def test_signing_in_never_leads_to_another_site(client: Client, ada: User, place: str) -> None:
+    assert sign_in(client, "ada", next_path=place)["Location"] == "/"
+
+
+def test_a_linked_member_is_known_by_the_account_and_no_more_by_the_address(
+    client: Client, ada: User, provider: IdentityProvider
+) -> None:
+    sign_in(client, "ada")
+    provider.know("ada", email="new@harbour.example", email_verified=True)
+    assert sign_in(Client(), "ada").status_code == 302
+    assert MemberIdentity.objects.get().user == ada
+
+
+def test_another_account_with_the_address_of_a_linked_member_is_refused(
+    client: Client, ada: User, provider: IdentityProvider
+) -> None:
+    sign_in(client, "ada")
+    provider.know("ada", sub="somebody else", **ADA)
+    other = Client()
+    response = sign_in(other, "ada")
+    assert response.status_code == 403
+    assert "linked to another account" in response.text
+    assert not is_logged_in(other)
+
+
+def test_after_an_admin_ends_the_link_the_address_counts_again(
+    client: Client, ada: User, provider: IdentityProvider, admin_client: Client
+) -> None:
+    sign_in(client, "ada")
+    provider.know("ada", sub="a new account", **ADA)
+    assert "Unlink from Harbour ID" in admin_client.get(f"/members/{ada.pk}/").text
+    admin_client.post(f"/members/{ada.pk}/unlink/")
+    assert not is_logged_in(client)
+    assert entries("member.unlinked")
+    assert sign_in(Client(), "ada").status_code == 302
+    assert MemberIdentity.objects.get().subject == "a new account"
+
+
+@pytest.mark.parametrize("verified", [False, None, "yes", 1])
+def test_an_unverified_address_finds_nobody(
+    client: Client, ada: User, provider: IdentityProvider, verified: Any
+) -> None:
+    provider.know("ada", email="ada@harbour.example", email_verified=verified)
+    response = sign_in(client, "ada")
+    assert response.status_code == 403
+    assert "does not say that your e-mail address is verified" in response.text
+    assert not MemberIdentity.objects.exists()
+
+
+def test_a_site_may_trust_addresses_of_a_provider_that_does_not_verify_them(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_TRUST_EMAIL = True
+    provider.know("ada", email="ada@harbour.example")
+    assert sign_in(client, "ada").status_code == 302
+
+
+def test_somebody_who_was_not_invited_is_refused_and_in_the_audit(
+    client: Client, provider: IdentityProvider
+) -> None:
+    provider.know("eve", email="eve@harbour.example", email_verified=True)
+    response = sign_in(client, "eve")
+    assert response.status_code == 403
+    assert "No member of this site has the e-mail address eve@harbour.example" in response.text
+    (refused,) = entries("session.sign_in_refused")
+    assert refused.object_name == "eve@harbour.example"
+    assert refused.after["reason"].startswith("No member of this site")
+    assert not User.objects.exists()
+
+
+def test_an_address_of_two_members_links_neither(client: Client, ada: User) -> None:
+    twin = make_member("admin", "ada2")
+    User.objects.filter(pk=twin.pk).update(email="ada@harbour.example")
+    response = sign_in(client, "ada")
+    assert response.status_code == 403
+    assert "Several members have the e-mail address" in response.text
+
+
+def test_a_deactivated_member_stays_out(client: Client, ada: User) -> None:
+    sign_in(client, "ada")
+    User.objects.filter(pk=ada.pk).update(is_active=False)
+    other = Client()
+    response = sign_in(other, "ada")
+    assert response.status_code == 403
+    assert "deactivated" in response.text
+    assert not is_logged_in(other)
+    assert entries("session.sign_in_refused")[0].object_name == "ada"
+
+
+def test_a_deactivated_member_is_not_linked(client: Client, ada: User) -> None:
+    User.objects.filter(pk=ada.pk).update(is_active=False)
+    assert "deactivated" in sign_in(client, "ada").text
+    assert not MemberIdentity.objects.exists()
+
+
+def test_everybody_of_the_provider_becomes_a_viewer_where_everybody_is_let_in(
+    client: Client, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ADMIT = "everybody"
+    make_member("admin", "Mira")
+    provider.know(
+        "mira", preferred_username="mira", email="mira@harbour.example", email_verified=True
+    )
+    provider.know("bo", sub="bo", preferred_username="Bo <b>Åse</b>", email="not an address")
+    assert sign_in(client, "mira").status_code == sign_in(Client(), "bo").status_code == 302
+    added = {user.username: user.email for user in User.objects.exclude(username="Mira")}
+    assert added == {"mira-2": "mira@harbour.example", "Bo-b-Åse-b": ""}
+    assert {role_of(user) for user in User.objects.exclude(username="Mira")} == {Role.VIEWER}
+    assert {entry.actor_name for entry in entries("member.added")} == {"Harbour ID"}
+
+
+def test_only_groups_with_a_role_are_let_in_where_groups_decide(
+    client: Client, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ADMIT, settings.OIDC_ROLES = "groups", ROLES
+    provider.know("ada", groups=["staff", "ml", "others"], **ADA)
+    provider.know("bo", groups=["others"])
+    provider.know("cy")
+    assert sign_in(client, "ada").status_code == 302
+    assert role_of(User.objects.get(username="ada")) == Role.EDITOR
+    assert "None of your groups may use this site" in sign_in(Client(), "bo").text
+    assert "names no group of yours (claim groups)" in sign_in(Client(), "cy").text
+    assert User.objects.count() == 1
+
+
+def test_the_role_follows_the_groups_at_every_login(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    make_member("admin")
+    for groups, role in (
+        (["ml"], Role.EDITOR),
+        (["staff", "evals-admins"], Role.ADMIN),
+        (["staff"], Role.VIEWER),
+    ):
+        provider.know("ada", groups=groups, **ADA)
+        assert sign_in(Client(), "ada").status_code == 302
+        assert role_of(ada) == role
+    changes = [
+        (e.actor_name, e.before["role"], e.after["role"]) for e in entries("member.role_changed")
+    ]
+    assert changes == [
+        ("Harbour ID", "admin", "viewer"),
+        ("Harbour ID", "editor", "admin"),
+        ("Harbour ID", "viewer", "editor"),
+    ]
+
+
+def test_a_lost_group_takes_role_and_sessions_away(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    provider.know("ada", groups=["ml"], **ADA)
+    sign_in(client, "ada")
+    provider.know("ada", groups=[], **ADA)
+    assert sign_in(Client(), "ada").status_code == 403
+    assert role_of(ada) is None
+    assert not is_logged_in(client)
+    assert [entry.after["role"] for entry in entries("member.role_changed")] == [None, "editor"]
+
+
+def test_the_last_admin_keeps_the_role_and_is_told(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    ada.groups.clear()
+    provider.know("ada", groups=["evals-admins"], **ADA)
+    sign_in(client, "ada")
+    provider.know("ada", groups=["staff"], **ADA)
+    member_of = Client()
+    assert sign_in(member_of, "ada").status_code == 302
+    assert "You are the last admin, so you stay one" in member_of.get("/account/").text
+    provider.know("ada", **ADA)
+    refused = sign_in(Client(), "ada")
+    assert refused.status_code == 403
+    assert "You are the last admin, so you stay one" in refused.text
+    assert role_of(ada) == Role.ADMIN
+    assert [entry.after["groups give"] for entry in entries("member.role_kept")] == [
+        "no role",
+        "viewer",
+    ]
+
+
+def test_without_groups_in_the_settings_the_provider_changes_no_role(
+    client: Client, ada: User, provider: IdentityProvider
+) -> None:
+    provider.know("ada", groups=["evals-admins"], **ADA)
+    sign_in(client, "ada")
+    assert role_of(ada) == Role.VIEWER
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("realm_access.roles", {"realm_access": {"roles": ["ml"]}}),
+        ("https://harbour.example/groups", {"https://harbour.example/groups": "ml"}),
+        ("roles", {"roles": {"ml": {"1": "harbour.example"}}}),
+    ],
+)
+def test_groups_are_found_where_providers_put_them(
+    client: Client,
+    ada: User,
+    provider: IdentityProvider,
+    settings: Settings,
+    name: str,
+    claims: Any,
+) -> None:
+    settings.OIDC_ROLES, settings.OIDC_GROUPS_CLAIM = ROLES, name
+    provider.know("ada", **ADA, **claims)
+    assert sign_in(client, "ada").status_code == 302
+    assert role_of(ada) == Role.EDITOR
+
+
+def test_claims_that_are_only_told_when_asked_for_count_too(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    provider.know("ada", only_when_asked={**ADA, "groups": ["ml"]})
+    assert sign_in(client, "ada").status_code == 302
+    assert role_of(ada) == Role.EDITOR
+
+
+@pytest.mark.parametrize(
+    ("claims", "told"),
+    [
+        ({"_claim_names": {"groups": "src1"}}, "too many"),
+        ({"groups": [{"name": "ml"}]}, "not a list of names"),
+        ({"groups": 7}, "7"),
+    ],
+)
+def test_groups_that_cannot_be_read_change_no_role(
+    client: Client,
+    ada: User,
+    provider: IdentityProvider,
+    settings: Settings,
+    claims: Any,
+    told: str,
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    provider.know("ada", groups=["ml"], **ADA)
+    sign_in(client, "ada")
+    provider.know("ada", **ADA, **claims)
+    response = sign_in(Client(), "ada")
+    assert response.status_code == 502
+    assert role_of(ada) == Role.EDITOR
+
+
+def now_and(seconds: int) -> int:
+    return int(time.time()) + seconds
+
+
+@ONE_DATABASE
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ({"claims": {"nonce": "of another journey"}}, "nonce"),
+        ({"claims": {"nonce": None}}, "nonce"),
+        ({"claims": {"aud": "another client"}}, "aud"),
+        ({"claims": {"aud": "another client", "azp": "evalsite"}}, "aud"),
+        ({"claims": {"aud": None}}, "aud"),
+        ({"claims": {"iss": "https://evil.example"}}, "iss"),
+        ({"claims": {"exp": now_and(-3600)}}, "expired"),
+        ({"claims": {"exp": None}}, "exp"),
+        ({"claims": {"iat": now_and(3600)}}, "issued in the future"),
+        ({"claims": {"sub": None}}, "sub"),
+        ({"claims": {"sub": ""}}, "sub"),
+        ({"claims": {"sub": 7}}, "sub"),
+        ({"claims": {"sub": "x" * 256}}, "sub"),
+        ({"claims": {"sub": "half a \ud83d pair"}}, "sub"),
+        ({"signature": "another key"}, "ID token"),
+        ({"signature": "secret"}, "ID token"),
+        ({"signature": "none"}, "ID token"),
+        ({"claims": {"email": None}, "userinfo": {"sub": "somebody else"}}, "somebody else"),
+        ({"answers": {"/o/token/": {"body": "<p>Hello</p>"}}}, "did not confirm"),
+        ({"answers": {"/o/token/": {"body": "[]"}}}, "did not confirm"),
+        ({"answers": {"/o/token/": {"body": "{}"}}}, "ID token"),
+        ({"answers": {"/o/token/": {"body": '{"id_token": 7, "access_token": "x"}'}}}, "ID token"),
+        (
+            {"answers": {"/o/token/": {"body": '{"error": "invalid_grant"}', "status": 400}}},
+            "invalid_grant",
+        ),
+        ({"answers": {"/o/token/": {"body": "x" * 1000, "times": 1001}}}, "longer than"),
+    ],
+)
+def test_what_a_provider_must_not_say_lets_nobody_in(
+    client: Client, ada: User, provider: IdentityProvider, lie: Any, reason: str
+) -> None:
+    back = go_to_provider(client, "ada")
+    provider.lie(**lie)
+    response = client.get(back)
+    assert response.status_code == 502
+    assert "could not sign you in" in response.text
+    assert reason in response.text
+    assert not is_logged_in(client)
+    (refused,) = entries("session.sign_in_refused")
+    assert reason in refused.after["reason"]
+
+
+def test_a_journey_ends_in_the_browser_that_began_it_and_only_once(
+    client: Client, ada: User, settings: Settings
+) -> None:
+    back = go_to_provider(client, "ada")
+    stranger = Client()
+    assert stranger.get(back).status_code == 400
+    go_to_provider(stranger, "ada")
+    # An attacker's own code in the browser of somebody else.
+    response = stranger.get(back)
+    assert response.status_code == 400
+    assert "This sign-in is over" in response.text
+    assert not is_logged_in(stranger)
+    kept = client.cookies[settings.SIGN_IN_COOKIE_NAME].value
+    assert client.get(back).status_code == 302
+    client.post("/logout/")
+    assert client.get(back).status_code == 400
+    # Not even with the cookie: the provider takes a code once.
+    client.cookies[settings.SIGN_IN_COOKIE_NAME] = kept
+    assert client.get(back).status_code == 502
+
+
+def test_a_changed_cookie_is_none(client: Client, ada: User, settings: Settings) -> None:
+    back = go_to_provider(client, "ada")
+    kept = client.cookies[settings.SIGN_IN_COOKIE_NAME]
+    assert kept["httponly"]
+    assert kept["samesite"] == "Lax"
+    client.cookies[settings.SIGN_IN_COOKIE_NAME] = kept.value.replace("account", "members")
+    assert client.get(back).status_code == 400
+
+
+def test_codes_of_strangers_are_braked_by_address(
+    client: Client, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalsite.access.logins.MAX_FAILURES_OF_ADDRESS", 3)
+
+    def guess() -> HttpResponse:
+        state = query_of(client.get("/sign-in/")["Location"])["state"]
+        return client.get("/sign-in/return/", {"state": state, "code": "made-up"})
+
+    assert [guess().status_code for _ in range(4)] == [502, 502, 502, 429]
+    assert len(entries("session.sign_in_refused")) == 3
+
+
+def test_going_back_at_the_provider_is_no_error(client: Client, provider: IdentityProvider) -> None:
+    state = query_of(client.get("/sign-in/")["Location"])["state"]
+    response = client.get("/sign-in/return/", {"state": state, "error": "access_denied"})
+    assert response.status_code == 403
+    assert "You did not sign in" in response.text
+
+
+@ONE_DATABASE
+@pytest.mark.parametrize(
+    ("lie", "told"),
+    [
+        (
+            {"description": {"issuer": "https://evil.example"}},
+            "it is the issuer https://evil.example",
+        ),
+        ({"description": {"token_endpoint": None}}, "cannot be used"),
+        (
+            {"description": {"token_endpoint": "ftp://harbour.example/"}},
+            "token_endpoint is not https",
+        ),
+        (
+            {"description": {"id_token_signing_alg_values_supported": ["none", "HS256"]}},
+            "signs with none of",
+        ),
+        ({"answers": {"/o/.well-known/openid-configuration": {"body": "[]"}}}, "cannot be used"),
+        ({"answers": {"/o/.well-known/openid-configuration": {"body": "", "status": 404}}}, "404"),
+        ({"answers": {"/o/.well-known/jwks.json": {"body": "", "status": 500}}}, "500"),
+    ],
+)
+def test_a_provider_that_does_not_fit_is_explained(
+    client: Client, provider: IdentityProvider, settings: Settings, lie: Any, told: str
+) -> None:
+    # Descriptions are kept for an hour, by issuer and client.
+    settings.OIDC_CLIENT_ID = told
+    provider.lie(**lie)
+    response = client.get("/sign-in/")
+    assert response.status_code == 502
+    assert told in response.text
+    assert "Harbour ID" in response.text
+
+
+def test_a_provider_that_fails_meanwhile_refuses_nobody(
+    client: Client, ada: User, provider: IdentityProvider
+) -> None:
+    back = go_to_provider(client, "ada")
+    provider.lie(answers={"/o/token/": {"body": "down", "status": 503}})
+    response = client.get(back)
+    assert response.status_code == 502
+    assert "503" in response.text
+    assert not is_logged_in(client)
+    assert not entries("session.sign_in_refused")
+
+
+def test_a_provider_that_is_down_is_explained_and_passwords_work_on(
+    client: Client, settings: Settings, viewer: User
+) -> None:
+    settings.OIDC_ISSUER, settings.OIDC_NAME = "http://127.0.0.1:9", "Harbour ID"
+    response = client.get("/sign-in/")
+    assert response.status_code == 502
+    assert "Harbour ID does not answer" in response.text
+    sent = {"username": "viewer", "password": PASSWORD}
+    assert client.post("/login/", sent).status_code == 302
+
+
+def test_without_a_provider_there_is_nothing(client: Client, db: None) -> None:
+    assert client.get("/sign-in/").status_code == 404
+    assert client.get("/sign-in/return/").status_code == 404
+    assert "Sign in with" not in client.get("/login/").text
+
+
+def test_logging_out_offers_to_log_out_of_the_provider_too(client: Client, ada: User) -> None:
+    sign_in(client, "ada")
+    response = client.post("/logout/")
+    assert response.status_code == 200
+    assert "Log out of Harbour ID too" in response.text
+    assert response["Clear-Site-Data"] == '"cache"'
+    assert "/o/logout/?id_token_hint=" in response.text
+    assert not is_logged_in(client)
+    stored = MemberSession.objects.all()
+    assert not any("id_token" in row.session_data for row in stored)
+
+
+def test_without_passwords_only_the_provider_and_one_time_links_log_in(
+    client: Client, ada: User, settings: Settings, admin_client: Client
+) -> None:
+    settings.PASSWORD_LOGIN = False
+    page = client.get("/login/")
+    assert 'name="password"' not in page.text
+    assert "Sign in with Harbour ID" in page.text
+    client.post("/login/", {"username": "ada", "password": PASSWORD})
+    assert not is_logged_in(client)
+    mine = make_client(ada)
+    assert "assword" not in mine.get("/account/").text
+    assert mine.get("/account/password/").status_code == 404
+    assert admin_client.post(f"/members/{ada.pk}/link/").status_code == 404
+    assert "assword" not in admin_client.get(f"/members/{ada.pk}/").text
+    sent = {"username": "bo", "email": "bo@harbour.example", "role": "viewer"}
+    added = admin_client.post("/members/add/", sent, follow=True)
+    assert "Open it to set a password" not in added.text
+    assert sign_in(client, "ada").status_code == 302
+
+
+def test_an_admin_changes_the_address_by_which_a_member_is_found(
+    client: Client, provider: IdentityProvider, viewer: User, admin_client: Client
+) -> None:
+    provider.know("ada", **ADA)
+    assert admin_client.post(f"/members/{viewer.pk}/email/", {"email": "nobody"}).status_code == 422
+    admin_client.post(f"/members/{viewer.pk}/email/", {"email": "ada@harbour.example"})
+    (change,) = entries("member.email_changed")
+    assert (change.before, change.after) == ({"email": ""}, {"email": "ada@harbour.example"})
+    sign_in(client, "ada")
+    assert MemberIdentity.objects.get().user == viewer
+
+
+def test_deleted_personal_data_include_the_link(
+    client: Client, ada: User, admin_client: Client
+) -> None:
+    sign_in(client, "ada")
+    admin_client.post(f"/members/{ada.pk}/erase/")
+    assert not MemberIdentity.objects.exists()
