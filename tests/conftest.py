@@ -36,6 +36,7 @@ FOR_TESTS = {
     # How many requests come in a minute depends on the speed of the machine.
     "API_REQUESTS_PER_MINUTE": 0,
     "API_WRONG_TOKENS_PER_MINUTE": 0,
+    "COOKIE_PREFIX": "",
     "SESSION_COOKIE_NAME": "evalsite_session",
     "CSRF_COOKIE_NAME": "evalsite_csrf",
     "SIGN_IN_COOKIE_NAME": "evalsite_sign_in",

@@ -67,7 +67,7 @@ from runs.suites.queries import suite_head
 
 may_review = permission_required("runs.review_result", raise_exception=True)
 CONFLICT = 409
-JUDGE_COOKIE, A_YEAR_S = "hide-judge", 31_536_000
+JUDGE_COOKIE, A_YEAR_S = f"{settings.COOKIE_PREFIX}evalsite_hide_judge", 31_536_000
 DECIDED = "review_decided"
 GONE = "This execution was tried again, and what you saw is replaced. Your decision was not stored."
 
