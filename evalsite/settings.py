@@ -262,7 +262,8 @@ SIGN_IN_COOKIE_NAME = f"{COOKIE_PREFIX}evalsite_sign_in"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_SECURE
 SECURE_SSL_REDIRECT = IS_SECURE
 SECURE_SSL_HOST = urlsplit(SITE_URL).netloc or None
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+# Tokens are refused by http instead: a redirect would hide from programs that theirs travels in clear.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^api/(?!docs/)"]
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_SECURE else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUST_PROXY else None
 SECURE_REFERRER_POLICY = "same-origin"

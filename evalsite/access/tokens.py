@@ -9,13 +9,14 @@ from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
@@ -182,16 +183,21 @@ def _record(actor: User, action: str, token: ApiToken, *, after: dict[str, str])
 
 
 SCHEME = "Bearer"
+PLAIN_CALL = (
+    "Call the API by https. Whoever listens in has read this request: revoke the token in it."
+)
 
 
 class TokenAuthentication(BaseAuthentication):
     """Authenticate a request by its token; without one, session authentication is tried."""
 
     def authenticate(self, request: Request) -> tuple[User, TokenGrant] | None:
-        """Return the owner and the grant, None without a token; raises AuthenticationFailed or TooManyRequests."""
+        """Return the owner and the grant, None without a token; raises an APIException."""
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != SCHEME.lower():
             return None
+        if settings.SECURE_SSL_REDIRECT and not request.is_secure():
+            raise PermissionDenied(PLAIN_CALL)
         grant = find_grant(secret.strip(), now=timezone.now())
         if grant is None:
             count_wrong_token(request._request)

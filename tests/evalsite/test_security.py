@@ -232,6 +232,21 @@ def test_outside_debug_pages_redirect_to_https_with_hsts(settings: Settings) -> 
     secure = client.get("/login/", secure=True)
     assert secure["Strict-Transport-Security"] == "max-age=31536000"
     assert client.get("/healthz").status_code != 301
+    assert client.get("/api/docs/").status_code == 301
+
+
+def test_calls_by_http_are_refused_where_pages_are_redirected(
+    viewer: User, settings: Settings
+) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    program = Client(headers={"authorization": f"Bearer {secret}"})
+    refused = program.get("/api/runs")
+    assert refused.status_code == 403
+    assert refused["Content-Type"] == "application/problem+json"
+    assert "by https" in refused.json()["detail"]
+    assert "default-src 'none'" in refused["Content-Security-Policy"]
+    assert program.get("/api/runs", secure=True).status_code == 200
 
 
 def test_cookies_are_secure_and_http_only(client: Client, viewer: User) -> None:
