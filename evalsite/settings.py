@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -361,6 +361,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # -- Logging ---------------------------------------------------------------------------------
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # A reader of the log could open what these addresses lead to.
 SECRET_PATH = re.compile(r"(?<!\S)(/(?:s|login|password|sign-in)/)(?=\S).*")
 
@@ -387,11 +388,26 @@ def shorten_refusals(record: logging.LogRecord) -> bool:
     return bool(status != HTTPStatus.SERVICE_UNAVAILABLE)
 
 
+class LogLine(logging.Formatter):
+    """One line for each record, with the time in UTC and no character that ends a line or moves a terminal's cursor."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        """Return the time with its offset."""
+        return datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line; a traceback below it stays as it is."""
+        text = super().formatMessage(record)
+        return CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 LOG_FILTERS = {
     "health_checks": is_not_health_check,
     "refusals": shorten_refusals,
     "secret_paths": mask_secret_paths,
 }
+# Write every entry of the audit to the log too, with its names and values.
+AUDIT_LOG = ENV.flag("EVALSITE_AUDIT_LOG")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOG_LEVEL = ENV.choice("EVALSITE_LOG_LEVEL", "INFO", LOG_LEVELS)
 LOGGING = {
@@ -401,7 +417,9 @@ LOGGING = {
         name: {"()": "django.utils.log.CallbackFilter", "callback": callback}
         for name, callback in LOG_FILTERS.items()
     },
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {"()": LogLine, "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s"}
+    },
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
@@ -412,6 +430,8 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
+        # Whoever wants it wants all of it.
+        "evalsite.audit": {"level": "INFO"},
         # It logs every call of a model, and the ledger records those.
         "httpx2": {"level": "WARNING"},
         # It logs details of every login.

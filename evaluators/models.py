@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.validators import MinValueValidator
-from django.db import models
+from django.db import models, transaction
 from django.utils import timezone
 
 from evaluators.model_calls.limit_policy import Throttle
+from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
+audit_log = logging.getLogger("evalsite.audit")
 ZERO_USD = Decimal(0)
 COMMAND_LINE, MAX_OBJECT_NAME_LENGTH = "command line", 200
 
@@ -30,7 +35,11 @@ def money_field(**options: Any) -> models.DecimalField[Any, Any]:
 
 
 class AuditEntryManager(models.Manager["AuditEntry"]):
-    """The audit."""
+    """The audit; with EVALSITE_AUDIT_LOG the log has its entries too."""
+
+    def record_many(self, entries: Iterable[AuditEntry]) -> None:
+        """Store entries of one action at once."""
+        _log(self.bulk_create(entries))
 
     def record(
         self,
@@ -45,7 +54,7 @@ class AuditEntryManager(models.Manager["AuditEntry"]):
         after: Mapping[str, Any] | None = None,
     ) -> AuditEntry:
         """Record who did what to which object; `nobody` is shown where no member did it."""
-        return self.create(
+        entry = self.create(
             actor=by,
             actor_name=by.get_username() if by else nobody,
             action=action,
@@ -55,6 +64,17 @@ class AuditEntryManager(models.Manager["AuditEntry"]):
             before=None if before is None else dict(before),
             after=None if after is None else dict(after),
         )
+        _log([entry])
+        return entry
+
+
+def _log(entries: Iterable[AuditEntry]) -> None:
+    """Write entries to the log once they are stored."""
+    if not settings.AUDIT_LOG:
+        return
+    for entry in entries:
+        line = json.dumps(storable(entry.as_values()))
+        transaction.on_commit(partial(audit_log.info, "%s", line))
 
 
 class AuditEntry(models.Model):
@@ -84,6 +104,19 @@ class AuditEntry(models.Model):
     def __str__(self) -> str:
         """Return the action and its object."""
         return f"{self.action} {self.object_type} {self.object_name}"
+
+    def as_values(self) -> dict[str, Any]:
+        """Return the entry as JSON values, for files and the log."""
+        return {
+            "at": self.at.isoformat(),
+            "actor": self.actor_name,
+            "action": self.action,
+            "object_type": self.object_type,
+            "object_id": self.object_id,
+            "object_name": self.object_name,
+            "before": self.before,
+            "after": self.after,
+        }
 
 
 class ModelInUseError(DomainError):

@@ -180,17 +180,7 @@ def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
     """Yield every matching entry as a line of JSON, newest first."""
     entries = NEWEST_FIRST.order(_matching(query, with_members=with_members))
     for entry in entries.iterator(chunk_size=1_000):
-        line = {
-            "at": entry.at.isoformat(),
-            "actor": entry.actor_name,
-            "action": entry.action,
-            "object_type": entry.object_type,
-            "object_id": entry.object_id,
-            "object_name": entry.object_name,
-            "before": entry.before,
-            "after": entry.after,
-        }
-        yield json.dumps(storable(line), ensure_ascii=False) + "\n"
+        yield json.dumps(storable(entry.as_values()), ensure_ascii=False) + "\n"
 
 
 def changes_between(

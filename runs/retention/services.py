@@ -156,7 +156,7 @@ def _audit(selection: Selection, removal: Removal, facts: Mapping[str, Any]) -> 
         slug = selection.suite.slug
         objects = [("run", run.pk, f"{slug} #{run.number}") for run in selection.runs]
     together = {} if len(objects) == 1 else {"together_with": len(objects) - 1}
-    AuditEntry.objects.bulk_create(
+    AuditEntry.objects.record_many(
         AuditEntry(
             actor=removal.asked_by,
             actor_name=removal.asked_by_name,

@@ -386,7 +386,7 @@ def store_consensus(
             entries.append(_override_entry(run, result, verdict, by))
             cases.add(result.case_id)
     run.cases.refresh(run.pk, cases)
-    AuditEntry.objects.bulk_create(entries)
+    AuditEntry.objects.record_many(entries)
     if entries and not run.is_active and counts_reviews(run):
         renew_figures(run.pk)
     return consensus, len(entries)
