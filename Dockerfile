@@ -29,4 +29,4 @@ EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s CMD ["python", "-c", "\
 from http.client import HTTPConnection; web = HTTPConnection('127.0.0.1', 8000, timeout=12); \
 web.request('GET', '/healthz?parts=database,broker'); raise SystemExit(web.getresponse().status != 200)"]
-CMD ["gunicorn", "-c", "python:evalsite.gunicorn", "evalsite.wsgi"]
+CMD ["gunicorn", "-c", "python:evalsite.gunicorn"]

@@ -62,6 +62,7 @@ class EmbeddedWorker:
         """Do nothing yet."""
         self._thread: threading.Thread | None = None
         self._worker: WorkController | None = None
+        self._stopping = threading.Lock()
 
     def start(self) -> None:
         """Start the thread."""
@@ -69,12 +70,14 @@ class EmbeddedWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Release active runs, then stop the worker."""
+        """Release active runs, then stop the worker; a second call waits for the first."""
         # Not imported at the top: that would delay the start of the web process.
         heartbeat = importlib.import_module("evalsite.heartbeat").HEARTBEAT
-        heartbeat.stop()
-        if self._worker is not None:
-            self._worker.stop()
+        with self._stopping:
+            heartbeat.stop()
+            if self._worker is not None:
+                self._worker.stop()
+                self._worker = None
 
     def _work(self) -> None:
         sys.setswitchinterval(SWITCH_S)

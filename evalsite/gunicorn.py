@@ -1,23 +1,36 @@
-"""The gunicorn configuration: one process with threads and the embedded worker."""
+"""The gunicorn configuration: processes that serve the site, one of them with the embedded worker inside."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import resource
 import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
+from evalsite.serving import Connection
+
 # The variable that holds the text `evalsite up` prints once the site is served.
 ANNOUNCEMENT = "EVALSITE_ANNOUNCEMENT"
+# Seconds for answers that are being sent when the process is asked to stop.
+LAST_ANSWERS_S = 3
+STOP_CHECK_S = 0.2
+# Every connection is a file.
+MAX_OPEN_FILES = 65_536
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 bind = f"{settings.LISTEN}:{settings.PORT}"
-# One process holds the embedded worker and its broker. Most threads wait for clients.
-workers = 1
-threads = 100
-worker_class = "evalsite.serving.Worker"
+wsgi_app = "evalsite.asgi"
+worker_class = "asgi"
+asgi_loop = "asyncio"
+asgi_lifespan = "off"
+workers = settings.WEB_PROCESSES
 # Nothing that a client sends moves the site to another path. Django reads the proxy's other headers.
 forwarder_headers = ""
 forwarded_allow_ips = ""
@@ -27,13 +40,23 @@ timeout = 120
 # The embedded worker waits for its calls in this time. It ends before the service manager kills everything.
 graceful_timeout = settings.STOP_S - 2
 # The heartbeat file must not be on a disk that may stall.
-worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112 - gunicorn makes its file there
+worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - gunicorn makes its file there
 loglevel = settings.LOG_LEVEL.lower()
 proc_name = "evalsite"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the embedded worker in the forked process, and print the announcement."""
+    """Time connections, start the embedded worker in the forked process, and print the announcement."""
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(limit, MAX_OPEN_FILES)
+    # A service manager may forbid it, and then has a limit of its own.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limit))
+    listen = worker.loop.create_server
+    worker.loop.create_server = lambda server, **options: listen(
+        lambda: Connection(server()), **options
+    )
+    worker.loop.create_task(_stop(worker))
     if settings.IS_EMBEDDED:
         from evalsite.embedded import WORKER
 
@@ -41,6 +64,16 @@ def post_worker_init(worker: Any) -> None:
     if worker.age == 1 and (text := os.environ.get(ANNOUNCEMENT)):
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+
+
+async def _stop(worker: Any) -> None:
+    """Once the process is asked to stop, let the embedded worker stop at once, and clients only wait for so long."""
+    while worker.alive:  # noqa: ASYNC110 - gunicorn gives no event
+        await asyncio.sleep(STOP_CHECK_S)
+    threading.Thread(target=worker_exit, args=(None, worker)).start()
+    await asyncio.sleep(LAST_ANSWERS_S)
+    for connection in list(Connection.open):
+        connection.abort()
 
 
 def worker_exit(server: Any, worker: Any) -> None:

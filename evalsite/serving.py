@@ -1,222 +1,368 @@
-"""Keep slow clients from stopping the site: a request is answered once it has arrived, by one of a few threads."""
+"""Between the event loop, which waits for clients, and Django, whose threads answer requests that have arrived whole.
+
+So a slow client costs a connection, and nobody else's time.
+"""
 
 from __future__ import annotations
 
-import socket
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+import asyncio
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    MutableMapping,
+)
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from selectors import EVENT_READ
+from importlib import import_module
+from io import BytesIO
+from tempfile import SpooledTemporaryFile
 from typing import IO, Any
+from urllib.parse import unquote_to_bytes
+from wsgiref.util import FileWrapper
 
-from gunicorn.workers.gthread import ThreadWorker
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import close_old_connections
 
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Environ = dict[str, Any]
+Head = tuple[str, list[tuple[str, str]]]
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Run = Callable[..., Awaitable[Any]]
 
 # Requests answered at once. More would only wait for the interpreter.
 MAX_ANSWERED = 4
-# Of these, answers that are made while they are sent: large files, which must not keep pages waiting.
-MAX_STREAMED = 2
-# Each keeps a connection to the database until its client has taken all of it.
-MAX_OPEN_STREAMS = 8
+# Answers that are made while they are sent: each keeps a thread, and a connection to the database, until its
+# client has taken all of it. So many are made at once as leave the interpreter to pages.
+MAX_STREAMS, MAX_STREAMS_MADE = 8, 2
+# Anybody may send a small body. Larger ones are for members, wait on disk, and so many of them at once.
+SMALL_BODY_BYTES, MAX_BODY_BYTES, MAX_LARGE_BODIES = 256 * 1024, 210 * 1024 * 1024, 8
+IN_MEMORY_BYTES = 64 * 1024
+# Seconds for a request head, for each piece of a body to arrive, and for each piece of an answer to be taken.
+HEAD_S, RECEIVE_PIECE_S, SEND_PIECE_S = 10, 15, 60
+PIECE_BYTES = 64 * 1024
+END_OF_HEAD = b"\r\n\r\n"
+
 TOO_MANY_STREAMS = "Too many downloads at once. Try again when others have ended.\n"
-# Seconds until a new connection must have sent its first byte, and then its whole request head.
-FIRST_BYTE_S, HEAD_S = 5, 10
-# A body must arrive, and an answer be taken, piece by piece in these times.
-PIECE_BYTES, RECEIVE_PIECE_S, SEND_PIECE_S = 256 * 1024, 15, 60
-SEND_FILE_S = 600
-# The largest upload, and how many large ones are stored at once while they arrive.
-MAX_BODY_BYTES, LARGE_BODY_BYTES, MAX_LARGE_BODIES = 210 * 1024 * 1024, 1024 * 1024, 8
+TOO_MANY_UPLOADS = "Too many uploads at once. Try again when others have ended.\n"
+TOO_LARGE = f"A request may have {MAX_BODY_BYTES // 1024**2} MB.\n"
+FOR_MEMBERS = f"Log in to send more than {SMALL_BODY_BYTES // 1024} KB.\n"
+TOO_SLOW = f"Each {PIECE_BYTES // 1024} KB must arrive within {RECEIVE_PIECE_S} seconds.\n"
 
 
-class Deadlines:
-    """The times by which connections must have sent or taken something; late ones are shut down.
+class Connection(asyncio.Protocol):
+    """A connection of the server, which ends if its client is late with its first head or with taking an answer."""
 
-    Shutting a socket down wakes the thread that waits for it, however slowly bytes still trickle in.
-    """
+    open: set[Connection] = set()
 
-    def __init__(self) -> None:
-        """Wait for nothing."""
-        self._lock = threading.Lock()
-        self._by_connection: dict[socket.socket, tuple[float, int]] = {}
+    def __init__(self, server: asyncio.Protocol) -> None:
+        """Take the server's own protocol."""
+        self._server = server
+        self._head: bytes | None = b""
+        self._timer: asyncio.TimerHandle | None = None
 
-    def receive_within(self, connection: socket.socket, seconds: float) -> None:
-        """Set when the client must have sent something; afterwards it can still be answered."""
-        self._set(connection, seconds, socket.SHUT_RD)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Expect a request head. The server times those that follow it."""
+        self._transport = transport
+        self.open.add(self)
+        self._expect(HEAD_S)
+        self._server.connection_made(transport)
 
-    def send_within(self, connection: socket.socket, seconds: float) -> None:
-        """Set when the client must have taken something."""
-        self._set(connection, seconds, socket.SHUT_RDWR)
+    def data_received(self, data: bytes) -> None:
+        """Look for the end of the head."""
+        if self._head is not None:
+            self._head = self._head[1 - len(END_OF_HEAD) :] + data
+            if END_OF_HEAD in self._head:
+                self._head = None
+                self._expect_nothing()
+        self._server.data_received(data)
 
-    def clear(self, connection: socket.socket) -> None:
-        """Wait for the connection no longer."""
-        with self._lock:
-            self._by_connection.pop(connection, None)
+    def eof_received(self) -> bool | None:
+        """Leave it to the server whether the connection stays half open."""
+        return self._server.eof_received()
 
-    def enforce(self) -> None:
-        """Shut down the connections that are late."""
-        now = time.monotonic()
-        with self._lock:
-            late = [(each, end) for each, end in self._by_connection.items() if end[0] < now]
-            for connection, (_, direction) in late:
-                del self._by_connection[connection]
-                with suppress(OSError):
-                    connection.shutdown(direction)
+    def pause_writing(self) -> None:
+        """Expect that the client takes what waits for it."""
+        self._expect(SEND_PIECE_S)
+        self._server.pause_writing()
 
-    def _set(self, connection: socket.socket, seconds: float, direction: int) -> None:
-        with self._lock:
-            self._by_connection[connection] = (time.monotonic() + seconds, direction)
+    def resume_writing(self) -> None:
+        """Note that it did."""
+        self._expect_nothing()
+        self._server.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._expect_nothing()
+        self.open.discard(self)
+        self._server.connection_lost(exc)
+
+    def abort(self) -> None:
+        """End the connection, whatever has not been sent yet."""
+        self._transport.abort()  # type: ignore[attr-defined]  # of a stream
+
+    def _expect(self, seconds: float) -> None:
+        self._expect_nothing()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def _expect_nothing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
-DEADLINES = Deadlines()
+class RefusedError(Exception):
+    """A request that is not passed on."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        """Take the answer."""
+        super().__init__(text)
+        self.status, self.text = status, text
 
 
-class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's worker with threads, where an idle connection takes no thread and a slow one has deadlines."""
-
-    def enqueue_req(self, conn: Any) -> None:
-        """Give a thread to a connection that has sent something; let the others wait without one."""
-        if conn.initialized or conn.data_ready:
-            super().enqueue_req(conn)
-            return
-        conn.sock.setblocking(False)
-        conn.timeout = time.monotonic() + FIRST_BYTE_S
-        self.pending_conns.append(conn)
-        self.poller.register(conn.sock, EVENT_READ, partial(self.on_pending_socket_readable, conn))
-
-    def handle(self, conn: Any) -> Any:
-        """Read a request head before its deadline, and answer it."""
-        DEADLINES.receive_within(conn.sock, HEAD_S)
-        try:
-            return super().handle(conn)
-        finally:
-            DEADLINES.clear(conn.sock)
-
-    def handle_request(self, req: Any, conn: Any) -> Any:
-        """Answer a request whose head has arrived."""
-        DEADLINES.clear(conn.sock)
-        return super().handle_request(req, conn)
-
-    def notify(self) -> None:
-        """Show the arbiter a sign of life, every second, and shut down late connections."""
-        super().notify()
-        DEADLINES.enforce()
+class ClientGoneError(Exception):
+    """The client has closed the connection."""
 
 
 class WholeRequests:
-    """Passes requests on that have arrived whole, four at a time, and sends their answers without a turn."""
+    """An ASGI application that passes requests on to a WSGI application once they have arrived whole."""
 
     def __init__(self, application: Application) -> None:
         """Take the application that answers."""
         self._application = application
-        self._turns = threading.BoundedSemaphore(MAX_ANSWERED)
-        self._streams = threading.BoundedSemaphore(MAX_STREAMED)
-        self._open_streams = threading.BoundedSemaphore(MAX_OPEN_STREAMS)
-        self._large_bodies = threading.BoundedSemaphore(MAX_LARGE_BODIES)
+        self._turns = asyncio.Semaphore(MAX_ANSWERED)
+        self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
+        self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
+        self._streams = 0
+        # Each is one thread: a connection to the database belongs to the thread that opened it.
+        self._idle: asyncio.LifoQueue[ThreadPoolExecutor] = asyncio.LifoQueue()
+        for _ in range(MAX_ANSWERED + MAX_STREAMS):
+            self._idle.put_nowait(ThreadPoolExecutor(1, thread_name_prefix="answer"))
 
-    def __call__(
-        self, environ: dict[str, Any], start_response: Callable[..., Any]
-    ) -> Iterable[bytes]:
-        """Receive the body, wait for a turn, answer."""
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        if length > MAX_BODY_BYTES:
-            return _refuse(start_response, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        if length <= LARGE_BODY_BYTES:
-            return self._receive_and_answer(environ, start_response, length)
-        if not self._large_bodies.acquire(timeout=RECEIVE_PIECE_S):
-            return _refuse(start_response, HTTPStatus.SERVICE_UNAVAILABLE)
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Receive the request, then answer it."""
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
+        environ = wsgi_environ(scope)
         try:
-            return self._receive_and_answer(environ, start_response, length)
-        finally:
-            self._large_bodies.release()
+            async with AsyncExitStack() as until_answered:
+                await self._receive(environ, receive, until_answered)
+                await self._answer(environ, receive, send, until_answered)
+        except RefusedError as refusal:
+            head = str(refusal.status.value), [("Content-Type", "text/plain; charset=utf-8")]
+            await _send(head, _cut(refusal.text.encode()), receive, send)
+        except ClientGoneError:
+            return
 
-    def _receive_and_answer(
-        self, environ: dict[str, Any], start_response: Callable[..., Any], length: int
-    ) -> Iterable[bytes]:
-        if not length:
-            return self._answer(environ, start_response)
-        with tempfile.SpooledTemporaryFile(max_size=LARGE_BODY_BYTES) as body:
-            if not _receive(environ, length, into=body):
-                return _refuse(start_response, HTTPStatus.REQUEST_TIMEOUT)
-            environ["wsgi.input"] = body
-            return self._answer(environ, start_response)
+    async def _receive(
+        self, environ: Environ, receive: Receive, until_answered: AsyncExitStack
+    ) -> None:
+        """Put the whole body into the environment."""
+        length, longest = int(environ.get("CONTENT_LENGTH", 0)), SMALL_BODY_BYTES
+        has_unknown_length = environ.pop("HTTP_TRANSFER_ENCODING", None) is not None
+        if has_unknown_length or SMALL_BODY_BYTES < length <= MAX_BODY_BYTES:
+            async with self._thread() as run, self._turns:
+                if await run(is_member, environ):
+                    longest = MAX_BODY_BYTES
+        if length > longest:
+            raise _too_large(length, longest)
+        if longest > SMALL_BODY_BYTES:
+            await self._wait_for_room(until_answered)
+        body = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - it is closed below
+        until_answered.enter_context(body)
+        await _store(receive, body, longest=longest)
+        environ["wsgi.input"], environ["CONTENT_LENGTH"] = body, str(body.tell())
+        body.seek(0)
 
-    def _answer(
-        self, environ: dict[str, Any], start_response: Callable[..., Any]
-    ) -> Iterable[bytes]:
-        connection: socket.socket = environ["gunicorn.socket"]
-        file_class: type = environ["wsgi.file_wrapper"]
-        head: list[Any] = []
-        with self._turns:
-            # The head is sent once it is known that there is room for the answer.
-            answer = self._application(environ, lambda *parts: head.extend(parts))
-            is_stream = getattr(answer, "streaming", False) and not isinstance(answer, file_class)
-            if is_stream and not self._open_streams.acquire(blocking=False):
-                _close(answer)
-                return _refuse(start_response, HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY_STREAMS)
-            start_response(*head)
-            if is_stream:
-                return Stream(self._pieces_of(answer, connection), partial(self._end, answer))
-            if isinstance(answer, file_class):
-                DEADLINES.send_within(connection, SEND_FILE_S)
-                return answer
-            content = b"".join(answer)
-            _close(answer)
-        return _pieces(content, connection)
+    async def _wait_for_room(self, until_answered: AsyncExitStack) -> None:
+        try:
+            async with asyncio.timeout(RECEIVE_PIECE_S):
+                await until_answered.enter_async_context(self._large_bodies)
+        except TimeoutError:
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY_UPLOADS) from None
 
-    def _pieces_of(self, answer: Iterable[bytes], connection: socket.socket) -> Iterator[bytes]:
-        """Yield an answer that is made while it is sent; a turn lasts until the next piece is made."""
-        chunks = iter(answer)
-        while True:
-            with self._streams, self._turns:
-                piece = _next_piece(chunks)
-            if not piece:
+    async def _answer(
+        self, environ: Environ, receive: Receive, send: Send, until_answered: AsyncExitStack
+    ) -> None:
+        async with AsyncExitStack() as until_made:
+            run = await until_made.enter_async_context(self._thread())
+            async with self._turns:
+                head, content = await run(self._begin, environ)
+            await until_answered.aclose()
+            if not isinstance(content, bytes | FileWrapper):
+                await self._send_stream(head, content, run, receive, send)
                 return
-            yield from _pieces(piece, connection)
-            # From here on the client waits for us.
-            DEADLINES.clear(connection)
+        if isinstance(content, bytes):
+            await _send(head, _cut(content), receive, send)
+            return
+        try:
+            await _send(head, _read(content), receive, send)
+        finally:
+            content.close()
 
-    def _end(self, answer: Iterable[bytes]) -> None:
-        self._open_streams.release()
-        _close(answer)
+    @asynccontextmanager
+    async def _thread(self) -> AsyncIterator[Run]:
+        """Give a function that runs others in one and the same thread."""
+        thread = await self._idle.get()
+        try:
+            yield partial(_run_in, thread)
+        finally:
+            self._idle.put_nowait(thread)
+
+    def _begin(self, environ: Environ) -> tuple[Head, Any]:
+        """Return head and content: bytes, a file, or an answer that is made while it is sent."""
+        heads: list[Head] = []
+        environ["wsgi.file_wrapper"] = FileWrapper
+        answer = self._application(environ, lambda *head: heads.append((head[0], head[1])))
+        is_file = isinstance(answer, FileWrapper)
+        if environ["REQUEST_METHOD"] != "HEAD" and (is_file or getattr(answer, "streaming", False)):
+            if is_file:
+                # From now on it needs no thread.
+                close_old_connections()
+            return heads[0], answer
+        try:
+            content = b"" if environ["REQUEST_METHOD"] == "HEAD" else b"".join(answer)
+        finally:
+            _close(answer)
+        return heads[0], content
+
+    async def _send_stream(
+        self, head: Head, answer: Iterable[bytes], run: Run, receive: Receive, send: Send
+    ) -> None:
+        if self._streams == MAX_STREAMS:
+            await run(_close, answer)
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY_STREAMS)
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            chunks = iter(answer)
+            while True:
+                async with self._stream_turns:
+                    piece = await run(_next_piece, chunks)
+                if not piece:
+                    return
+                yield piece
+
+        self._streams += 1
+        try:
+            await _send(head, pieces(), receive, send)
+        finally:
+            self._streams -= 1
+            await run(_close, answer)
 
 
-class Stream:
-    """An answer that is made while it is sent; the server closes it in any case, once."""
+def wsgi_environ(scope: Message) -> Environ:
+    """Return the environment of a request, without its body."""
+    server, client = scope.get("server") or ("localhost", 80), scope.get("client") or ("", 0)
+    environ: Environ = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": str(server[1]),
+        "REMOTE_ADDR": client[0],
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for raw_name, raw_value in scope["headers"]:
+        name, value = (
+            raw_name.decode("latin-1").upper().replace("-", "_"),
+            raw_value.decode("latin-1"),
+        )
+        key = name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
+        separator = "; " if name == "COOKIE" else ","
+        environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
+    return environ
 
-    def __init__(self, pieces: Iterator[bytes], end: Callable[[], None]) -> None:
-        """Take the pieces, and what is to be done at the end."""
-        self._pieces, self._end = pieces, end
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Return the pieces."""
-        return self._pieces
-
-    def close(self) -> None:
-        """Make room for another."""
-        self._end()
-
-
-def _receive(environ: dict[str, Any], length: int, *, into: IO[bytes]) -> bool:
-    """Receive the body; False if the client was too slow or is gone."""
-    connection, source = environ["gunicorn.socket"], environ["wsgi.input"]
-    missing = length
+def is_member(environ: Environ) -> bool:
+    """Tell whether a request comes from somebody who is logged in."""
+    request = WSGIRequest({**environ, "wsgi.input": BytesIO()})
+    sessions = import_module(settings.SESSION_ENGINE)
+    request.session = sessions.SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
     try:
-        while missing:
-            DEADLINES.receive_within(connection, RECEIVE_PIECE_S)
-            piece = source.read(min(missing, PIECE_BYTES))
-            if not piece:
-                return False
-            into.write(piece)
-            missing -= len(piece)
+        return bool(get_user(request).is_authenticated)
     finally:
-        DEADLINES.clear(connection)
-    into.seek(0)
-    return True
+        close_old_connections()
+
+
+async def _run_in(thread: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function in a thread; whoever is cancelled meanwhile waits until the thread is free again."""
+    job = asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await asyncio.wait([job])
+        raise
+
+
+def _too_large(length: int, longest: int) -> RefusedError:
+    if longest == SMALL_BODY_BYTES and length <= MAX_BODY_BYTES:
+        return RefusedError(HTTPStatus.FORBIDDEN, FOR_MEMBERS)
+    return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LARGE)
+
+
+async def _store(receive: Receive, body: IO[bytes], *, longest: int) -> None:
+    missing, has_more = PIECE_BYTES, True
+    try:
+        async with asyncio.timeout(RECEIVE_PIECE_S) as deadline:
+            while has_more:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise ClientGoneError
+                body.write(message["body"])
+                if body.tell() > longest:
+                    raise _too_large(body.tell(), longest)
+                has_more, missing = message["more_body"], missing - len(message["body"])
+                if missing <= 0:
+                    missing = PIECE_BYTES
+                    deadline.reschedule(asyncio.get_running_loop().time() + RECEIVE_PIECE_S)
+    except TimeoutError:
+        raise RefusedError(HTTPStatus.REQUEST_TIMEOUT, TOO_SLOW) from None
+
+
+async def _send(
+    head: Head, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send
+) -> None:
+    """Send an answer, as fast as the client takes it."""
+    status, headers = head
+    raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": "http.response.start", "status": int(status[:3]), "headers": raw_headers})
+    is_gone = asyncio.ensure_future(receive())
+    try:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if is_gone.done():
+                    raise ClientGoneError
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+    finally:
+        is_gone.cancel()
+    await send({"type": "http.response.body"})
+
+
+async def _cut(content: bytes) -> AsyncGenerator[bytes, None]:
+    for start in range(0, len(content), PIECE_BYTES):
+        yield content[start : start + PIECE_BYTES]
+
+
+async def _read(file: FileWrapper) -> AsyncGenerator[bytes, None]:
+    while piece := await asyncio.to_thread(file.filelike.read, PIECE_BYTES):
+        yield piece
 
 
 def _next_piece(chunks: Iterator[bytes]) -> bytes:
@@ -227,21 +373,6 @@ def _next_piece(chunks: Iterator[bytes]) -> bytes:
         if size >= PIECE_BYTES:
             break
     return b"".join(gathered)
-
-
-def _pieces(content: bytes, connection: socket.socket) -> Iterator[bytes]:
-    for start in range(0, len(content), PIECE_BYTES):
-        DEADLINES.send_within(connection, SEND_PIECE_S)
-        yield content[start : start + PIECE_BYTES]
-
-
-def _refuse(
-    start_response: Callable[..., Any], status: HTTPStatus, text: str = ""
-) -> Iterable[bytes]:
-    content = text.encode()
-    headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(content)))]
-    start_response(f"{status.value} {status.phrase}", headers)
-    return (content,)
 
 
 def _close(answer: Iterable[bytes]) -> None:

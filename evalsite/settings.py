@@ -95,7 +95,6 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "evalsite.urls"
-WSGI_APPLICATION = "evalsite.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -142,6 +141,14 @@ if not IS_EMBEDDED and urlsplit(CELERY_BROKER_URL).scheme not in ("redis", "redi
         "CELERY_BROKER_URL",
         "CELERY_BROKER_URL names no broker that Evalsite supports.",
         "Write redis://host:6379/0, or leave it out for the embedded worker.",
+    )
+# Processes that answer requests. The embedded worker and its broker live in one.
+WEB_PROCESSES = ENV.number("EVALSITE_WEB_PROCESSES", 1 if IS_EMBEDDED else 2, least=1, most=64)
+if IS_EMBEDDED and WEB_PROCESSES > 1:
+    ENV.refuse(
+        "EVALSITE_WEB_PROCESSES",
+        f"EVALSITE_WEB_PROCESSES is {WEB_PROCESSES}, and the embedded worker lives in one process.",
+        "Leave it out, or start separate workers and name their broker in CELERY_BROKER_URL.",
     )
 # A broker that vanished must delay neither the request that starts a run nor a worker: calls time out
 # within seconds, and a worker reconnects for as long as it takes.

@@ -1,18 +1,23 @@
-"""Turns of requests: large files that are made while they are sent leave turns for pages."""
+"""Requests on their way from the event loop to the threads that answer them, and back."""
 
 from __future__ import annotations
 
-import socket
+import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
-from wsgiref.util import FileWrapper
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 from evalsite import serving
-from evalsite.serving import DEADLINES, MAX_ANSWERED, MAX_OPEN_STREAMS, WholeRequests
+from evalsite.serving import MAX_ANSWERED, MAX_STREAMS, Connection, WholeRequests
+
+FILE, PAGE, FORM = "/results.jsonl", "/", "/form"
+LARGE = serving.SMALL_BODY_BYTES + 1
 
 
 class Download:
@@ -21,85 +26,315 @@ class Download:
     streaming = True
 
     def __init__(self, is_made: threading.Event) -> None:
-        self._is_made = is_made
+        self.is_made, self.is_closed = is_made, threading.Event()
+        self.threads: set[int] = set()
 
     def __iter__(self) -> Iterator[bytes]:
-        self._is_made.wait()
-        yield b"a result"
+        for _ in range(2):
+            self.threads.add(threading.get_ident())
+            self.is_made.wait()
+            yield b"r" * serving.PIECE_BYTES
+
+    def close(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.is_closed.set()
+
+
+class Site:
+    """An application with a page, a form and files, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.is_made = threading.Event()
+        self.downloads: list[Download] = []
+        self.environ: dict[str, Any] = {}
+        self.body = b""
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        self.environ = environ
+        if environ["PATH_INFO"] == FILE:
+            self.downloads.append(Download(self.is_made))
+            return self.downloads[-1]
+        self.body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        return [b"a page"]
+
+
+@dataclass
+class Visit:
+    """One request, and what was answered; without `takes` nobody takes the answer."""
+
+    path: str = PAGE
+    method: str = "GET"
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    pieces: Sequence[bytes] = ()
+    is_whole: bool = True
+    takes: bool = True
+    status: int = 0
+    content: bytes = b""
+    is_gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def to(self, serve: WholeRequests) -> Visit:
+        """Ask, and return once everything is answered."""
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": self.method,
+            "scheme": "http",
+            "raw_path": self.path.encode(),
+            "query_string": b"",
+            "headers": self.headers,
+            "server": ("127.0.0.1", 8000),
+            "client": ("127.0.0.1", 50000),
+        }
+        await serve(scope, self._messages().__anext__, self._send)
+        return self
+
+    async def _messages(self) -> AsyncIterator[dict[str, Any]]:
+        for piece in self.pieces:
+            yield {"type": "http.request", "body": piece, "more_body": True}
+        if self.is_whole:
+            yield {"type": "http.request", "body": b"", "more_body": False}
+        await self.is_gone.wait()
+        yield {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        self.status = message.get("status", self.status)
+        self.content += message.get("body", b"")
+        if not self.takes:
+            await self.is_gone.wait()
+
+
+def run(test: Callable[[Site, WholeRequests], Coroutine[Any, Any, None]]) -> None:
+    """Run a test in an event loop."""
+    site = Site()
+
+    async def within_time() -> None:
+        async with asyncio.timeout(60):
+            await test(site, WholeRequests(site))
+
+    try:
+        asyncio.run(within_time())
+    finally:
+        site.is_made.set()
+
+
+@asynccontextmanager
+async def asked(serve: WholeRequests, visits: Sequence[Visit]) -> AsyncIterator[None]:
+    """Ask for something at the same time as everything else."""
+    async with asyncio.TaskGroup() as tasks:
+        for visit in visits:
+            tasks.create_task(visit.to(serve))
+        yield
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - of another thread
+        await asyncio.sleep(0.001)
 
 
 def test_pages_are_answered_while_many_files_are_made() -> None:
-    is_made = threading.Event()
+    async def test(site: Site, serve: WholeRequests) -> None:
+        files = [Visit(FILE) for _ in range(MAX_STREAMS)]
+        async with asked(serve, files):
+            await until(lambda: len(site.downloads) == MAX_STREAMS)
+            pages = [await Visit().to(serve) for _ in range(3)]
+            assert [page.content for page in pages] == [b"a page"] * 3
+            site.is_made.set()
+        assert {len(file.content) for file in files} == {2 * serving.PIECE_BYTES}
 
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        return Download(is_made) if environ["PATH_INFO"] == "/results.jsonl" else [b"a page"]
-
-    serve = WholeRequests(application)
-
-    def get(path: str) -> bytes:
-        with socket.socket() as connection:
-            environ = {
-                "PATH_INFO": path,
-                "gunicorn.socket": connection,
-                "wsgi.file_wrapper": FileWrapper,
-            }
-            return b"".join(serve(environ, lambda *_: None))
-
-    with ThreadPoolExecutor(MAX_ANSWERED + 1) as clients:
-        files = [clients.submit(get, "/results.jsonl") for _ in range(MAX_ANSWERED)]
-        try:
-            # Every file has its first turn before the page is asked for.
-            pages = [clients.submit(get, "/") for _ in range(3)]
-            assert [page.result(timeout=60) for page in pages] == [b"a page"] * 3
-        finally:
-            is_made.set()
-        assert [file.result() for file in files] == [b"a result"] * MAX_ANSWERED
+    run(test)
 
 
-def test_a_client_is_not_late_while_the_next_piece_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "SEND_PIECE_S", -1)
-    monkeypatch.setattr(serving, "PIECE_BYTES", 1)
+def test_pages_are_answered_while_nobody_takes_many_others() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        slow = [Visit(takes=False) for _ in range(10 * MAX_ANSWERED)]
+        async with asked(serve, slow):
+            await until(lambda: all(visit.status for visit in slow))
+            assert (await Visit().to(serve)).content == b"a page"
+            for visit in slow:
+                visit.is_gone.set()
 
-    class SlowFile(Download):
-        def __iter__(self) -> Iterator[bytes]:
-            yield b"a"
-            DEADLINES.enforce()
-            yield b"b"
-
-    here, there = socket.socketpair()
-    with here, there:
-        environ = {"gunicorn.socket": here, "wsgi.file_wrapper": FileWrapper}
-        for piece in WholeRequests(lambda *_: SlowFile(threading.Event()))(
-            environ, lambda *_: None
-        ):
-            here.sendall(piece)
-        assert there.recv(2) == b"ab"
+    run(test)
 
 
 def test_a_download_too_many_is_refused_and_pages_go_on() -> None:
-    is_made = threading.Event()
-    is_made.set()
-    statuses: list[str] = []
+    async def test(site: Site, serve: WholeRequests) -> None:
+        site.is_made.set()
+        slow = [Visit(FILE, takes=False) for _ in range(MAX_STREAMS)]
+        async with asked(serve, slow):
+            await until(lambda: all(visit.status for visit in slow))
+            refused = await Visit(FILE).to(serve)
+            assert (refused.status, refused.content) == (503, serving.TOO_MANY_STREAMS.encode())
+            assert site.downloads[-1].is_closed.is_set()
+            assert (await Visit().to(serve)).content == b"a page"
+            slow[0].is_gone.set()
+            await until(lambda: sum(each.is_closed.is_set() for each in site.downloads) == 2)
+            assert (await Visit(FILE).to(serve)).status == 200
+            for visit in slow:
+                visit.is_gone.set()
 
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        start_response("200 OK", [])
-        return Download(is_made) if environ["PATH_INFO"] == "/results.jsonl" else [b"a page"]
+    run(test)
 
-    serve = WholeRequests(application)
-    with socket.socket() as connection:
 
-        def ask(path: str) -> Any:
-            environ = {
-                "PATH_INFO": path,
-                "gunicorn.socket": connection,
-                "wsgi.file_wrapper": FileWrapper,
-            }
-            return serve(environ, lambda status, headers: statuses.append(status))
+def test_a_download_is_made_and_closed_by_one_thread_and_ends_with_its_client() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        visit = Visit(FILE, takes=False)
+        site.is_made.set()
+        async with asked(serve, [visit]):
+            await until(lambda: bool(visit.status))
+            visit.is_gone.set()
+        [download] = site.downloads
+        assert download.is_closed.is_set()
+        assert len(download.threads) == 1
+        assert len(visit.content) < 2 * serving.PIECE_BYTES
 
-        # Nobody takes these.
-        first, *_ = (ask("/results.jsonl") for _ in range(MAX_OPEN_STREAMS))
-        assert b"Too many downloads" in b"".join(ask("/results.jsonl"))
-        assert b"".join(ask("/")) == b"a page"
-        assert statuses[-2:] == ["503 Service Unavailable", "200 OK"]
-        first.close()
-        assert b"".join(ask("/results.jsonl")) == b"a result"
+    run(test)
+
+
+def test_only_the_head_is_sent_where_only_that_is_asked_for() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        page, file = await Visit(method="HEAD").to(serve), await Visit(FILE, "HEAD").to(serve)
+        assert (page.status, page.content) == (file.status, file.content) == (200, b"")
+        assert site.downloads[0].is_closed.is_set()
+
+    run(test)
+
+
+def test_the_application_sees_path_and_headers_as_they_were_sent() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        headers = [(b"cookie", b"a=1"), (b"cookie", b"b=2"), (b"x-forwarded-for", b"1.1.1.1")]
+        await Visit("/caf%C3%A9%252F/", headers=[*headers, (b"x-forwarded-for", b"2.2")]).to(serve)
+        assert site.environ["PATH_INFO"] == "/café%2F/".encode().decode("latin-1")
+        assert site.environ["HTTP_COOKIE"] == "a=1; b=2"
+        assert site.environ["HTTP_X_FORWARDED_FOR"] == "1.1.1.1,2.2"
+
+    run(test)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_body_without_a_length_arrives_whole_from_a_member() -> None:
+    member = Client()
+    member.force_login(User.objects.create_user("m"))
+    headers = [
+        (b"transfer-encoding", b"chunked"),
+        (b"cookie", member.cookies.output(header="", sep=";").encode()),
+    ]
+    pieces = [b"a" * LARGE, b"b"]
+
+    async def test(site: Site, serve: WholeRequests) -> None:
+        await Visit(FORM, "POST", headers, pieces).to(serve)
+        assert site.body == b"".join(pieces)
+        assert site.environ["CONTENT_LENGTH"] == str(LARGE + 1)
+
+    run(test)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "header",
+    [(b"content-length", str(LARGE).encode()), (b"transfer-encoding", b"chunked")],
+    ids=["length", "chunked"],
+)
+def test_only_members_send_large_bodies(header: tuple[bytes, bytes]) -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        headers = [header, (b"cookie", b"evalsite_session=invented")]
+        visit = await Visit(FORM, "POST", headers, [b"a" * LARGE], is_whole=False).to(serve)
+        assert (visit.status, visit.content) == (403, serving.FOR_MEMBERS.encode())
+        assert not site.environ
+
+    run(test)
+
+
+def test_a_body_that_is_longer_than_any_may_be_is_refused_before_it_is_sent() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        length = str(serving.MAX_BODY_BYTES + 1).encode()
+        visit = await Visit(FORM, "POST", [(b"content-length", length)], is_whole=False).to(serve)
+        assert (visit.status, visit.content) == (413, serving.TOO_LARGE.encode())
+
+    run(test)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_large_upload_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MAX_LARGE_BODIES", 0)
+    monkeypatch.setattr(serving, "RECEIVE_PIECE_S", -1)
+    monkeypatch.setattr(serving, "is_member", lambda environ: True)
+
+    async def test(site: Site, serve: WholeRequests) -> None:
+        length = (b"content-length", str(LARGE).encode())
+        visit = await Visit(FORM, "POST", [length], is_whole=False).to(serve)
+        assert (visit.status, visit.content) == (503, serving.TOO_MANY_UPLOADS.encode())
+
+    run(test)
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "RECEIVE_PIECE_S", -1)
+
+    async def test(site: Site, serve: WholeRequests) -> None:
+        visit = await Visit(FORM, "POST", [(b"content-length", b"9")], is_whole=False).to(serve)
+        assert (visit.status, visit.content) == (408, serving.TOO_SLOW.encode())
+        assert not site.environ
+
+    run(test)
+
+
+async def let_timers_run() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Transport(asyncio.Transport):
+    """A connection that notes whether it was ended."""
+
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.mark.parametrize(
+    ("happens", "is_ended"),
+    [
+        (lambda connection: None, True),
+        (lambda connection: connection.data_received(b"GET / HTTP/1.1\r\n\r"), True),
+        (lambda connection: [connection.data_received(b) for b in (b"GET /\r\n\r", b"\n")], False),
+        (lambda connection: connection.connection_lost(None), False),
+    ],
+    ids=["nothing", "half a head", "a head", "lost"],
+)
+def test_a_connection_without_a_whole_head_is_ended_in_time(
+    monkeypatch: pytest.MonkeyPatch, happens: Callable[[Connection], Any], is_ended: bool
+) -> None:
+    monkeypatch.setattr(serving, "HEAD_S", -1)
+
+    async def test() -> None:
+        transport, connection = Transport(), Connection(asyncio.Protocol())
+        connection.connection_made(transport)
+        happens(connection)
+        await let_timers_run()
+        assert transport.is_aborted == is_ended
+        connection.connection_lost(None)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("takes_it", [False, True])
+def test_a_connection_whose_client_takes_nothing_is_ended(
+    monkeypatch: pytest.MonkeyPatch, takes_it: bool
+) -> None:
+    monkeypatch.setattr(serving, "SEND_PIECE_S", -1)
+
+    async def test() -> None:
+        transport, connection = Transport(), Connection(asyncio.Protocol())
+        connection.connection_made(transport)
+        connection.pause_writing()
+        if takes_it:
+            connection.resume_writing()
+        await let_timers_run()
+        assert transport.is_aborted != takes_it
+        connection.connection_lost(None)
+
+    asyncio.run(test())

@@ -128,7 +128,7 @@ def test_a_shared_broker_needs_shared_keys(tmp_path: Path) -> None:
 def test_the_web_process_loads_no_heavy_libraries(tmp_path: Path) -> None:
     # psycopg is not among them: the framework of the API looks for it wherever it is installed.
     script = (
-        "import gc, sys; import evalsite.wsgi, evalsite.urls;"
+        "import gc, sys; import evalsite.asgi, evalsite.urls;"
         "from django.urls import get_resolver; get_resolver().url_patterns;"
         "heavy = {'openai', 'scipy', 'plotly', 'redis'} & set(sys.modules);"
         "print(sorted(heavy), gc.isenabled())"

@@ -35,7 +35,7 @@ class Site:
         own = {"PORT": str(port), "EVALSITE_DATA_DIR": str(folder), "EVALSITE_URL": self.url}
         self.env = {**kept, **own, **env}
         self.web = Process(
-            [_program("gunicorn"), "-c", config, "evalsite.wsgi"],
+            [_program("gunicorn"), "-c", config],
             log=folder / "server.log",
             is_ready=lambda: is_healthy(self.url),
             env=self.env,

@@ -17,8 +17,14 @@ class Visitor:
     def __init__(self, url: str) -> None:
         """Have no cookies yet."""
         self._url = url
-        cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+        self._jar = CookieJar()
+        cookies = urllib.request.HTTPCookieProcessor(self._jar)
         self._opener = urllib.request.build_opener(cookies)
+
+    @property
+    def cookies(self) -> str:
+        """Return the cookies as a header."""
+        return "; ".join(f"{cookie.name}={cookie.value}" for cookie in self._jar)
 
     def log_in(self, link: str) -> None:
         """Log in by a link that works once."""

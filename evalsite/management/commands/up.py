@@ -62,7 +62,7 @@ class Command(SiteCommand):
         sys.stdout.flush()
         sys.stderr.flush()
         server = [sys.executable, "-m", "gunicorn", "-c", "python:evalsite.gunicorn"]
-        os.execv(sys.executable, [*server, "evalsite.wsgi"])  # noqa: S606 - no shell is wanted
+        os.execv(sys.executable, server)  # noqa: S606 - no shell is wanted
 
 
 def _check_port(listen: str, port: int) -> None:

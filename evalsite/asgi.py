@@ -1,4 +1,4 @@
-"""The WSGI application, which gunicorn serves."""
+"""The application that gunicorn serves."""
 
 from __future__ import annotations
 
