@@ -2,7 +2,7 @@
 
 The rows: 1 to 3 runs of 500 judged, 2,000 and 20,000 checked cases; 4 two workers; 5 pages while a
 run is on; 6 many results in the browser; 7 pages of runs with 10,000 results; 8 what-if; 9 models
-that fail.
+that fail; 10 pages while slow clients hold connections.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.benchmarks import (
     pages_meanwhile,
     provider_faults,
     runs_alone,
+    slow_clients,
     two_workers,
     what_if,
 )
@@ -34,6 +35,7 @@ ROWS = (
     big_pages.lines,
     what_if.lines,
     provider_faults.lines,
+    slow_clients.lines,
 )
 NOTES = (
     "Limit is the least the calls take however fast we are, goal is what we set ourselves. Runs count from their "

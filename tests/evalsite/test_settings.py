@@ -124,6 +124,16 @@ def test_a_shared_broker_needs_shared_keys(tmp_path: Path) -> None:
     assert "EVALSITE_ENCRYPTION_KEY" in output
 
 
+def test_several_web_processes_need_a_shared_broker(tmp_path: Path) -> None:
+    data = {"EVALSITE_DATA_DIR": str(tmp_path), "EVALSITE_WEB_PROCESSES": "3"}
+    code, output = manage("check", **data)
+    assert code != 0
+    assert "EVALSITE_WEB_PROCESSES is 3" in output
+    assert "CELERY_BROKER_URL" in output
+    code, _ = manage("check", **data, CELERY_BROKER_URL="redis://localhost:6379/0")
+    assert code == 0
+
+
 @pytest.mark.slow
 def test_the_web_process_loads_no_heavy_libraries(tmp_path: Path) -> None:
     # psycopg is not among them: the framework of the API looks for it wherever it is installed.

@@ -269,6 +269,7 @@ def test_the_services_start_work_a_run_off_and_show_their_health(composed: Compo
         web_process.begin()
         wait_until(lambda: is_healthy(composed.url))
         assert composed.run_once(web.check(composed.log("web-check"))) == 0
+        assert len(children(web_process.pid)) == int(web.env["EVALSITE_WEB_PROCESSES"])
         wait_until(lambda: (composed.folder / "beat").exists())
         assert composed.run_once(worker.check(composed.log("worker-check"))) == 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,11 +16,12 @@ import pytest
 from tests.production.readme import readme_block
 from tests.services.processes import Process, free_port, running, scratch_folder
 from tests.services.site import Site, is_healthy
+from tests.services.slow_clients import connect, half_a_form
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 DOMAIN, BEHIND = "evals.example.com", "127.0.0.1:8000"
-MANY = 12
+MANY = 150
 NGINX = """
 daemon off;
 pid {folder}/pid;
@@ -99,16 +99,10 @@ def behind(request: pytest.FixtureRequest) -> Iterator[Proxied]:
 
 
 def test_a_page_is_served_while_many_clients_have_sent_half_a_form(behind: Proxied) -> None:
-    form = (
-        f"POST /login/ HTTP/1.1\r\nHost: {behind.address[0]}\r\nCookie: evalsite_csrf={'a' * 32}\r\n"
-        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100000\r\n\r\nusername="
-    )
     with ExitStack() as open_connections:
         for _ in range(MANY):
-            connection = socket.create_connection(behind.address)
-            open_connections.enter_context(connection)
-            connection.sendall(form.encode())
-        with urllib.request.urlopen(f"{behind.url}/login/", timeout=5) as page:
+            open_connections.enter_context(connect(behind.url, half_a_form(100_000)))
+        with urllib.request.urlopen(f"{behind.url}/login/", timeout=60) as page:
             assert page.status == 200
 
 

@@ -6,7 +6,7 @@ import signal
 import socket
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +15,15 @@ import pytest
 
 from tests.services.processes import running, scratch_folder, wait_until
 from tests.services.site import Site
+from tests.services.slow_clients import (
+    HALF_A_HEAD,
+    LARGE_FILE,
+    clients_of,
+    connect,
+    get,
+    half_a_form,
+    slow_clients,
+)
 from tests.services.visitor import Visitor
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -22,7 +31,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes]
 # More than the site has threads, and than waited for it when each had one.
 MANY = 150
 LATE_S = 2
-HEAD = "GET /static/plotly/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n"
 WEBSOCKET = {
     "Connection": "Upgrade",
     "Upgrade": "websocket",
@@ -33,6 +41,7 @@ DEADLINES = """
 from evalsite import serving
 serving.HEAD_S = serving.RECEIVE_PIECE_S = serving.SEND_PIECE_S = {seconds}
 from evalsite.gunicorn import *
+keepalive = {seconds}
 """
 
 
@@ -69,59 +78,8 @@ def session(patient: Site) -> str:
     return visitor.cookies
 
 
-def connect(site: Site, sent: str) -> socket.socket:
-    """Open a connection that takes little at a time, and send only this."""
-    parts = urlsplit(site.url)
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(60)
-    connection.connect((parts.hostname, parts.port))
-    connection.sendall(sent.encode())
-    return connection
-
-
-def get(path: str, cookies: str = "") -> str:
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookies}\r\n\r\n"
-
-
-def post(length: int, cookies: str = "") -> str:
-    # With its cookie, the login page reads the form.
-    return (
-        f"POST /login/ HTTP/1.1\r\nHost: localhost\r\nCookie: evalsite_csrf={'a' * 32}; {cookies}\r\n"
-        f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\nusername="
-    )
-
-
-def held_by(site: Site) -> set[int]:
-    """Return the ports of clients whose connections the site's web processes have open."""
-    ours = f"{urlsplit(site.url).port:04X}"
-    inodes = set()
-    for process in site.web_workers():
-        for file in Path(f"/proc/{process}/fd").iterdir():
-            with suppress(FileNotFoundError):
-                inodes.add(str(file.readlink()))
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return {
-        int(row[2].rpartition(":")[2], 16)
-        for row in rows
-        if row[1].endswith(f":{ours}") and f"socket:[{row[9]}]" in inodes
-    }
-
-
-@contextmanager
-def many_connections(site: Site, sent: str) -> Iterator[None]:
-    """Hold many connections that send only this, and see that the site has them open all the time."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(connect(site, sent)) for _ in range(MANY)]
-        ports = {connection.getsockname()[1] for connection in opened}
-        wait_until(lambda: ports <= held_by(site))
-        yield
-        assert ports <= held_by(site)
-    wait_until(lambda: not ports & held_by(site))
-
-
 def see_that_pages_are_served(site: Site) -> None:
-    for path in ("/login/", "/healthz?parts=database", "/static/plotly/plotly.min.js"):
+    for path in ("/login/", "/healthz?parts=database", LARGE_FILE):
         with urllib.request.urlopen(f"{site.url}{path}", timeout=60) as answer:
             assert answer.status == 200
             assert answer.read()
@@ -129,42 +87,42 @@ def see_that_pages_are_served(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "sent",
-    ["", "GET /login/ HT", HEAD, post(100_000), get("/healthz?parts=broker")],
+    ["", "GET /login/ HT", HALF_A_HEAD, half_a_form(100_000), get("/healthz?parts=broker")],
     ids=["nothing", "a line", "half a head", "half a form", "a request and no more"],
 )
 def test_pages_are_served_while_many_clients_have_sent_half(patient: Site, sent: str) -> None:
-    with many_connections(patient, sent):
+    with slow_clients(patient, MANY, sent):
         see_that_pages_are_served(patient)
 
 
 def test_pages_are_served_while_members_have_sent_half_of_large_uploads(
     patient: Site, session: str
 ) -> None:
-    with many_connections(patient, post(5_000_000, session)):
+    with slow_clients(patient, MANY, half_a_form(5_000_000, session)):
         see_that_pages_are_served(patient)
 
 
-@pytest.mark.parametrize("path", ["/login/", "/static/plotly/plotly.min.js"])
+@pytest.mark.parametrize("path", ["/login/", LARGE_FILE])
 def test_pages_are_served_while_many_clients_do_not_take_theirs(patient: Site, path: str) -> None:
-    with many_connections(patient, get(path)):
+    with slow_clients(patient, MANY, get(path)):
         see_that_pages_are_served(patient)
 
 
 @pytest.mark.parametrize(
     ("sent", "answer"),
-    [("", b""), (HEAD, b""), (post(100), b"HTTP/1.1 408 Request Timeout\r\n")],
+    [("", b""), (HALF_A_HEAD, b""), (half_a_form(100), b"HTTP/1.1 408 Request Timeout\r\n")],
     ids=["nothing", "half a head", "half a form"],
 )
 def test_the_connection_of_a_slow_client_is_ended(strict: Site, sent: str, answer: bytes) -> None:
-    with connect(strict, sent) as connection:
+    with connect(strict.url, sent) as connection:
         assert connection.recv(len(answer) or 1) == answer
 
 
 def test_the_connection_of_a_client_that_takes_nothing_is_ended(strict: Site) -> None:
-    with connect(strict, get("/static/plotly/plotly.min.js") * 5) as connection:
+    with connect(strict.url, get(LARGE_FILE) * 5) as connection:
         port = connection.getsockname()[1]
-        wait_until(lambda: port in held_by(strict))
-        wait_until(lambda: port not in held_by(strict))
+        wait_until(lambda: port in clients_of(strict))
+        wait_until(lambda: port not in clients_of(strict))
 
 
 def is_closed_after(connection: socket.socket, sent: bytes) -> bool:
@@ -179,30 +137,30 @@ def is_closed_after(connection: socket.socket, sent: bytes) -> bool:
 
 
 def test_bytes_that_trickle_in_do_not_prolong_the_time(strict: Site) -> None:
-    with connect(strict, HEAD) as connection:
+    with connect(strict.url, HALF_A_HEAD) as connection:
         connection.settimeout(LATE_S / 10)
         wait_until(lambda: is_closed_after(connection, b"X"))
 
 
 def test_slow_clients_do_not_keep_a_site_from_stopping() -> None:
     with scratch_folder("stopping") as folder, served(folder, deadline_s=1000) as site:
-        clients = (HEAD, post(100), get("/static/plotly/plotly.min.js") * 5)
+        clients = (HALF_A_HEAD, half_a_form(100), get(LARGE_FILE) * 5)
         with ExitStack() as stack:
-            opened = [stack.enter_context(connect(site, sent)) for sent in clients]
+            opened = [stack.enter_context(connect(site.url, sent)) for sent in clients]
             ports = {connection.getsockname()[1] for connection in opened}
-            wait_until(lambda: ports <= held_by(site))
+            wait_until(lambda: ports <= clients_of(site))
             site.web.signal(signal.SIGTERM)
             assert site.web.wait() == 0
         assert "SIGKILL" not in site.log()
 
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(patient: Site) -> None:
-    with connect(patient, post(300_000_000)) as connection:
+    with connect(patient.url, half_a_form(300_000_000)) as connection:
         assert connection.recv(16) == b"HTTP/1.1 413 Pay"
 
 
 def test_a_stranger_sends_no_large_upload(patient: Site) -> None:
-    with connect(patient, post(5_000_000)) as connection:
+    with connect(patient.url, half_a_form(5_000_000)) as connection:
         assert connection.recv(16) == b"HTTP/1.1 403 For"
 
 
@@ -222,14 +180,14 @@ def test_a_body_whose_end_can_be_read_in_two_ways_is_refused(
     patient: Site, fields: str, body: str, status: int
 ) -> None:
     request = f"POST /login/ HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n{body}"
-    with connect(patient, request + get("/healthz?parts=broker")) as connection:
+    with connect(patient.url, request + get("/healthz?parts=broker")) as connection:
         head = connection.recv(12)
         assert head == b"HTTP/1.1 %d" % status
 
 
 def test_who_waits_for_leave_to_send_a_body_gets_it(patient: Site) -> None:
-    head, _, _ = post(9).partition("\r\n\r\n")
-    with connect(patient, f"{head}\r\nExpect: 100-continue\r\n\r\n") as connection:
+    head, _, _ = half_a_form(9).partition("\r\n\r\n")
+    with connect(patient.url, f"{head}\r\nExpect: 100-continue\r\n\r\n") as connection:
         assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(b"username=")
         assert connection.recv(12) == b"HTTP/1.1 403"
@@ -248,7 +206,7 @@ def test_what_http_offers_besides_is_answered(
     patient: Site, method: str, fields: dict[str, str], status: int, length: int | None
 ) -> None:
     connection = HTTPConnection(urlsplit(patient.url).netloc, timeout=60)
-    connection.request(method, "/static/plotly/plotly.min.js", headers=fields)
+    connection.request(method, LARGE_FILE, headers=fields)
     answer = connection.getresponse()
     assert answer.status == status
     assert length is None or len(answer.read()) == length
