@@ -41,6 +41,7 @@ from runs.target_kinds import get_target_kind
 # The judges of an imported run were paid elsewhere. No other run completes without a start.
 JUDGED_ELSEWHERE = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
 IS_ANSWER = Q(status__in=ANSWERED)
+OUTPUT_COUNTS = "outputs"
 UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
 
 
@@ -161,12 +162,19 @@ def read_costs(runs: Sequence[Run]) -> Mapping[int, CostPair]:
     """Return the costs of runs with their counts by primary key.
 
     At most three queries, for any number of runs: calls without a price, all answers where there are
-    such calls, and outputs where the target or the judges were not called from here. Pages of active
-    runs ask every second, so answers are counted only where a price is missing.
+    such calls, and outputs where the target or the judges were not called from here, unless the figures
+    of the run have them. Pages of active runs ask every second, so answers are counted only where a
+    price is missing.
     """
     unpriced = _count_calls([run.pk for run in runs], UNPRICED_CALLS)
     answers = _count_calls({run for run, _ in unpriced}, IS_ANSWER)
-    outputs = _count_outputs([run.pk for run in runs if not _calls_model(run) or _is_imported(run)])
+    called_elsewhere = [run for run in runs if not _calls_model(run) or _is_imported(run)]
+    outputs: dict[int, Mapping[str, Any]] = {
+        run.pk: run.summary[OUTPUT_COUNTS]
+        for run in called_elsewhere
+        if run.summary and OUTPUT_COUNTS in run.summary
+    }
+    outputs |= count_outputs([run.pk for run in called_elsewhere if run.pk not in outputs])
     return {run.pk: _costs(run, unpriced, answers, outputs.get(run.pk, {})) for run in runs}
 
 
@@ -199,8 +207,11 @@ def _count_calls(runs: Iterable[int], which: Q) -> Calls:
     return {(row["run_id"], row["purpose"]): row for row in rows}
 
 
-def _count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-    """Count by run the executions that ended, and the results that were scored."""
+def count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
+    """Count by run the executions that ended, and the results that were scored.
+
+    An ended run keeps its counts in its summary under OUTPUT_COUNTS: counting reads all its results.
+    """
     if not runs:
         return {}
     rows: Any = Result.objects.filter(run__in=runs, status__in=ENDED_RESULT_STATUSES).order_by()
@@ -213,7 +224,7 @@ def _count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
         scored=Count("id", filter=scored),
         scored_priced=Count("evaluation_cost_usd", filter=scored),
     )
-    return {row["run_id"]: row for row in counted}
+    return {row.pop("run_id"): row for row in counted}
 
 
 def _costs(run: Run, unpriced: Calls, answers: Calls, outputs: Mapping[str, Any]) -> CostPair:

@@ -20,6 +20,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError, Verdict
 from evaluators.templatetags.figures import counted
+from runs.costs import OUTPUT_COUNTS, count_outputs
 from runs.engine.plan import DELIBERATION_KIND, case_tree, read_plan
 from runs.engine.review_rules import (
     FinishedExecution,
@@ -215,6 +216,7 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     written = replace(summary, means=means).as_json()
     written["metrics"] = [metric.as_json() for metric in metrics]
     written["dimensions"] = [dimension.as_json() for dimension in dimensions]
+    written[OUTPUT_COUNTS] = count_outputs([run.pk]).get(run.pk, {})
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
 
 

@@ -8,11 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django.asserts import assertNumQueries
 
 from runs.charts.queries import ChartsPage, ChartsQuery, charts_page, score_cost_csv, trend_csv
 from runs.costs import read_costs, run_costs, with_origins
+from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
+from runs.running.services import start_run
 from runs.summary.run import summarise
 from tests.support.charts import make_charted_run
 from tests.support.factories import (
@@ -190,6 +194,24 @@ def test_the_costs_of_many_runs_are_counted_like_those_of_one() -> None:
             assert (ours.usd, ours.is_partial) == (theirs.usd, theirs.is_partial)
             if ours.is_partial:
                 assert (ours.priced, ours.answers) == (theirs.priced, theirs.answers)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ended_runs_are_charted_without_reading_their_results() -> None:
+    run = finished_run(TEXTS[:2])
+    unpriced = finished_run((None, TEXTS[0]))
+    for case in unpriced.suite.cases.filter(recorded_output__isnull=False):
+        case.recorded_output["cost_usd"] = None
+        case.save()
+    again = start_run(suite=unpriced.suite, target=unpriced.target, started_by=None)
+    work_on_run(again.pk)
+    for suite in (run.suite, unpriced.suite):
+        with CaptureQueriesContext(connection) as queries:
+            found = page(suite)
+        assert not [query for query in queries if '"runs_result"' in query["sql"]]
+    [charted] = [row for row in found.runs if row.number == again.number]
+    # Where nothing was recorded, nothing was spent: that is a price.
+    assert (charted.costs.run.priced, charted.costs.run.answers) == (1, 2)
 
 
 class TestFiles:
