@@ -6,7 +6,9 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evaluators.models import LanguageModel
@@ -62,6 +64,16 @@ def filled(suite: Suite, *targets: Target, **changes: object) -> dict[str, objec
         "note": "",
         **changes,
     }
+
+
+def test_the_form_reads_no_tags_and_outcomes_of_single_cases(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        editor_client.get(reverse("runs:run-new", args=[suite.slug]))
+    by_case = [query["sql"] for query in queries if 'SELECT "runs_case"."key"' in query["sql"]]
+    assert by_case
+    assert not [sql for sql in by_case if '."tags" AS' in sql or '."expected_outcomes" AS' in sql]
 
 
 def test_one_target_is_one_run(editor_client: Client, suite: Suite, target: Target) -> None:
