@@ -195,7 +195,7 @@ def confirm(
         "factors": factors_of(member),
         "minutes": settings.CONFIRM_MINUTES,
     }
-    page = render(request, "access/confirm.html", context, status=REFUSED if data else 200)
+    page = render(request, "access/confirm.html", context, status=200 if data is None else REFUSED)
     # It may hold what nobody should read later, such as a key that was typed.
     page["Cache-Control"] = "private, no-store"
     return page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 
 import pytest
@@ -17,8 +18,10 @@ from evalsite.access.members import login_path
 from evalsite.access.models import MemberFactors, Passkey
 from evalsite.access.sessions import CONFIRMED_AT, SessionStore
 from runs.models.sharing import ApiToken, MemberSession
+from runs.models.suites import Target
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
+from tests.support.factories import make_model
 from tests.support.members import PASSWORD, make_member
 
 REFUSED = "the server responded with a status of"
@@ -256,3 +259,22 @@ def test_pages_of_second_factors_are_accessible(
     page.set_viewport_size({"width": 360, "height": 740})
     sideways = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(sideways) == 0
+
+
+def test_long_texts_and_secrets_pass_the_question_unchanged(
+    page: Page, live_server: LiveServer, log_in: Callable[[str], User]
+) -> None:
+    log_in("editor")
+    make_model(slug="juno", name="Juno")
+    prompt = "Be brief.\n\n  <b>&amp; “never” rude\n\ttwice"
+    page.goto(f"{live_server.url}/targets/new/?kind=chat")
+    forget_confirmations()
+    page.get_by_label("Name", exact=True).fill("desk")
+    page.get_by_label("Model", exact=True).select_option(label="Juno")
+    page.get_by_label(re.compile("^System prompt")).fill(prompt)
+    page.get_by_role("button", name="Add target").click()
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.get_by_role("heading", name="desk")).to_be_visible()
+    stored = Target.objects.get().config["system_prompt"]
+    assert stored.replace("\r\n", "\n") == prompt
