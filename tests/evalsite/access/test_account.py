@@ -33,6 +33,15 @@ def test_a_new_password_ends_other_sessions(viewer: User, viewer_client: Client)
         ({"old_password": "wrong", "new_password1": NEW, "new_password2": NEW}, "incorrect"),
         ({"old_password": PASSWORD, "new_password1": NEW, "new_password2": "x"}, "match"),
         ({"old_password": PASSWORD, "new_password1": "123", "new_password2": "123"}, "too short"),
+        # Not among the passwords of the world, but of this site.
+        (
+            {
+                "old_password": PASSWORD,
+                "new_password1": "Evalsite123",
+                "new_password2": "Evalsite123",
+            },
+            "too common",
+        ),
         ({}, "required"),
     ],
 )
