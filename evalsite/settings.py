@@ -277,11 +277,12 @@ SECURE_SSL_REDIRECT = IS_SECURE
 SECURE_SSL_HOST = urlsplit(SITE_URL).netloc or None
 # Tokens are refused by http instead: a redirect would hide from programs that theirs travels in clear.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^api/(?!docs/)"]
+SECURE_HSTS_INCLUDE_SUBDOMAINS = IS_SECURE and ENV.flag("EVALSITE_HSTS_SUBDOMAINS")
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_SECURE else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUST_PROXY else None
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# We cannot promise that the other hosts of the domain speak TLS.
+# We cannot promise that hosts below ours speak TLS, and preloading is for whoever owns the domain.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -231,6 +231,9 @@ def test_outside_debug_pages_redirect_to_https_with_hsts(settings: Settings) -> 
     assert response["Location"].startswith("https://")
     secure = client.get("/login/", secure=True)
     assert secure["Strict-Transport-Security"] == "max-age=31536000"
+    settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    below = Client().get("/login/", secure=True)["Strict-Transport-Security"]
+    assert below == "max-age=31536000; includeSubDomains"
     assert client.get("/healthz").status_code != 301
     assert client.get("/api/docs/").status_code == 301
 
