@@ -12,9 +12,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from evalsite.access.members import find_link_user, login_path, password_path
+from evalsite.access.members import find_link_user, login_path, password_path, use_link
 from evalsite.access.roles import Role, highest_role
-from tests.support.members import make_member
+from tests.support.members import PASSWORD, make_member
 
 
 def printed_link(*arguments: str) -> str:
@@ -40,6 +40,22 @@ def test_opening_a_link_does_not_use_it_up(client: Client, viewer: User) -> None
     for _ in range(3):
         assert client.get(link).status_code == 200
     assert client.post(link).status_code == 302
+
+
+def test_a_password_that_is_being_set_brings_no_deactivated_member_back(
+    client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use_then_deactivate(member: User) -> bool:
+        used = use_link(member)
+        User.objects.filter(pk=member.pk).update(is_active=False)
+        return used
+
+    monkeypatch.setattr("evalsite.access.views.use_link", use_then_deactivate)
+    client.post(password_path(viewer), {"new_password1": PASSWORD, "new_password2": PASSWORD})
+
+    viewer.refresh_from_db()
+    assert not viewer.is_active
+    assert client.get("/account/").status_code == 302
 
 
 def test_a_link_expires(client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch) -> None:
