@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -17,6 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.http import parse_header_parameters
 
 from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
@@ -61,7 +61,6 @@ FOR_EVERY_ANSWER = {
 FOR_PAGES, FOR_FILES = "private, no-cache", "private, no-store"
 # Where a call of the API leaves the headers that say what is left of its limit.
 RATE_LIMIT = "evalsite.rate_limit"
-FILE_NAME = re.compile(r'filename="?(?P<name>[^";]+)')
 
 
 def add_headers(
@@ -105,14 +104,14 @@ def for_members(
 def _record_download(request: HttpRequest, disposition: str) -> None:
     if not isinstance(request.user, User):
         return
-    name = FILE_NAME.search(disposition)
+    _, parameters = parse_header_parameters(disposition)
     # What can be read can be downloaded while nothing can be stored.
     with suppress(DatabaseError):
         AuditEntry.objects.record(
             "download",
             by=request.user,
             object_type="file",
-            object_name=name["name"] if name else "",
+            object_name=parameters.get("filename", ""),
             after={"address": request.get_full_path()},
         )
 

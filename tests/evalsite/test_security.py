@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils.http import content_disposition_header
 from pytest_django import Settings
 
 from evalsite import views
 from evalsite.access.roles import Role
 from evalsite.access.tokens import MayView, make_token
+from evalsite.middleware import for_members
 from evaluators.models import AuditEntry
 from tests.support.clock import Clock
 from tests.support.members import PASSWORD, make_client
@@ -167,6 +170,19 @@ def test_downloads_are_in_the_audit(editor_client: Client, editor: User) -> None
     entry = AuditEntry.objects.get()
     assert (entry.action, entry.actor, entry.object_name) == ("download", editor, "audit.jsonl")
     assert entry.after == {"address": "/audit/audit.jsonl?kind=suite"}
+
+
+def test_a_download_outside_ascii_has_its_name_in_the_audit(
+    rf: RequestFactory, editor: User
+) -> None:
+    disposition = content_disposition_header(True, "Fälle “neu”.csv")
+    request = rf.get("/cases/rejected.csv")
+    request.user = editor
+    request.COOKIES[settings.SESSION_COOKIE_NAME] = "x"
+
+    for_members(lambda _: HttpResponse(headers={"Content-Disposition": disposition}))(request)
+
+    assert AuditEntry.objects.get().object_name == "Fälle “neu”.csv"
 
 
 def refusals() -> list[tuple[str, str, object]]:
