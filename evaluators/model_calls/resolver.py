@@ -24,7 +24,8 @@ class CheckedResolver(AbstractResolver):
     """Resolves names and refuses addresses that may not be called.
 
     The connection uses exactly the addresses that were checked here, so a name cannot point elsewhere
-    a moment later.
+    a moment later. Of several addresses, those in private networks that are not open are left out: on most
+    machines localhost is 127.0.0.1 and ::1.
     """
 
     def __init__(
@@ -37,12 +38,17 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the addresses of a name; raises RefusedAddressError."""
+        """Return the addresses of a name that may be called; raises RefusedAddressError."""
         addresses = await self._inner.resolve(host, port, family)
         for address in addresses:
-            if problem := host_problem(address["host"], self._networks):
+            if problem := host_problem(address["host"]):
                 raise RefusedAddressError(f"{host} leads there: {problem}")
-        return addresses
+        closed = [host_problem(address["host"], self._networks) for address in addresses]
+        if addresses and all(closed):
+            raise RefusedAddressError(f"{host} leads there: {closed[0]}")
+        return [
+            address for address, is_closed in zip(addresses, closed, strict=True) if not is_closed
+        ]
 
     async def close(self) -> None:
         """Close the inner resolver."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -61,6 +62,20 @@ def test_a_name_that_leads_to_a_refused_address_is_refused(address: str) -> None
     assert failure.cause is Cause.REFUSED
     assert "agent.example leads there" in failure.reason
     assert asking.records[0].status is CallOutcome.REFUSED
+
+
+def test_of_several_addresses_those_that_are_open_are_called(
+    agent_server: AgentServer, settings: Any
+) -> None:
+    port = agent_server.url.rsplit(":", 1)[1]
+    settings.TARGET_NETWORKS = [ip_network("127.0.0.1")]
+
+    answer = Asking(f"http://localhost:{port}", Names("::1 127.0.0.1")).once()
+    closed = Asking(f"http://localhost:{port}", Names("::1 10.0.0.7")).once()
+
+    assert answer.text == "Take it back."
+    assert closed.cause is Cause.REFUSED
+    assert "localhost leads there: ::1 is in a private network" in closed.reason
 
 
 def test_a_name_is_looked_up_anew_and_what_was_checked_is_what_is_called(
