@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 
 from django.http import QueryDict
 
@@ -49,6 +50,11 @@ class RuleField:
     def label(self) -> str:
         """Return the label in the form."""
         return LABELS.get(self.name, self.name)
+
+    @property
+    def errors_id(self) -> str:
+        """Return the id of the element with the error; an id has no spaces, as names may."""
+        return f"errors-{quote(self.name)}"
 
     @property
     def unit(self) -> str:
