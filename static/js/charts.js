@@ -1,5 +1,6 @@
 // Draws the charts of a page with Plotly; loaded on pages with charts alone. Every figure stands in
 // the page as JSON, in a wide and a narrow drawing, with colours by the names of CSS variables.
+// Plotly is larger than all else together: it is requested once the page with its tables is there.
 
 const NARROW = 560;
 // Nothing is requested from other sites, and no button uploads a figure.
@@ -40,6 +41,7 @@ function draw(chart) {
 }
 
 function drawAll(charts = document.querySelectorAll("[data-figure]")) {
+  if (!window.Plotly) return;
   for (const chart of charts) { draw(chart); watched.observe(chart); }
   for (const button of document.querySelectorAll("[data-png]")) button.hidden = false;
 }
@@ -82,9 +84,16 @@ document.addEventListener("click", async ({ target }) => {
 // When a swap removes charts, stop observing them; then draw the new ones.
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (!detail.shouldSwap) return;
-  for (const chart of detail.target.querySelectorAll("[data-figure]")) { watched.unobserve(chart); Plotly.purge(chart); }
+  for (const chart of detail.target.querySelectorAll("[data-figure]")) { watched.unobserve(chart); window.Plotly?.purge(chart); }
 });
 document.addEventListener("htmx:afterSettle", () => drawAll(document.querySelectorAll("[data-figure]:not(.js-plotly-plot)")));
 document.addEventListener("change", ({ target }) => { if (target.name === "theme") drawAll(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
-drawAll();
+
+function loadPlotly() {
+  const { plotly: src } = document.getElementById("charts-script").dataset;
+  document.head.append(Object.assign(document.createElement("script"), { src, onload: () => drawAll() }));
+}
+
+if (document.readyState === "complete") loadPlotly();
+else addEventListener("load", loadPlotly);

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.suites import Suite
@@ -58,6 +58,23 @@ def test_both_charts_are_drawn_without_messages_or_foreign_requests(
     assert violations(page) == []
     here = urlsplit(live_server.url).netloc
     assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {here}
+
+
+def test_the_page_can_be_used_before_plotly_is_there(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    held: list[Route] = []
+    page.route("**/plotly/*", lambda route: held.append(route))
+    # It is back when the page is loaded, although Plotly is not.
+    page.goto(f"{live_server.url}{CHARTS}")
+    rows = page.locator("#score-cost table tbody tr")
+    expect(rows).to_have_count(6)
+    page.get_by_label("Target").select_option("juno-2")
+    expect(rows).to_have_count(1)
+    expect(page.locator(".main-svg")).to_have_count(0)
+    held[0].continue_()
+    expect(page.locator("#trend .scatterlayer .point")).to_have_count(4)
 
 
 def test_no_figure_can_be_sent_to_plotlys_cloud(
