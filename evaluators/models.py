@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 audit_log = logging.getLogger("evalsite.audit")
 ZERO_USD = Decimal(0)
-COMMAND_LINE, MAX_OBJECT_NAME_LENGTH = "command line", 200
+# Who did what no member did.
+COMMAND_LINE, NOT_LOGGED_IN = "command line", "not logged in"
+MAX_OBJECT_NAME_LENGTH = 200
 
 
 def money_field(**options: Any) -> models.DecimalField[Any, Any]:

@@ -18,18 +18,18 @@ from django.db.models import Count, QuerySet
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from evalsite.access.models import MemberFactors, Passkey, RecoveryCode
+from evalsite.access.models import MemberFactors, Passkey, RecoveryCode, record_change
 from evalsite.access.roles import highest_role
 from evaluators.model_calls.models import decrypt, encrypt
-from evaluators.models import AuditEntry
+from evaluators.models import NOT_LOGGED_IN
 from evaluators.scoring.types import DomainError
 
 # What every authenticator app supports.
 DIGITS, STEP_S, SECRET_BYTES = 6, 30, 20
 # A clock may be half a minute wrong, or somebody type slowly.
 DRIFT_STEPS = 1
-# Three codes in a million are right at any time, so this leaves a guesser one chance in 1,400 a day, whose address
-# changes at every try. Recovery codes and passkeys go on working meanwhile.
+# Three codes in a million are right at any time, so even a guesser whose address changes at every try has one chance in
+# 1,400 a day. Recovery codes and passkeys go on working meanwhile.
 MAX_WRONG_CODES, WRONG_CODES_WITHIN = 10, timedelta(hours=1)
 RECOVERY_CODES, RECOVERY_CODE_BYTES = 10, 10
 EVERYBODY = "all"
@@ -134,7 +134,7 @@ def add_app(member: User, secret: str, code: str, *, now: datetime) -> bool:
         row.encrypted_secret, row.app_added_at, row.last_step = encrypt(secret), now, step
         row.wrong_codes, row.first_wrong_at = 0, None
         row.save()
-        _record(member, "member.app_added", member)
+        record_change(member, "member.app_added", member)
     return True
 
 
@@ -162,6 +162,9 @@ def use_code(member: User, code: str, *, now: datetime) -> bool:
             row.last_step, row.wrong_codes, row.first_wrong_at = step, 0, None
         else:
             row.wrong_codes, row.first_wrong_at = row.wrong_codes + 1, row.first_wrong_at or now
+            if row.wrong_codes == MAX_WRONG_CODES:
+                row.paused_at = now
+                record_change(None, "member.codes_paused", member, nobody=NOT_LOGGED_IN)
         row.save()
     return is_right
 
@@ -176,7 +179,7 @@ def remove_app(member: User) -> None:
     """
     _refuse_last(member, is_other_left=Passkey.objects.filter(user=member).exists())
     if _with_app().filter(user=member).update(encrypted_secret="", app_added_at=None):
-        _record(member, "member.app_removed", member)
+        record_change(member, "member.app_removed", member)
         _forget_useless_codes(member)
 
 
@@ -194,7 +197,7 @@ def remove_passkey(member: User, pk: int) -> None:
     others = Passkey.objects.filter(user=member).exclude(pk=pk).exists()
     _refuse_last(member, is_other_left=others or has_app(member))
     passkey.delete()
-    _record(member, "member.passkey_removed", member, after={"passkey": passkey.name})
+    record_change(member, "member.passkey_removed", member, after={"passkey": passkey.name})
     _forget_useless_codes(member)
 
 
@@ -206,7 +209,7 @@ def new_recovery_codes(member: User) -> list[str]:
     RecoveryCode.objects.bulk_create(
         RecoveryCode(user=member, code_hash=_recovery_hash(member, code)) for code in codes
     )
-    _record(member, "member.recovery_codes_made", member)
+    record_change(member, "member.recovery_codes_made", member)
     return codes
 
 
@@ -218,7 +221,7 @@ def use_recovery_code(member: User, code: str) -> bool:
     if not unused.update(used_at=timezone.now()):
         return False
     left = RecoveryCode.objects.filter(user=member, used_at=None).count()
-    _record(member, "member.recovery_code_used", member, after={"left": str(left)})
+    record_change(member, "member.recovery_code_used", member, after={"left": str(left)})
     return True
 
 
@@ -237,19 +240,33 @@ def remove_factors(member: User, *, by: User | None) -> bool:
     row.save()
     Passkey.objects.filter(user=member).delete()
     RecoveryCode.objects.filter(user=member).delete()
-    _record(by, "member.factors_removed", member)
+    record_change(by, "member.factors_removed", member)
     return True
 
 
-def take_notice(member: User) -> str:
-    """Return once, in words, that somebody else removed the member's factors; "" otherwise."""
-    row = MemberFactors.objects.filter(user=member).exclude(removed_at=None).first()
-    if row is None or row.removed_at is None:
-        return ""
-    MemberFactors.objects.filter(user=member).update(removed_at=None, removed_by="")
-    who = row.removed_by or "A command on the server"
-    day = timezone.localtime(row.removed_at)
-    return f"{who} removed your second factor on {day.day} {day:%B %Y}. Set one up again."
+def take_notices(member: User) -> list[str]:
+    """Return once, in words, what happened to the member's factors without the member."""
+    row = MemberFactors.objects.filter(user=member).first()
+    notices = []
+    if row and row.removed_at:
+        who = row.removed_by or "A command on the server"
+        notices.append(
+            f"{who} removed your second factor on {_day(row.removed_at)}. Set one up again."
+        )
+    if row and row.paused_at:
+        notices.append(
+            f"On {_day(row.paused_at)} somebody entered {MAX_WRONG_CODES} wrong codes of your authenticator app, "
+            "after your right password or in a session of yours. Change your password if it was not you."
+        )
+    if notices:
+        told = {"removed_at": None, "removed_by": "", "paused_at": None}
+        MemberFactors.objects.filter(user=member).update(**told)
+    return notices
+
+
+def _day(moment: datetime) -> str:
+    local = timezone.localtime(moment)
+    return f"{local.day} {local:%B %Y}"
 
 
 def member_handle(member: User) -> bytes:
@@ -295,16 +312,3 @@ def _recovery_hash(member: User, code: str) -> str:
     plain = "".join(code.split()).replace("-", "").lower()
     value = f"{member.pk}:{plain}".encode(errors="surrogatepass")
     return salted_hmac("evalsite.recovery_codes", value, algorithm="sha256").hexdigest()
-
-
-def _record(
-    by: User | None, action: str, member: User, *, after: dict[str, str] | None = None
-) -> None:
-    AuditEntry.objects.record(
-        action,
-        by=by,
-        object_type="user",
-        object_id=member.pk,
-        object_name=member.get_username(),
-        after=after,
-    )

@@ -28,7 +28,7 @@ from django.utils import timezone
 
 from evalsite.access import factors
 from evalsite.access.sessions import MUST_SET_UP, begin_session
-from evaluators.models import AuditEntry
+from evaluators.models import NOT_LOGGED_IN, AuditEntry
 from evaluators.scoring.types import DomainError
 
 TOO_MANY_REQUESTS = 429
@@ -166,9 +166,12 @@ def refuse_wide_guessing(request: HttpRequest, username: str) -> None:
 
 
 def _refuse_guessing(request: HttpRequest, member: User) -> None:
-    name = member.get_username()
-    refuse_wide_guessing(request, name)
-    if not AxesProxyHandler.is_allowed(request, {"username": name}):
+    """Raise TooManyTriesError while this address has failed too often with this name.
+
+    Guesses from many addresses are counted by the member's app itself: nobody who does not know the password can
+    keep a member out who has a one-time link.
+    """
+    if not AxesProxyHandler.is_allowed(request, {"username": member.get_username()}):
         raise TooManyTriesError(int(settings.AXES_COOLOFF_TIME.total_seconds()))
 
 
@@ -231,7 +234,7 @@ def welcome(
     """Log a member in who has proved enough, and lead to the page, or first to setting up a second factor."""
     request.session.pop(FIRST_FACTOR, None)
     let_in(request, member, way=way)
-    if notice := factors.take_notice(member):
+    for notice in factors.take_notices(member):
         messages.warning(request, notice)
     if factors.is_required_of(member) and not factors.has_factor(member):
         request.session[MUST_SET_UP] = next_path
@@ -250,7 +253,7 @@ def record_confirmation(request: HttpRequest, member: User, *, way: str) -> None
     _record("confirmed", member, request, by=member, facts={"with": way})
 
 
-NOT_LOGGED_IN, UNKNOWN_NAMES = "not logged in", "unknown names"
+UNKNOWN_NAMES = "unknown names"
 
 
 def audit_logins() -> None:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.encoding import force_str
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
-from evalsite.access.models import MemberFactors, Passkey, RecoveryCode
+from evalsite.access.models import MemberFactors, Passkey, RecoveryCode, record_change
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.tokens import revoke_tokens
@@ -362,11 +362,11 @@ def _without_person(name: str, email: str, erased: str) -> Callable[[Any], Any]:
     return erase
 
 
-def end_other_sessions(member: User, this: str | None, *, actor: User) -> int:
+def end_other_sessions(member: User, this: str | None) -> int:
     """End all sessions of a member but the one with the key `this`; return how many."""
     ended = end_sessions(member, but=this)
     if ended:
-        record_change(actor, "member.sessions_ended", member, after={"sessions": str(ended)})
+        record_change(member, "member.sessions_ended", member, after={"sessions": str(ended)})
     return ended
 
 
@@ -405,25 +405,3 @@ def _script_permission() -> Permission:
 def _groups_with(member: User, role: Role | None) -> list[Group]:
     others = list(member.groups.exclude(name__in=Role.values))
     return [*others, Group.objects.get(name=role.value)] if role else others
-
-
-def record_change(
-    actor: User | None,
-    action: str,
-    member: User,
-    *,
-    before: Mapping[str, str | None] | None = None,
-    after: Mapping[str, str | None] | None = None,
-    nobody: str = COMMAND_LINE,
-) -> None:
-    """Record a change of a member; `nobody` is who made it if no member."""
-    AuditEntry.objects.record(
-        action,
-        by=actor,
-        nobody=nobody,
-        object_type="user",
-        object_id=member.pk,
-        object_name=member.get_username(),
-        before=before,
-        after=after,
-    )

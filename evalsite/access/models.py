@@ -1,9 +1,14 @@
-"""What members prove their identity with besides a password: an authenticator app, passkeys, recovery codes."""
+"""What members prove their identity with besides a password, and the audit of what changes about a member."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import models
+
+from evaluators.models import COMMAND_LINE, AuditEntry
 
 
 class MemberFactors(models.Model):
@@ -22,6 +27,7 @@ class MemberFactors(models.Model):
     last_step = models.BigIntegerField(default=0)
     wrong_codes = models.PositiveIntegerField(default=0)
     first_wrong_at = models.DateTimeField(null=True, blank=True)
+    paused_at = models.DateTimeField(null=True, blank=True)
     removed_by = models.CharField(max_length=150, blank=True, default="")
     removed_at = models.DateTimeField(null=True, blank=True)
 
@@ -70,3 +76,25 @@ class Passkey(models.Model):
     def __str__(self) -> str:
         """Return the name."""
         return self.name
+
+
+def record_change(
+    actor: User | None,
+    action: str,
+    member: User,
+    *,
+    before: Mapping[str, str | None] | None = None,
+    after: Mapping[str, str | None] | None = None,
+    nobody: str = COMMAND_LINE,
+) -> None:
+    """Record a change of a member; `nobody` is who made it if no member."""
+    AuditEntry.objects.record(
+        action,
+        by=actor,
+        nobody=nobody,
+        object_type="user",
+        object_id=member.pk,
+        object_name=member.get_username(),
+        before=before,
+        after=after,
+    )

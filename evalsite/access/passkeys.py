@@ -34,8 +34,7 @@ from fido2.webauthn import (
 )
 
 from evalsite.access.factors import member_handle
-from evalsite.access.models import Passkey
-from evaluators.models import AuditEntry
+from evalsite.access.models import Passkey, record_change
 from evaluators.reading.json import read_json
 from evaluators.scoring.types import DomainError
 
@@ -150,14 +149,7 @@ def add_passkey(
                 credential=bytes(credential),
                 sign_count=data.counter,
             )
-            AuditEntry.objects.record(
-                "member.passkey_added",
-                by=member,
-                object_type="user",
-                object_id=member.pk,
-                object_name=member.get_username(),
-                after={"passkey": name},
-            )
+            record_change(member, "member.passkey_added", member, after={"passkey": name})
     except IntegrityError as error:
         raise PasskeyRefusedError("This passkey is stored already.") from error
     return passkey
@@ -187,7 +179,8 @@ def use_passkey(request: HttpRequest, *, purpose: str, answer: str, state: str) 
 
 def _reason(error: BaseException) -> str:
     is_told = type(error) is ValueError and str(error)
-    return f"The passkey was not accepted: {error if is_told else 'its answer is malformed'}."
+    reason = str(error).rstrip(".") if is_told else "its answer is malformed"
+    return f"The passkey was not accepted: {reason}."
 
 
 def _find(credential_id: str) -> Passkey:
@@ -216,11 +209,15 @@ def _note_use(passkey: Passkey, data: AuthenticatorData, asked_at: datetime) -> 
 
 def _server(request: HttpRequest) -> Fido2Server:
     origin = site_origin(request)
-    return Fido2Server(
-        PublicKeyCredentialRpEntity(id=urlsplit(origin).hostname, name=SITE_NAME),
-        # By default any subdomain would do.
-        verify_origin=lambda answered: answered == origin,
-    )
+
+    # By default any subdomain would do, and the refusal names neither address.
+    def verify_origin(answered: str) -> bool:
+        if answered != origin:
+            raise ValueError(f"it was used at {answered}, and this site is {origin}")
+        return True
+
+    party = PublicKeyCredentialRpEntity(id=urlsplit(origin).hostname, name=SITE_NAME)
+    return Fido2Server(party, verify_origin=verify_origin)
 
 
 def _credential(passkey: Passkey) -> AttestedCredentialData:

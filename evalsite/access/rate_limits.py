@@ -15,9 +15,9 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from evalsite.access.logins import NOT_LOGGED_IN, client_address
+from evalsite.access.logins import client_address
 from evalsite.middleware import RATE_LIMIT
-from evaluators.models import AuditEntry
+from evaluators.models import NOT_LOGGED_IN, AuditEntry
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView

@@ -71,6 +71,7 @@ ACTIONS = {
     "passkey_removed": "removed a passkey of",
     "recovery_codes_made": "made recovery codes for",
     "recovery_code_used": "used a recovery code of",
+    "codes_paused": "entered too many wrong codes for",
     "factors_removed": "removed the second factor of",
     "confirmed": "confirmed to be",
     "email_changed": "changed the e-mail address of",
@@ -87,7 +88,7 @@ ACTIONS = {
     "scripts_allowed": "allowed scripts to",
     "password_changed": "changed the password of",
     "scripts_forbidden": "forbade scripts to",
-    "sessions_ended": "ended sessions of",
+    "sessions_ended": "ended other sessions of",
     "sign_in_refused": "was refused as",
     "unlinked": "ended the link of an account to",
 }

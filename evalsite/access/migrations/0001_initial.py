@@ -33,6 +33,7 @@ class Migration(migrations.Migration):
                 ("last_step", models.BigIntegerField(default=0)),
                 ("wrong_codes", models.PositiveIntegerField(default=0)),
                 ("first_wrong_at", models.DateTimeField(blank=True, null=True)),
+                ("paused_at", models.DateTimeField(blank=True, null=True)),
                 ("removed_by", models.CharField(blank=True, default="", max_length=150)),
                 ("removed_at", models.DateTimeField(blank=True, null=True)),
             ],

@@ -16,8 +16,8 @@ from evalsite.access.members import (
     ERASED,
     LastAdminError,
     change_role,
-    record_change,
 )
+from evalsite.access.models import record_change
 from evalsite.access.roles import Role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.single_sign_on.identity import Identity

@@ -188,10 +188,25 @@ def test_ten_wrong_codes_from_ten_addresses_pause_the_app_and_not_the_recovery_c
     other = Client(REMOTE_ADDR="192.0.2.77")
     log_in(other)
     assert other.post("/login/second/", {"recovery_code": codes[0]}).status_code == 302
+    assert "somebody entered 10 wrong codes of your authenticator app" in other.get("/").text
+    entry = AuditEntry.objects.get(action="member.codes_paused")
+    assert (entry.actor_name, entry.object_name) == ("not logged in", "viewer")
     clock.advance(minutes=61)
     third = Client(REMOTE_ADDR="192.0.2.78")
     log_in(third)
     assert third.post("/login/second/", {"code": shown_code(secret)}).status_code == 302
+
+
+def test_nobody_without_the_password_keeps_out_a_member_with_a_link(
+    client: Client, viewer: User, clock: Clock
+) -> None:
+    secret = give_app(viewer, clock)
+    for number in range(100):
+        wrong = {"username": "viewer", "password": "wrong"}
+        Client(REMOTE_ADDR=f"198.51.100.{number}").post("/login/", wrong)
+    assert log_in(client).status_code == 429
+    client.post(login_path(viewer))
+    assert client.post("/login/second/", {"code": shown_code(secret)}).status_code == 302
 
 
 def test_wrong_codes_count_as_failed_logins_of_the_name_and_address(
