@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -268,15 +268,21 @@ def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
     return total
 
 
-def dearest_usd(run_id: int, *, is_replayed: bool) -> Decimal | None:
+def dearest_usd(
+    run_id: int, *, is_replayed: bool, among: Collection[int] | None = None
+) -> Decimal | None:
     """Return the highest cost of a result that has ended, None if none has; one query.
 
-    An error that cost nothing says nothing about the cost of others.
+    An error that cost nothing says nothing about the cost of others. `among` are the ids of the results to
+    look at, all of the run by default.
     """
     judged = Coalesce("evaluation_cost_usd", ZERO_USD)
     costs = judged if is_replayed else judged + Coalesce("run_cost_usd", ZERO_USD)
     is_example = Q(status=ResultStatus.SCORED) | Q(status=ResultStatus.ERROR, usd__gt=0)
-    ended = Result.objects.filter(run_id=run_id).annotate(usd=costs).filter(is_example)
+    results = Result.objects.filter(run_id=run_id)
+    if among is not None:
+        results = results.filter(id__in=among)
+    ended = results.annotate(usd=costs).filter(is_example)
     dearest: Decimal | None = ended.aggregate(dearest=Max("usd"))["dearest"]
     return dearest
 

@@ -362,11 +362,11 @@ def _without_person(name: str, email: str, erased: str) -> Callable[[Any], Any]:
     return erase
 
 
-def end_other_sessions(member: User, this: str | None) -> int:
+def end_other_sessions(member: User, this: str | None, *, actor: User) -> int:
     """End all sessions of a member but the one with the key `this`; return how many."""
     ended = end_sessions(member, but=this)
     if ended:
-        record_change(member, "member.sessions_ended", member, after={"sessions": str(ended)})
+        record_change(actor, "member.sessions_ended", member, after={"sessions": str(ended)})
     return ended
 
 

@@ -42,6 +42,7 @@ urlpatterns = [
     path("members/add/", views.member_add, name="member-add"),
     path("members/<int:pk>/", views.member, name="member"),
     path("members/<int:pk>/status/", views.member_status, name="member-status"),
+    path("members/<int:pk>/sessions/end/", views.member_sessions_end, name="member-sessions-end"),
     path("members/<int:pk>/scripts/", views.member_scripts, name="member-scripts"),
     path("members/<int:pk>/erase/", views.member_erase, name="member-erase"),
     path(

@@ -153,7 +153,8 @@ def account(request: MemberRequest) -> HttpResponse:
 @require_POST
 def sessions_end(request: MemberRequest) -> HttpResponse:
     """End all other sessions of the member."""
-    ended = members.end_other_sessions(request.user, request.session.session_key)
+    this = request.session.session_key
+    ended = members.end_other_sessions(request.user, this, actor=request.user)
     messages.success(request, f"{ended} other session{'' if ended == 1 else 's'} ended.")
     return redirect("access:account")
 
@@ -241,6 +242,17 @@ def member_status(request: MemberRequest, pk: int) -> HttpResponse:
 
 @admin_only
 @require_POST
+def member_sessions_end(request: MemberRequest, pk: int) -> HttpResponse:
+    """End the sessions of a member, but for the one that asks."""
+    person = get_object_or_404(members.members(), pk=pk)
+    this = request.session.session_key
+    ended = members.end_other_sessions(person, this, actor=request.user)
+    messages.success(request, f"{ended} session{'' if ended == 1 else 's'} ended.")
+    return redirect("access:member", pk)
+
+
+@admin_only
+@require_POST
 def member_scripts(request: MemberRequest, pk: int) -> HttpResponse:
     """Allow or forbid a member to run scripts."""
     person = get_object_or_404(members.members(), pk=pk)
@@ -319,6 +331,7 @@ def _member_page(
         "scripts_on": settings.SCRIPTS,
         "linked_since": linked_since(person),
         "groups_decide": bool(settings.OIDC_ROLES),
+        "sessions": session_rows(person, current=request.session.session_key),
         "error": error,
         "link": take_kept(request, LINK_IN_SESSION),
     }

@@ -88,7 +88,7 @@ ACTIONS = {
     "scripts_allowed": "allowed scripts to",
     "password_changed": "changed the password of",
     "scripts_forbidden": "forbade scripts to",
-    "sessions_ended": "ended other sessions of",
+    "sessions_ended": "ended sessions of",
     "sign_in_refused": "was refused as",
     "unlinked": "ended the link of an account to",
 }

@@ -52,7 +52,7 @@ CLAIM_COLUMNS = ("id", "case_id", "attempt", "generation", "keeps_output", "retr
 def begin_run(run_id: int, *, now: datetime) -> None:
     """Move a queued run to running; do nothing when another worker was first."""
     Run.objects.filter(id=run_id, status=RunStatus.QUEUED).update(
-        status=RunStatus.RUNNING, started_at=now
+        status=RunStatus.RUNNING, started_at=now, dearest_usd=None, is_short_of_money=False
     )
 
 

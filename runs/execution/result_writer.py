@@ -14,13 +14,14 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from evaluators.model_calls.calls import CallRecord
 from evaluators.models import ZERO_USD
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Unscored, Usage
+from runs.costs import dearest_usd
 from runs.engine.plan import OUTCOMES_PATH
 from runs.engine.ports import UNASKED, Cause, ExecutionOutcome, TargetFailure
 from runs.execution.claims import RENEW_EVERY_S, Claim, Leases, held_results
@@ -62,7 +63,7 @@ RECORDING_STAGE = "recording"
 NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
 STATE_FIELDS = (
     *("status", "started_at", "execution_count", "done_count", "error_count"),
-    *("run_cost_usd", "evaluation_cost_usd"),
+    *("run_cost_usd", "evaluation_cost_usd", "is_short_of_money"),
 )
 COUNTERS = ("pass", "borderline", "fail", "error")
 RESULT_COLUMNS = (
@@ -87,6 +88,7 @@ class EndedExecution:
 class RunState:
     """How far a run is, for its workers.
 
+    With `is_short_of_money` a worker waits for money of the budget that others have reserved.
     `stale` are the results whose records were refused. `broken_target` is the error in which the first
     executions all ended.
     """
@@ -98,6 +100,7 @@ class RunState:
     error_count: int
     run_cost_usd: Decimal
     evaluation_cost_usd: Decimal
+    is_short_of_money: bool = False
     stale: tuple[int, ...] = ()
     broken_target: str = ""
 
@@ -228,8 +231,13 @@ class ResultWriter:
             closes_at = self._oldest_entry_at + MAX_UNWRITTEN_S
             self._closing_room = asyncio.get_running_loop().call_at(closes_at, self.room.clear)
 
-    async def watch_run(self, renew_slots: Callable[[], Awaitable[None]]) -> None:
-        """Check every second whether the run is still active; every few seconds renew leases and slots."""
+    async def watch_run(
+        self, renew_slots: Callable[[], Awaitable[None]], give_back: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Check every second whether the run is still active; every few seconds renew leases and slots.
+
+        Money that is not needed is given back when the run is short of it.
+        """
         looks = 0
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
@@ -237,7 +245,10 @@ class ResultWriter:
                     await self._ending.wait()
                     return
             looks += 1
-            self._update(await self._database.do(read_state, self._work.run_id))
+            state = await self._database.do(read_state, self._work.run_id)
+            self._update(state)
+            if state.is_short_of_money:
+                await give_back()
             if looks % RENEW_EVERY_LOOKS == 0:
                 await self._leases.renew()
                 await renew_slots()
@@ -372,6 +383,8 @@ def write_batch(
         write_results(accepted, now=database_now())
         write_outputs(accepted)
         _count(work, accepted)
+        if work.budget_usd is not None:
+            _note_dearest(work, accepted)
         _refresh_cases(work, entries, accepted)
         run.refresh_from_db(fields=STATE_FIELDS)
         broken = "" if work.target.replays else broken_target(run)
@@ -537,6 +550,15 @@ def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
     _count_reported_costs(work, ended)
 
 
+def _note_dearest(work: RunWork, ended: Sequence[EndedExecution]) -> None:
+    """Note the most that one result has cost, which a worker reserves for each execution."""
+    among = [execution.claim.result_id for execution in ended]
+    dearest = dearest_usd(work.run_id, is_replayed=work.target.replays, among=among)
+    if dearest is not None:
+        is_cheaper = Q(dearest_usd=None) | Q(dearest_usd__lt=dearest)
+        Run.objects.filter(is_cheaper, id=work.run_id).update(dearest_usd=dearest)
+
+
 def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Add costs that targets report without calls in our ledger; a replayed output costs once.
 
@@ -606,4 +628,5 @@ def _run_state(run: Run) -> RunState:
         error_count=run.error_count,
         run_cost_usd=run.run_cost_usd,
         evaluation_cost_usd=run.evaluation_cost_usd,
+        is_short_of_money=run.is_short_of_money,
     )

@@ -364,7 +364,9 @@ class RunLoop:
                 await self._agree_on_share(group)
                 helpers = [
                     group.create_task(self._writer.write_batches()),
-                    group.create_task(self._writer.watch_run(self._renew_limits)),
+                    group.create_task(
+                        self._writer.watch_run(self._renew_limits, self._give_back_money)
+                    ),
                     group.create_task(self._keep_share(group)),
                 ]
                 await self._produce()
@@ -598,11 +600,14 @@ class RunLoop:
 
     async def _renew_limits(self) -> None:
         self._check_budget()
+        await self._give_back_money()
+        await self._limiter.renew()
+
+    async def _give_back_money(self) -> None:
+        """Give back what this worker has reserved and does not need, as others may need it."""
         has_surplus = not self.is_aborted and self._stored_grant > self.budget.used
         if has_surplus and not self._asking_for_money.locked():
-            # Others may need what this worker does not.
             await self._agree_on_money(executions=0)
-        await self._limiter.renew()
 
 
 def _nobody() -> bool:

@@ -122,14 +122,12 @@ def agree_on_money(work: RunWork, token: str, *, used: Decimal, executions: int)
 
     What all workers have reserved and spent never exceeds the budget, except by executions that cost more
     than any before. While the cost of an execution is unknown, all free money is reserved for one. With
-    0 executions the worker gives back what it has not used.
+    0 executions the worker gives back what it has not used. A worker that gets nothing notes that the run is
+    short of money, and the others give back what they do not need when they look at the run.
     """
     with transaction.atomic():
-        Run.objects.hold(work.run_id)
-        run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(
-            id=work.run_id
-        )
-        dearest = dearest_usd(work.run_id, is_replayed=work.target.replays)
+        run = Run.objects.hold(work.run_id)
+        dearest = _dearest_usd(run, is_replayed=work.target.replays)
         booked = run.evaluation_cost_usd + (ZERO_USD if work.target.replays else run.run_cost_usd)
         workers = RunWorker.objects.filter(run_id=work.run_id)
         others: Decimal = (
@@ -142,7 +140,19 @@ def agree_on_money(work: RunWork, token: str, *, used: Decimal, executions: int)
         elif executions and dearest is not None:
             more = grant_money(free, needed=dearest, wanted=dearest * executions)
         workers.filter(token=token).update(reserved_usd=used + more)
+        is_short = bool(executions and others) and not more
+        if executions and is_short != run.is_short_of_money:
+            Run.objects.filter(id=run.pk).update(is_short_of_money=is_short)
     return Grant(used + more, booked, others, dearest)
+
+
+def _dearest_usd(run: Run, *, is_replayed: bool) -> Decimal | None:
+    """Return the most that one result has cost; results that ended before the run was resumed are read once."""
+    dearest: Decimal | None = run.dearest_usd
+    if dearest is None and run.done_count:
+        dearest = dearest_usd(run.pk, is_replayed=is_replayed)
+        Run.objects.filter(id=run.pk).update(dearest_usd=dearest)
+    return dearest
 
 
 def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetime) -> None:

@@ -299,7 +299,7 @@ ALIASES = {
     "negate": ("negated",),
     "evaluators": ("assertions", "assert"),
 }
-RUBRIC = "rubric"
+RUBRIC, ASSERT_SET = "rubric", "assert_set"
 
 
 def read_evaluators(
@@ -405,6 +405,8 @@ class _Item:
             message = f"the weight {weight!r} is below 0; 0 records a score without counting it"
             self.fields.refuse("weight", f"evaluator {name}: {message}")
         if kind.name == COMPOSITE:
+            if normal_spelling(spelling) == ASSERT_SET:
+                facts |= self._least_of_set(name, facts)
             return self._composite(name, facts)
         config = read_settings(self.fields, kind, preset, below(self.above, name))
         if variable := literal_variable(kind.name, config):
@@ -446,6 +448,23 @@ class _Item:
             self.fields.warn(minimum_key, f"evaluator {name}: {message}")
             return False, None
         return False, below
+
+    def _least_of_set(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the threshold of a set requires of it: below, the set fails and the result with it."""
+        least = self.fields.number("threshold")
+        if least is None:
+            return {}
+        if facts["required"] or facts["required_below"] is not None:
+            message = "threshold and required both say what the set must reach; keep one of them"
+            self.fields.refuse("threshold", f"evaluator {name}: {message}")
+        elif not 0 <= least <= 1:
+            message = f"{least:g} is not a number from 0 to 1"
+            self.fields.refuse("threshold", f"evaluator {name}: {message}")
+        elif least > 0:
+            message = f"a result fails when the set scores below it, as with required: {least:g}"
+            self.fields.warn("threshold", f"evaluator {name}: {message}")
+            return {"required_below": least}
+        return {}
 
     def _composite(self, name: str, facts: dict[str, Any]) -> EvaluatorSpec:
         key, items = self.fields.items("evaluators")

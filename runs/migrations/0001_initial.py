@@ -554,6 +554,11 @@ class Migration(migrations.Migration):
                     "evaluation_cost_usd",
                     models.DecimalField(decimal_places=9, default=0, max_digits=18),
                 ),
+                (
+                    "dearest_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                ("is_short_of_money", models.BooleanField(default=False)),
                 ("snapshot_hash", models.CharField(max_length=64)),
                 ("summary", models.JSONField(blank=True, null=True)),
                 ("snapshot", models.JSONField()),

@@ -171,6 +171,8 @@ class Run(models.Model):
     score_count = models.PositiveIntegerField(default=0)
     run_cost_usd = money_field(default=0)
     evaluation_cost_usd = money_field(default=0)
+    dearest_usd = money_field(null=True, blank=True)
+    is_short_of_money = models.BooleanField(default=False)
     snapshot_hash = models.CharField(max_length=64)
     summary = models.JSONField(null=True, blank=True)
     snapshot = models.JSONField()

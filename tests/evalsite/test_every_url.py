@@ -120,6 +120,7 @@ PAGES: Mapping[str, Page] = {
     "access:member-unlink": action("admin", {"pk": 0}),
     "access:member-link": action("admin", {"pk": 0}),
     "access:member-scripts": action("admin", {"pk": 0}),
+    "access:member-sessions-end": action("admin", {"pk": 0}),
     "access:member-factors-remove": action("admin", {"pk": 0}),
     "evaluators:gallery": Page(LOGGED_IN),
     "evaluators:kind": form(LOGGED_IN, {"name": "expected_output"}),
@@ -383,7 +384,7 @@ def fill() -> Mapping[str, Any]:
         name for name in PAGES if name.startswith(("runs:campaign", "runs:api-campaign"))
     ]
     named |= dict.fromkeys(of_campaign, campaign.pk)
-    actions = ("status", "link", "scripts", "factors-remove")
+    actions = ("status", "link", "scripts", "sessions-end", "factors-remove")
     members = ("access:member", *(f"access:member-{action}" for action in actions))
     return named | dict.fromkeys(members, member.pk)
 

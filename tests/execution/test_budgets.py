@@ -9,18 +9,25 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.models import LanguageModel
+from runs.execution import result_writer
 from runs.execution.database import DatabaseThread
 from runs.execution.ledger import Budget
 from runs.execution.loading import load_work
 from runs.execution.run_worker import RunLoop, RunSlot, _work, work_on_run
-from runs.execution.shares import grant_money
+from runs.execution.shares import agree_on_money, grant_money, register_run_worker
 from runs.models.runs import Run, RunWorker
 from tests.support.model_server import ModelServer, good, status
 from tests.support.runs import StartRun
+
+
+def again(run: Run) -> Run:
+    return Run.objects.get(pk=run.pk)
 
 
 def spent(run: Run) -> Decimal:
@@ -129,6 +136,50 @@ def test_a_budget_that_suffices_ends_nothing(start_chat: StartRun) -> None:
 
     assert spent(run) == Decimal("4.8")
     assert run.status == "completed"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_gives_back_what_it_does_not_need_once_another_waits_for_money(
+    start_chat: StartRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_writer, "LOOK_EVERY_S", 0.01)
+    run = start_chat(2, budget_usd=Decimal(5))
+    Run.objects.update(status="running")
+    work = load_work(again(run))
+    for token in ("rich", "poor"):
+        register_run_worker(run.pk, token, under_way=0, now=timezone.now())
+    rich = agree_on_money(work, "rich", used=Decimal(0), executions=2)
+    assert rich.granted == 5
+    poor = agree_on_money(work, "poor", used=Decimal(0), executions=2)
+    assert (poor.granted, poor.others) == (0, 5)
+
+    async def session() -> None:
+        database = DatabaseThread()
+        worker = RunLoop(work, "rich", database)
+        worker.budget.granted = worker._stored_grant = rich.granted
+
+        async def give_back() -> None:
+            await worker._give_back_money()
+            worker._writer.end()
+
+        await worker._writer.watch_run(worker._renew_limits, give_back)
+        database.close()
+
+    asyncio.run(session())
+    assert agree_on_money(work, "poor", used=Decimal(0), executions=2).granted == 5
+    assert not again(run).is_short_of_money
+
+
+@pytest.mark.django_db(transaction=True)
+def test_grants_read_no_results_once_the_cost_of_one_is_known(
+    start_chat: StartRun, model_server: ModelServer
+) -> None:
+    run = start_chat(4, budget_usd=Decimal("0.9"), concurrency=1)
+    work_on_run(run.pk)
+    assert again(run).dearest_usd == Decimal("0.4")
+    with CaptureQueriesContext(connection) as queries:
+        agree_on_money(load_work(run), "token", used=Decimal(0), executions=2)
+    assert not [one["sql"] for one in queries if "max(" in one["sql"].lower()]
 
 
 @pytest.mark.django_db(transaction=True)

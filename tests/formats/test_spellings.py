@@ -363,6 +363,34 @@ def test_a_metric_names_an_evaluator_and_a_set_is_a_composite() -> None:
     assert [path for path, _ in walk(node)] == ["", "is_json", "rubric"]
 
 
+def test_the_threshold_of_a_set_is_what_the_set_has_to_reach() -> None:
+    text = "{metric: gate, type: assert-set, threshold: %s, assert: [{type: is-json}]%s}"
+    node = evaluator(text % ("0.7", ""))
+    assert (node.required_below, node.is_required) == (0.7, True)
+    assert evaluator(text % ("0", "")).required_below is None
+
+    content = read(f"{HEAD}evaluators: [{text % ('0.7', '')}]\n{CASES}")
+    assert [str(note).partition("gate: ")[2] for note in content.warnings] == [
+        "a result fails when the set scores below it, as with required: 0.7"
+    ]
+    assert suite_files.read_suite(suite_files.write_suite(content)).evaluators == content.evaluators
+
+
+@pytest.mark.parametrize(
+    ("threshold", "more", "said"),
+    [
+        ("70", "", "evaluator gate: 70 is not a number from 0 to 1"),
+        ("0.7", ", required: 0.5", "gate: threshold and required both say"),
+    ],
+)
+def test_a_threshold_of_a_set_that_cannot_be_is_refused(
+    threshold: str, more: str, said: str
+) -> None:
+    text = f"{{metric: gate, type: assert-set, threshold: {threshold}, assert: [{{type: is-json}}]{more}}}"
+    with pytest.raises(UnreadableFileError, match=said):
+        read(f"{HEAD}evaluators: [{text}]\n{CASES}")
+
+
 @pytest.mark.parametrize(
     ("written", "aggregator"),
     [

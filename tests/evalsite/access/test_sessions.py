@@ -124,3 +124,26 @@ def test_logins_are_in_the_audit_for_those_who_may_change_members(viewer: User) 
     assert AuditEntry.objects.filter(action="session.locked_out").count() == 1
     assert "failed to log in as" in make_client(make_member("admin")).get("/audit/").text
     assert "failed to log in as" not in make_client(make_member("editor")).get("/audit/").text
+
+
+def test_an_admin_ends_the_sessions_of_a_member_and_no_other(
+    admin: User, viewer: User, editor: User
+) -> None:
+    own, other, theirs = make_client(admin), make_client(editor), make_client(viewer)
+    page = f"/members/{viewer.pk}/"
+    assert "1 open" in own.get(page).text
+    answer = own.post(f"{page}sessions/end/", follow=True)
+    assert "1 session ended" in answer.text
+    assert "End all sessions" not in answer.text
+    assert theirs.get("/account/").status_code == 302
+    assert other.get("/account/").status_code == 200
+    entry = AuditEntry.objects.get(action="member.sessions_ended")
+    assert (entry.actor, entry.object_name, entry.after) == (admin, "viewer", {"sessions": "1"})
+
+
+def test_an_admin_keeps_the_session_in_which_others_are_ended(admin: User) -> None:
+    this, other = make_client(admin), make_client(admin)
+    assert "End other sessions" in this.get(f"/members/{admin.pk}/").text
+    this.post(f"/members/{admin.pk}/sessions/end/")
+    assert this.get("/account/").status_code == 200
+    assert other.get("/account/").status_code == 302
