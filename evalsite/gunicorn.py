@@ -37,6 +37,8 @@ forwarded_allow_ips = ""
 # Unused, and servers of the same user would share the file in the home folder.
 control_socket_disable = True
 timeout = 120
+# Longer than proxies keep an idle connection (Caddy 120 s), so that none sends a request into one that closes.
+keepalive = 130
 # The embedded worker waits for its calls in this time. It ends before the service manager kills everything.
 graceful_timeout = settings.STOP_S - 2
 # The heartbeat file must not be on a disk that may stall.

@@ -24,7 +24,7 @@ from importlib import import_module
 from io import BytesIO
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_to_bytes, urlsplit
 from wsgiref.util import FileWrapper
 
 from django.conf import settings
@@ -262,11 +262,15 @@ class WholeRequests:
 
 def wsgi_environ(scope: Message) -> Environ:
     """Return the environment of a request, without its body."""
+    path = scope["raw_path"]
+    if not path.startswith(b"/"):
+        # The form in which requests reach a proxy.
+        path = urlsplit(path).path
     server, client = scope.get("server") or ("localhost", 80), scope.get("client") or ("", 0)
     environ: Environ = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "SERVER_NAME": server[0],

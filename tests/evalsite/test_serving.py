@@ -202,10 +202,13 @@ def test_only_the_head_is_sent_where_only_that_is_asked_for() -> None:
     run(test)
 
 
-def test_the_application_sees_path_and_headers_as_they_were_sent() -> None:
+@pytest.mark.parametrize("host", ["", "http://localhost"])
+def test_the_application_sees_path_and_headers_as_they_were_sent(host: str) -> None:
     async def test(site: Site, serve: WholeRequests) -> None:
         headers = [(b"cookie", b"a=1"), (b"cookie", b"b=2"), (b"x-forwarded-for", b"1.1.1.1")]
-        await Visit("/caf%C3%A9%252F/", headers=[*headers, (b"x-forwarded-for", b"2.2")]).to(serve)
+        await Visit(f"{host}/caf%C3%A9%252F/", headers=[*headers, (b"x-forwarded-for", b"2.2")]).to(
+            serve
+        )
         assert site.environ["PATH_INFO"] == "/café%2F/".encode().decode("latin-1")
         assert site.environ["HTTP_COOKIE"] == "a=1; b=2"
         assert site.environ["HTTP_X_FORWARDED_FOR"] == "1.1.1.1,2.2"
