@@ -34,6 +34,8 @@ def lines(servers: Servers, rounds: int) -> Iterator[Line]:
             for _ in range(rounds):
                 quiet += _waits_ms(visitor)
                 with slow_clients(site, CLIENTS, sent):
+                    # It waits for its turn behind the requests that arrived whole.
+                    visitor.get(PAGES[0])
                     busy += _waits_ms(visitor)
             yield Line(
                 f"pages while {CLIENTS} clients hold connections: {name}",

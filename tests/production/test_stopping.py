@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.production.test_backup import CASES, store
 from tests.services.database import SQLITE, Database
 from tests.services.processes import running, scratch_folder, wait_until
-from tests.services.site import SQLITE_FILE, Site, is_healthy
+from tests.services.site import SQLITE_FILE, Site
 from tests.services.slow_clients import LARGE_FILE, clients_of, connect, get
 from tests.support.model_server import ModelServer, Request, good
 
@@ -42,9 +42,10 @@ def test_calls_in_flight_are_stored_though_a_slow_client_holds_a_connection(
             wait_until(lambda: client in clients_of(site))
             wait_until(lambda: model_server.in_flight == CALLS_AT_ONCE)
             site.web.signal(signal.SIGTERM)
-            wait_until(lambda: not is_healthy(site.url))
+            wait_until(lambda: client not in clients_of(site))
             may_answer.set()
             assert site.web.wait() == 0
+        assert len(model_server.chats) == CALLS_AT_ONCE
         with running(site.web):
             wait_until(lambda: database.says("SELECT status = 'completed' FROM runs_run"))
         database.close()

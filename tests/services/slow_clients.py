@@ -56,9 +56,11 @@ def clients_of(site: Site) -> set[int]:
     ours = f":{urlsplit(site.url).port:04X}"
     files = set()
     for process in site.web_workers():
-        for file in Path(f"/proc/{process}/fd").iterdir():
-            with suppress(FileNotFoundError):
-                files.add(str(file.readlink()))
+        # Files are closed and processes end meanwhile.
+        with suppress(FileNotFoundError):
+            for file in Path(f"/proc/{process}/fd").iterdir():
+                with suppress(FileNotFoundError):
+                    files.add(str(file.readlink()))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return {
         int(remote.rpartition(":")[2], 16)
