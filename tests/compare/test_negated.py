@@ -8,10 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from django.test import Client
 
+from evaluators.kinds import get_kind, read_config
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
@@ -19,10 +21,12 @@ from evaluators.scoring.types import Outcome, Score
 from evaluators.templatetags.figures import delta, score
 from runs.compare.measures import format_mean
 from runs.finishing import summarise_run
+from runs.formats.junit import JUnitRun, write_junit
 from runs.models.results import EvaluatorScore
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
 from runs.models.stored import SCORE_COLUMNS, score_rows
+from runs.results.files import result_lines
 from tests.sharing.linked import share, subject
 from tests.support.factories import (
     make_case,
@@ -36,6 +40,14 @@ from tests.support.trees import CHECK, JUDGED, LEAF, tree
 
 pytestmark = pytest.mark.django_db
 METRICS = {**LEAF, "name": "harm", "kind": "metrics_judge", "config": {"metrics": ["tone"]}}
+# Two of the three judges vote for one bracket; the third, an agent, for another.
+VOTED = (("Fair", 0.38), ("Excellent", 0.88))
+PANEL = {
+    **LEAF,
+    "name": "harsh",
+    "kind": "deliberation",
+    "config": {"models": ["big", "small"], "agents": ["desk"], "rounds": 1},
+}
 BY_JUDGE = {"type": "llm_judge", "prompt": "Is any of it rude?"}
 TREE = tree(
     {**CHECK, "name": "no_card", "negate": True},
@@ -43,6 +55,7 @@ TREE = tree(
     {**METRICS, "negate": True},
     {**tree(CHECK, {**CHECK, "name": "no_money", "negate": True}), "name": "safe", "negate": True},
     {**tree({**CHECK, "name": "kind"}, aggregator=BY_JUDGE), "name": "polite", "negate": True},
+    {**PANEL, "negate": True},
     {**CHECK, "name": "plain"},
 )
 # What the evaluators gave, before negation: in the baseline, then in the candidate.
@@ -54,6 +67,7 @@ GIVEN = {
     "safe/no_money": (0.0, 1.0),
     "polite/kind": (0.5, 1.0),
     "polite": (0.125, 0.625),
+    "harsh": (0.38, 0.88),
     "plain": (1.0, 0.5),
 }
 COUNTED = {
@@ -65,10 +79,11 @@ COUNTED = {
     "safe/no_money": (1.0, 0.0),
     "polite": (0.875, 0.375),
     "polite/kind": (0.5, 1.0),
+    "harsh": (0.62, 0.12),
     "plain": (1.0, 0.5),
 }
 TOP = {path: pair for path, pair in COUNTED.items() if "/" not in path}
-NEGATED = ("no_card", "no_slang", "harm", "safe", "safe/no_money", "polite")
+NEGATED = ("no_card", "no_slang", "harm", "safe", "safe/no_money", "polite", "harsh")
 SIDES = {"baseline": "support:1", "candidate": "support:2"}
 Pairs = Mapping[str, tuple[float | None, float | None]]
 
@@ -91,6 +106,7 @@ def _run(suite: Any, case: Any, side: int) -> Run:
     outcomes: dict[str, Outcome] = {
         path: Score(pair[side], details=_details(path, pair[side])) for path, pair in GIVEN.items()
     }
+    outcomes["harsh"] = _votes(side)
     decision = decide(root, outcomes, PolicySpec())
     assert decision.verdict
     result = make_result(
@@ -105,6 +121,25 @@ def _run(suite: Any, case: Any, side: int) -> Run:
     summarise_run(run.pk)
     run.refresh_from_db()
     return run
+
+
+def _votes(side: int) -> Score:
+    """Return what the panel came to."""
+    bracket, given = VOTED[side]
+    judges = (("big", "", bracket), ("small", "", bracket), ("", "desk", "Good"))
+    votes = [
+        {
+            **{"judge": "ABC"[number], "slug": slug, "agent": agent, "model": slug or agent},
+            **{"bracket": voted, "score": None, "reasons": "So.", "problem": ""},
+        }
+        for number, (slug, agent, voted) in enumerate(judges)
+    ]
+    rescore = get_kind("deliberation").rescore
+    assert rescore is not None
+    details = {"rounds": [{"number": 1, "breaks_tie": False, "votes": votes}]}
+    score = rescore(read_config("deliberation", PANEL["config"]), details)
+    assert score.score == given
+    return score
 
 
 def _details(path: str, given: float) -> dict[str, Any]:
@@ -162,7 +197,7 @@ def test_the_api_compares_a_case_by_every_evaluator_and_metric(viewer_client: Cl
 def test_results_and_their_files_and_links_show_the_same_scores(
     viewer_client: Client, editor_client: Client, runs
 ) -> None:
-    trees, tables, lines, shared = [], [], [], []
+    trees, tables, lines, shared, pages, reports = [], [], [], [], [], []
     for run in runs:
         [result] = run.results.all()
         tree_document = viewer_client.get(f"/api/results/{result.pk}").json()["tree"]
@@ -179,15 +214,47 @@ def test_results_and_their_files_and_links_show_the_same_scores(
         )
         line = json.loads(viewer_client.get(f"{address}results.jsonl").getvalue())
         lines.append(dict(_nodes(line["evaluator_results"], "evaluator_results", "score")))
+        pages.append(_page_scores(viewer_client.get(f"{address}KEY-mark/1/").content.decode()))
+        report = "".join(write_junit(JUnitRun(str(run)), result_lines(run)))
+        figures = {
+            one.attrib["name"]: float(one.attrib["value"])
+            for one in ElementTree.fromstring(report).iterfind(".//testcase/properties/property")
+        }
+        prefix = "score."
+        reports.append(
+            {
+                name.removeprefix(prefix): value
+                for name, value in figures.items()
+                if name.startswith(prefix)
+            }
+        )
+        told = viewer_client.get(f"/api/results/{result.pk}").json()
+        for name in ("score", "run_cost_usd", "evaluation_cost_usd"):
+            found = [float(of[name]) for of in (told, line, row, figures)]
+            assert found == pytest.approx([float(getattr(result, name))] * 4), name
+        [panel] = [one for one in line["evaluator_results"] if one["name"] == "harsh"]
+        assert panel["raw_score"] == VOTED[run.number - 1][1] * 100
+        assert [vote["agent"] for vote in panel["rounds"][0]["votes"]] == ["", "", "desk"]
         share(editor_client, subject((run, run), "result"), "case_names")
         content = ShareLink.objects.latest("pk").frozen
         shared.append({node["name"]: node["score"] for node in content["evaluators"][1:]})
-    for sides in (trees, tables, lines):
+    for sides in (trees, tables, lines, reports):
         _close({path: (sides[0][path], sides[1][path]) for path in sides[0]})
     by_name = {path.rpartition("/")[2]: pair for path, pair in COUNTED.items()}
-    assert {name: (shared[0][name], shared[1][name]) for name in shared[0]} == {
-        name: (score(before), score(after)) for name, (before, after) in by_name.items()
-    }
+    for sides in (shared, pages):
+        assert {name: (sides[0][name], sides[1][name]) for name in sides[0]} == {
+            name: (score(before), score(after)) for name, (before, after) in by_name.items()
+        }
+
+
+def _page_scores(page: str) -> dict[str, str]:
+    """Return the score of every evaluator below the root on the page of a result, by name."""
+    nodes = re.findall(r'<summary class="node".*?</summary>', page, re.DOTALL)
+    rows = [
+        re.search(r"<code>(.*?)</code>.*<b class=\"num\">(.*?)</b>", node, re.DOTALL)
+        for node in nodes
+    ]
+    return {row[1]: words(row[2]) for row in rows[1:] if row}
 
 
 def words(page: str) -> str:
