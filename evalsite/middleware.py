@@ -54,6 +54,8 @@ def for_anonymous(
 
 # What no page needs, and what no other site may show.
 FOR_EVERY_ANSWER = {
+    # In place of the server's name and kind.
+    "Server": "Evalsite",
     "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cross-Origin-Resource-Policy": "same-origin",
 }

@@ -152,6 +152,7 @@ def test_responses_have_the_security_headers(client: Client) -> None:
     assert response["Referrer-Policy"] == "same-origin"
     assert response["Cross-Origin-Resource-Policy"] == "same-origin"
     assert "camera=()" in response["Permissions-Policy"]
+    assert response["Server"] == "Evalsite"
 
 
 def test_no_cache_keeps_what_members_see(viewer_client: Client, viewer: User) -> None:
