@@ -15,6 +15,7 @@ from evaluators.sandbox.probe import MAX_WORD_LENGTH, sandbox_offered
 from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
 from runs.execution.run_worker import freeze_loaded_objects, release
+from runs.exports.services import WRITER
 from runs.models.database import database_now, discard_connection
 from runs.queue import WORK_ON_RUN, queue
 
@@ -42,8 +43,9 @@ class Heartbeat:
             self._thread.start()
 
     def stop(self) -> None:
-        """Release the runs of this process, and take it off the list of workers."""
+        """Release the runs and the export of this process, and take it off the list of workers."""
         self._ending.set()
+        WRITER.stop()
         release()
         if self._thread is not None:
             self._thread.join(timeout=5)

@@ -87,12 +87,13 @@ def for_members(
     def answer(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
         has_session = settings.SESSION_COOKIE_NAME in request.COOKIES
-        if has_session or "Authorization" in request.headers:
+        is_known = has_session or "Authorization" in request.headers
+        if is_known:
             is_page = response.headers.get("Content-Type", "").startswith("text/html")
             response.headers.setdefault("Cache-Control", FOR_PAGES if is_page else FOR_FILES)
         disposition = response.headers.get("Content-Disposition", "")
         is_file = disposition.startswith("attachment") and response.status_code == HTTPStatus.OK
-        if has_session and is_file:
+        if is_known and is_file:
             _record_download(request, disposition)
         for name, value in request.META.get(RATE_LIMIT, {}).items():
             response.headers[name] = value

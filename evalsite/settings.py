@@ -22,6 +22,8 @@ ENV = Environment()
 DEBUG = ENV.flag("EVALSITE_DEBUG")
 DEMO = ENV.flag("EVALSITE_DEMO")
 DATA_DIR = ENV.path("EVALSITE_DATA_DIR", BASE_DIR / "data")
+# Workers write large downloads there and the web process sends them, so both need the same folder.
+EXPORTS_DIR = ENV.path("EVALSITE_EXPORTS_DIR", DATA_DIR / "exports")
 PORT = ENV.number("PORT", 8000, least=1, most=65535)
 LISTEN = ENV.text("EVALSITE_LISTEN", "127.0.0.1")
 SITE_URL = ENV.url("EVALSITE_URL", "", schemes=("http", "https"))

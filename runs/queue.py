@@ -27,6 +27,7 @@ SUMMARISE_RUN = "runs.summarise_run"
 RESCORE_RUN = "runs.rescore_run"
 REMOVE_DATA = "runs.remove_data"
 APPLY_RETENTION = "runs.apply_retention"
+WRITE_EXPORTS = "runs.write_exports"
 TRY_TARGET = "runs.try_target"
 TRY_EVALUATOR = "runs.try_evaluator"
 # No retries: the pool notices broken connections, and the reaper queues the work anyway.
@@ -70,6 +71,11 @@ def queue_removal(removal_id: int, *, expires_s: float | None = None) -> None:
 def queue_retention(*, expires_s: float | None = None) -> None:
     """Queue the removal of data that are old enough, as `queue` does."""
     _send(APPLY_RETENTION, {}, expires_s=expires_s)
+
+
+def queue_exports(*, expires_s: float | None = None) -> None:
+    """Queue the making of the exports that wait, as `queue` does."""
+    _send(WRITE_EXPORTS, {}, expires_s=expires_s)
 
 
 def _send(task: str, kwargs: Mapping[str, int], *, expires_s: float | None) -> None:

@@ -21,13 +21,14 @@ from evaluators.reading.json import read_json
 from runs.models.runs import Run
 from runs.models.suites import Suite
 
-MAY_REVIEW = "runs.review_result"
+VIEW, MAY_REVIEW = "runs.view_run", "runs.review_result"
 RUN_SCRIPTS = "runs.run_scripts"
-may_view = permission_required("runs.view_run", raise_exception=True)
+SEE_AUDIT, SEE_MEMBERS = "evaluators.view_auditentry", "auth.change_user"
+may_view = permission_required(VIEW, raise_exception=True)
 may_start = permission_required("runs.start_run", raise_exception=True)
 may_delete = permission_required("runs.delete_run", raise_exception=True)
 may_change_suites = permission_required("runs.change_suite", raise_exception=True)
-may_see_audit = permission_required("evaluators.view_auditentry", raise_exception=True)
+may_see_audit = permission_required(SEE_AUDIT, raise_exception=True)
 may_share = permission_required("runs.share", raise_exception=True)
 may_change_targets = permission_required("runs.change_target", raise_exception=True)
 STOP_POLLING = 286

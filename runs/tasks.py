@@ -9,6 +9,7 @@ from celery import shared_task
 from runs import finishing
 from runs.execution import run_worker, trials
 from runs.execution.reaper import runs_needing_workers
+from runs.exports.services import WRITER
 from runs.models.database import database_now
 from runs.retention import services
 from runs.what_if import rescoring
@@ -52,6 +53,12 @@ def remove_data(removal_id: int, **later: Any) -> None:
 def apply_retention(**later: Any) -> None:
     """Begin to remove the data that are old enough."""
     services.apply_retention()
+
+
+@shared_task(name="runs.write_exports", ignore_result=True)
+def write_exports(**later: Any) -> None:
+    """Make the files that somebody waits for."""
+    WRITER.write_waiting(pause=run_worker.pause_for_requests)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)

@@ -10,6 +10,7 @@ from runs.cases import views as cases
 from runs.charts import views as charts
 from runs.compare import views as compare
 from runs.evaluator_trials import views as evaluator_trials
+from runs.exports import views as exports
 from runs.files import views as files
 from runs.home import views as home
 from runs.lists import CaseKeyConverter
@@ -197,6 +198,13 @@ urlpatterns = [
     path("recent-suites/", home.recent_suites, name="recent-suites"),
     path("audit/", audit.audit, name="audit"),
     path("audit/audit.jsonl", audit.audit_file, name="audit-file"),
+    path("exports/", exports.exports, name="exports"),
+    path("exports/rows/", exports.export_rows, name="export-rows"),
+    path("exports/<uuid:pk>/", exports.export, name="export"),
+    path("exports/<uuid:pk>/state/", exports.export_state, name="export-state"),
+    path("exports/<uuid:pk>/file/", exports.export_file, name="export-file"),
+    path("exports/<uuid:pk>/cancel/", exports.export_cancel, name="export-cancel"),
+    path("exports/<uuid:pk>/retry/", exports.export_retry, name="export-retry"),
     path("retention/", retention.retention, name="retention"),
     path("retention/rule/", retention.retention_rule, name="retention-rule"),
     path("retention/removals/", retention.removals, name="removals"),

@@ -25,13 +25,21 @@ from evalsite.access.sessions import end_sessions
 from evalsite.access.tokens import revoke_tokens
 from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
+from runs.exports.services import remove_exports
 from runs.models.removals import Removal
 from runs.models.results import ResultOutput, Retry
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import Run, RunEvent
 from runs.models.sharing import ApiToken, MemberIdentity, MemberSession
 from runs.models.suites import SuiteDraft
-from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
+from runs.models.temporary import (
+    CaseUpload,
+    EvaluatorTrial,
+    Export,
+    ExportRequest,
+    ReviewUpload,
+    TargetTrial,
+)
 from runs.requests import RUN_SCRIPTS
 
 
@@ -244,6 +252,7 @@ OWN_DATA: tuple[tuple[type[Model], str], ...] = (
     (TargetTrial, "asked_by"),
     (EvaluatorTrial, "asked_by"),
     (ReviewSkip, "reviewer"),
+    (ExportRequest, "owner"),
 )
 # Where the name of a member is copied to.
 COPIED_NAMES: tuple[tuple[type[Model], str], ...] = (
@@ -268,6 +277,7 @@ class PersonalData:
     drafts: int
     uploads: int
     trials: int
+    exports: int
     reviews: int
     runs: int
     entries: int
@@ -286,6 +296,7 @@ def personal_data(member: User) -> PersonalData:
         drafts=own[SuiteDraft],
         uploads=own[CaseUpload] + own[ReviewUpload],
         trials=own[TargetTrial] + own[EvaluatorTrial],
+        exports=own[ExportRequest],
         reviews=Review.objects.filter(reviewer=member).count(),
         runs=Run.objects.filter(created_by=member).count(),
         entries=AuditEntry.objects.filter(actor=member).count(),
@@ -308,6 +319,8 @@ def erase_member(member: User, *, actor: User | None) -> str:
     name, email, erased = member.get_username(), member.email, f"{ERASED}{member.pk}"
     for model, field in OWN_DATA:
         model._default_manager.filter(**{field: member}).delete()
+    # Files of other members may name this one, and can be made again.
+    remove_exports(Export.objects.all())
     ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)
     ReviewItem.objects.filter(assigned_to=member).update(assigned_to=None)
     for model, field in COPIED_NAMES:

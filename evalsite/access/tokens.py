@@ -26,11 +26,11 @@ from evalsite.access.sessions import MUST_SET_UP
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models.sharing import ACTIVE, ApiToken, token_hash
+from runs.requests import VIEW
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
 
-VIEW = "runs.view_run"
 # People and secret scanners recognise a token by this prefix.
 PREFIX = "evs_"
 RANDOM_BYTES = 32

@@ -147,6 +147,7 @@ SECTIONS = (
     ("review", ("runs:review",)),
     ("targets", ("runs:target",)),
     ("workers", ("runs:workers",)),
+    ("exports", ("runs:export",)),
     ("retention", ("runs:retention", "runs:suite-retention")),
     ("search", ("runs:search",)),
     ("audit", ("runs:audit",)),

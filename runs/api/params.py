@@ -159,6 +159,43 @@ class CaseParams(QueryParams):
     )
 
 
+class ResultsFileParams(QueryParams):
+    """How the keys of a file of results are written."""
+
+    keys = serializers.ChoiceField(
+        required=False,
+        choices=["snake_case", "camelCase"],
+        default="snake_case",
+        help_text="How the keys are written.",
+    )
+
+
+class SuiteFileParams(QueryParams):
+    """Which version of a suite."""
+
+    version = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_INTEGER,
+        help_text="The number of a version; default: the current one.",
+    )
+
+
+class ReviewsParams(QueryParams):
+    """Which decisions of reviewers."""
+
+    suite = serializers.CharField(
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        help_text="Only decisions on runs of this suite.",
+    )
+    run = serializers.CharField(
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        help_text="Only decisions on this run: its id, or suite:number.",
+    )
+
+
 class PairParams(QueryParams):
     """Two runs."""
 

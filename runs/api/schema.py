@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 from django.http import Http404, HttpRequest, JsonResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import Field, create_model
 from rest_framework.decorators import api_view
@@ -17,6 +19,7 @@ from rest_framework.views import exception_handler
 from evaluators.scoring.types import DomainError
 from runs.api.params import NoParams, QueryParams, list_params
 from runs.documents import Document
+from runs.exports.documents import ExportDoc
 from runs.lists import ListQuery
 
 PROBLEM = "application/problem+json"
@@ -111,6 +114,7 @@ RUN = OpenApiParameter(
 )
 KEY = OpenApiParameter("key", str, "path", description="The key of a case.")
 NUMBER = OpenApiParameter("number", int, "path", description="The number of a version.")
+EXPORT = OpenApiParameter("export", UUID, "path", description="The id of an export.")
 RESULT = OpenApiParameter("result", int, "path", description="The id of a result.")
 CAMPAIGN = OpenApiParameter("campaign", int, "path", description="The id of a campaign.")
 REFUSALS: Mapping[int, str] = {
@@ -131,10 +135,12 @@ def reads(
     lists: type[ListQuery] | None = None,
     path: Sequence[OpenApiParameter] = (),
     tag: str,
+    methods: Sequence[str] = ("GET",),
 ) -> Callable[[View], View]:
     """Make a function a call of the API for GET, described by its docstring.
 
-    With `lists` it answers one page of the documents that match the query.
+    With `lists` it answers one page of the documents that match the query. Other `methods` than GET need a
+    description of their own.
     """
 
     def decorate(view: View) -> View:
@@ -150,11 +156,49 @@ def reads(
             parameters=[*path, *([] if read is NoParams else [read])],
             responses=answers,
             tags=[tag],
+            methods=["GET"],
+        )
+        call: View = extend(api_view(list(methods))(view))
+        return call
+
+    return decorate
+
+
+def sends(
+    summary: str,
+    *media_types: str,
+    params: type[QueryParams] = NoParams,
+    path: Sequence[OpenApiParameter] = (),
+    tag: str = "files",
+) -> Callable[[View], View]:
+    """Make a function a call of the API that answers a file, or how far the making of a large one is."""
+
+    def decorate(view: View) -> View:
+        answers: dict[Any, Any] = {
+            (200, media_type): OpenApiResponse(OpenApiTypes.BINARY, description="The file.")
+            for media_type in media_types
+        }
+        answers[202] = OpenApiResponse(ExportDoc, description=PREPARED)
+        for status, text in REFUSALS.items():
+            answers[status, PROBLEM] = OpenApiResponse(ProblemDoc, description=text)
+        extend = extend_schema(
+            operation_id=view.__name__,
+            summary=summary,
+            description=view.__doc__,
+            parameters=[*path, *([] if params is NoParams else [params])],
+            responses=answers,
+            tags=[tag],
         )
         call: View = extend(api_view(["GET"])(view))
         return call
 
     return decorate
+
+
+PREPARED = (
+    "The file is large, so a worker makes it. Location is the address of its state; ask there until it "
+    "is ready, or ask here again."
+)
 
 
 def _page_model(answer: type[Document]) -> type[Document]:

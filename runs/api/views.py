@@ -1,15 +1,20 @@
-"""The calls of the API, all read-only."""
+"""The calls of the API, all read-only but for one's own exports."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
+from typing import Any
+from uuid import UUID
+
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from drf_spectacular.views import SpectacularJSONAPIView
 from pydantic import Field
 from rest_framework.decorators import api_view
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -20,6 +25,9 @@ from runs.api.params import (
     ComparisonParams,
     ListRequest,
     NoParams,
+    ResultsFileParams,
+    ReviewsParams,
+    SuiteFileParams,
 )
 from runs.api.queries import (
     ExecutionsQuery,
@@ -29,7 +37,18 @@ from runs.api.queries import (
     get_run,
     with_counts,
 )
-from runs.api.schema import CAMPAIGN, KEY, NUMBER, RESULT, RUN, SLUG, reads
+from runs.api.schema import (
+    CAMPAIGN,
+    EXPORT,
+    KEY,
+    NUMBER,
+    RESULT,
+    RUN,
+    SLUG,
+    CannotBeAnswered,
+    reads,
+    sends,
+)
 from runs.campaigns.documents import (
     CampaignDetailDoc,
     CampaignDoc,
@@ -41,14 +60,22 @@ from runs.cases.queries import SUITE_ORDER, CasesQuery
 from runs.compare.case_page import case_comparison_document, case_side_by_side
 from runs.compare.comparison import build_comparison
 from runs.compare.documents import CaseComparisonDoc, ComparisonDoc, comparison_document
+from runs.compare.page import EVERY, SHARED, ComparisonQuery
 from runs.compare.rules import Tolerances
+from runs.compare.views import comparison_file
 from runs.documents import Document
 from runs.engine.plan import read_policy
+from runs.exports.documents import ExportDoc, export_document
+from runs.exports.services import drop_request, request_export
+from runs.exports.specs import ExportSpec
+from runs.exports.views import own_export, send_export, send_now
 from runs.lists import NEWEST_FIRST, Key, Keyset
 from runs.models.results import ResultOutput
+from runs.models.reviews import QueueQuery
 from runs.models.runs import Campaign
 from runs.models.suites import Suite, SuiteVersion
 from runs.requests import may_view
+from runs.results import files as run_files
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.results.result_documents import (
     ResultDetailDoc,
@@ -59,6 +86,8 @@ from runs.results.result_documents import (
 )
 from runs.results.result_page import whole_output
 from runs.results.runs import RunsQuery
+from runs.reviews.files import reviews_file
+from runs.suites import services as suite_files
 from runs.suites.documents import (
     CaseDetailDoc,
     CaseDoc,
@@ -270,3 +299,134 @@ def result_output(request: Request, result: int) -> Response:
     except ResultOutput.DoesNotExist:
         raise Http404 from None
     return Response(WholeOutputDoc(text=text, characters=len(text)).as_json())
+
+
+def _answer_file(request: Request, spec: ExportSpec) -> HttpResponseBase:
+    """Send a small file, or one that a worker has made; else tell how far it is."""
+    if spec.is_small:
+        return send_now(spec)
+    member: Any = request.user
+    asked = request_export(spec, by=member)
+    try:
+        return send_export(asked)
+    except FileNotFoundError:
+        document = export_document(asked).as_json()
+        location = {"Location": request.build_absolute_uri(document["status_url"])}
+        return Response(document, status=HTTPStatus.ACCEPTED, headers=location)
+
+
+JSON_LINES, CSV, YAML, ZIP = "application/jsonl", "text/csv", "application/yaml", "application/zip"
+
+
+@sends("A suite as a file", YAML, ZIP, params=SuiteFileParams, path=[SLUG])
+def suite_file(request: Request, slug: str) -> HttpResponseBase:
+    """Give a suite as a file that can be imported again, a zip if it refers to files."""
+    params = SuiteFileParams.read(request)
+    return _answer_file(request, suite_files.suite_file(slug=slug, version=params.get("version")))
+
+
+@sends("Results of a run as JSON Lines", JSON_LINES, params=ResultsFileParams, path=[RUN])
+def run_results_file(request: Request, run: str) -> HttpResponseBase:
+    """Give every result of a run in full, one JSON object a line."""
+    params, found = ResultsFileParams.read(request), get_run(run)
+    is_camel = params["keys"] == "camelCase"
+    spec = run_files.results_file(slug=found.suite.slug, number=found.number, is_camel=is_camel)
+    return _answer_file(request, spec)
+
+
+@sends("Results of a run as a table", CSV, path=[RUN])
+def run_results_table(request: Request, run: str) -> HttpResponseBase:
+    """Give every result of a run, a row each, for spreadsheets."""
+    NoParams.read(request)
+    found = get_run(run)
+    spec = run_files.results_table_file(slug=found.suite.slug, number=found.number)
+    return _answer_file(request, spec)
+
+
+@sends("Cases of a run as JSON Lines", JSON_LINES, path=[RUN])
+def run_cases_file(request: Request, run: str) -> HttpResponseBase:
+    """Give every case of a run over its repetitions, one JSON object a line."""
+    NoParams.read(request)
+    found = get_run(run)
+    return _answer_file(request, run_files.cases_file(slug=found.suite.slug, number=found.number))
+
+
+@sends("Cases of a comparison as a table", CSV, params=ComparisonParams)
+def comparison_table(request: Request) -> HttpResponseBase:
+    """Give every case of a comparison, a row each, for spreadsheets."""
+    return _answer_file(request, _comparison_file(request, "csv"))
+
+
+@sends("A comparison as JSON Lines", JSON_LINES, params=ComparisonParams)
+def comparison_lines(request: Request) -> HttpResponseBase:
+    """Give every figure of a comparison, then its cases, one JSON object a line."""
+    return _answer_file(request, _comparison_file(request, "jsonl"))
+
+
+def _comparison_file(request: Request, form: str) -> ExportSpec:
+    params = ComparisonParams.read(request)
+    sides = {side: get_run(params.pop(f"{side}_run_id")) for side in ("baseline", "candidate")}
+    if sides["baseline"].pk == sides["candidate"].pk:
+        raise ValidationError({"candidate_run_id": [SAME_RUN]})
+    names = {side: f"{run.suite.slug}:{run.number}" for side, run in sides.items()}
+    cases = SHARED if params.pop("cases") == "shared" else ""
+    limits = {name: str(value) for name, value in params.items()}
+    query = ComparisonQuery.read({**names, **limits, "show": EVERY, "cases": cases})
+    return comparison_file(query=query.parameters(), form=form)
+
+
+@sends("Decisions of reviewers as JSON Lines", JSON_LINES, params=ReviewsParams)
+def reviews_lines(request: Request) -> HttpResponseBase:
+    """Give every decision of reviewers, withdrawn ones too, one JSON object a line."""
+    return _answer_file(request, _reviews_file(request, "jsonl"))
+
+
+@sends("Decisions of reviewers as a table", CSV, params=ReviewsParams)
+def reviews_table(request: Request) -> HttpResponseBase:
+    """Give every decision of reviewers, withdrawn ones too, a row each."""
+    return _answer_file(request, _reviews_file(request, "csv"))
+
+
+def _reviews_file(request: Request, form: str) -> ExportSpec:
+    params = ReviewsParams.read(request)
+    run = get_run(params["run"]).pk if "run" in params else 0
+    query = QueueQuery(suite=params.get("suite", ""), run=run)
+    return reviews_file(query=query.parameters(), form=form)
+
+
+@extend_schema(
+    methods=["DELETE"],
+    operation_id="export_cancel",
+    summary="Cancel an export",
+    description="Cancel the making of a file, or delete it.",
+    parameters=[EXPORT],
+    responses={204: OpenApiResponse(description="It is cancelled or deleted.")},
+    tags=["files"],
+)
+@reads("How far a file is", ExportDoc, path=[EXPORT], tag="files", methods=("GET", "DELETE"))
+def export(request: Request, export: UUID) -> Response:
+    """Give the state of a file that a worker makes, with its address once it is ready."""
+    NoParams.read(request)
+    asked = own_export(request, export)
+    if request.method == "DELETE":
+        drop_request(asked)
+        return Response(status=HTTPStatus.NO_CONTENT)
+    return Response(export_document(asked).as_json())
+
+
+@sends("The file of an export", "application/octet-stream", path=[EXPORT])
+def export_file(request: Request, export: UUID) -> HttpResponseBase:
+    """Give a file that a worker has made, by its own media type; 409 until it is ready."""
+    NoParams.read(request)
+    asked = own_export(request, export)
+    grant: Any = request.auth
+    if not all(
+        request.user.has_perm(permission) and (grant is None or grant.allows(permission))
+        for permission in asked.export.permissions
+    ):
+        raise PermissionDenied
+    try:
+        return send_export(asked)
+    except FileNotFoundError:
+        state = export_document(asked).state
+        raise CannotBeAnswered(f"The file cannot be sent: it is {state}.") from None

@@ -9,17 +9,23 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Model, QuerySet
+from django.db.models import Count, Max, Model, QuerySet
 from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.reading.json import storable
 from runs import lists
+from runs.exports.specs import ExportSpec, exported
 from runs.lists import NEWEST_FIRST, Control, ListQuery, read_integer
+from runs.models.database import read_ids
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target
+from runs.requests import SEE_AUDIT, SEE_MEMBERS
 
+CHUNK = 1_000
+# What an entry takes in the file, rounded up.
+ENTRY_BYTES = 600
 # How many changes, and how many characters of a value, a folded row shows.
 SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
 # Entries about members, tokens, sessions and refusals contain e-mail addresses, roles, login times and what somebody tried,
@@ -180,8 +186,28 @@ def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
 def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
     """Yield every matching entry as a line of JSON, newest first."""
     entries = NEWEST_FIRST.order(_matching(query, with_members=with_members))
-    for entry in entries.iterator(chunk_size=1_000):
-        yield json.dumps(storable(entry.as_values()), ensure_ascii=False) + "\n"
+    ids = read_ids(entries)
+    for start in range(0, len(ids), CHUNK):
+        for entry in NEWEST_FIRST.order(
+            AuditEntry.objects.filter(pk__in=ids[start : start + CHUNK])
+        ):
+            yield json.dumps(storable(entry.as_values()), ensure_ascii=False) + "\n"
+
+
+@exported("audit")
+def audit_file(*, query: Mapping[str, str], with_members: bool) -> ExportSpec:
+    """Describe the file of the entries that match the parameters of an address."""
+    asked = AuditQuery.read(query)
+    found = _matching(asked, with_members=with_members).aggregate(Count("pk"), Max("pk"))
+    return ExportSpec(
+        name="audit.jsonl",
+        media_type="application/x-ndjson",
+        rows=found["pk__count"],
+        row_bytes=ENTRY_BYTES,
+        write=lambda: audit_lines(asked, with_members=with_members),
+        truth=tuple(found.values()),
+        permissions=(SEE_AUDIT, *((SEE_MEMBERS,) if with_members else ())),
+    )
 
 
 def changes_between(

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from django.http import StreamingHttpResponse
-from django.http.response import HttpResponse
+from django.http.response import HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from runs.audit.queries import AuditQuery, audit_lines, audit_page
-from runs.requests import MemberRequest, may_see_audit
-
-SEES_MEMBERS = "auth.change_user"
+from runs.audit import queries
+from runs.audit.queries import AuditQuery, audit_page
+from runs.exports.views import answer_file
+from runs.requests import SEE_MEMBERS, MemberRequest, may_see_audit
 
 
 @require_safe
 @may_see_audit
 def audit(request: MemberRequest) -> HttpResponse:
     """List every change, newest first."""
-    page = audit_page(
-        AuditQuery.read(request.GET), with_members=request.user.has_perm(SEES_MEMBERS)
-    )
+    page = audit_page(AuditQuery.read(request.GET), with_members=request.user.has_perm(SEE_MEMBERS))
     name = "audit/_rows.html" if request.htmx else "audit/audit.html"
     return render(request, name, {"page": page})
 
 
 @require_safe
 @may_see_audit
-def audit_file(request: MemberRequest) -> StreamingHttpResponse:
+def audit_file(request: MemberRequest) -> HttpResponseBase:
     """Give every matching change as JSON Lines."""
-    lines = audit_lines(
-        AuditQuery.read(request.GET), with_members=request.user.has_perm(SEES_MEMBERS)
-    )
-    response = StreamingHttpResponse(lines, content_type="application/x-ndjson")
-    response["Content-Disposition"] = 'attachment; filename="audit.jsonl"'
-    return response
+    query = AuditQuery.read(request.GET).changed().parameters()
+    spec = queries.audit_file(query=query, with_members=request.user.has_perm(SEE_MEMBERS))
+    return answer_file(request, spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -12,19 +12,22 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
+from django.http import Http404
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs import lists
 from runs.cases.conflict_forms import field_text
-from runs.formats.suite_files import PackedSuite, case_values, pack_suite
-from runs.formats.tables import csv_parts
+from runs.exports.specs import ExportSpec, exported
+from runs.formats.suite_files import case_values, pack_suite
+from runs.formats.tables import AT_ONCE, csv_parts
 from runs.lists import PAGE_SIZE, Control, Key, Keyset, ListQuery, read_integer, with_tag
 from runs.models.results import Result
 from runs.models.run_cases import execution_from, live_state
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
+from runs.requests import get_suite_or_404
 from runs.results.result_state import (
     Override,
     RepetitionMark,
@@ -36,7 +39,12 @@ from runs.results.result_state import (
 )
 from runs.specs.suites import CaseSpec
 from runs.suites.queries import Branch, branches
-from runs.suites.services import suite_with_cases
+from runs.suites.services import (
+    UnknownVersionError,
+    cases_of_version,
+    find_version,
+    suite_with_cases,
+)
 from runs.summary.cases import summarise_case
 from runs.target_kinds._outputs import messages_as_json, output_from_json, trace_as_json
 from runs.texts import cut_step, cut_turns
@@ -195,19 +203,35 @@ FORMATS = ("yaml", "jsonl", "csv")
 COLUMNS = ("key", "title", "tags", "input", "expected_output", "expected_outcomes", "criteria")
 
 
-def case_file(suite: Suite, keys: Sequence[str], form: str) -> PackedSuite:
-    """Return a file of these cases.
+@exported("cases")
+def case_file(*, slug: str, keys: Sequence[str], form: str) -> ExportSpec:
+    """Describe a file of these cases; raises Http404.
 
-    `yaml` is the suite with only these cases, a zip if it has files; `jsonl` has one case per line, in full;
-    `csv` has their plain texts. Raises UnknownVersionError for a suite without a version.
+    `jsonl` has one case per line, in full; `csv` has their plain texts; any other form is the suite with
+    only these cases, a zip if it has files.
     """
-    content = suite_with_cases(suite, only=set(keys))
-    name = f"{suite.slug}-v{suite.version}-{len(keys)}-cases"
-    if form == "jsonl":
-        return PackedSuite(f"{name}.jsonl", "application/jsonl", _lines(content.cases))
-    if form == "csv":
-        return PackedSuite(f"{name}.csv", "text/csv; charset=utf-8", _table(content.cases))
-    return pack_suite(content, name)
+    suite = get_suite_or_404(slug=slug)
+    try:
+        row = find_version(suite)
+    except UnknownVersionError as error:
+        raise Http404(str(error)) from error
+    packed = "zip" if row.content.get("files") else "yaml"
+    ending = form if form in FORMS else packed
+    name = f"{slug}-v{row.number}-{len(keys)}-cases"
+
+    def write() -> Iterator[bytes]:
+        content = suite_with_cases(suite, version=row.number, only=set(keys))
+        if form in FORMS:
+            return FORMS[form](content.cases)
+        return pack_suite(content, name).parts
+
+    return cases_of_version(
+        row,
+        name=f"{name}.{ending}",
+        rows=len(keys),
+        rows_a_part=AT_ONCE if form == "csv" else 1,
+        write=write,
+    )
 
 
 def _lines(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
@@ -220,6 +244,11 @@ def _table(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
     for part in csv_parts(COLUMNS, lines):
         yield part.encode()
 
+
+FORMS: Mapping[str, Callable[[Sequence[CaseSpec]], Iterator[bytes]]] = {
+    "jsonl": _lines,
+    "csv": _table,
+}
 
 RUNS_SHOWN = 12
 MAX_MARKS = 8

@@ -53,6 +53,7 @@ from runs.cases.table_forms import (
     stored_page,
 )
 from runs.cases.uploads import UploadedTable
+from runs.exports.views import answer_file
 from runs.models.suites import Case
 from runs.models.temporary import CaseUpload
 from runs.requests import (
@@ -65,7 +66,6 @@ from runs.requests import (
     may_view,
 )
 from runs.suites.queries import suite_head
-from runs.suites.services import UnknownVersionError
 
 CONFLICT = 409
 CHANGE = "runs.change_suite"
@@ -266,12 +266,8 @@ def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
     if not ticked.keys:
         messages.info(request, NONE)
         return redirect("runs:suite-cases", slug)
-    try:
-        file = case_file(suite, ticked.keys, request.POST.get("format", ""))
-    except UnknownVersionError as error:
-        raise Http404(str(error)) from error
-    headers = {"Content-Disposition": str(content_disposition_header(True, file.name))}
-    return StreamingHttpResponse(file.parts, content_type=file.media_type, headers=headers)
+    form = request.POST.get("format", "")
+    return answer_file(request, case_file(slug=slug, keys=list(ticked.keys), form=form))
 
 
 def _done(request: MemberRequest, ticked: SelectedCases, action: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django import forms
@@ -14,7 +14,6 @@ from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseRedirect,
-    StreamingHttpResponse,
 )
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -38,15 +37,25 @@ from runs.compare.page import (
 )
 from runs.compare.rules import UNITS, Tolerances
 from runs.engine.plan import read_policy
+from runs.exports.specs import ExportSpec, exported
+from runs.exports.views import answer_file
+from runs.formats.tables import AT_ONCE
 from runs.lists import read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.requests import MemberRequest, get_run_or_404, may_change_suites, may_start, may_view
+from runs.results.files import run_truth
 from runs.results.runs import run_word
 from runs.what_if.services import has_same_rules, score_like, score_like_problem
 
 NOT_TWO_TICKED = "Tick two runs to compare them."
 SAME_RUN = "Both sides name the same run. Choose another one to compare it with."
 CHANGES = "changes"
+
+
+class SameRunError(DomainError):
+    """Both sides of a comparison name the same run."""
+
+    code = "same_run"
 
 
 @require_safe
@@ -171,40 +180,24 @@ def compare_case(request: HttpRequest) -> HttpResponse:
 @may_view
 def comparison_table(request: HttpRequest) -> HttpResponseBase:
     """Return every case that the page of the same address lists, on all its pages, as CSV."""
-    return _file(request, comparison_csv, "csv", "text/csv")
+    return _file(request, "csv")
 
 
 @require_safe
 @may_view
 def comparison_lines(request: HttpRequest) -> HttpResponseBase:
     """Return every figure of the page of the same address, then its cases, as JSON Lines."""
-    return _file(request, comparison_jsonl, "jsonl", "application/jsonl")
+    return _file(request, "jsonl")
 
 
-def _file(
-    request: HttpRequest,
-    write: Callable[[Comparison, ComparisonQuery], Iterator[str]],
-    ending: str,
-    kind: str,
-) -> HttpResponseBase:
-    """Stream the file; redirect to the page where there is nothing to compare, for it says why."""
+def _file(request: HttpRequest, form: str) -> HttpResponseBase:
+    """Send the file; redirect to the page where there is nothing to compare, for it says why."""
     query = ComparisonQuery.read(request.GET)
-    baseline, candidate = _run(query.baseline), _run(query.candidate)
     try:
-        tolerances = tolerances_form(query, candidate).tolerances
-        comparison = build_comparison(
-            baseline, candidate, tolerances, only_shared=query.cases == SHARED
-        )
+        spec = comparison_file(query=query.changed().parameters(), form=form)
+        return answer_file(request, spec)
     except DomainError:
         return _redirect(query)
-    if baseline.pk == candidate.pk:
-        return _redirect(query)
-    name = f"{baseline.suite.slug}-{baseline.number}-{candidate.suite.slug}-{candidate.number}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
-    content_type = f"{kind}; charset=utf-8"
-    return StreamingHttpResponse(
-        write(comparison, query), content_type=content_type, headers=headers
-    )
 
 
 MAX_OFFERED = 200
@@ -375,3 +368,42 @@ def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:
     """Return the form with the tolerances of the address; raises UnreadableSnapshotError."""
     usual = Tolerances.from_policy(read_policy(candidate.snapshot))
     return TolerancesForm(usual, dict(query.limits))
+
+
+# What a case takes in each file, rounded up.
+CASE_BYTES = 2_500
+FORMS: Mapping[str, tuple[str, Callable[[Comparison, ComparisonQuery], Iterator[str]], int]] = {
+    "csv": ("text/csv", comparison_csv, AT_ONCE),
+    "jsonl": ("application/jsonl", comparison_jsonl, 1),
+}
+
+
+@exported("comparison")
+def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
+    """Describe a file, `csv` or `jsonl`, of the comparison that the parameters of an address name.
+
+    Raises Http404 for a run that is not there, and SameRunError.
+    """
+    asked = ComparisonQuery.read(query)
+    baseline, candidate = _run(asked.baseline), _run(asked.candidate)
+    if baseline.pk == candidate.pk:
+        raise SameRunError(SAME_RUN)
+    media_type, write, rows_a_part = FORMS[form]
+    tolerances = tolerances_form(asked, candidate).tolerances
+
+    def write_comparison() -> Iterator[str]:
+        only_shared = asked.cases == SHARED
+        comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)
+        return write(comparison, asked)
+
+    names = (f"{run.suite.slug}-{run.number}" for run in (baseline, candidate))
+    return ExportSpec(
+        name=f"{'-'.join(names)}.{form}",
+        media_type=f"{media_type}; charset=utf-8",
+        rows=max(baseline.case_count, candidate.case_count),
+        row_bytes=CASE_BYTES,
+        rows_a_part=rows_a_part,
+        write=write_comparison,
+        truth=(*run_truth(baseline), *run_truth(candidate)),
+        suites=tuple({baseline.suite_id, candidate.suite_id}),
+    )

@@ -100,7 +100,8 @@ def _hidden() -> tuple[str, ...]:
     """
     base = Path(settings.BASE_DIR).resolve()
     own = [base] if (base / "manage.py").exists() else []
-    return tuple(map(str, (*own, settings.DATA_DIR.resolve())))
+    data = dict.fromkeys((settings.DATA_DIR.resolve(), settings.EXPORTS_DIR.resolve()))
+    return tuple(map(str, (*own, *data)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution.claims import RELEASED
 from runs.execution.database import is_temporary, note_error
 from runs.execution.shared_limits import forget_slot_leases, forget_starts
+from runs.exports.services import reap_exports
 from runs.finishing import (
     complete_run,
     end_overdue_run,
@@ -36,7 +37,7 @@ from runs.models.runs import (
     WorkerProcess,
 )
 from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
-from runs.queue import RESCORE_RUN, queue, queue_removal, queue_retention
+from runs.queue import RESCORE_RUN, queue, queue_exports, queue_removal, queue_retention
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,8 @@ def reap(*, now: datetime) -> list[int]:
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
     for removal_id in _abandoned_removals(now=now):
         queue_removal(removal_id, expires_s=LEASE.total_seconds())
+    if reap_exports(now=now, is_silence_death=is_silence_death):
+        queue_exports(expires_s=LEASE.total_seconds())
     if RetentionRule.objects.take_turn(now=now):
         queue_retention(expires_s=CHECKED_EVERY.total_seconds())
     _for_each(_runs_without_open_results(), complete_run)

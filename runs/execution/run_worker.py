@@ -14,6 +14,7 @@ import gc
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -621,6 +622,12 @@ def yield_to_waiting_requests(is_anybody_waiting: IsAnybodyWaiting) -> None:
     """Make every run loop of this process check before each execution whether a page request waits."""
     global _is_anybody_waiting
     _is_anybody_waiting = is_anybody_waiting
+
+
+def pause_for_requests() -> None:
+    """Let page requests of this process be answered first, between two steps of work without an event loop."""
+    if _is_anybody_waiting():
+        time.sleep(YIELD_S)
 
 
 class RequestPriority:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from evaluators.templatetags.figures import counted
+from runs.exports.views import answer_file
 from runs.files.forms import ResultsImportForm, SuiteImportForm, dump_answer, load_answer
-from runs.formats.suite_files import pack_suite
 from runs.requests import (
     REFUSED,
     MemberRequest,
     form_data,
     form_files,
-    get_suite_or_404,
     may_change_suites,
     may_start,
     may_view,
 )
-from runs.suites.services import UnknownVersionError, suite_with_cases
+from runs.suites.services import suite_file as suite_export
 
 ANSWER = "import_answer"
 
@@ -58,18 +57,9 @@ def suite_imported(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @may_view
-def suite_file(
-    request: HttpRequest, slug: str, version: int | None = None
-) -> StreamingHttpResponse:
+def suite_file(request: HttpRequest, slug: str, version: int | None = None) -> HttpResponseBase:
     """Download a suite as a file that can be imported again, as it is or as it was at a version."""
-    suite = get_suite_or_404(slug=slug)
-    try:
-        content = suite_with_cases(suite, version=version)
-    except UnknownVersionError as error:
-        raise Http404(str(error)) from error
-    file = pack_suite(content, f"{slug}-v{version or suite.version}")
-    headers = {"Content-Disposition": str(content_disposition_header(True, file.name))}
-    return StreamingHttpResponse(file.parts, content_type=file.media_type, headers=headers)
+    return answer_file(request, suite_export(slug=slug, version=version))
 
 
 @may_start

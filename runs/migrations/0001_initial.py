@@ -1736,4 +1736,83 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="Export",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("kind", models.CharField(max_length=40)),
+                ("params", models.JSONField(default=dict)),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                ("name", models.CharField(max_length=255)),
+                ("media_type", models.CharField(max_length=100)),
+                ("permissions", models.JSONField(default=list)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting"),
+                            ("writing", "Being prepared"),
+                            ("ready", "Ready"),
+                            ("failed", "Failed"),
+                        ],
+                        db_index=True,
+                        default="waiting",
+                        max_length=10,
+                    ),
+                ),
+                ("row_count", models.PositiveIntegerField(default=0)),
+                ("done_count", models.PositiveIntegerField(default=0)),
+                ("size", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("error", models.TextField(blank=True, default="")),
+                ("worker", models.CharField(blank=True, default="", max_length=200)),
+                ("token", models.CharField(blank=True, default="", max_length=32)),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("asked_at", models.DateTimeField(default=runs.models.database.database_now)),
+                ("made_at", models.DateTimeField(blank=True, null=True)),
+                ("expires_at", models.DateTimeField(db_index=True)),
+                ("suites", models.ManyToManyField(related_name="+", to="runs.suite")),
+            ],
+            options={
+                "ordering": ("asked_at", "id"),
+            },
+        ),
+        migrations.CreateModel(
+            name="ExportRequest",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("asked_at", models.DateTimeField(default=runs.models.database.database_now)),
+                (
+                    "export",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="requests",
+                        to="runs.export",
+                    ),
+                ),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("-asked_at", "-id"),
+                "constraints": [
+                    models.UniqueConstraint(fields=("owner", "export"), name="export_asked_once")
+                ],
+            },
+        ),
     ]

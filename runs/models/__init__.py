@@ -48,7 +48,15 @@ from runs.models.suites import (
     SuiteVersion,
     Target,
 )
-from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial, TrialState
+from runs.models.temporary import (
+    CaseUpload,
+    EvaluatorTrial,
+    Export,
+    ExportRequest,
+    ReviewUpload,
+    TargetTrial,
+    TrialState,
+)
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",
@@ -68,6 +76,8 @@ __all__ = [
     "CaseUpload",
     "EvaluatorScore",
     "EvaluatorTrial",
+    "Export",
+    "ExportRequest",
     "FileContent",
     "FinalScore",
     "JudgeOutcomes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -60,6 +61,12 @@ def discard_connection() -> None:
         connection.close()
 
 
+def read_ids(rows: models.QuerySet[Any]) -> Sequence[int]:
+    """Return the ids of rows in their order, in 8 bytes each: a list of a million takes 36 MB."""
+    return array("q", rows.values_list("pk", flat=True).iterator(chunk_size=IDS_AT_ONCE))
+
+
+IDS_AT_ONCE = 10_000
 Adapt = Callable[[Any], Any]
 
 # Numbers and texts need no adapting on any database; asking each field costs more than the insert.

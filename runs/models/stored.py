@@ -26,6 +26,7 @@ from evaluators.scoring.types import (
     Verdict,
 )
 from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, is_nested
+from runs.models.database import read_ids
 from runs.models.results import (
     CHUNK,
     CallPurpose,
@@ -210,19 +211,25 @@ def read_executions(
 ) -> Iterator[ExecutionRecord]:
     """Yield the executions of a run, or of one case by its id, in the order of the suite.
 
-    It takes two queries, and a third for `parts`, the scores of metrics and dimensions. Tokens include
-    failed and repeated calls. A target that is no model of ours reports its own tokens.
+    One query finds them, two more read each batch, and a third for `parts`, the scores of metrics and
+    dimensions. Tokens include failed and repeated calls. A target that is no model of ours reports its own
+    tokens.
     """
-    results = run.results.order_by("position", "repetition", "id")
-    calls = ModelCall.objects.filter(run=run)
-    if case is not None:
-        results = results.filter(case=case)
-        # With the results alone, the database finds the calls by their index.
-        calls = ModelCall.objects.filter(result__in=results.order_by().values("pk"))
-    tokens = _tokens(calls)
-    judged_parts = _parts(results) if parts else {}
+    in_order = run.results.order_by("position", "repetition", "id")
+    ids = read_ids(in_order if case is None else in_order.filter(case=case))
     is_model = bool((run.snapshot.get("target") or {}).get("model"))
-    for row in results.values_list(*COLUMNS).iterator(chunk_size=CHUNK):
+    for start in range(0, len(ids), CHUNK):
+        batch = ids[start : start + CHUNK]
+        yield from _some_executions(in_order, batch, is_model=is_model, parts=parts)
+
+
+def _some_executions(
+    in_order: QuerySet[Result], ids: Sequence[int], *, is_model: bool, parts: bool
+) -> Iterator[ExecutionRecord]:
+    tokens = _tokens(ModelCall.objects.filter(result__in=ids))
+    judged_parts = _parts(ids) if parts else {}
+    # A list: a cursor left open while somebody takes the rows would keep SQLite from being written.
+    for row in list(in_order.filter(pk__in=ids).values_list(*COLUMNS)):
         pk, key, status, verdict, score, is_forced, reviewed, latency_ms, *rest = row
         paid, judged = (
             tokens.get((pk, CallPurpose.TARGET)),
@@ -257,11 +264,11 @@ def _tokens(calls: QuerySet[ModelCall]) -> Mapping[tuple[int, str], tuple[int | 
 
 
 def _parts(
-    results: QuerySet[Result],
+    ids: Sequence[int],
 ) -> Mapping[int, tuple[dict[str, float], dict[str, float]]]:
     """Return metrics (0 to 5) and final dimensions (0 to 10) by result, from the first judge of each."""
     scores = EvaluatorScore.objects.filter(
-        result__in=results.order_by().values("pk"),
+        result__in=ids,
         kind__in=(METRICS_KIND, HYBRID_KIND),
         state=ScoreState.SCORED,
     ).order_by("result_id", "position", "id")

@@ -1,10 +1,11 @@
-"""What is kept for a day: uploaded files, and trials of targets and evaluators outside any run."""
+"""What is kept for a day: uploaded files, exports, and trials of targets and evaluators outside any run."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -15,6 +16,7 @@ from django.utils import timezone
 from evaluators.models import LanguageModel, money_field
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH, EvaluatorSpec
+from runs.models.database import database_now
 from runs.models.results import Result
 from runs.models.suites import Case, Suite, Target
 
@@ -256,3 +258,90 @@ class ReviewUpload(Upload):
     """A file of reviews."""
 
     objects = UploadQuerySet["ReviewUpload"].as_manager()
+
+
+class ExportState(models.TextChoices):
+    """How far an export is."""
+
+    WAITING = "waiting", "Waiting"
+    WRITING = "writing", "Being prepared"
+    READY = "ready", "Ready"
+    FAILED = "failed", "Failed"
+
+
+UNFINISHED_EXPORTS = (ExportState.WAITING, ExportState.WRITING)
+
+
+class Export(models.Model):
+    """A file that a worker makes because it is too large to be made while somebody waits for the answer.
+
+    `kind` and `params` say what is in it. `digest` also covers the state of the data, so that requests for
+    the same content share the file. Nobody gets it without `permissions`. Data of `suites` are in it, of
+    any suite if it names none. Only the worker that holds it knows its `token`, which is part of the name of
+    the file on disk. `attempts` counts the workers that began it.
+    """
+
+    kind = models.CharField(max_length=40)
+    params = models.JSONField(default=dict)
+    digest = models.CharField(max_length=64, unique=True)
+    name = models.CharField(max_length=255)
+    media_type = models.CharField(max_length=100)
+    permissions = models.JSONField(default=list)
+    suites = models.ManyToManyField(Suite, related_name="+")
+    state = models.CharField(
+        max_length=10, choices=ExportState.choices, default=ExportState.WAITING, db_index=True
+    )
+    row_count = models.PositiveIntegerField(default=0)
+    done_count = models.PositiveIntegerField(default=0)
+    size = models.PositiveBigIntegerField(null=True, blank=True)
+    error = models.TextField(blank=True, default="")
+    worker = models.CharField(max_length=200, blank=True, default="")
+    token = models.CharField(max_length=32, blank=True, default="")
+    attempts = models.PositiveIntegerField(default=0)
+    asked_at = models.DateTimeField(default=database_now)
+    made_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        """Oldest first: the order in which they are made."""
+
+        ordering = ("asked_at", "id")
+
+    def __str__(self) -> str:
+        """Return the name of the file."""
+        return self.name
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Tell whether a worker still has to make it."""
+        return self.state in UNFINISHED_EXPORTS
+
+    @property
+    def path(self) -> Path:
+        """Return where the file is once it is ready."""
+        return settings.EXPORTS_DIR / f"{EXPORT_PREFIX}{self.pk}-{self.token}"
+
+
+# Begins the names of all files of exports; only such files are ever removed from their folder.
+EXPORT_PREFIX = "evalsite-export-"
+
+
+class ExportRequest(models.Model):
+    """A member's request for an export; several members may wait for the same file."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    export = models.ForeignKey(Export, on_delete=models.CASCADE, related_name="requests")
+    asked_at = models.DateTimeField(default=database_now)
+
+    class Meta:
+        """Newest first; a member asks once for the same file."""
+
+        ordering = ("-asked_at", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=("owner", "export"), name="export_asked_once"),
+        )
+
+    def __str__(self) -> str:
+        """Return the name of the file."""
+        return self.export.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
@@ -462,14 +462,17 @@ def run_file_document(run: Run, *, url: str) -> RunDetailDoc:
 
 def case_documents(run: Run) -> Iterator[RunCaseDoc]:
     """Yield every case over its repetitions, in the order of the suite; an active run has its cases so far."""
-    finals = _final_scores(run)
     origin = {"run": f"{run.suite.slug}{run}", "target": run.target_name}
-    for case in case_summaries(run):
-        document = RunCaseDoc.model_validate(case).model_copy(update=origin)
-        if scores := finals.get(case.case):
-            final = {"final_score": _mean(scores), "final_dimensions": dict(case.means.dimensions)}
-            document = document.model_copy(update=final)
-        yield document
+    summaries = case_summaries(run)
+    while batch := list(islice(summaries, CHUNK)):
+        finals = _final_scores(run, [case.case for case in batch])
+        for case in batch:
+            document = RunCaseDoc.model_validate(case).model_copy(update=origin)
+            if scores := finals.get(case.case):
+                dimensions = dict(case.means.dimensions)
+                final = {"final_score": _mean(scores), "final_dimensions": dimensions}
+                document = document.model_copy(update=final)
+            yield document
 
 
 def case_lines(runs: Iterable[Run]) -> Iterator[str]:
@@ -557,8 +560,11 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
     }
 
 
-def _final_scores(run: Run) -> Mapping[str, Sequence[float]]:
-    """Return by case the final scores, 0 to 10, of the first hybrid judge of each execution; one query."""
+def _final_scores(run: Run, cases: Sequence[str] | None = None) -> Mapping[str, Sequence[float]]:
+    """Return by case the final scores, 0 to 10, of the first hybrid judge of each execution; one query.
+
+    `cases` are keys, None for all.
+    """
     if run.summary and not run.summary.get("dimensions"):
         # Looking for them among millions of scores takes a second.
         return {}
@@ -567,6 +573,8 @@ def _final_scores(run: Run) -> Mapping[str, Sequence[float]]:
         .order_by("result_id", "position", "id")
         .values_list("result_id", "result__case__key", "details__final_evaluation__final_score")
     )
+    if cases is not None:
+        rows = rows.filter(result__case__key__in=cases)
     scores: dict[str, dict[int, float]] = {}
     for pk, key, final in rows.iterator(chunk_size=CHUNK):
         if final is not None:

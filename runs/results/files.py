@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Count, Max, Sum
+
 from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.aggregate import HYBRID_KIND
@@ -22,9 +24,11 @@ from runs.engine.plan import (
     case_tree,
     read_plan,
 )
-from runs.formats.results_writing import EvaluatorLine, ResultLine
+from runs.exports.specs import ExportSpec, exported
+from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.formats.results_writing import walk_lines as walk_line
-from runs.formats.tables import csv_parts
+from runs.formats.tables import AT_ONCE, csv_parts
+from runs.models.database import read_ids
 from runs.models.results import (
     EvaluatorScore,
     Result,
@@ -32,7 +36,10 @@ from runs.models.results import (
     ResultStatus,
     ScoreState,
 )
+from runs.models.reviews import Review
 from runs.models.runs import Run
+from runs.requests import get_run_or_404
+from runs.results.documents import case_lines
 
 CHUNK = 500
 OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")
@@ -51,13 +58,17 @@ def result_lines(run: Run) -> Iterator[ResultLine]:
 
 
 def _lines(run: Run, plan: Plan) -> Iterator[ResultLine]:
-    in_order = run.results.order_by("position", "repetition", "id")
-    ids = list(in_order.values_list("pk", flat=True))
+    for _, line in _results_with_lines(run, plan):
+        yield line
+
+
+def _results_with_lines(run: Run, plan: Plan) -> Iterator[tuple[Result, ResultLine]]:
+    ids = read_ids(run.results.order_by("position", "repetition", "id"))
     for start in range(0, len(ids), CHUNK):
         yield from _some(run, plan, ids[start : start + CHUNK])
 
 
-def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[ResultLine]:
+def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[tuple[Result, ResultLine]]:
     results = Result.objects.select_related("case").in_bulk(ids)
     outputs = ResultOutput.objects.only(*OUTPUT_COLUMNS).in_bulk(ids)
     rows: dict[int, dict[str, EvaluatorScore]] = {}
@@ -67,7 +78,8 @@ def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[ResultLine]:
     for pk in ids:
         # The run may be deleted meanwhile.
         if pk in results:
-            yield _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}), costs[pk])
+            line = _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}), costs[pk])
+            yield results[pk], line
 
 
 def _line(
@@ -237,13 +249,10 @@ def results_csv(run: Run) -> Iterator[str]:
     are named by evaluators' paths, `metric:` and `dimension:` ones by the path and the key. Raises
     UnreadableSnapshotError for a run of another version.
     """
-    lines = result_lines(run)
+    found = _results_with_lines(run, read_plan(run.snapshot))
     parts = [*_scores(run), *_judged(run)]
-    titles = dict(run.results.values_list("case__key", "case__title"))
     names = [f"{kind}:{path}/{key}" if key else f"{kind}:{path}" for kind, path, key in parts]
-    rows = (
-        [*_row(line, titles.get(line.eval_id, "")), *_part_scores(line, parts)] for line in lines
-    )
+    rows = ([*_row(line, result.case.title), *_part_scores(line, parts)] for result, line in found)
     return csv_parts((*COLUMNS, *names), rows)
 
 
@@ -296,3 +305,74 @@ def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
         for key, score in dimensions.items():
             scores[DIMENSION, path, key] = score
     yield from map(scores.get, parts)
+
+
+def run_truth(run: Run) -> Sequence[Any]:
+    """Return values of which one changes with every change of the results of a run; two queries."""
+    reviews = Review.objects.filter(result__run=run).order_by()
+    decisions = ("pk", "withdrawn_at", "stale_at")
+    return (
+        *(run.pk, run.status, run.done_count, run.error_count, run.execution_count, run.score_sum),
+        *(run.started_at, run.finished_at, run.outputs_removed_at, run.details_removed_at),
+        *(run.note, run.campaign_id, run.removal_id, run.suite.baseline_run_id),
+        *reviews.aggregate(*map(Count, decisions), *map(Max, decisions)).values(),
+        *run.results.aggregate(Sum("generation"), Max("finished_at")).values(),
+    )
+
+
+JSON_LINES, CSV = "application/jsonl; charset=utf-8", "text/csv; charset=utf-8"
+# What a row of each file takes in the runs of the demo, rounded up.
+RESULT_BYTES, TABLE_ROW_BYTES, CASE_BYTES = 4_000, 600, 900
+
+
+def _run_file(run: Run, ending: str, **facts: Any) -> ExportSpec:
+    return ExportSpec(
+        name=f"{run.suite.slug}-{run.number}{ending}",
+        truth=run_truth(run),
+        suites=(run.suite_id,),
+        **facts,
+    )
+
+
+@exported("run-results")
+def results_file(*, slug: str, number: int, is_camel: bool = False) -> ExportSpec:
+    """Describe the file of every result of a run, a line of JSON each; raises Http404."""
+    run = get_run_or_404(slug, number)
+    return _run_file(
+        run,
+        ".jsonl",
+        media_type=JSON_LINES,
+        rows=run.execution_count,
+        row_bytes=RESULT_BYTES,
+        write=lambda: write_results(result_lines(run), is_camel=is_camel),
+    )
+
+
+@exported("run-table")
+def results_table_file(*, slug: str, number: int) -> ExportSpec:
+    """Describe the table of every result of a run; raises Http404."""
+    run = get_run_or_404(slug, number)
+    return _run_file(
+        run,
+        ".csv",
+        media_type=CSV,
+        rows=run.execution_count,
+        row_bytes=TABLE_ROW_BYTES,
+        rows_a_part=AT_ONCE,
+        write=lambda: results_csv(run),
+    )
+
+
+@exported("run-cases")
+def cases_file(*, slug: str, number: int) -> ExportSpec:
+    """Describe the file of every case of a run over its repetitions, a line of JSON each; raises Http404."""
+    run = get_run_or_404(slug, number)
+    return _run_file(
+        run,
+        "-cases.jsonl",
+        media_type=JSON_LINES,
+        rows=run.case_count,
+        # A case takes the time of its executions.
+        row_bytes=CASE_BYTES * max(1, run.repetitions),
+        write=lambda: case_lines([run]),
+    )

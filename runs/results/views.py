@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.text import get_valid_filename
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
-from runs.formats.results_writing import write_results
+from runs.exports.views import answer_file
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
 from runs.models.run_cases import ResultsQuery
@@ -30,8 +31,8 @@ from runs.requests import (
 )
 from runs.results import runs as listing
 from runs.results.case_rows import results_table
-from runs.results.documents import case_lines, run_file_document
-from runs.results.files import result_lines, results_csv
+from runs.results.documents import run_file_document
+from runs.results.files import cases_file, results_file, results_table_file
 from runs.results.result_page import (
     is_finished,
     one_call,
@@ -157,34 +158,24 @@ def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonRespon
 
 @require_safe
 @may_view
-def run_cases_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
-    """Stream every case of a run over its repetitions as JSON Lines."""
-    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-cases.jsonl"'}
-    lines = case_lines([get_run_or_404(slug, number)])
-    kind = "application/jsonl; charset=utf-8"
-    return StreamingHttpResponse(lines, content_type=kind, headers=headers)
+def run_cases_file(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
+    """Return every case of a run over its repetitions as JSON Lines."""
+    return answer_file(request, cases_file(slug=slug, number=number))
 
 
 @require_safe
 @may_view
-def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
-    """Stream every result of a run as JSON Lines."""
+def run_results_file(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
+    """Return every result of a run as JSON Lines."""
     is_camel = request.GET.get("keys") == "camelCase"
-    lines = write_results(result_lines(get_run_or_404(slug, number)), is_camel=is_camel)
-    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.jsonl"'}
-    kind = "application/jsonl; charset=utf-8"
-    return StreamingHttpResponse(lines, content_type=kind, headers=headers)
+    return answer_file(request, results_file(slug=slug, number=number, is_camel=is_camel))
 
 
 @require_safe
 @may_view
-def run_results_table(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
-    """Stream every result of a run as a table for spreadsheets."""
-    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.csv"'}
-    kind = "text/csv; charset=utf-8"
-    return StreamingHttpResponse(
-        results_csv(get_run_or_404(slug, number)), content_type=kind, headers=headers
-    )
+def run_results_table(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
+    """Return every result of a run as a table for spreadsheets."""
+    return answer_file(request, results_table_file(slug=slug, number=number))
 
 
 @require_safe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 from django.db.models.functions import Lower
 
 from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.review_rules import ReviewReason, read_reasons
+from runs.exports.specs import ExportSpec, exported
 from runs.formats.reviews import (
     COLUMNS,
     MARKS,
@@ -28,8 +29,8 @@ from runs.formats.reviews import (
     review_json,
 )
 from runs.formats.table_cases import Rejected
-from runs.formats.tables import csv_parts
-from runs.models.database import database_now
+from runs.formats.tables import AT_ONCE, csv_parts
+from runs.models.database import database_now, read_ids
 from runs.models.results import Result
 from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
@@ -66,7 +67,7 @@ def review_lines(query: QueueQuery) -> Iterator[ReviewLine]:
     Those on executions that are copies of others or are tried again are found where only suite and run are asked
     for: what asks more of the queue finds only what is in it. One query finds all, one more reads each 500.
     """
-    ids = list(_asked(query).values_list("pk", flat=True))
+    ids = read_ids(_asked(query))
     for start in range(0, len(ids), CHUNK):
         batch = ids[start : start + CHUNK]
         rows = Review.objects.filter(pk__in=batch).order_by("created_at", "id")
@@ -76,6 +77,36 @@ def review_lines(query: QueueQuery) -> Iterator[ReviewLine]:
             *heavy, "result__output__trace", "result__output__messages", "result__output__decision"
         )
         yield from map(_line, reviews)
+
+
+# What a decision takes in each file, rounded up.
+ROW_BYTES = 900
+FORMS: Mapping[str, tuple[str, Callable[[QueueQuery], Iterator[str]], int]] = {
+    "jsonl": ("application/jsonl", reviews_jsonl, 1),
+    "csv": ("text/csv", reviews_csv, AT_ONCE),
+}
+
+
+@exported("reviews")
+def reviews_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
+    """Describe a file, `jsonl` or `csv`, of the decisions that the parameters of an address ask for."""
+    asked = QueueQuery.read(query)
+    media_type, write, rows_a_part = FORMS[form]
+    named = asked.suite.replace("-", "").isalnum()
+    suite = Suite.objects.filter(slug=asked.suite).first()
+    columns = ("pk", "withdrawn_at", "stale_at", "generation")
+    found = _asked(asked).order_by().aggregate(*map(Count, columns), *map(Max, columns))
+    items = ReviewItem.objects.aggregate(Count("pk"), Max("pk"), Max("closed_at"))
+    return ExportSpec(
+        name=f"{asked.suite}-reviews.{form}" if named else f"reviews.{form}",
+        media_type=f"{media_type}; charset=utf-8",
+        rows=found["pk__count"],
+        row_bytes=ROW_BYTES,
+        rows_a_part=rows_a_part,
+        write=lambda: write(asked),
+        truth=(*found.values(), *items.values()),
+        suites=(suite.pk,) if suite else (),
+    )
 
 
 def _asked(query: QueueQuery) -> QuerySet[Review]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -14,7 +13,8 @@ from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models import BigIntegerField
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -24,6 +24,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError, Verdict
 from runs.engine.review_rules import Consensus
+from runs.exports.views import answer_file
 from runs.lists import read_integer
 from runs.models.results import Result, VerdictChoice
 from runs.models.reviews import MAX_MARKS, QueueQuery, Review, ReviewItem
@@ -44,7 +45,7 @@ from runs.requests import (
 from runs.reviews import page as review_pages
 from runs.reviews import services
 from runs.reviews.agreement_page import agreement_page
-from runs.reviews.files import import_page, keep_reviews, reviews_csv, reviews_jsonl, store_reviews
+from runs.reviews.files import import_page, keep_reviews, reviews_file, store_reviews
 from runs.reviews.judge_agreement import AgreementQuery
 from runs.reviews.page import (
     NO_MARK,
@@ -304,18 +305,18 @@ def _decides(request: HttpRequest) -> bool:
 
 @require_safe
 @may_view
-def review_export(request: HttpRequest) -> StreamingHttpResponse:
-    """Stream every decision of a part of the queue as JSON Lines."""
-    query = QueueQuery.read(request.GET)
-    return _file(reviews_jsonl(query), query, "jsonl", "application/jsonl")
+def review_export(request: HttpRequest) -> HttpResponseBase:
+    """Return every decision of a part of the queue as JSON Lines."""
+    query = QueueQuery.read(request.GET).parameters()
+    return answer_file(request, reviews_file(query=query, form="jsonl"))
 
 
 @require_safe
 @may_view
-def review_export_table(request: HttpRequest) -> StreamingHttpResponse:
-    """Stream every decision of a part of the queue as CSV."""
-    query = QueueQuery.read(request.GET)
-    return _file(reviews_csv(query), query, "csv", "text/csv")
+def review_export_table(request: HttpRequest) -> HttpResponseBase:
+    """Return every decision of a part of the queue as CSV."""
+    query = QueueQuery.read(request.GET).parameters()
+    return answer_file(request, reviews_file(query=query, form="csv"))
 
 
 @may_start
@@ -342,12 +343,6 @@ def review_upload(request: MemberRequest, pk: UUID) -> HttpResponse:
     context = {"upload": upload, "form": form, "page": import_page(upload)}
     status = REFUSED if form.is_bound else 200
     return render(request, "reviews/import_preview.html", context, status=status)
-
-
-def _file(parts: Iterator[str], query: QueueQuery, ending: str, kind: str) -> StreamingHttpResponse:
-    name = f"{query.suite}-reviews" if query.suite.replace("-", "").isalnum() else "reviews"
-    headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
-    return StreamingHttpResponse(parts, content_type=f"{kind}; charset=utf-8", headers=headers)
 
 
 @require_safe

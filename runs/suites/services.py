@@ -8,6 +8,8 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Sum
+from django.http import Http404
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
@@ -18,10 +20,12 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import content_hash, programs
+from runs.exports.specs import ExportSpec, exported
+from runs.formats.suite_files import pack_suite
 from runs.formats.table_cases import title_from_input
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
-from runs.requests import RUN_SCRIPTS
+from runs.requests import RUN_SCRIPTS, get_suite_or_404
 from runs.specs.profiles import Profile
 from runs.specs.suites import CaseRevision, CaseSpec, SuiteSpec, SuiteWithCases, VersionSpec
 from runs.suites.differences import change_facts, compare_specs
@@ -533,6 +537,59 @@ def suite_with_cases(
     Importing it again changes nothing. With `only`, it has just the cases with these keys. Raises
     UnknownVersionError listing the versions there are.
     """
+    spec = find_version(suite, version).spec
+    cases, files = tuple(_version_cases(suite, spec, only)), _file_contents(spec.files)
+    return SuiteWithCases(**{**dict(spec), "slug": suite.slug, "cases": cases, "files": files})
+
+
+# What a case takes in a file, rounded up.
+CASE_BYTES = 1_000
+
+
+@exported("suite")
+def suite_file(*, slug: str, version: int | None = None) -> ExportSpec:
+    """Describe the file of a suite at a version, by default the current one; raises Http404."""
+    suite = get_suite_or_404(slug=slug)
+    try:
+        row = find_version(suite, version)
+    except UnknownVersionError as error:
+        raise Http404(str(error)) from error
+    name = f"{slug}-v{row.number}"
+    return cases_of_version(
+        row,
+        name=f"{name}.{'zip' if row.content.get('files') else 'yaml'}",
+        rows=len(row.content.get("cases") or ()),
+        write=lambda: pack_suite(suite_with_cases(suite, version=row.number), name).parts,
+    )
+
+
+def cases_of_version(row: SuiteVersion, *, name: str, rows: int, **facts: Any) -> ExportSpec:
+    """Describe a file of cases of a version, with the files that the suite refers to if it is a zip."""
+    ending = name.rpartition(".")[2]
+    files = (row.content.get("files") or {}).values() if ending == "zip" else ()
+    contents = FileContent.objects.filter(pk__in=files)
+    size = contents.aggregate(total=Sum("size", default=0))["total"]
+    return ExportSpec(
+        name=name,
+        media_type=MEDIA_TYPES[ending],
+        rows=rows,
+        row_bytes=CASE_BYTES + size // max(1, rows),
+        truth=(row.pk, row.content_hash),
+        suites=(row.suite_id,),
+        **facts,
+    )
+
+
+MEDIA_TYPES = {
+    "yaml": "application/yaml",
+    "zip": "application/zip",
+    "jsonl": "application/jsonl",
+    "csv": "text/csv; charset=utf-8",
+}
+
+
+def find_version(suite: Suite, version: int | None = None) -> SuiteVersion:
+    """Return a version of a suite, by default the current one; raises UnknownVersionError listing them."""
     number = suite.version if version is None else version
     row = suite.versions.filter(number=number).first()
     if row is None:
@@ -542,9 +599,7 @@ def suite_with_cases(
             raise UnknownVersionError(text)
         there_are = f"there is {kept[0]}" if len(kept) == 1 else f"there are {', '.join(kept)}"
         raise UnknownVersionError(f"{suite.slug} has no version {number}; {there_are}.")
-    spec = row.spec
-    cases, files = tuple(_version_cases(suite, spec, only)), _file_contents(spec.files)
-    return SuiteWithCases(**{**dict(spec), "slug": suite.slug, "cases": cases, "files": files})
+    return row
 
 
 def _version_cases(

@@ -164,6 +164,14 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-delete": form("editor", SUITE),
     "runs:run-delete": form("editor", RUN),
     "runs:campaign-delete": form("editor", {"pk": 0}),
+    "runs:exports": Page("viewer"),
+    "runs:export-rows": Page("viewer", get=STOP_POLLING),
+    # Members see only their own, and there is none yet.
+    "runs:export": Page("viewer", get=404, place={"pk": 0}),
+    "runs:export-state": Page("viewer", get=STOP_POLLING, place={"pk": 0}),
+    "runs:export-file": Page("viewer", get=404, place={"pk": 0}),
+    "runs:export-cancel": Page("viewer", get=NOT_ALLOWED, post=404, place={"pk": 0}),
+    "runs:export-retry": Page("viewer", get=NOT_ALLOWED, post=404, place={"pk": 0}),
     "runs:retention": Page("editor"),
     "runs:retention-rule": action("admin", {}),
     "runs:suite-retention": form("editor", SUITE),
@@ -280,12 +288,23 @@ PAGES: Mapping[str, Page] = {
     "runs:api-docs": Page("viewer"),
     "runs:api-suites": read(),
     "runs:api-suite": read(**SUITE),
+    "runs:api-suite-file": read(**SUITE),
     "runs:api-suite-versions": read(**SUITE),
     "runs:api-suite-version": read(**SUITE, number=1),
     "runs:api-suite-cases": read(**SUITE),
     "runs:api-suite-case": read(**CASE),
     "runs:api-runs": read(),
     "runs:api-compare": Page(
+        "viewer",
+        query="?baseline_run_id=support:1&candidate_run_id=support:2",
+        is_api=True,
+    ),
+    "runs:api-comparison-table": Page(
+        "viewer",
+        query="?baseline_run_id=support:1&candidate_run_id=support:2",
+        is_api=True,
+    ),
+    "runs:api-comparison-lines": Page(
         "viewer",
         query="?baseline_run_id=support:1&candidate_run_id=support:2",
         is_api=True,
@@ -298,6 +317,13 @@ PAGES: Mapping[str, Page] = {
     ),
     "runs:api-run": read(run="support:1"),
     "runs:api-run-results": read(run="support:1"),
+    "runs:api-run-results-file": read(run="support:1"),
+    "runs:api-run-results-table": read(run="support:1"),
+    "runs:api-run-cases-file": read(run="support:1"),
+    "runs:api-reviews-lines": read(),
+    "runs:api-reviews-table": read(),
+    "runs:api-export": Page("viewer", get=404, place={"export": 0}, is_api=True),
+    "runs:api-export-file": Page("viewer", get=404, place={"export": 0}, is_api=True),
     "runs:api-result": read(result=0),
     "runs:api-result-output": read(result=0),
     "runs:api-campaigns": read(),
@@ -317,6 +343,14 @@ FILES = (
     "runs:suite-trend-file",
     "runs:review-export",
     "runs:review-export-table",
+    "runs:api-suite-file",
+    "runs:api-run-results-file",
+    "runs:api-run-results-table",
+    "runs:api-run-cases-file",
+    "runs:api-comparison-table",
+    "runs:api-comparison-lines",
+    "runs:api-reviews-lines",
+    "runs:api-reviews-table",
     "runs:campaign-file",
     "runs:campaign-json",
     "runs:campaign-cost-file",
@@ -379,6 +413,9 @@ def fill() -> Mapping[str, Any]:
     named |= {f"runs:target{action}": target.pk for action in ("", "-edit", "-try", "-edit-try")}
     named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
     named |= {"runs:review-upload": uuid4()}
+    named |= {
+        name: uuid4() for name in PAGES if name.startswith(("runs:export", "runs:api-export"))
+    }
     named |= {name: result.pk for name in PAGES if name.startswith("runs:api-result")}
     of_campaign = [
         name for name in PAGES if name.startswith(("runs:campaign", "runs:api-campaign"))

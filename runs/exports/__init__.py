@@ -1,0 +1,1 @@
+"""Large downloads: files that workers make, and the pages where they are fetched."""

@@ -1,0 +1,75 @@
+"""An export as a document, for pages and the API."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from django.urls import reverse
+
+from runs.documents import Document, TextOrNone
+from runs.exports.services import is_missing
+from runs.models.temporary import UNFINISHED_EXPORTS, Export, ExportRequest, ExportState
+
+MISSING = "missing"
+
+
+class ExportDoc(Document):
+    """A file that a worker makes because it is large."""
+
+    id: UUID
+    """The id of the export."""
+    file: str
+    """The name of the file."""
+    state: Literal["waiting", "writing", "ready", "failed", "missing"]
+    """How far it is; missing: it was made, but the server does not find it in the folder of exports."""
+    rows: int
+    """How many rows it will have: results, cases, decisions or entries."""
+    done: int
+    """How many rows are written."""
+    size_bytes: int | None
+    """Its size once it is ready."""
+    asked_at: datetime
+    """When the file was asked for."""
+    made_at: datetime | None
+    """When it was ready: it has the data of that time."""
+    expires_at: datetime
+    """When it will be deleted."""
+    error: TextOrNone
+    """Why it could not be made; null otherwise."""
+    status_url: str
+    """Where this document is."""
+    file_url: str | None
+    """Where the file is; null until it is ready."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Tell whether a worker still has to make it."""
+        return self.state in UNFINISHED_EXPORTS
+
+
+def export_document(request: ExportRequest) -> ExportDoc:
+    """Return the document of a member's export; reads no rows besides those of the request."""
+    export = request.export
+    state = state_of(export)
+    is_ready = state == ExportState.READY
+    return ExportDoc(
+        id=request.pk,
+        file=export.name,
+        state=state,
+        rows=export.row_count,
+        done=export.done_count,
+        size_bytes=export.size if is_ready else None,
+        asked_at=request.asked_at,
+        made_at=export.made_at if is_ready else None,
+        expires_at=export.expires_at,
+        error=export.error,
+        status_url=reverse("runs:api-export", args=(request.pk,)),
+        file_url=reverse("runs:api-export-file", args=(request.pk,)) if is_ready else None,
+    )
+
+
+def state_of(export: Export) -> str:
+    """Return the state of an export, which is `missing` if its file is not where it should be."""
+    return MISSING if is_missing(export) else export.state
