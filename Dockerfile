@@ -18,7 +18,7 @@ FROM python:3.11-slim-bookworm
 ENV PATH=/opt/evalsite/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
   EVALSITE_DATA_DIR=/data EVALSITE_LISTEN=0.0.0.0
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin evalsite \
-  && install -d -m 700 -o evalsite -g evalsite /data
+  && install -d -m 700 -o evalsite -g evalsite /data /data/exports
 COPY --from=build /opt/evalsite /opt/evalsite
 COPY --from=build /app /app
 WORKDIR /app

@@ -24,8 +24,8 @@ from runs.models.suites import Suite, Target
 from runs.requests import SEE_AUDIT, SEE_MEMBERS
 
 CHUNK = 1_000
-# What an entry takes in the file, rounded up.
-ENTRY_BYTES = 600
+# What an entry takes in the file.
+ENTRY_BYTES = 300
 # How many changes, and how many characters of a value, a folded row shows.
 SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
 # Entries about members, tokens, sessions and refusals contain e-mail addresses, roles, login times and what somebody tried,

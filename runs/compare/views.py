@@ -370,8 +370,8 @@ def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:
     return TolerancesForm(usual, dict(query.limits))
 
 
-# What a case takes in each file, rounded up.
-CASE_BYTES = 2_500
+# What a case takes in each file.
+CASE_BYTES = {"jsonl": 2_200, "csv": 400}
 FORMS: Mapping[str, tuple[str, Callable[[Comparison, ComparisonQuery], Iterator[str]], int]] = {
     "csv": ("text/csv", comparison_csv, AT_ONCE),
     "jsonl": ("application/jsonl", comparison_jsonl, 1),
@@ -401,7 +401,7 @@ def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
         name=f"{'-'.join(names)}.{form}",
         media_type=f"{media_type}; charset=utf-8",
         rows=max(baseline.case_count, candidate.case_count),
-        row_bytes=CASE_BYTES,
+        row_bytes=CASE_BYTES[form],
         rows_a_part=rows_a_part,
         write=write_comparison,
         truth=(*run_truth(baseline), *run_truth(candidate)),

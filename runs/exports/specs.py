@@ -12,8 +12,8 @@ from typing import Any
 from evaluators.scoring.types import DomainError
 from runs.requests import VIEW
 
-# What is answered at once. A row takes a third of a millisecond, so this is less than a second of work.
-MAX_BYTES_AT_ONCE = 4 * 1024 * 1024
+# What is answered at once: a few megabytes, and few seconds of work, which short rows take too.
+MAX_BYTES_AT_ONCE, MAX_ROWS_AT_ONCE = 4 * 1024 * 1024, 5_000
 
 
 class NothingToExportError(DomainError):
@@ -47,7 +47,8 @@ class ExportSpec:
     @property
     def is_small(self) -> bool:
         """Tell whether it is made while the client waits."""
-        return self.rows * self.row_bytes <= MAX_BYTES_AT_ONCE
+        is_short = self.rows <= MAX_ROWS_AT_ONCE
+        return is_short and self.rows * self.row_bytes <= MAX_BYTES_AT_ONCE
 
     @property
     def digest(self) -> str:
