@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from celery import shared_task
 
 from runs import finishing
+from runs.audit.queries import audit_file
+from runs.cases.queries import case_file
+from runs.compare.views import comparison_file
 from runs.execution import run_worker, trials
 from runs.execution.reaper import runs_needing_workers
 from runs.exports.services import WRITER
+from runs.exports.specs import FileKind
 from runs.models.database import database_now
+from runs.results.files import cases_file, results_file, results_table_file
 from runs.retention import services
+from runs.reviews.files import reviews_file
+from runs.suites.services import suite_file
 from runs.what_if import rescoring
 
+FILE_KINDS: Mapping[str, FileKind] = {
+    kind.name: kind
+    for kind in (
+        audit_file,
+        case_file,
+        cases_file,
+        comparison_file,
+        results_file,
+        results_table_file,
+        reviews_file,
+        suite_file,
+    )
+}
 # How often a task is passed on to another process; the reaper queues work again anyway.
 MAX_HOPS = 8
 
@@ -58,7 +79,7 @@ def apply_retention(**later: Any) -> None:
 @shared_task(name="runs.write_exports", ignore_result=True)
 def write_exports(**later: Any) -> None:
     """Make the files that somebody waits for."""
-    WRITER.write_waiting(pause=run_worker.pause_for_requests)
+    WRITER.write_waiting(FILE_KINDS, pause=run_worker.pause_for_requests)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)

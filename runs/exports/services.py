@@ -10,7 +10,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from django.http import Http404
 
 from evaluators.sandbox.processes import is_dead, process_name
 from evaluators.scoring.types import DomainError
-from runs.exports.specs import KINDS, ExportSpec, NothingToExportError
+from runs.exports.specs import ExportSpec, FileKind, NothingToExportError
 from runs.models.database import database_now
 from runs.models.runs import WorkerProcess
 from runs.models.temporary import (
@@ -187,7 +187,9 @@ class ExportWriter:
         """Give back what is being made; another worker begins it again."""
         self._is_stopping = True
 
-    def write_waiting(self, *, pause: Callable[[], object] = lambda: None) -> None:
+    def write_waiting(
+        self, kinds: Mapping[str, FileKind], *, pause: Callable[[], object] = lambda: None
+    ) -> None:
         """Make the exports that wait, oldest first, calling `pause` after each part.
 
         Does nothing where another thread of this process does it already.
@@ -196,7 +198,7 @@ class ExportWriter:
             return
         try:
             while not self._is_stopping and (export := self._claim()) is not None:
-                self._make(export, pause)
+                self._make(export, kinds.get(export.kind), pause)
         finally:
             self.token = ""
             self._turn.release()
@@ -216,10 +218,14 @@ class ExportWriter:
                 return Export.objects.filter(pk=pk, token=self.token).first()
         return None
 
-    def _make(self, export: Export, pause: Callable[[], object]) -> None:
+    def _make(self, export: Export, kind: FileKind | None, pause: Callable[[], object]) -> None:
         mine = Export.objects.filter(pk=export.pk, token=export.token, state=ExportState.WRITING)
         try:
-            size = self._write(export, mine, pause)
+            if kind is None:
+                raise NothingToExportError(f"No worker of this version makes {export.kind}.")
+            spec = kind(**export.params)
+            mine.update(row_count=spec.rows)
+            size = self._write(export, spec, mine, pause)
         except _LostExportError:
             return
         except _StoppingError:
@@ -250,7 +256,13 @@ class ExportWriter:
         if not is_kept:
             _unlink([export.path])
 
-    def _write(self, export: Export, mine: QuerySet[Export], pause: Callable[[], object]) -> int:
+    def _write(
+        self,
+        export: Export,
+        spec: ExportSpec,
+        mine: QuerySet[Export],
+        pause: Callable[[], object],
+    ) -> int:
         """Write the whole file and return its size; a file that is not whole is removed."""
         part = _part_of(export)
         try:
@@ -258,7 +270,7 @@ class ExportWriter:
             with os.fdopen(
                 os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
             ) as file:
-                for text in self._checked(export, mine):
+                for text in self._checked(spec, mine, part.parent):
                     file.write(text)
                     pause()
                 file.flush()
@@ -269,13 +281,9 @@ class ExportWriter:
             _unlink([part])
         return size
 
-    def _checked(self, export: Export, mine: QuerySet[Export]) -> Iterator[bytes]:
+    def _checked(self, spec: ExportSpec, mine: QuerySet[Export], folder: Path) -> Iterator[bytes]:
         """Yield the parts; between them tell how far it is, and end where it may not go on."""
-        if export.kind not in KINDS:
-            raise NothingToExportError(f"No worker of this version makes {export.kind}.")
-        _require_room(export.path.parent)
-        spec = KINDS[export.kind](**export.params)
-        mine.update(row_count=spec.rows)
+        _require_room(folder)
         told_at = time.monotonic()
         for count, text in enumerate(spec.parts(), 1):
             yield text
@@ -284,7 +292,7 @@ class ExportWriter:
             if time.monotonic() - told_at < PROGRESS_EVERY_S:
                 continue
             told_at = time.monotonic()
-            _require_room(export.path.parent)
+            _require_room(folder)
             if not mine.update(done_count=min(spec.rows, count * spec.rows_a_part)):
                 raise _LostExportError
 

@@ -6,14 +6,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial
 from typing import Any
 
 from evaluators.scoring.types import DomainError
 from runs.requests import VIEW
 
-# What is answered at once: a few megabytes, and few seconds of work, which short rows take too.
-MAX_BYTES_AT_ONCE, MAX_ROWS_AT_ONCE = 4 * 1024 * 1024, 5_000
+# What is answered at once: a few megabytes, and a second or two of work, which short rows take too.
+MAX_BYTES_AT_ONCE, MAX_ROWS_AT_ONCE = 4 * 1024 * 1024, 2_000
 
 
 class NothingToExportError(DomainError):
@@ -62,19 +62,18 @@ class ExportSpec:
         return (part.encode() if isinstance(part, str) else part for part in written)
 
 
-Describe = Callable[..., ExportSpec]
-KINDS: dict[str, Describe] = {}
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A kind of file; called with values of JSON by name, it describes one."""
+
+    name: str
+    describe: Callable[..., ExportSpec]
+
+    def __call__(self, **params: Any) -> ExportSpec:
+        """Describe a file so that a worker can do it again."""
+        return replace(self.describe(**params), kind=self.name, params=params)
 
 
-def exported(kind: str) -> Callable[[Describe], Describe]:
-    """Make a function the description of a kind of file; its arguments are values of JSON, passed by name."""
-
-    def register(describe: Describe) -> Describe:
-        @wraps(describe)
-        def spec(**params: Any) -> ExportSpec:
-            return replace(describe(**params), kind=kind, params=params)
-
-        KINDS[kind] = spec
-        return spec
-
-    return register
+def exported(name: str) -> Callable[[Callable[..., ExportSpec]], FileKind]:
+    """Make a function that describes files a kind of file; `runs/tasks.py` lists all for the workers."""
+    return partial(FileKind, name)

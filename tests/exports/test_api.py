@@ -9,6 +9,7 @@ from evalsite.access.tokens import make_token
 from evaluators.models import AuditEntry
 from runs.exports.services import ExportWriter
 from runs.models.temporary import Export
+from runs.tasks import FILE_KINDS
 from tests.support.factories import make_scored_run, make_suite
 from tests.support.members import make_client, make_member
 
@@ -38,7 +39,7 @@ def test_a_program_is_told_where_the_state_of_its_file_is_and_then_gets_it() -> 
     assert early.status_code == 409
     assert early.json()["detail"] == "The file cannot be sent: it is waiting."
 
-    ExportWriter().write_waiting()
+    ExportWriter().write_waiting(FILE_KINDS)
     state = client.get(answer["Location"]).json()
     assert (state["state"], state["rows"], state["done"]) == ("ready", 2, 2)
     for address in (state["file_url"], LINES):
@@ -63,7 +64,7 @@ def test_a_token_gets_no_file_that_only_its_owner_may_have() -> None:
     admin = make_member("admin")
     AuditEntry.objects.record("change", by=admin, object_type="user", object_name="ada")
     page = make_client(admin).get("/audit/audit.jsonl")["Location"]
-    ExportWriter().write_waiting()
+    ExportWriter().write_waiting(FILE_KINDS)
     address = f"/api{page}file"
     assert client_of(admin).get(address).status_code == 403
     allowed = client_of(admin, Role.ADMIN).get(address)

@@ -21,6 +21,7 @@ from runs.models.runs import Run
 from runs.models.temporary import Export, ExportRequest, ExportState
 from runs.retention.queries import Selection, select_runs
 from runs.retention.services import begin_removal, remove_data
+from runs.tasks import FILE_KINDS
 from tests.support.factories import make_result, make_scored_run, make_suite, make_user
 from tests.support.members import make_client, make_member
 
@@ -60,7 +61,7 @@ def fetch(client: Client, asked: ExportRequest) -> list[bytes]:
 
 
 def write() -> None:
-    ExportWriter().write_waiting()
+    ExportWriter().write_waiting(FILE_KINDS)
 
 
 def test_a_small_file_is_sent_at_once(viewer_client: Client, run: Run, monkeypatch):
@@ -96,7 +97,7 @@ def test_a_large_file_is_prepared_by_a_worker_and_fetched_from_its_page(
     assert entry.object_name == "support-1.jsonl"
 
 
-@pytest.mark.parametrize("kind", sorted(specs.KINDS))
+@pytest.mark.parametrize("kind", sorted(FILE_KINDS))
 def test_every_kind_of_file_is_the_same_from_a_worker_and_at_once(
     admin_client: Client, run: Run, monkeypatch, kind: str
 ):
@@ -184,7 +185,7 @@ def test_an_export_is_cancelled_while_it_is_made(viewer_client: Client, run: Run
         if len(seen) == 1:
             viewer_client.post(reverse("runs:export-cancel", args=[asked.pk]))
 
-    ExportWriter().write_waiting(pause=cancel_after_the_first_row)
+    ExportWriter().write_waiting(FILE_KINDS, pause=cancel_after_the_first_row)
     assert len(seen) == 1
     assert not Export.objects.exists()
     gone = viewer_client.get(reverse("runs:export-state", args=[asked.pk]))
@@ -212,7 +213,7 @@ def test_progress_is_told_in_rows(viewer_client: Client, run: Run, monkeypatch):
         response = viewer_client.get(reverse("runs:export-state", args=[asked.pk]))
         states.append((response.status_code, response.content.decode()))
 
-    ExportWriter().write_waiting(pause=look)
+    ExportWriter().write_waiting(FILE_KINDS, pause=look)
     assert [status for status, _ in states] == [200, 200, 200]
     assert "0 of 3 rows" in states[0][1]
     assert "2 of 3 rows" in states[2][1]
@@ -327,7 +328,7 @@ def test_a_worker_that_loses_the_database_gives_the_export_back(
 def test_a_worker_that_stops_leaves_the_export_to_another(viewer_client: Client, run: Run):
     asked = ask(viewer_client)
     writer = ExportWriter()
-    writer.write_waiting(pause=writer.stop)
+    writer.write_waiting(FILE_KINDS, pause=writer.stop)
     export = Export.objects.get()
     assert (export.state, export.attempts) == (ExportState.WAITING, 0)
     assert not list(services.settings.EXPORTS_DIR.iterdir())
