@@ -100,8 +100,9 @@ def _hidden() -> tuple[str, ...]:
     """
     base = Path(settings.BASE_DIR).resolve()
     own = [base] if (base / "manage.py").exists() else []
-    data = dict.fromkeys((settings.DATA_DIR.resolve(), settings.EXPORTS_DIR.resolve()))
-    return tuple(map(str, (*own, *data)))
+    data, exports = settings.DATA_DIR.resolve(), settings.EXPORTS_DIR.resolve()
+    elsewhere = [] if exports.is_relative_to(data) else [exports]
+    return tuple(map(str, (*own, data, *elsewhere)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ LogIn = Callable[[str], User]
 PAGES = (
     "/account/tokens/",
     "/audit/",
+    "/exports/",
     "/runs/",
     "/runs/?target=nobody",
     "/runs/new/",

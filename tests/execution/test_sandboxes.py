@@ -30,6 +30,11 @@ def test_a_site_among_installed_packages_hides_its_data_alone(settings, tmp_path
     assert sandbox_in_force().terms.hidden == (str(settings.DATA_DIR),)
 
 
+def test_exports_are_hidden_from_programs_wherever_they_are(settings, tmp_path):
+    settings.SCRIPTS, settings.EXPORTS_DIR = True, tmp_path / "exports"
+    assert str(tmp_path / "exports") in sandbox_in_force().terms.hidden
+
+
 def test_all_runs_of_a_process_share_one_sandbox(settings):
     settings.SCRIPTS = True
     assert sandbox_in_force() is sandbox_in_force()
