@@ -51,7 +51,7 @@ def judge_timeout() -> Any:
         le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
         description=f"How long to wait for an answer of the judge, 1 to {MAX_TIMEOUT_S} seconds. "
-        "Empty: the time-out of the language model.",
+        "Empty: the time-out of the judge itself.",
     )
 
 
