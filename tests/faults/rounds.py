@@ -10,6 +10,7 @@ from tests.faults import ledger_checks
 from tests.faults.happenings import (
     ON_A_CLUSTER,
     ON_A_SINGLE_PROCESS,
+    dismiss_a_worker,
     freeze_a_worker,
     keep_two_workers,
 )
@@ -28,7 +29,8 @@ COLUMNS = {
     **{"in the ledger": 13, "at the models": 13, "seconds": 7},
 }
 TWO_FAULTS = 0.4
-FREEZING = freeze_a_worker.__name__
+# Meanwhile the others may end the run, so these come last.
+LAST = {freeze_a_worker.__name__, dismiss_a_worker.__name__}
 
 
 FAULTS = {
@@ -67,9 +69,8 @@ def pick_faults(chance: random.Random, faults: Sequence[str]) -> list[str]:
     first = chance.choice(faults)
     if first in ON_A_SINGLE_PROCESS or chance.random() > TWO_FAULTS:
         return [first]
-    # Others end the run while a worker is frozen.
     names = {first, chance.choice([*ON_A_CLUSTER])}
-    return sorted(names, key=lambda name: (name == FREEZING, name))
+    return [first] if names == LAST else sorted(names, key=lambda name: (name in LAST, name))
 
 
 def inject(site: Installation, names: list[str], chance: random.Random, *, is_single: bool) -> None:
