@@ -31,7 +31,8 @@ DRIFT_STEPS = 1
 # Three codes in a million are right at any time, so even a guesser whose address changes at every try has one chance in
 # 1,400 a day. Recovery codes and passkeys go on working meanwhile.
 MAX_WRONG_CODES, WRONG_CODES_WITHIN = 10, timedelta(hours=1)
-RECOVERY_CODES, RECOVERY_CODE_BYTES = 10, 10
+# With 120 random bits a fast hash is enough.
+RECOVERY_CODES, RECOVERY_CODE_BYTES = 10, 15
 EVERYBODY = "all"
 
 

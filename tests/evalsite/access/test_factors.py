@@ -97,7 +97,7 @@ def test_setting_up_an_app_shows_key_and_qr_code_and_asks_for_a_code(
     answer = viewer_client.post("/account/factors/app/", {"code": shown_code(secret)}, follow=True)
 
     assert "The authenticator app is set up" in answer.text
-    assert len(re.findall(r"\b(?:[a-z2-7]{4}-){3}[a-z2-7]{4}\b", answer.text)) == 10
+    assert len(re.findall(r"\b(?:[a-z2-7]{4}-){5}[a-z2-7]{4}\b", answer.text)) == 10
     stored = MemberFactors.objects.get(user=viewer)
     assert secret not in stored.encrypted_secret
     assert "shown only once" not in viewer_client.get("/account/factors/").text
