@@ -26,6 +26,7 @@ from evalsite.access.logins import (
 )
 from evalsite.access.passkeys import PasskeyRefusedError, confirming, use_passkey
 from evalsite.access.sessions import MUST_SET_UP, is_confirmed, mark_confirmed
+from evalsite.access.single_sign_on.services import linked_since
 from runs.documents import DetailLevel
 from runs.requests import REFUSED, RUN_SCRIPTS
 
@@ -193,6 +194,7 @@ def confirm(
         "kept": [field for field in kept if field[0] != "csrfmiddlewaretoken"],
         "has_files": bool(request.FILES),
         "factors": factors_of(member),
+        "is_linked": linked_since(member) is not None,
         "minutes": settings.CONFIRM_MINUTES,
     }
     page = render(request, "access/confirm.html", context, status=200 if data is None else REFUSED)

@@ -35,6 +35,7 @@ from evalsite.access.sessions import (
     MUST_SET_UP,
     browser_name,
     end_sessions,
+    is_confirmed,
     keep_secret,
     read_kept,
     take_kept,
@@ -128,6 +129,9 @@ def login_passkey(request: HttpRequest) -> HttpResponse:
 def confirm_page(request: MemberRequest) -> HttpResponse:
     """Ask for a proof before a form that has files, which no page could keep."""
     where = next_path(request)
+    if request.method == "POST" and is_confirmed(request.session):
+        # By the provider, in another tab.
+        return HttpResponseRedirect(where)
     page = confirm(
         request,
         request.user,

@@ -100,9 +100,9 @@ def begin_session(session: SessionBase, *, client: str) -> None:
     mark_confirmed(session)
 
 
-def mark_confirmed(session: SessionBase) -> None:
-    """Note that the member has just proved who it is, so that sensitive actions ask nothing for a while."""
-    session[CONFIRMED_AT] = timezone.now().isoformat()
+def mark_confirmed(session: SessionBase, *, at: datetime | None = None) -> None:
+    """Note that the member proved who it is, now or earlier, so that sensitive actions ask nothing for a while."""
+    session[CONFIRMED_AT] = min(at or timezone.now(), timezone.now()).isoformat()
 
 
 def is_confirmed(session: SessionBase) -> bool:

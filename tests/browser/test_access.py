@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
@@ -22,6 +23,7 @@ from runs.models.suites import Target
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
 from tests.support.factories import make_model
+from tests.services.identity_provider import IdentityProvider
 from tests.support.members import PASSWORD, make_member
 
 REFUSED = "the server responded with a status of"
@@ -278,3 +280,40 @@ def test_long_texts_and_secrets_pass_the_question_unchanged(
     expect(page.get_by_role("heading", name="desk")).to_be_visible()
     stored = Target.objects.get().config["system_prompt"]
     assert stored.replace("\r\n", "\n") == prompt
+
+
+def test_sign_in_with_the_provider_confirm_there_and_log_out_of_both(
+    page: Page, live_server: LiveServer, provider: IdentityProvider, console: Console
+) -> None:
+    provider.register(live_server.url)
+    provider.know("mira", email="mira@harbour.example", email_verified=True)
+    mira = make_member("viewer", "mira")
+    User.objects.filter(pk=mira.pk).update(
+        email="mira@harbour.example", password=make_password(None)
+    )
+    page.goto(f"{live_server.url}/account/tokens/")
+    page.get_by_role("link", name="Sign in with Harbour ID").click()
+    page.get_by_label("Name").fill("mira")
+    page.get_by_role("button", name="Log in at the provider").click()
+    expect(page).to_have_url(f"{live_server.url}/account/tokens/")
+
+    forget_confirmations()
+    console.allow(f"{REFUSED} 422")
+    page.get_by_label("Name").fill("weekly report")
+    page.get_by_role("button", name="Make it and show it once").click()
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="Confirm with Harbour ID").click()
+    tab = opened.value
+    tab.get_by_label("Name").fill("mira")
+    tab.get_by_role("button", name="Log in at the provider").click()
+    expect(tab.get_by_role("heading", level=1)).to_have_text("You are confirmed")
+    tab.close()
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("row", name="weekly report")).to_be_visible()
+
+    page.goto(f"{live_server.url}/account/")
+    page.locator("main").get_by_role("button", name="Log out").click()
+    page.get_by_role("link", name="Log out of Harbour ID too").click()
+    expect(page).to_have_url(re.compile(rf"^{live_server.url}/login/"))
+    page.get_by_role("link", name="Sign in with Harbour ID").click()
+    expect(page.get_by_role("button", name="Log in at the provider")).to_be_visible()

@@ -53,12 +53,12 @@ class _StopsAtTheSite(HTTPRedirectHandler):
         return super().redirect_request(request, *others)  # type: ignore[arg-type]
 
 
-def go_to_provider(client: Client, person: str, *, next_path: str = "/account/") -> str:
+def go_to_provider(client: Client, person: str, *, start: str = "/sign-in/?next=/account/") -> str:
     """Start to sign in and log in at the provider; return the path that it leads back to."""
-    start = client.get("/sign-in/", {"next": next_path})
-    assert start.status_code == 302, start.text
+    sent_there = client.get(start)
+    assert sent_there.status_code == 302, sent_there.text
     browser = build_opener(HTTPCookieProcessor(CookieJar()), _StopsAtTheSite())
-    login_form = browser.open(start["Location"])
+    login_form = browser.open(sent_there["Location"])
     form = urlencode({"name": person}).encode()
     try:
         browser.open(login_form.url, data=form)
@@ -70,7 +70,8 @@ def go_to_provider(client: Client, person: str, *, next_path: str = "/account/")
 
 def sign_in(client: Client, person: str, *, next_path: str = "/account/") -> HttpResponse:
     """Sign in as a person whom the provider knows; return the site's answer when the browser comes back."""
-    return client.get(go_to_provider(client, person, next_path=next_path))
+    start = f"/sign-in/?{urlencode({'next': next_path})}"
+    return client.get(go_to_provider(client, person, start=start))
 
 
 def query_of(address: str) -> dict[str, str]:

@@ -79,19 +79,22 @@ def metadata() -> Mapping[str, Any]:
     return described
 
 
-def begin(redirect_uri: str, *, next_path: str) -> tuple[str, Journey]:
+def begin(redirect_uri: str, *, next_path: str, confirms: bool) -> tuple[str, Journey]:
     """Return the provider's address to send a browser to, and what the browser has to keep meanwhile.
 
-    Raises ProviderError.
+    With `confirms` the provider is asked to check again who is there. Raises ProviderError.
     """
     client = _client()
+    again = {"prompt": "login", "max_age": 0} if confirms else {}
     with _explained("cannot be asked to sign anybody in"):
-        started = client.create_authorization_url(redirect_uri)
+        started = client.create_authorization_url(redirect_uri, **again)
     journey = Journey(
         state=started["state"],
         nonce=started["nonce"],
         code_verifier=started["code_verifier"],
         next_path=next_path,
+        began_at=int(time.time()),
+        confirms=confirms,
     )
     return started["url"], journey
 
@@ -119,6 +122,8 @@ def complete(journey: Journey, code: str, redirect_uri: str, *, back_at: str) ->
         )
         if claims is None:
             raise ValueError("there is none in its answer")
+        if journey.confirms and claims.get("auth_time", 0) < journey.began_at - LEEWAY_S:
+            raise ValueError("it does not say that anybody has just logged in there (auth_time)")
     with _explained("sent claims that cannot be used"):
         identity = _identity(issuer, _with_userinfo(client, token, dict(claims)))
     return _with_logout(client, identity, token["id_token"], back_at)
@@ -220,6 +225,7 @@ def _identity(issuer: str, claims: dict[str, Any]) -> Identity:
         name=storable(name) if isinstance(name, str) else "",
         email=_email(claims.get("email")) if is_verified else "",
         groups=_groups(claims),
+        checked_at=max(0, min(int(claims.get("auth_time", 0)), int(time.time()))),
     )
 
 

@@ -85,14 +85,15 @@ def _member(identity: Identity, role: Role | None) -> User:
     for tries in count(1):
         try:
             with transaction.atomic():
-                return _known(identity) or _invited(identity, role) or _new(identity, role)
+                return linked_member(identity) or _invited(identity, role) or _new(identity, role)
         except IntegrityError:
             if tries == TRIES:
                 raise
     raise AssertionError("unreachable")
 
 
-def _known(identity: Identity) -> User | None:
+def linked_member(identity: Identity) -> User | None:
+    """Return the member whose account it is; None if it is nobody's yet."""
     accounts = MemberIdentity.objects.select_related("user")
     account = accounts.filter(issuer=identity.issuer, subject=identity.subject).first()
     return account.user if account else None

@@ -6,6 +6,7 @@ import json
 import logging
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from secrets import compare_digest
 
 from django.conf import settings
@@ -22,11 +23,12 @@ from evalsite.access.logins import (
     TooManyTriesError,
     count_failed_sign_in,
     let_in,
+    record_confirmation,
     record_refused_sign_in,
     refuse_wide_guessing,
     wait_page,
 )
-from evalsite.access.sessions import keep_logout_url
+from evalsite.access.sessions import keep_logout_url, mark_confirmed
 from evalsite.access.single_sign_on import services
 from evalsite.access.single_sign_on.identity import (
     Identity,
@@ -40,7 +42,8 @@ from runs.requests import site_address
 COOKIE_SALT = "evalsite.access.single_sign_on"
 # How long somebody may take to log in at the provider.
 JOURNEY_S = 15 * 60
-BAD_REQUEST, FORBIDDEN, BAD_GATEWAY = 400, 403, 502
+WAY = "single sign-on"
+OK, BAD_REQUEST, FORBIDDEN, BAD_GATEWAY = 200, 400, 403, 502
 logger = logging.getLogger(__name__)
 
 
@@ -48,15 +51,21 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Send the browser to the provider, which leads it back to `sign_in_return`."""
+    """Send the browser to the provider, which leads it back to `sign_in_return`.
+
+    With `?confirm=1` a member who is logged in proves again who it is.
+    """
     _require_provider()
-    if request.user.is_authenticated:
+    confirms = request.user.is_authenticated and request.GET.get("confirm") == "1"
+    if request.user.is_authenticated and not confirms:
         return HttpResponseRedirect(next_path(request))
     # Its libraries take 4 MB and a quarter of a second, which sites without a provider do not pay.
     from evalsite.access.single_sign_on import provider
 
     try:
-        address, journey = provider.begin(_return_address(request), next_path=next_path(request))
+        address, journey = provider.begin(
+            _return_address(request), next_path=next_path(request), confirms=confirms
+        )
     except ProviderError as failure:
         return _provider_failed(request, failure)
     response = HttpResponseRedirect(address)
@@ -117,7 +126,7 @@ def _returned(request: HttpRequest) -> HttpResponse:
         count_failed_sign_in(request, journey.state)
         record_refused_sign_in(request, None, reason=str(failure))
         return _provider_failed(request, failure)
-    return _let_in(request, identity, journey)
+    return (_confirm if journey.confirms else _let_in)(request, identity, journey)
 
 
 def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpResponse:
@@ -126,11 +135,26 @@ def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpR
     except services.SignInRefusedError as refusal:
         record_refused_sign_in(request, refusal.member, name=identity.shown, reason=str(refusal))
         return _page(request, "refused", status=FORBIDDEN, reason=str(refusal))
-    let_in(request, admission.member, way="single sign-on")
+    let_in(request, admission.member, way=WAY)
+    if identity.checked_at:
+        # Whoever logged in there hours ago has proved nothing now.
+        mark_confirmed(request.session, at=datetime.fromtimestamp(identity.checked_at, UTC))
     keep_logout_url(request.session, identity.logout_url)
     if admission.notice:
         messages.warning(request, admission.notice)
     return HttpResponseRedirect(journey.next_path)
+
+
+def _confirm(request: HttpRequest, identity: Identity, journey: Journey) -> HttpResponse:
+    """Note that the member has proved again who it is; the account of another member proves nothing."""
+    member = services.linked_member(identity)
+    if member is None or member != request.user:
+        reason = "That is not the account that you are logged in with here."
+        record_refused_sign_in(request, member, name=identity.shown, reason=reason)
+        return _page(request, "refused", status=FORBIDDEN, reason=reason)
+    mark_confirmed(request.session)
+    record_confirmation(request, member, way=WAY)
+    return _page(request, "confirmed", status=OK)
 
 
 def _journey(request: HttpRequest) -> Journey | None:
@@ -158,4 +182,4 @@ def _provider_failed(request: HttpRequest, failure: ProviderError) -> HttpRespon
 
 def _page(request: HttpRequest, outcome: str, *, status: int, reason: str = "") -> HttpResponse:
     context = {"outcome": outcome, "reason": reason}
-    return render(request, "access/sign_in_refused.html", context, status=status)
+    return render(request, "access/sign_in_ended.html", context, status=status)

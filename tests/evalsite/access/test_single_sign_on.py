@@ -6,12 +6,14 @@ import time
 from typing import Any
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
 from pytest_django import Settings
 
 from evalsite.access.roles import Role, highest_role
+from evalsite.access.sessions import CONFIRMED_AT
 from evaluators.models import AuditEntry
 from runs.models.sharing import MemberIdentity, MemberSession
 from tests.services.identity_provider import IdentityProvider
@@ -529,3 +531,60 @@ def test_deleted_personal_data_include_the_link(
     sign_in(client, "ada")
     admin_client.post(f"/members/{ada.pk}/erase/")
     assert not MemberIdentity.objects.exists()
+
+
+def make_old(client: Client) -> None:
+    """Let the last proof of who the client is be long ago."""
+    session = client.session
+    session[CONFIRMED_AT] = "2026-01-01T00:00:00+00:00"
+    session.save()
+
+
+def test_a_member_without_password_confirms_by_the_provider_and_loses_nothing(
+    client: Client, ada: User
+) -> None:
+    User.objects.filter(pk=ada.pk).update(password=make_password(None))
+    sign_in(client, "ada")
+    make_old(client)
+    sent = {"name": "weekly report", "role": "viewer", "expires": "30"}
+    asked = client.post("/account/tokens/", sent)
+    assert "Confirm with Harbour ID" in asked.text
+    assert 'name="name" value="weekly report"' in asked.text
+    confirmed = client.get(go_to_provider(client, "ada", start="/sign-in/?confirm=1"))
+    assert "You are confirmed" in confirmed.text
+    assert entries("session.confirmed")[0].after["with"] == "single sign-on"
+    assert client.post("/account/tokens/", sent).status_code == 302
+
+
+def test_another_members_account_confirms_nothing(
+    client: Client, ada: User, provider: IdentityProvider
+) -> None:
+    sign_in(client, "ada")
+    make_old(client)
+    provider.know("bo")
+    response = client.get(go_to_provider(client, "bo", start="/sign-in/?confirm=1"))
+    assert response.status_code == 403
+    assert "not the account that you are logged in with" in response.text
+    assert "Confirm it is you" in client.post("/account/tokens/", {}).text
+
+
+def test_a_provider_that_asked_nobody_again_confirms_nothing(
+    client: Client, ada: User, provider: IdentityProvider
+) -> None:
+    sign_in(client, "ada")
+    make_old(client)
+    for auth_time in (now_and(-3600), None):
+        back = go_to_provider(client, "ada", start="/sign-in/?confirm=1")
+        provider.lie(claims={"auth_time": auth_time})
+        assert "does not say that anybody has just logged in there" in client.get(back).text
+        provider.lie()
+    assert "Confirm it is you" in client.post("/account/tokens/", {}).text
+
+
+def test_a_sign_in_without_a_login_there_is_no_proof_of_who_it_is(
+    client: Client, ada: User, provider: IdentityProvider
+) -> None:
+    back = go_to_provider(client, "ada")
+    provider.lie(claims={"auth_time": now_and(-36_000)})
+    assert client.get(back).status_code == 302
+    assert "Confirm it is you" in client.post("/account/tokens/", {}).text
