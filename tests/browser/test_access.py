@@ -13,12 +13,13 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
+from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from evalsite.access.members import login_path
 from evalsite.access.models import MemberFactors, Passkey
 from evalsite.access.sessions import CONFIRMED_AT, SessionStore
-from runs.models.sharing import ApiToken, MemberSession
+from runs.models.sharing import ApiToken, MemberIdentity, MemberSession
 from runs.models.suites import Target
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
@@ -317,3 +318,39 @@ def test_sign_in_with_the_provider_confirm_there_and_log_out_of_both(
     expect(page).to_have_url(re.compile(rf"^{live_server.url}/login/"))
     page.get_by_role("link", name="Sign in with Harbour ID").click()
     expect(page.get_by_role("button", name="Log in at the provider")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/login/",
+        "/sign-in/return/",
+        "/account/",
+        "/account/confirm/",
+        "/members/{}/",
+        "/members/{}/email/",
+    ],
+)
+def test_pages_of_a_site_with_a_provider_are_accessible(
+    page: Page,
+    live_server: LiveServer,
+    log_in: Callable[[str], User],
+    settings: Settings,
+    console: Console,
+    path: str,
+    scheme: str,
+) -> None:
+    settings.OIDC_ISSUER, settings.OIDC_NAME = "https://login.harbour.example", "Harbour ID"
+    console.allow(f"{REFUSED} 400")
+    if path not in ("/login/", "/sign-in/return/"):
+        member = log_in("admin")
+        MemberIdentity.objects.create(user=member, issuer=settings.OIDC_ISSUER, subject="admin")
+        path = path.format(member.pk)
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto(live_server.url + path)
+    expect(page.locator("main")).to_contain_text("Harbour ID")
+    assert violations(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    sideways = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(sideways) == 0

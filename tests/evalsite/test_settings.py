@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalsite import settings
+from tests.production.readme import readme_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -215,3 +216,20 @@ def test_only_the_settings_read_the_environment(package: str) -> None:
         if reads_environment(path)
     }
     assert readers - PASSES_IT_ON == ({"evalsite/env.py"} if package == "evalsite" else set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["Keycloak", "Microsoft Entra", "Google"])
+def test_the_examples_of_providers_in_the_readme_pass_the_checks(
+    provider: str, tmp_path: Path
+) -> None:
+    (tmp_path / "oidc_secret").write_text("secret")
+    example = readme_commands(f"# {provider}").replace("/etc/evalsite", str(tmp_path))
+    done = subprocess.run(
+        ["sh", "-c", f"set -a\n{example}\nexec {sys.executable} manage.py check --tag environment"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "EVALSITE_DATA_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert "no issues" in done.stdout, done.stderr

@@ -20,7 +20,8 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from joserfc.errors import JoseError
-from requests import RequestException, Response
+from requests import ConnectionError, RequestException, Response, Timeout
+from requests.exceptions import SSLError
 
 from evalsite.access.single_sign_on.identity import (
     Identity,
@@ -136,7 +137,7 @@ def _explained(failure: str) -> Iterator[None]:
         yield
     except RequestException as error:
         raise ProviderDownError(
-            f"{settings.OIDC_NAME} does not answer as it should: {_reason(error)}."
+            f"{settings.OIDC_NAME} does not answer as it should: {_outage(error)}."
         ) from error
     # Authlib and its parts let through whatever a malformed answer causes.
     except (
@@ -144,6 +145,19 @@ def _explained(failure: str) -> Iterator[None]:
         *(AttributeError, RuntimeError, OverflowError),
     ) as error:
         raise ProviderError(f"{settings.OIDC_NAME} {failure}: {_reason(error)}.") from error
+
+
+def _outage(error: RequestException) -> str:
+    """Return what failed on the way, without the addresses and objects that the library's message is made of."""
+    if error.response is not None:
+        return f"status {error.response.status_code} for {urlsplit(error.response.url).path}"
+    if isinstance(error, SSLError):
+        return "its certificate is not one that this server trusts (REQUESTS_CA_BUNDLE)"
+    if isinstance(error, Timeout):
+        return f"no answer within {TIMEOUT_S[1]} seconds"
+    if isinstance(error, ConnectionError):
+        return "no connection"
+    return _reason(error)
 
 
 def _reason(error: Exception) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from pytest_django import Settings
 
+from evalsite.access.apps import create_roles
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import CONFIRMED_AT
+from evalsite.access.single_sign_on.identity import Identity
+from evalsite.access.single_sign_on.services import admit
 from evaluators.models import AuditEntry
 from runs.models.sharing import MemberIdentity, MemberSession
 from tests.services.identity_provider import IdentityProvider
@@ -588,3 +593,22 @@ def test_a_sign_in_without_a_login_there_is_no_proof_of_who_it_is(
     provider.lie(claims={"auth_time": now_and(-36_000)})
     assert client.get(back).status_code == 302
     assert "Confirm it is you" in client.post("/account/tokens/", {}).text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_first_sign_ins_at_once_add_one_member(settings: Settings) -> None:
+    settings.OIDC_ADMIT = "everybody"
+    identity = Identity("https://harbour.example", "sub-ada", name="ada")
+    create_roles("default")
+
+    def admit_and_hang_up() -> int:
+        try:
+            return admit(identity).member.pk
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as visitors:
+        admitted = {
+            future.result() for future in [visitors.submit(admit_and_hang_up) for _ in range(4)]
+        }
+    assert admitted == {User.objects.get().pk}
