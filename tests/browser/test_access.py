@@ -23,8 +23,8 @@ from runs.models.sharing import ApiToken, MemberIdentity, MemberSession
 from runs.models.suites import Target
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
-from tests.support.factories import make_model
 from tests.services.identity_provider import IdentityProvider
+from tests.support.factories import make_model
 from tests.support.members import PASSWORD, make_member
 
 REFUSED = "the server responded with a status of"
