@@ -6,9 +6,14 @@ import pytest
 
 from tests.faults.happenings import pick_a_moment
 from tests.faults.installations import Installation
-from tests.faults.ledger_checks import assert_all_right, assert_costs_agree
-from tests.faults.suite import AGENT, CASES, SUITE
-from tests.services.processes import Process
+from tests.faults.ledger_checks import (
+    assert_all_right,
+    assert_costs_agree,
+    lost_calls,
+    repeated_calls,
+)
+from tests.faults.suite import AGENT, AT_ONCE, CALLS, CASES, SUITE
+from tests.services.processes import Process, wait_until
 
 
 @pytest.fixture
@@ -43,6 +48,23 @@ def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
     cluster.resume_the_run()
     cluster.wait_for_the_end()
     assert_all_right(cluster)
+
+
+def test_a_killed_command_line_pays_again_for_no_answer_that_was_written(
+    cluster: Installation, command_line: Process
+):
+    # Nothing is answered between the last record and the kill, so only calls in flight can be lost.
+    cluster.answer_calls(CALLS // 2)
+    wait_until(lambda: lost_calls(cluster) == 0)
+    in_flight = cluster.models.in_flight
+    assert 0 < in_flight <= 2 * AT_ONCE
+    cluster.kill_run_workers(command_line)
+    cluster.wait_for_the_end()
+    cluster.resume_the_run()
+    cluster.wait_for_the_end()
+
+    assert_all_right(cluster)
+    assert repeated_calls(cluster) <= in_flight
 
 
 def test_workers_leave_the_run_of_a_command_line_alone(
