@@ -25,6 +25,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Model
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
@@ -165,8 +166,9 @@ def _create_tables() -> None:
     """
     applied = MigrationLoader(None).disk_migrations
     recorded = MigrationRecorder.Migration
+    tables: list[type[Model]] = [recorded, *apps.get_models()]
     with connection.schema_editor() as editor:
-        for model in (recorded, *apps.get_models()):
+        for model in tables:
             if model._meta.can_migrate(connection):
                 editor.create_model(model)
         recorded.objects.bulk_create(recorded(app=app, name=name) for app, name in applied)

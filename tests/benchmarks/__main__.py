@@ -1,8 +1,8 @@
 """Measure how fast runs and pages are, in fresh processes and several rounds, and print one table.
 
 The rows: 1 to 3 runs of 500 judged, 2,000 and 20,000 checked cases; 4 two workers; 5 pages while a
-run is on; 6 many results in the browser; 7 pages of runs with 10,000 results; 8 what-if; 9 models
-that fail; 10 pages while slow clients hold connections.
+run is on; 6 many results in the browser; 7 pages of runs with 20,000 results; 8 what-if; 9 models
+that fail; 10 pages while slow clients hold connections; 11 commands as whole processes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 
 from tests.benchmarks import (
     big_pages,
+    commands,
     in_browser,
     pages_meanwhile,
     provider_faults,
@@ -36,6 +37,7 @@ ROWS = (
     what_if.lines,
     provider_faults.lines,
     slow_clients.lines,
+    commands.lines,
 )
 NOTES = (
     "Limit is the least the calls take however fast we are, goal is what we set ourselves. Runs count from their "

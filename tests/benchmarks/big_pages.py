@@ -1,4 +1,4 @@
-"""Row 7: server time and queries of pages that show runs of 10,000 results."""
+"""Row 7: server time and queries of pages that show runs of 20,000 results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.benchmarks.servers import DATABASES, Servers
 from tests.services.processes import ROOT
 
 GOAL_MS = 300.0
-# Resampling the cases of two runs is allowed more.
-GOALS_MS = {"comparison": 2000.0}
+# Resampling the cases of two runs is allowed more, and the API lists all of them.
+GOALS_MS = {"comparison": 800.0, "comparison in the API": 2000.0}
 
 
 def lines(servers: Servers, rounds: int) -> Iterator[Line]:
