@@ -348,6 +348,9 @@ def _erase_texts(member: User, erase: Callable[[Any], Any], erased: str) -> None
         LanguageModel.objects.filter(pk=model.pk).update(last_test=erase(model.last_test))
     about = AuditEntry.objects.filter(object_type__in=("user", "session"), object_id=str(member.pk))
     about.update(object_name=erased)
+    if member.email:
+        # Sign-ins that were refused before the account was linked.
+        AuditEntry.objects.filter(object_name=member.email).update(object_name=erased)
     # From where a member logged in.
     about.filter(object_type="session").update(after=None)
     for entry in AuditEntry.objects.exclude(before=None, after=None).iterator(chunk_size=1_000):

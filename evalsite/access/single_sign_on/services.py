@@ -189,7 +189,8 @@ def _follow(member: User, role: Role | None) -> str:
 
 def _free_name(identity: Identity) -> str:
     """Return a user name that nobody has: the one at the provider, with a number if necessary."""
-    wanted = NOT_IN_NAMES.sub("-", identity.name or identity.email.partition("@")[0])
+    name = User.normalize_username(identity.name or identity.email.partition("@")[0])
+    wanted = NOT_IN_NAMES.sub("-", name)
     wanted = wanted.strip("-")[:MAX_NAME_LENGTH] or "member"
     if not User.objects.filter(username__iexact=wanted).exists():
         return wanted

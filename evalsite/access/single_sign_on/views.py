@@ -105,9 +105,9 @@ def _returned(request: HttpRequest) -> HttpResponse:
         # Whoever goes back from the provider's page is no failure of it.
         if request.GET["error"] == "access_denied":
             return _page(request, "cancelled", status=FORBIDDEN)
+        error = " ".join(request.GET["error"][:100].split())
         return _provider_failed(
-            request,
-            ProviderError(f"{settings.OIDC_NAME} refuses with “{request.GET['error'][:100]}”."),
+            request, ProviderError(f"{settings.OIDC_NAME} refuses with “{error}”.")
         )
     try:
         refuse_wide_guessing(request, journey.state)
@@ -158,7 +158,8 @@ def _confirm(request: HttpRequest, identity: Identity, journey: Journey) -> Http
 
 
 def _journey(request: HttpRequest) -> Journey | None:
-    with suppress(KeyError, BadSignature):
+    # Another version of this site may have written it.
+    with suppress(KeyError, BadSignature, TypeError):
         kept = request.get_signed_cookie(
             settings.SIGN_IN_COOKIE_NAME, salt=COOKIE_SALT, max_age=JOURNEY_S
         )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
+from django.core.signing import get_cookie_signer
 from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
@@ -19,6 +20,7 @@ from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import CONFIRMED_AT
 from evalsite.access.single_sign_on.identity import Identity
 from evalsite.access.single_sign_on.services import admit
+from evalsite.access.single_sign_on.views import COOKIE_SALT
 from evaluators.models import AuditEntry
 from runs.models.sharing import MemberIdentity, MemberSession
 from tests.services.identity_provider import IdentityProvider
@@ -184,6 +186,25 @@ def test_everybody_of_the_provider_becomes_a_viewer_where_everybody_is_let_in(
     assert added == {"mira-2": "mira@harbour.example", "Bo-b-Åse-b": ""}
     assert {role_of(user) for user in User.objects.exclude(username="Mira")} == {Role.VIEWER}
     assert {entry.actor_name for entry in entries("member.added")} == {"Harbour ID"}
+
+
+@pytest.mark.parametrize(
+    ("name", "becomes"),
+    [
+        ("MIRA", "MIRA-2"),
+        ("\N{FULLWIDTH LATIN SMALL LETTER M}ira", "mira-2"),
+        ("  ", "member"),
+        ("x" * 200, "x" * 150),
+    ],
+)
+def test_a_newcomer_gets_a_name_that_nobody_has(
+    client: Client, provider: IdentityProvider, settings: Settings, name: str, becomes: str
+) -> None:
+    settings.OIDC_ADMIT = "everybody"
+    make_member("admin", "mira")
+    provider.know("newcomer", preferred_username=name)
+    assert sign_in(client, "newcomer").status_code == 302
+    assert User.objects.exclude(username="mira").get().username == becomes
 
 
 def test_only_groups_with_a_role_are_let_in_where_groups_decide(
@@ -403,6 +424,13 @@ def test_a_changed_cookie_is_none(client: Client, ada: User, settings: Settings)
     assert client.get(back).status_code == 400
 
 
+def test_the_cookie_of_another_version_is_none(client: Client, settings: Settings) -> None:
+    settings.OIDC_ISSUER = "https://login.harbour.example"
+    signer = get_cookie_signer(salt=f"{settings.SIGN_IN_COOKIE_NAME}{COOKIE_SALT}")
+    client.cookies[settings.SIGN_IN_COOKIE_NAME] = signer.sign('{"state": "s"}')
+    assert client.get("/sign-in/return/", {"state": "s"}).status_code == 400
+
+
 def test_codes_of_strangers_are_braked_by_address(
     client: Client, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,12 +558,17 @@ def test_an_admin_changes_the_address_by_which_a_member_is_found(
     assert MemberIdentity.objects.get().user == viewer
 
 
-def test_deleted_personal_data_include_the_link(
-    client: Client, ada: User, admin_client: Client
+def test_deleted_personal_data_include_the_link_and_earlier_refusals(
+    client: Client, ada: User, provider: IdentityProvider, admin_client: Client
 ) -> None:
+    User.objects.filter(pk=ada.pk).update(email="")
+    sign_in(client, "ada")
+    User.objects.filter(pk=ada.pk).update(email=ADA["email"])
     sign_in(client, "ada")
     admin_client.post(f"/members/{ada.pk}/erase/")
     assert not MemberIdentity.objects.exists()
+    (refused,) = entries("session.sign_in_refused")
+    assert "harbour" not in f"{refused.object_name} {refused.after}"
 
 
 def make_old(client: Client) -> None:
