@@ -18,6 +18,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.http import parse_header_parameters
 
+from evalsite.access.confirmation import SENSITIVE, comes_first
+from evalsite.access.rate_limits import RATE_LIMIT
+from evalsite.access.sessions import MUST_SET_UP
 from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
 
@@ -61,8 +64,6 @@ FOR_EVERY_ANSWER = {
 }
 # The browser keeps a page, because going back to a form has to find what was typed, until the logout clears all.
 FOR_PAGES, FOR_FILES = "private, no-cache", "private, no-store"
-# Where a call of the API leaves the headers that say what is left of its limit.
-RATE_LIMIT = "evalsite.rate_limit"
 
 
 def add_headers(
@@ -187,9 +188,9 @@ class OtherVersionsMiddleware:
 
 
 class MembersOnlyMiddleware(LoginRequiredMiddleware):
-    """Requires a login, and does not read the session on pages that need none.
+    """Requires a login, and what must come before some pages: a second factor, or a proof of who it is.
 
-    The health page must answer even if no session can be read.
+    On pages that need no login the session is not read: the health page must answer even if none can be.
     """
 
     def process_view(
@@ -199,10 +200,16 @@ class MembersOnlyMiddleware(LoginRequiredMiddleware):
         view_args: tuple[Any, ...],
         view_kwargs: dict[str, Any],
     ) -> HttpResponseBase | None:
-        """Return a redirect to the login page, or None if the request may continue."""
+        """Return the page that comes first, such as the login page, or None if the request may continue."""
         if not getattr(view_func, "login_required", True):
             return None
-        return super().process_view(request, view_func, view_args, view_kwargs)
+        login = super().process_view(request, view_func, view_args, view_kwargs)
+        if login is not None or not isinstance(request.user, User):
+            return login
+        page = request.resolver_match.view_name if request.resolver_match else ""
+        if page not in SENSITIVE and MUST_SET_UP not in request.session:
+            return None
+        return comes_first(request, request.user, page)
 
 
 def site(request: HttpRequest) -> dict[str, object]:

@@ -88,7 +88,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "evalsite.middleware.for_members",
     "evalsite.middleware.MembersOnlyMiddleware",
-    "evalsite.access.confirmation.ConfirmationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

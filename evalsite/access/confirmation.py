@@ -6,7 +6,6 @@ A form that was sent too late is not lost: its fields stand hidden in the page t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -115,40 +114,23 @@ SET_UP_PAGES = (
 )
 
 
-class ConfirmationMiddleware:
-    """Shows a member what must come before the page that was asked for: a new factor, or a proof of who it is."""
+def comes_first(request: HttpRequest, member: User, page: str) -> HttpResponseBase | None:
+    """Return what must come before a page: a new factor, or a proof of who it is; None if nothing must.
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        """Take the next handler."""
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Pass the request on."""
-        return self.get_response(request)
-
-    def process_view(
-        self,
-        request: HttpRequest,
-        view_func: Callable[..., HttpResponseBase],
-        view_args: tuple[Any, ...],
-        view_kwargs: Mapping[str, Any],
-    ) -> HttpResponseBase | None:
-        """Return that page, or None if the request may continue."""
-        # Pages that need no login read no session.
-        if not getattr(view_func, "login_required", True) or not isinstance(request.user, User):
-            return None
-        name = request.resolver_match.view_name if request.resolver_match else ""
-        if MUST_SET_UP in request.session and name not in SET_UP_PAGES:
-            return redirect("access:factors")
-        is_sensitive = name in SENSITIVE and not is_confirmed(request.session)
-        if not is_sensitive or not SENSITIVE[name](request):
-            return None
-        if request.method == "POST":
-            return _confirm_sent(request, request.user)
-        if request.method == "GET" and name in WITH_FILES:
-            path = request.get_full_path()
-            return redirect(f"{reverse('access:confirm')}?{urlencode({'next': path})}")
+    `page` is the full name of the page's address, such as `access:tokens`. Only members who must set up a factor, and
+    pages that are SENSITIVE, need this asked.
+    """
+    if MUST_SET_UP in request.session and page not in SET_UP_PAGES:
+        return redirect("access:factors")
+    is_sensitive = page in SENSITIVE and not is_confirmed(request.session)
+    if not is_sensitive or not SENSITIVE[page](request):
         return None
+    if request.method == "POST":
+        return _confirm_sent(request, member)
+    if request.method == "GET" and page in WITH_FILES:
+        path = request.get_full_path()
+        return redirect(f"{reverse('access:confirm')}?{urlencode({'next': path})}")
+    return None
 
 
 def _confirm_sent(request: HttpRequest, member: User) -> HttpResponse | None:

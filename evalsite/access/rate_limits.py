@@ -16,12 +16,13 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from evalsite.access.logins import client_address
-from evalsite.middleware import RATE_LIMIT
 from evaluators.models import NOT_LOGGED_IN, AuditEntry
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
 
+# Where a call of the API leaves the headers that say what is left of its limit.
+RATE_LIMIT = "evalsite.rate_limit"
 WINDOW = timedelta(minutes=1)
 # More clients than this at once share the memory of the ones that came first.
 MAX_CLIENTS = 10_000
