@@ -41,7 +41,7 @@ LEEWAY_S = 60
 # The client's secret must sign nothing: only the provider has the other half of these keys.
 SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-MAX_SUBJECT_LENGTH = 255
+MAX_SUBJECT_LENGTH, MAX_EMAIL_LENGTH = 255, 254
 # What a provider writes that leaves out a claim because it would be too long.
 LEFT_OUT = "_claim_names"
 MAX_REASON_LENGTH = 300
@@ -221,7 +221,12 @@ def _with_userinfo(
     told = client.userinfo(token=token)
     if told.get("sub") != claims["sub"]:
         raise ValueError("its userinfo is about somebody else")
-    return {**told, **claims}
+    both = {**told, **claims}
+    if told.get("email") != claims.get("email"):
+        # An address is verified only by the answer that names it.
+        named = claims if "email" in claims else told
+        both["email_verified"] = named.get("email_verified")
+    return both
 
 
 def _identity(issuer: str, claims: dict[str, Any]) -> Identity:
@@ -244,8 +249,8 @@ def _identity(issuer: str, claims: dict[str, Any]) -> Identity:
 
 
 def _email(value: object) -> str:
-    """Return an e-mail address; "" for anything else."""
-    if not isinstance(value, str) or not is_storable(value):
+    """Return an e-mail address that can be stored; "" for anything else."""
+    if not isinstance(value, str) or not is_storable(value) or len(value) > MAX_EMAIL_LENGTH:
         return ""
     try:
         validate_email(value)

@@ -104,7 +104,11 @@ def _invited(identity: Identity, role: Role | None) -> User | None:
     if not identity.email:
         return None
     members = User.objects.filter(email__iexact=identity.email)
-    found = list(members.exclude(username__startswith=ERASED)[:2])
+    found = [
+        member
+        for member in members.exclude(username__startswith=ERASED)
+        if _is_same_address(member.email, identity.email)
+    ]
     if not found:
         return None
     if len(found) > 1:
@@ -124,6 +128,11 @@ def _invited(identity: Identity, role: Role | None) -> User | None:
         raise SignInRefusedError(_without_group(identity), member)
     _link(member, identity)
     return member
+
+
+def _is_same_address(one: str, other: str) -> bool:
+    """Compare two e-mail addresses, ignoring the case of ASCII alone: databases also take a dotless i for an i."""
+    return one.encode().lower() == other.encode().lower()
 
 
 def _new(identity: Identity, role: Role | None) -> User:

@@ -195,6 +195,7 @@ def test_everybody_of_the_provider_becomes_a_viewer_where_everybody_is_let_in(
         ("\N{FULLWIDTH LATIN SMALL LETTER M}ira", "mira-2"),
         ("  ", "member"),
         ("x" * 200, "x" * 150),
+        ("\N{LATIN SMALL LIGATURE FFI}" * 150, "ffi" * 50),
     ],
 )
 def test_a_newcomer_gets_a_name_that_nobody_has(
@@ -205,6 +206,40 @@ def test_a_newcomer_gets_a_name_that_nobody_has(
     provider.know("newcomer", preferred_username=name)
     assert sign_in(client, "newcomer").status_code == 302
     assert User.objects.exclude(username="mira").get().username == becomes
+
+
+def test_an_address_too_long_to_be_stored_is_none(
+    client: Client, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ADMIT = "everybody"
+    address = f"{'b' * 60}@{'a.' * 100}example"
+    provider.know("bo", email=address, email_verified=True)
+    assert sign_in(client, "bo").status_code == 302
+    assert User.objects.get().email == ""
+
+
+@pytest.mark.parametrize(
+    "lookalike", ["m\u0131ke@harbour.example", "mike@harbour.e\u0131", "mi\u212ae@harbour.example"]
+)
+def test_an_address_that_a_database_takes_for_the_same_finds_nobody(
+    client: Client, provider: IdentityProvider, lookalike: str
+) -> None:
+    mike = make_member("admin", "mike")
+    address = lookalike.replace("\u0131", "I").replace("\u212a", "K")
+    User.objects.filter(pk=mike.pk).update(email=address)
+    provider.know("eve", email=lookalike, email_verified=True)
+    assert sign_in(client, "eve").status_code == 403
+    assert not MemberIdentity.objects.exists()
+
+
+def test_an_address_is_verified_only_by_whoever_names_it(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    asked = {"email": "eve@harbour.example", "email_verified": True, "groups": ["staff"]}
+    provider.know("eve", email="ada@harbour.example", only_when_asked=asked)
+    assert sign_in(client, "eve").status_code == 403
+    assert not MemberIdentity.objects.exists()
 
 
 def test_only_groups_with_a_role_are_let_in_where_groups_decide(
