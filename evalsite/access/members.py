@@ -389,7 +389,9 @@ def end_other_sessions(member: User, this: str | None, *, actor: User) -> int:
 @transaction.atomic
 def change_password(form: SetPasswordForm[User], *, revokes_tokens: bool) -> None:
     """Store the password of a valid form, and revoke the member's tokens if wanted."""
-    member = form.save()
+    member = form.save(commit=False)
+    # Nothing else is written: a member who was deactivated or erased meanwhile stays so.
+    member.save(update_fields=["password"])
     revoked = revoke_tokens(member, now=timezone.now()) if revokes_tokens else 0
     record_change(member, "member.password_changed", member, after={"tokens revoked": str(revoked)})
 

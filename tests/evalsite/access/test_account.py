@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.models import User
 from django.test import Client
 
+from evalsite.access.members import change_password, deactivate
 from tests.support.members import PASSWORD, make_client, make_member
 
 NEW = "a much better passphrase"
@@ -63,3 +65,16 @@ def test_a_member_without_a_password_sets_one_without_an_old_one(viewer: User) -
     client.post("/account/password/", {"new_password1": NEW, "new_password2": NEW})
     viewer.refresh_from_db()
     assert viewer.check_password(NEW)
+
+
+def test_a_member_who_is_deactivated_while_a_password_is_changed_stays_out(
+    viewer: User, admin: User
+) -> None:
+    late = User.objects.get(pk=viewer.pk)
+    form = SetPasswordForm(
+        late, {"new_password1": "a quiet harbour", "new_password2": "a quiet harbour"}
+    )
+    assert form.is_valid()
+    deactivate(viewer, actor=admin)
+    change_password(form, revokes_tokens=False)
+    assert not User.objects.get(pk=viewer.pk).is_active
