@@ -98,7 +98,8 @@ PAGES: Mapping[str, Page] = {
     "access:account": Page(LOGGED_IN),
     "access:sessions-end": action(LOGGED_IN, {}),
     "access:password": form(LOGGED_IN),
-    "access:confirm": form(LOGGED_IN),
+    # Their logins are recent, so they need no proof.
+    "access:confirm": Page(LOGGED_IN, post=MOVED),
     "access:confirm-question": Page(LOGGED_IN),
     "access:factors": Page(LOGGED_IN),
     "access:app": form(LOGGED_IN),

@@ -175,6 +175,9 @@ def test_an_import_that_may_bring_scripts_asks_before_files_are_chosen(
     assert "choose them again" in late.text
     assert ASKS in admin_client.get(answer["Location"]).text
     sent = {"identity-password": PASSWORD, "next": "/import/"}
+    for proof in ("", "wrong"):
+        refused = admin_client.post("/account/confirm/", sent | {"identity-password": proof})
+        assert refused.status_code == 422
     done = admin_client.post("/account/confirm/", sent)
     assert done["Location"] == "/import/"
     assert admin_client.get("/import/").status_code == 200
