@@ -5,6 +5,7 @@ Authlib does the protocol: authorization code with PKCE, state and nonce, keys a
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ from evalsite.access.single_sign_on.identity import (
 )
 from evaluators.reading.json import is_storable, storable
 
+# Calls at once, and seconds to wait for a turn. The other threads serve pages, however long the provider takes.
+MAX_CALLS, TURN_WITHIN_S = 2, 0.25
+CALLS = threading.BoundedSemaphore(MAX_CALLS)
 # For a connection, and for each answer to begin.
 TIMEOUT_S = (3.05, 10)
 MAX_ANSWER_BYTES = 1_000_000
@@ -52,9 +56,14 @@ class _Session(OAuth2Session):  # type: ignore[misc]  # Authlib has no types
 
     def request(self, method: str, url: str, **options: Any) -> Response:
         options |= {"timeout": TIMEOUT_S, "allow_redirects": False, "stream": True}
-        response: Response = super().request(method, url, **options)
-        with response:
-            content = b"".join(_limited(response))
+        if not CALLS.acquire(timeout=TURN_WITHIN_S):
+            raise RequestException("others are waiting for its answers; try again soon")
+        try:
+            response: Response = super().request(method, url, **options)
+            with response:
+                content = b"".join(_limited(response))
+        finally:
+            CALLS.release()
         # What a response keeps once it has been read; there is no public way to set it.
         response._content = content
         return response

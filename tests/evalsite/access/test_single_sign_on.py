@@ -19,6 +19,7 @@ from evalsite.access.apps import create_roles
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import CONFIRMED_AT
 from evalsite.access.single_sign_on.identity import Identity
+from evalsite.access.single_sign_on.provider import CALLS
 from evalsite.access.single_sign_on.services import admit
 from evalsite.access.single_sign_on.views import COOKIE_SALT
 from evaluators.models import AuditEntry
@@ -541,6 +542,20 @@ def test_a_provider_that_is_down_is_explained_and_passwords_work_on(
     assert "Harbour ID does not answer" in response.text
     sent = {"username": "viewer", "password": PASSWORD}
     assert client.post("/login/", sent).status_code == 302
+
+
+def test_a_provider_that_hangs_keeps_only_two_threads_waiting(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    back = go_to_provider(client, "ada")
+    with CALLS, CALLS:
+        returned = client.get(back)
+        settings.OIDC_CLIENT_ID = "not read yet"
+        sent = Client().get("/sign-in/")
+    for answer in (returned, sent):
+        assert answer.status_code == 502
+        assert "others are waiting for its answers" in answer.text
+    assert not entries("session.sign_in_refused")
 
 
 def test_without_a_provider_there_is_nothing(client: Client, db: None) -> None:
