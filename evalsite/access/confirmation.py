@@ -56,7 +56,12 @@ def _sends_program(request: HttpRequest) -> bool:
     return settings.SCRIPTS and (is_script or sends)
 
 
-def _imports_scripts(request: HttpRequest) -> bool:
+def _sends_evaluators(request: HttpRequest) -> bool:
+    """Tell whether a case comes with its own evaluators, of which any could be a script."""
+    return bool(request.POST.get("evaluators", "").strip()) and _may_run_scripts(request)
+
+
+def _may_run_scripts(request: HttpRequest) -> bool:
     return (
         settings.SCRIPTS and isinstance(request.user, User) and request.user.has_perm(RUN_SCRIPTS)
     )
@@ -98,7 +103,9 @@ SENSITIVE: Mapping[str, Callable[[HttpRequest], bool]] = {
     "runs:evaluator-add": _sends_program,
     "runs:evaluator": _sends_program,
     "runs:evaluator-try": _sends_program,
-    "runs:suite-import": _imports_scripts,
+    "runs:case-new": _sends_evaluators,
+    "runs:case-edit": _sends_evaluators,
+    "runs:suite-import": _may_run_scripts,
 }
 # Files cannot be kept in a page, so these ask before the form is filled in.
 WITH_FILES = ("runs:suite-import",)

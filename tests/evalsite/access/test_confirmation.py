@@ -23,7 +23,7 @@ from tests.evalsite.access.test_passkeys import ask
 from tests.evalsite.test_security import all_patterns
 from tests.support.authenticator import Authenticator
 from tests.support.clock import Clock
-from tests.support.factories import make_run, make_suite
+from tests.support.factories import make_case, make_run, make_suite
 from tests.support.members import PASSWORD, make_client, make_member
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
@@ -183,6 +183,19 @@ def test_an_import_that_may_bring_scripts_asks_before_files_are_chosen(
     assert admin_client.get("/import/").status_code == 200
     elsewhere = sent | {"next": "https://evil.example/"}
     assert admin_client.post("/account/confirm/", elsewhere)["Location"] == "/"
+
+
+@pytest.mark.parametrize("place", ["new/", "C-1/edit/"])
+def test_evaluators_of_a_case_ask_where_they_could_be_scripts(
+    admin_client: Client, clock: Clock, settings: Settings, place: str
+) -> None:
+    settings.SCRIPTS = True
+    make_case(suite=make_suite(slug="support"), key="C-1")
+    clock.advance(minutes=31)
+    sent = {"key": "C-1", "evaluators": "- type: script\n  command: [python, x.py]"}
+    assert ASKS in admin_client.post(f"/suites/support/cases/{place}", sent).text
+    without = admin_client.post(f"/suites/support/cases/{place}", sent | {"evaluators": " "})
+    assert ASKS not in without.text
 
 
 def test_links_with_outputs_ask_and_those_with_figures_do_not(
