@@ -110,7 +110,12 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "audit entries",
                 "ordering": ("-at", "-id"),
                 "indexes": [
-                    models.Index(fields=["object_type", "object_id"], name="audit_by_object")
+                    models.Index(fields=["object_type", "object_id"], name="audit_by_object"),
+                    models.Index(fields=["actor_name", "object_type"], name="audit_by_actor"),
+                    models.Index(
+                        fields=["id", "object_name", "actor_name", "object_type"],
+                        name="audit_filters",
+                    ),
                 ],
             },
         ),

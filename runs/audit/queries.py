@@ -31,6 +31,7 @@ SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
 # Entries about members, tokens, sessions and refusals contain e-mail addresses, roles, login times and what somebody tried,
 # so only those who may change members see them.
 ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS = "user", "api_token", "session", "refusal"
+PRIVATE = (ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS)
 NAMES = {
     "suite": "Suite",
     "run": "Run",
@@ -47,6 +48,29 @@ NAMES = {
     "file": "File",
     "evaluator": "Evaluator",
 }
+# Each actor with each kind of object once, a step in the index for each pair: DISTINCT reads all entries.
+ACTORS_WITH_KINDS = """
+WITH RECURSIVE first (id) AS (
+    SELECT (SELECT id FROM "evaluators_auditentry" ORDER BY actor_name, object_type LIMIT 1)
+    UNION ALL
+    SELECT COALESCE(
+        (
+            SELECT later.id FROM "evaluators_auditentry" AS later
+            WHERE later.actor_name = entry.actor_name AND later.object_type > entry.object_type
+            ORDER BY later.object_type LIMIT 1
+        ),
+        (
+            SELECT later.id FROM "evaluators_auditentry" AS later
+            WHERE later.actor_name > entry.actor_name
+            ORDER BY later.actor_name, later.object_type LIMIT 1
+        )
+    )
+    FROM first JOIN "evaluators_auditentry" AS entry ON entry.id = first.id
+)
+SELECT entry.id, entry.actor_name, entry.object_type
+FROM first JOIN "evaluators_auditentry" AS entry ON entry.id = first.id
+ORDER BY entry.actor_name, entry.object_type
+"""
 OVERRIDE = "override"
 ACTIONS = {
     "add": "added",
@@ -162,21 +186,26 @@ class AuditPage:
 
 def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
     """Return 50 entries, newest first, in a fixed number of queries."""
-    visible = _visible(with_members=with_members)
-    page = NEWEST_FIRST.page(_matching(query, with_members=with_members), query.after)
-    kinds = visible.order_by("object_type").values_list("object_type", flat=True).distinct()
-    members = (
-        visible.exclude(actor_name="").order_by("actor_name").values_list("actor_name", flat=True)
-    )
+    # Only the entries of the page are read; to find them, an index is enough.
+    ids = _matching(query, with_members=with_members).values("pk")
+    page = NEWEST_FIRST.page(ids, query.after)
+    shown = AuditEntry.objects.filter(pk__in=[row["pk"] for row in page.rows])
+    pairs = [
+        (entry.actor_name, entry.object_type)
+        for entry in AuditEntry.objects.raw(ACTORS_WITH_KINDS)
+        if with_members or entry.object_type not in PRIVATE
+    ]
+    kinds = sorted({kind for _, kind in pairs})
+    members = dict.fromkeys(name for name, _ in pairs if name)
     return AuditPage(
         query=query,
-        rows=tuple(_rows(page.rows)),
+        rows=tuple(_rows(list(NEWEST_FIRST.order(shown)))),
         controls=(
             query.search_box("q", "Name of what was changed"),
             query.select(
                 "kind", "Kind of object", ((kind, _kind_name(kind)) for kind in kinds), "Everything"
             ),
-            query.select("who", "Who", ((name, name) for name in members.distinct()), "Anybody"),
+            query.select("who", "Who", ((name, name) for name in members), "Anybody"),
         ),
         next_address=page.next_address(query),
         file_address=query.address(),
@@ -248,8 +277,7 @@ def _cut(value: str | None) -> str:
 
 def _visible(*, with_members: bool) -> QuerySet[AuditEntry]:
     entries = AuditEntry.objects.all()
-    private = (ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS)
-    return entries if with_members else entries.exclude(object_type__in=private)
+    return entries if with_members else entries.exclude(object_type__in=PRIVATE)
 
 
 def _matching(query: AuditQuery, *, with_members: bool) -> QuerySet[AuditEntry]:
