@@ -24,7 +24,7 @@ from importlib import import_module
 from io import BytesIO
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 from wsgiref.util import FileWrapper
 
 from django.conf import settings
@@ -265,7 +265,7 @@ def wsgi_environ(scope: Message) -> Environ:
     path = scope["raw_path"]
     if not path.startswith(b"/"):
         # The form in which requests reach a proxy.
-        path = urlsplit(path).path
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
     server, client = scope.get("server") or ("localhost", 80), scope.get("client") or ("", 0)
     environ: Environ = {
         "REQUEST_METHOD": scope["method"],

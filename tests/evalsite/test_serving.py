@@ -216,6 +216,23 @@ def test_the_application_sees_path_and_headers_as_they_were_sent(host: str) -> N
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("asked", "path"),
+    [
+        ("http://site.example/s/a", "/s/a"),
+        ("http://site.example", "/"),
+        ("http://[::1/form", "/form"),
+        ("*", "/"),
+    ],
+)
+def test_an_address_in_the_form_for_proxies_leads_to_its_path(asked: str, path: str) -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        assert (await Visit(asked).to(serve)).status == 200
+        assert site.environ["PATH_INFO"] == path
+
+    run(test)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_body_without_a_length_arrives_whole_from_a_member() -> None:
     member = Client()
