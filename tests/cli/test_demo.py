@@ -46,6 +46,8 @@ def test_the_examples_are_loaded_and_every_target_run_once(capsys):
     ]
     admin = User.objects.get()
     assert admin.has_perm("runs.start_run")
+    # Confirming who it is must not ask for a password that nobody has.
+    assert not admin.has_usable_password()
     messages = capsys.readouterr().err.splitlines()
     assert messages[:2] == [
         "Customer support, core: 2 runs started.",

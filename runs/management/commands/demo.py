@@ -202,7 +202,8 @@ def demo_admin() -> User:
     """Return the admin who owns the demo, made on an empty site."""
     admin = User.objects.filter(groups__name="admin", is_active=True).order_by("pk").first()
     if admin is None:
-        admin, _ = User.objects.get_or_create(username="admin")
+        existing = User.objects.filter(username="admin").first()
+        admin = existing or User.objects.create_user("admin")
         admin.groups.add(Group.objects.get(name="admin"))
     return admin
 
