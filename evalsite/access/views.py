@@ -127,9 +127,8 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
     if form.is_valid():
         if not use_link(user):
             return render(request, "access/link_used.html", status=410)
-        form.save(commit=False)
-        # Nothing else is written: a member who is being deactivated stays out.
-        user.save(update_fields=["password"])
+        members.change_password(form, revokes_tokens=False)
+        end_sessions(user)
         return finish_login(request, user, way="password link", next_path=reverse("home"))
     context = {"form": form, "member": user}
     return render(request, "access/password_set.html", context, status=_status(form.is_bound))

@@ -14,7 +14,9 @@ from django.utils import timezone
 
 from evalsite.access.members import find_link_user, login_path, password_path, use_link
 from evalsite.access.roles import Role, highest_role
-from tests.support.members import PASSWORD, make_member
+from evaluators.models import AuditEntry
+from runs.models.sharing import MemberSession
+from tests.support.members import PASSWORD, make_client, make_member
 
 
 def printed_link(*arguments: str) -> str:
@@ -40,6 +42,16 @@ def test_opening_a_link_does_not_use_it_up(client: Client, viewer: User) -> None
     for _ in range(3):
         assert client.get(link).status_code == 200
     assert client.post(link).status_code == 302
+
+
+def test_a_password_that_is_set_by_a_link_is_in_the_audit_and_ends_all_sessions(
+    client: Client, viewer: User
+) -> None:
+    make_client(viewer)
+    client.post(password_path(viewer), {"new_password1": PASSWORD, "new_password2": PASSWORD})
+    assert AuditEntry.objects.filter(action="member.password_changed", actor=viewer).exists()
+    assert MemberSession.objects.filter(user=viewer).count() == 1
+    assert client.get("/account/").status_code == 200
 
 
 def test_a_password_that_is_being_set_brings_no_deactivated_member_back(
