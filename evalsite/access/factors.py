@@ -178,6 +178,7 @@ def remove_app(member: User) -> None:
         LastFactorError: the site requires a factor, and it is the only one.
 
     """
+    _row(member)
     _refuse_last(member, is_other_left=Passkey.objects.filter(user=member).exists())
     if _with_app().filter(user=member).update(encrypted_secret="", app_added_at=None):
         record_change(member, "member.app_removed", member)

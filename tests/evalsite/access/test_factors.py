@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import StringIO
 from threading import Barrier
 from typing import Any
@@ -342,6 +344,38 @@ def test_the_last_required_factor_cannot_be_removed(
     assert answer.status_code == 422
     assert "Set up another one first" in answer.text
     assert factors.has_factor(viewer)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_required_factors_that_are_removed_at_once_one_stays(
+    viewer: User, clock: Clock, settings: Settings
+) -> None:
+    settings.REQUIRE_SECOND_FACTOR = ["all"]
+
+    def remove(how: Callable[[], None], together: Barrier) -> bool:
+        try:
+            together.wait()
+            how()
+        except factors.LastFactorError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    for number in range(5):
+        give_app(viewer, clock)
+        passkey = Passkey.objects.create(
+            user=viewer, name="key", credential_id=f"k{number}", credential=b"k"
+        )
+        ways = (
+            partial(factors.remove_app, viewer),
+            partial(factors.remove_passkey, viewer, passkey.pk),
+        )
+        together = Barrier(2)
+        with ThreadPoolExecutor(2) as threads:
+            removed = sorted(threads.map(lambda how, at=together: remove(how, at), ways))
+        assert removed == [False, True]
+        Passkey.objects.all().delete()
 
 
 def test_admins_see_who_has_not_set_up_a_required_factor(
