@@ -15,6 +15,7 @@ from evaluators.scoring.numbers import mean, rounded
 from runs.costs import CostPair, run_costs
 from runs.documents import FIGURES, Document, Dollars, TextOrNone, VerdictOrNone
 from runs.engine.plan import CHANGED
+from runs.models.database import read_ids
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
@@ -483,7 +484,7 @@ def case_lines(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def case_summaries(run: Run) -> Iterator[CaseSummary]:
-    """Yield every case over its repetitions, in the order of the suite; three queries."""
+    """Yield every case over its repetitions, in the order of the suite."""
     policy = run.policy
     for key, group in groupby(read_executions(run, parts=True), key=attrgetter("case")):
         yield summarise_case(key, list(group), policy)
@@ -561,20 +562,23 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
 
 
 def _final_scores(run: Run, cases: Sequence[str] | None = None) -> Mapping[str, Sequence[float]]:
-    """Return by case the final scores, 0 to 10, of the first hybrid judge of each execution; one query.
+    """Return by case the final scores, 0 to 10, of the first hybrid judge of each execution.
 
-    `cases` are keys, None for all.
+    `cases` are keys, None for all. One query, and another for the results of `cases`: the database finds their
+    scores by an index, not among all scores of the run.
     """
     if run.summary and not run.summary.get("dimensions"):
         # Looking for them among millions of scores takes a second.
         return {}
     rows = (
-        EvaluatorScore.objects.filter(result__run=run, kind=HYBRID_KIND, state=ScoreState.SCORED)
+        EvaluatorScore.objects.filter(kind=HYBRID_KIND, state=ScoreState.SCORED)
         .order_by("result_id", "position", "id")
         .values_list("result_id", "result__case__key", "details__final_evaluation__final_score")
     )
-    if cases is not None:
-        rows = rows.filter(result__case__key__in=cases)
+    if cases is None:
+        rows = rows.filter(result__run=run)
+    else:
+        rows = rows.filter(result__in=read_ids(run.results.filter(case__key__in=cases).order_by()))
     scores: dict[str, dict[int, float]] = {}
     for pk, key, final in rows.iterator(chunk_size=CHUNK):
         if final is not None:

@@ -12,6 +12,7 @@ from runs.cli.printing import summary_table
 from runs.finishing import summarise_run
 from runs.models.runs import Run
 from runs.results.documents import case_lines
+from tests.models.test_indexes import asked_of
 from tests.support.factories import make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -79,6 +80,17 @@ def test_the_file_of_cases_has_every_case_over_its_repetitions(run: Run) -> None
     assert (errored["verdict"], errored["scored"], errored["spread"]) == ("pass", 1, None)
     assert errored["all_k_passed"] is False
     assert errored["final_score"] is None
+
+
+def test_each_batch_of_cases_reads_the_scores_of_its_results_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = list(case_lines([run]))
+    monkeypatch.setattr("runs.results.documents.CHUNK", 1)
+    with asked_of("runs_score") as statements:
+        assert list(case_lines([run])) == whole
+    assert statements
+    assert not [sql for sql, _ in statements if "run_id" in sql]
 
 
 def test_the_summary_has_the_figures_over_repetitions(run: Run) -> None:
