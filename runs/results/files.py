@@ -323,6 +323,8 @@ def run_truth(run: Run) -> Sequence[Any]:
 JSON_LINES, CSV = "application/jsonl; charset=utf-8", "text/csv; charset=utf-8"
 # What a row of each file takes in the runs of the demo: a result 2,200 to 7,000 bytes, in the mean 4,000.
 RESULT_BYTES, TABLE_ROW_BYTES, CASE_BYTES = 4_000, 300, 800
+# What a token of a long output takes more, where the target told their number.
+TOKEN_BYTES = 4
 
 
 def _run_file(run: Run, ending: str, **facts: Any) -> ExportSpec:
@@ -338,12 +340,13 @@ def _run_file(run: Run, ending: str, **facts: Any) -> ExportSpec:
 def results_file(*, slug: str, number: int, is_camel: bool = False) -> ExportSpec:
     """Describe the file of every result of a run, a line of JSON each; raises Http404."""
     run = get_run_or_404(slug, number)
+    tokens = run.results.order_by().aggregate(total=Sum("output_tokens"))["total"] or 0
     return _run_file(
         run,
         ".jsonl",
         media_type=JSON_LINES,
         rows=run.execution_count,
-        row_bytes=RESULT_BYTES,
+        row_bytes=RESULT_BYTES + TOKEN_BYTES * tokens // max(1, run.execution_count),
         write=lambda: write_results(result_lines(run), is_camel=is_camel),
     )
 

@@ -72,6 +72,14 @@ def test_a_small_file_is_sent_at_once(viewer_client: Client, run: Run, monkeypat
     assert not Export.objects.exists()
 
 
+def test_long_outputs_make_a_file_large(viewer_client: Client, run: Run, monkeypatch):
+    monkeypatch.setattr(specs, "MAX_BYTES_AT_ONCE", 100_000)
+    assert viewer_client.get(LINES).status_code == 200
+    run.results.filter(position=run.results.first().position).update(output_tokens=25_000)
+    assert ask(viewer_client).export.row_count == 3
+    assert viewer_client.get(LINES.replace("jsonl", "csv")).status_code == 200
+
+
 def test_a_large_file_is_prepared_by_a_worker_and_fetched_from_its_page(
     viewer_client: Client, run: Run
 ):
