@@ -16,7 +16,7 @@ from runs.execution.reaper import runs_needing_workers
 from runs.exports.services import WRITER
 from runs.exports.specs import FileKind
 from runs.models.database import database_now
-from runs.results.files import cases_file, results_file, results_table_file
+from runs.results.files import cases_file, junit_file, results_file, results_table_file
 from runs.retention import services
 from runs.reviews.files import reviews_file
 from runs.suites.services import suite_file
@@ -29,6 +29,7 @@ FILE_KINDS: Mapping[str, FileKind] = {
         case_file,
         cases_file,
         comparison_file,
+        junit_file,
         results_file,
         results_table_file,
         reviews_file,

@@ -138,6 +138,7 @@ urlpatterns = [
     path(f"{RUN}summary.json", results.run_summary_file, name="run-summary-file"),
     path(f"{RUN}cases.jsonl", results.run_cases_file, name="run-cases-file"),
     path(f"{RUN}results.jsonl", results.run_results_file, name="run-results-file"),
+    path(f"{RUN}junit.xml", results.run_junit, name="run-junit"),
     path(f"{RUN}results.csv", results.run_results_table, name="run-results-table"),
     path(f"{RUN}baseline/", results.run_baseline, name="run-baseline"),
     path(f"{RUN}delete/", retention.run_delete, name="run-delete"),

@@ -25,6 +25,7 @@ urlpatterns = [
     path("runs/<str:run>", views.run, name="api-run"),
     path("runs/<str:run>/results", views.run_results, name="api-run-results"),
     path("runs/<str:run>/results.jsonl", views.run_results_file, name="api-run-results-file"),
+    path("runs/<str:run>/junit.xml", views.run_junit, name="api-run-junit"),
     path("runs/<str:run>/results.csv", views.run_results_table, name="api-run-results-table"),
     path("runs/<str:run>/cases.jsonl", views.run_cases_file, name="api-run-cases-file"),
     path("results/<int:result>", views.result, name="api-result"),

@@ -74,7 +74,7 @@ from runs.models.results import ResultOutput
 from runs.models.reviews import QueueQuery
 from runs.models.runs import Campaign
 from runs.models.suites import Suite, SuiteVersion
-from runs.requests import may_view
+from runs.requests import may_view, site_address
 from runs.results import files as run_files
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.results.result_documents import (
@@ -315,7 +315,8 @@ def _answer_file(request: Request, spec: ExportSpec) -> HttpResponseBase:
         return Response(document, status=HTTPStatus.ACCEPTED, headers=location)
 
 
-JSON_LINES, CSV, YAML, ZIP = "application/jsonl", "text/csv", "application/yaml", "application/zip"
+JSON_LINES, CSV, XML = "application/jsonl", "text/csv", "application/xml"
+YAML, ZIP = "application/yaml", "application/zip"
 
 
 @sends("A suite as a file", YAML, ZIP, params=SuiteFileParams, path=[SLUG])
@@ -341,6 +342,16 @@ def run_results_table(request: Request, run: str) -> HttpResponseBase:
     found = get_run(run)
     spec = run_files.results_table_file(slug=found.suite.slug, number=found.number)
     return _answer_file(request, spec)
+
+
+@sends("Results of a run as JUnit", XML, path=[RUN])
+def run_junit(request: Request, run: str) -> HttpResponseBase:
+    """Give every result of a run as a test case of a JUnit file, for build servers."""
+    NoParams.read(request)
+    found = get_run(run)
+    place = {"slug": found.suite.slug, "number": found.number}
+    url = site_address(request, reverse("runs:run", kwargs=place))
+    return _answer_file(request, run_files.junit_file(**place, url=url))
 
 
 @sends("Cases of a run as JSON Lines", JSON_LINES, path=[RUN])

@@ -15,8 +15,8 @@ from django.core.management.base import CommandError
 
 from evaluators.templatetags.figures import money, pct
 from runs.cli.command import MISUSED, campaign_url, run_url
-from runs.cli.evaluating import NOT_EVALUATED, ExitConclusion, conclude, summary_document
-from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_file
+from runs.cli.evaluating import summary_document
+from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, write_file
 from runs.cli.printing import GAPS, ProgressLine
 from runs.cli.watching import STOPPED, execute_run
 from runs.finishing import finish_run
@@ -24,7 +24,8 @@ from runs.formats.junit import write_combined_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
 from runs.results.documents import case_lines
-from runs.results.files import result_lines
+from runs.results.files import junit_run, result_lines
+from runs.results.runs import NOT_EVALUATED, ExitConclusion, conclude
 
 if TYPE_CHECKING:
     from runs.campaigns.board import BoardRow

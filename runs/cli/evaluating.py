@@ -1,33 +1,30 @@
-"""Find the suite and the target that `evaluate` names, and conclude from the finished run."""
+"""Find the suite and the target that `evaluate` names, and describe the finished run."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from django.core.management.base import CommandError
 
 from evaluators.kinds.metrics_judge import FACTS, metric_key
 from evaluators.models import LanguageModel
-from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
-from evaluators.templatetags.figures import counted
 from runs.cli.command import MISUSED, get_suite, get_target, read_file
 from runs.engine.plan import METRICS_KIND
 from runs.files.importing import Imported, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
-from runs.models.runs import Run, RunStatus
+from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.results.documents import RunDetailDoc, run_file_document
+from runs.results.runs import ExitConclusion
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.running.rules import judge_metrics
 from runs.suites.tree_forms import WrongNumberError, read_weight
-from runs.summary.figures import Summary
 from runs.target_kinds import get_target_kind
 
 Note = Callable[[str], None]
@@ -298,49 +295,6 @@ def _first(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MAX_NAMED])}{more}"
 
 
-PASSED, GATE_FAILED, NOT_EVALUATED = 0, 1, 3
-
-
-@dataclass(frozen=True, slots=True)
-class ExitConclusion:
-    """An exit code and the sentence that explains it."""
-
-    code: int
-    sentence: str
-
-
-def conclude(run: Run) -> ExitConclusion:
-    """Return the conclusion from a finished run.
-
-    The cases gate counts as failed only if it would fail even with passes in place of the errors.
-    Otherwise the errors decide, and the target was not evaluated.
-    """
-    if run.status != RunStatus.COMPLETED or not run.summary:
-        return ExitConclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
-    summary = Summary.from_json(run.summary)
-    metrics, cases = summary.metrics_gate, summary.cases_gate
-    if metrics.passed and cases.passed:
-        return ExitConclusion(PASSED, f"Both gates passed{_with_reviews(summary)}.")
-    if metrics.passed is None:
-        return ExitConclusion(
-            NOT_EVALUATED, f"Not evaluated: none of {summary.executions} executions has a score."
-        )
-    best = (summary.passed + summary.errors) / summary.executions
-    if metrics.passed and is_at_least(best, cases.threshold):
-        return ExitConclusion(
-            NOT_EVALUATED,
-            f"Not evaluated: the cases gate fails by errors alone, {summary.errors} of "
-            f"{summary.executions} executions. Check the errors and retry them.",
-        )
-    names = [name for name, gate in (("metrics", metrics), ("cases", cases)) if not gate.passed]
-    gates = f"The {' gate and the '.join(names)} gate failed{_with_reviews(summary)}."
-    return ExitConclusion(GATE_FAILED, gates)
-
-
-def _with_reviews(summary: Summary) -> str:
-    return f", with {counted(summary.reviews, 'review')}" if summary.reviews else ""
-
-
 class EvaluatedRunDoc(RunDetailDoc):
     """A run with the conclusion of the command line."""
 
@@ -354,10 +308,3 @@ def summary_document(run: Run, conclusion: ExitConclusion, *, url: str) -> Evalu
     """Describe a run and the conclusion."""
     document = dict(run_file_document(run, url=url))
     return EvaluatedRunDoc(**document, exit_code=conclusion.code, conclusion=conclusion.sentence)
-
-
-def _why_it_ended(run: Run) -> str:
-    if run.is_active:
-        return "the workers continue this run."
-    reason = run.status_reason or RunStatus(run.status).label
-    return reason if reason.endswith((".", "!", "?")) else f"{reason}."

@@ -11,15 +11,13 @@ from typing import Any, Self
 from django.core.management.base import CommandParser
 
 from evaluators.scoring.types import DomainError
-from evaluators.templatetags.figures import pct
-from runs.cli.evaluating import ExitConclusion, summary_document
-from runs.formats.junit import JUnitRun, write_junit
+from runs.cli.evaluating import summary_document
+from runs.formats.junit import write_junit
 from runs.formats.results_writing import write_results
-from runs.models.database import database_now
 from runs.models.runs import Run
 from runs.results.documents import case_lines
-from runs.results.files import result_lines
-from runs.results.runs import cases_gate, metrics_gate, run_repetitions
+from runs.results.files import junit_run, result_lines
+from runs.results.runs import ExitConclusion
 
 OUT, SUMMARY, CASES, JUNIT = "--out", "--summary", "--cases", "--junit"
 CAMEL_CASE = "--camel-case"
@@ -87,45 +85,6 @@ class FileOptions:
         if self.junit:
             suite = junit_run(run, conclusion, url=url)
             write_file(JUNIT, self.junit, write_junit(suite, result_lines(run)))
-
-
-def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
-    """Return the attributes and properties of a run in a JUnit file."""
-    policy = run.policy
-    gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": cases_gate(run, policy)}
-    return JUnitRun(
-        name=f"{run.suite.slug} {run}",
-        took_ms=run.worked_ms(now=database_now()),
-        began_at=run.started_at.isoformat(timespec="seconds") if run.started_at else "",
-        repetitions=run.repetitions,
-        counts_reviews=policy.count_reviews,
-        properties={
-            "url": url,
-            "target": run.target_name,
-            "judge": run.judge_name,
-            "suite_version": str(run.suite_version),
-            "status": run.status,
-            "conclusion": conclusion.sentence,
-            **{name: f"{gate.state} {pct(gate.share)}" for name, gate in gates.items()},
-            **({"reviews": str(reviews)} if (reviews := gates["cases_gate"].reviews) else {}),
-            **_repetition_properties(run),
-        },
-    )
-
-
-def _repetition_properties(run: Run) -> dict[str, str]:
-    """Return the figures over the repetitions of a run; none for a run without repetitions."""
-    figures = run_repetitions(run)
-    if figures is None:
-        return {}
-    shares = {"all_k_passed": figures.all_passed, "any_k_passed": figures.any_passed}
-    spread = {} if figures.spread is None else {"mean_spread": f"{figures.spread:g}"}
-    return {
-        "repetitions": str(figures.each),
-        **{name: f"{share.count} of {share.total}" for name, share in shares.items()},
-        "flaky": f"{figures.flaky.count} of {figures.flaky.total}",
-        **spread,
-    }
 
 
 def check_writable(files: Iterable[tuple[str, Path | None]]) -> None:

@@ -10,13 +10,13 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
 from runs.cli.command import SiteCommand, run_url
-from runs.cli.evaluating import NOT_EVALUATED, PASSED, conclude
 from runs.cli.files import FileOptions
 from runs.cli.printing import ProgressLine, print_line, summary_table, worst_cases
 from runs.cli.watching import execute_run
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunOwner, RunStatus
 from runs.models.suites import Suite, Target
 from runs.requests import MoneyField
+from runs.results.runs import NOT_EVALUATED, PASSED, conclude
 from runs.running.retrying import cancelled_results
 
 

@@ -16,7 +16,6 @@ from typing import Self
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
-from runs.cli.evaluating import NOT_EVALUATED
 from runs.cli.printing import ProgressLine, waiting_text
 from runs.execution.database import describe_error, first_error, is_temporary
 from runs.execution.reaper import reap
@@ -24,6 +23,7 @@ from runs.execution.run_worker import release_run, with_live_connection, work_on
 from runs.finishing import end_overdue_run, finish_run, is_overdue, summarise_run
 from runs.models.database import clock_offset, database_now
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, LEASE, Run, RunStatus
+from runs.results.runs import NOT_EVALUATED
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
@@ -22,7 +22,8 @@ PASS, SCORED, ERROR = "pass", "scored", "error"
 class JUnitRun:
     """One run as a test suite. `took_ms` is its duration, `began_at` an ISO time.
 
-    With `counts_reviews` a reviewed verdict replaces the machine's.
+    With `counts_reviews` a reviewed verdict replaces the machine's. `states` are the numbers of executions by
+    status, verdict and reviewed verdict: the file begins with sums, and a large run does not fit into memory.
     """
 
     name: str
@@ -30,7 +31,16 @@ class JUnitRun:
     began_at: str = ""
     repetitions: int = 1
     counts_reviews: bool = False
+    states: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return the number of test cases by outcome."""
+        counts: Counter[str] = Counter()
+        for state, count in self.states.items():
+            counts[_outcome(self, *state)] += count
+        return counts
 
 
 def write_junit(run: JUnitRun, lines: Iterable[ResultLine]) -> Iterator[str]:
@@ -46,41 +56,24 @@ def write_combined_junit(
     runs: Iterable[tuple[JUnitRun, Iterable[ResultLine]]],
 ) -> Iterator[str]:
     """Yield the parts of a file with a test suite for each run; a single run names the whole file."""
-    suites = [_suite(run, lines) for run, lines in runs]
+    suites = list(runs)
     total: Counter[str] = Counter()
-    for suite in suites:
-        total.update(suite.counts)
-    took_ms = [suite.run.took_ms for suite in suites if suite.run.took_ms is not None]
-    name = suites[0].run.name if len(suites) == 1 else f"{len(suites)} runs"
+    for run, _ in suites:
+        total.update(run.counts)
+    took_ms = [run.took_ms for run, _ in suites if run.took_ms is not None]
+    name = suites[0][0].name if len(suites) == 1 else f"{len(suites)} runs"
     facts = _facts(name, total, sum(took_ms) if took_ms else None)
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield f"<testsuites{_attributes(facts)}>\n"
-    for suite in suites:
-        run = suite.run
+    for run, lines in suites:
         moment = {"timestamp": run.began_at} if run.began_at else {}
-        own = _facts(run.name, suite.counts, run.took_ms)
+        own = _facts(run.name, run.counts, run.took_ms)
         yield f"<testsuite{_attributes({**own, **moment})}>\n"
         yield _properties(run.properties)
-        yield from suite.cases
+        for line in lines:
+            yield _case(run, line)
         yield "</testsuite>\n"
     yield "</testsuites>\n"
-
-
-@dataclass(frozen=True, slots=True)
-class _Suite:
-    run: JUnitRun
-    counts: Mapping[str, int]
-    cases: Sequence[str]
-
-
-def _suite(run: JUnitRun, lines: Iterable[ResultLine]) -> _Suite:
-    counts: Counter[str] = Counter()
-    cases = []
-    for line in lines:
-        outcome = _outcome(run, line)
-        counts[outcome] += 1
-        cases.append(_case(run, line, outcome))
-    return _Suite(run, counts, cases)
 
 
 def _facts(name: str, counts: Mapping[str, int], took_ms: float | None) -> dict[str, str]:
@@ -94,23 +87,24 @@ def _facts(name: str, counts: Mapping[str, int], took_ms: float | None) -> dict[
     }
 
 
-def _outcome(run: JUnitRun, line: ResultLine) -> str:
-    if _verdict(run, line):
-        return PASS if _verdict(run, line) == PASS else "failure"
-    if line.status == ERROR:
+def _outcome(run: JUnitRun, status: str, verdict: str, reviewed_verdict: str) -> str:
+    if counted := _verdict(run, verdict, reviewed_verdict):
+        return PASS if counted == PASS else "failure"
+    if status == ERROR:
         return "error"
-    return "failure" if line.status == SCORED else "skipped"
+    return "failure" if status == SCORED else "skipped"
 
 
-def _verdict(run: JUnitRun, line: ResultLine) -> str:
-    return (run.counts_reviews and line.reviewed_verdict) or line.verdict
+def _verdict(run: JUnitRun, verdict: str, reviewed_verdict: str) -> str:
+    return (run.counts_reviews and reviewed_verdict) or verdict
 
 
-def _case(run: JUnitRun, line: ResultLine, outcome: str) -> str:
+def _case(run: JUnitRun, line: ResultLine) -> str:
     name = line.eval_id
     if run.repetitions > 1:
         name = f"{name} [{line.repetition} of {run.repetitions}]"
     facts = {"classname": line.suite, "name": name, "time": _seconds(line.usage.latency_ms)}
+    outcome = _outcome(run, line.status, line.verdict, line.reviewed_verdict)
     elements = _outcome_elements(run, line, outcome)
     return f"<testcase{_attributes(facts)}>\n{_properties(_scores(line))}{elements}</testcase>\n"
 
@@ -121,7 +115,8 @@ def _outcome_elements(run: JUnitRun, line: ResultLine, outcome: str) -> str:
         return ""
     if outcome == "skipped":
         return f"<skipped{_attributes({'message': line.status})}/>\n"
-    kind = line.error_stage or "error" if outcome == "error" else _verdict(run, line) or "fail"
+    verdict = _verdict(run, line.verdict, line.reviewed_verdict)
+    kind = line.error_stage or "error" if outcome == "error" else verdict or "fail"
     reason = f"{kind}: {line.decided_by or 'no reason kept'}"
     if run.counts_reviews and line.reviewed_verdict:
         reason = f"{kind}: decided by review, the machine says {line.verdict or line.status}"

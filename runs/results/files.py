@@ -1,4 +1,4 @@
-"""The results of a run as files: one line for each execution, and a table for spreadsheets."""
+"""The results of a run as files: a line for each execution, a table for spreadsheets, and JUnit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, rounded
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
+from evaluators.templatetags.figures import pct
 from runs.costs import CostPair, booked_usd, costs_of_results
 from runs.engine.plan import (
     DELIBERATION_KIND,
@@ -25,10 +26,11 @@ from runs.engine.plan import (
     read_plan,
 )
 from runs.exports.specs import ExportSpec, exported
+from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import AT_ONCE, csv_parts
-from runs.models.database import read_ids
+from runs.models.database import database_now, read_ids
 from runs.models.results import (
     EvaluatorScore,
     Result,
@@ -40,6 +42,7 @@ from runs.models.reviews import Review
 from runs.models.runs import Run
 from runs.requests import get_run_or_404
 from runs.results.documents import case_lines
+from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate, run_repetitions
 
 CHUNK = 500
 OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")
@@ -307,6 +310,48 @@ def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
     yield from map(scores.get, parts)
 
 
+def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
+    """Return the attributes and properties of a run in a JUnit file."""
+    policy = run.policy
+    rows = run.results.order_by().values_list("status", "verdict", "reviewed_verdict")
+    counts = rows.annotate(count=Count("pk"))
+    gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": cases_gate(run, policy)}
+    return JUnitRun(
+        name=f"{run.suite.slug} {run}",
+        took_ms=run.worked_ms(now=database_now()),
+        began_at=run.started_at.isoformat(timespec="seconds") if run.started_at else "",
+        repetitions=run.repetitions,
+        counts_reviews=policy.count_reviews,
+        states={tuple(state): count for *state, count in counts},
+        properties={
+            "url": url,
+            "target": run.target_name,
+            "judge": run.judge_name,
+            "suite_version": str(run.suite_version),
+            "status": run.status,
+            "conclusion": conclusion.sentence,
+            **{name: f"{gate.state} {pct(gate.share)}" for name, gate in gates.items()},
+            **({"reviews": str(reviews)} if (reviews := gates["cases_gate"].reviews) else {}),
+            **_repetition_properties(run),
+        },
+    )
+
+
+def _repetition_properties(run: Run) -> dict[str, str]:
+    """Return the figures over the repetitions of a run; none for a run without repetitions."""
+    figures = run_repetitions(run)
+    if figures is None:
+        return {}
+    shares = {"all_k_passed": figures.all_passed, "any_k_passed": figures.any_passed}
+    spread = {} if figures.spread is None else {"mean_spread": f"{figures.spread:g}"}
+    return {
+        "repetitions": str(figures.each),
+        **{name: f"{share.count} of {share.total}" for name, share in shares.items()},
+        "flaky": f"{figures.flaky.count} of {figures.flaky.total}",
+        **spread,
+    }
+
+
 def run_truth(run: Run) -> Sequence[Any]:
     """Return values of which one changes with every change of the results of a run; two queries."""
     reviews = Review.objects.filter(result__run=run).order_by()
@@ -314,15 +359,22 @@ def run_truth(run: Run) -> Sequence[Any]:
     return (
         *(run.pk, run.status, run.done_count, run.error_count, run.execution_count, run.score_sum),
         *(run.started_at, run.finished_at, run.outputs_removed_at, run.details_removed_at),
-        *(run.note, run.campaign_id, run.removal_id, run.suite.baseline_run_id),
+        *(
+            run.summary is None,
+            run.note,
+            run.campaign_id,
+            run.removal_id,
+            run.suite.baseline_run_id,
+        ),
         *reviews.aggregate(*map(Count, decisions), *map(Max, decisions)).values(),
         *run.results.aggregate(Sum("generation"), Max("finished_at")).values(),
     )
 
 
 JSON_LINES, CSV = "application/jsonl; charset=utf-8", "text/csv; charset=utf-8"
+XML = "application/xml"
 # What a row of each file takes in the runs of the demo: a result 2,200 to 7,000 bytes, in the mean 4,000.
-RESULT_BYTES, TABLE_ROW_BYTES, CASE_BYTES = 4_000, 300, 800
+RESULT_BYTES, TABLE_ROW_BYTES, CASE_BYTES, JUNIT_BYTES = 4_000, 300, 800, 1_500
 # What a token of a long output takes more, where the target told their number.
 TOKEN_BYTES = 4
 
@@ -378,4 +430,18 @@ def cases_file(*, slug: str, number: int) -> ExportSpec:
         # A case takes the time of its executions.
         row_bytes=CASE_BYTES * max(1, run.repetitions),
         write=lambda: case_lines([run]),
+    )
+
+
+@exported("run-junit")
+def junit_file(*, slug: str, number: int, url: str) -> ExportSpec:
+    """Describe the JUnit file of a run, whose page is at `url`; raises Http404."""
+    run = get_run_or_404(slug, number)
+    return _run_file(
+        run,
+        "-junit.xml",
+        media_type=XML,
+        rows=run.execution_count,
+        row_bytes=JUNIT_BYTES,
+        write=lambda: write_junit(junit_run(run, conclude(run), url=url), result_lines(run)),
     )

@@ -1,4 +1,4 @@
-"""Runs: their list, one row of it, the two gates, and figures by evaluator, metric, dimension and repetition."""
+"""Runs: their list, one row of it, the two gates and what they conclude, and figures by evaluator, metric, dimension and repetition."""
 
 from __future__ import annotations
 
@@ -662,3 +662,53 @@ def _rank(run: Run, share: float, timed: int) -> float | None:
     place = rank_index(share, timed)
     known = run.results.exclude(latency_ms=None).order_by("latency_ms")
     return known.values_list("latency_ms", flat=True)[place : place + 1].first() if timed else None
+
+
+PASSED, GATE_FAILED, NOT_EVALUATED = 0, 1, 3
+
+
+@dataclass(frozen=True, slots=True)
+class ExitConclusion:
+    """An exit code and the sentence that explains it."""
+
+    code: int
+    sentence: str
+
+
+def conclude(run: Run) -> ExitConclusion:
+    """Return the conclusion from a finished run.
+
+    The cases gate counts as failed only if it would fail even with passes in place of the errors.
+    Otherwise the errors decide, and the target was not evaluated.
+    """
+    if run.status != RunStatus.COMPLETED or not run.summary:
+        return ExitConclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
+    summary = Summary.from_json(run.summary)
+    metrics, cases = summary.metrics_gate, summary.cases_gate
+    if metrics.passed and cases.passed:
+        return ExitConclusion(PASSED, f"Both gates passed{_with_reviews(summary)}.")
+    if metrics.passed is None:
+        return ExitConclusion(
+            NOT_EVALUATED, f"Not evaluated: none of {summary.executions} executions has a score."
+        )
+    best = (summary.passed + summary.errors) / summary.executions
+    if metrics.passed and is_at_least(best, cases.threshold):
+        return ExitConclusion(
+            NOT_EVALUATED,
+            f"Not evaluated: the cases gate fails by errors alone, {summary.errors} of "
+            f"{summary.executions} executions. Check the errors and retry them.",
+        )
+    names = [name for name, gate in (("metrics", metrics), ("cases", cases)) if not gate.passed]
+    gates = f"The {' gate and the '.join(names)} gate failed{_with_reviews(summary)}."
+    return ExitConclusion(GATE_FAILED, gates)
+
+
+def _with_reviews(summary: Summary) -> str:
+    return f", with {counted(summary.reviews, 'review')}" if summary.reviews else ""
+
+
+def _why_it_ended(run: Run) -> str:
+    if run.is_active:
+        return "the workers continue this run."
+    reason = run.status_reason or RunStatus(run.status).label
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."

@@ -28,11 +28,12 @@ from runs.requests import (
     may_change_suites,
     may_start,
     may_view,
+    site_address,
 )
 from runs.results import runs as listing
 from runs.results.case_rows import results_table
 from runs.results.documents import run_file_document
-from runs.results.files import cases_file, results_file, results_table_file
+from runs.results.files import cases_file, junit_file, results_file, results_table_file
 from runs.results.result_page import (
     is_finished,
     one_call,
@@ -169,6 +170,14 @@ def run_results_file(request: HttpRequest, slug: str, number: int) -> HttpRespon
     """Return every result of a run as JSON Lines."""
     is_camel = request.GET.get("keys") == "camelCase"
     return answer_file(request, results_file(slug=slug, number=number, is_camel=is_camel))
+
+
+@require_safe
+@may_view
+def run_junit(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
+    """Return every result of a run as a JUnit file."""
+    url = site_address(request, reverse("runs:run", args=(slug, number)))
+    return answer_file(request, junit_file(slug=slug, number=number, url=url))
 
 
 @require_safe

@@ -36,7 +36,10 @@ CALLS = (
         "/api/runs/compare/comparison.jsonl?baseline_run_id=support:1&candidate_run_id=support:2",
     ),
     *("/api/suites/support/file", "/api/reviews.jsonl", "/api/reviews.csv"),
-    *(f"/api/runs/support:1/{name}" for name in ("results.jsonl", "results.csv", "cases.jsonl")),
+    *(
+        f"/api/runs/support:1/{name}"
+        for name in ("results.jsonl", "results.csv", "junit.xml", "cases.jsonl")
+    ),
 )
 # What only exists for the member who asked for it.
 OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file"}

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from runs.cli.evaluating import conclude, summary_document
-from runs.cli.files import junit_run
+from runs.cli.evaluating import summary_document
 from runs.cli.printing import summary_table
 from runs.finishing import summarise_run
 from runs.models.runs import Run
 from runs.results.documents import case_lines
+from runs.results.files import junit_run
+from runs.results.runs import conclude
 from tests.models.test_indexes import asked_of
 from tests.support.factories import make_result, make_run, make_score, make_suite
 

@@ -224,6 +224,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-results": Page("viewer", place=RUN),
     "runs:run-results-file": Page("viewer", place=RUN),
     "runs:run-results-table": Page("viewer", place=RUN),
+    "runs:run-junit": Page("viewer", place=RUN),
     "runs:run-summary-file": Page("viewer", place=RUN),
     "runs:run-cases-file": Page("viewer", place=RUN),
     "runs:run-baseline": action("editor", RUN),
@@ -320,6 +321,7 @@ PAGES: Mapping[str, Page] = {
     "runs:api-run-results": read(run="support:1"),
     "runs:api-run-results-file": read(run="support:1"),
     "runs:api-run-results-table": read(run="support:1"),
+    "runs:api-run-junit": read(run="support:1"),
     "runs:api-run-cases-file": read(run="support:1"),
     "runs:api-reviews-lines": read(),
     "runs:api-reviews-table": read(),
@@ -347,6 +349,8 @@ FILES = (
     "runs:api-suite-file",
     "runs:api-run-results-file",
     "runs:api-run-results-table",
+    "runs:run-junit",
+    "runs:api-run-junit",
     "runs:api-run-cases-file",
     "runs:api-comparison-table",
     "runs:api-comparison-lines",
@@ -530,7 +534,7 @@ def test_each_role_can_open_exactly_its_pages(site: Site, name: str) -> None:
 
 @ONE_DATABASE
 def test_files_are_sent_as_downloads(site: Site) -> None:
-    application = ("json", "jsonl", "octet-stream", "yaml", "zip")
+    application = ("json", "jsonl", "octet-stream", "xml", "yaml", "zip")
     types = ("text/plain", "text/csv", *(f"application/{kind}" for kind in application))
     for name in FILES:
         response = site.client("viewer").get(address_of(name, site.numbers))

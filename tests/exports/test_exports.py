@@ -115,6 +115,7 @@ def test_every_kind_of_file_is_the_same_from_a_worker_and_at_once(
         "comparison": "/compare/cases.csv?baseline=support:1&candidate=support:2",
         "reviews": "/review/export.csv?suite=support",
         "run-cases": "/suites/support/runs/1/cases.jsonl",
+        "run-junit": "/suites/support/runs/1/junit.xml",
         "run-results": f"{LINES}?keys=camelCase",
         "run-table": "/suites/support/runs/1/results.csv",
         "suite": "/suites/support/file/",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from django.db import connection
@@ -11,9 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from runs.formats import tables
+from runs.formats.junit import write_junit
 from runs.models.results import Result
 from runs.results import files
-from runs.results.files import results_csv
+from runs.results.files import junit_run, result_lines, results_csv
+from runs.results.runs import conclude
 from tests.support.factories import (
     make_case,
     make_result,
@@ -48,6 +51,35 @@ def test_the_results_of_a_run_are_downloaded_line_by_line(viewer_client: Client)
         ("C-004", "error", None, None),
         ("C-005", "pending", None, None),
     ]
+
+
+def test_page_and_api_offer_the_junit_file_of_the_command_line(viewer_client: Client) -> None:
+    run = make_scored_run(
+        suite=make_suite(slug="support"),
+        verdicts=("pass", "borderline", "fail", "error", "pending"),
+    )
+    page = viewer_client.get(reverse("runs:run", args=["support", run.number])).content.decode()
+    address = "/suites/support/runs/1/junit.xml"
+    assert f'href="{address}"' in page
+
+    response = viewer_client.get(address)
+    assert response.streaming
+    assert response["Content-Type"] == "application/xml"
+    assert response["Content-Disposition"] == 'attachment; filename="support-1-junit.xml"'
+    content = response.getvalue()
+    assert viewer_client.get("/api/runs/support:1/junit.xml").getvalue() == content
+
+    run.refresh_from_db()
+    url, conclusion = "http://testserver/suites/support/runs/1/", conclude(run)
+    told = "".join(write_junit(junit_run(run, conclusion, url=url), result_lines(run)))
+    assert content.decode() == told
+    root = ElementTree.fromstring(content)
+    sums = ("tests", "failures", "errors", "skipped")
+    for element in (root, *root):
+        assert [element.get(name) for name in sums] == ["5", "2", "1", "1"]
+    assert len(root.findall(".//testcase")) == 5
+    found = {each.get("name"): each.get("value") for each in root.iterfind("*/properties/property")}
+    assert (found["url"], found["conclusion"]) == (url, conclusion.sentence)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])

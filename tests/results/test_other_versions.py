@@ -24,7 +24,14 @@ def old(db: None) -> Run:
 
 
 @pytest.mark.parametrize(
-    "path", [RUN, f"{RUN}results.jsonl", f"{RUN}results.csv", f"/compare/case/?{SIDES}&case=C-001"]
+    "path",
+    [
+        RUN,
+        f"{RUN}results.jsonl",
+        f"{RUN}results.csv",
+        f"{RUN}junit.xml",
+        f"/compare/case/?{SIDES}&case=C-001",
+    ],
 )
 def test_what_cannot_be_read_says_why_and_is_no_error_of_the_server(
     viewer_client: Client, old: Run, path: str

@@ -15,16 +15,15 @@ from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from runs.campaigns.documents import campaign_detail_document
-from runs.cli.evaluating import conclude, summary_document
-from runs.cli.files import junit_run
+from runs.cli.evaluating import summary_document
 from runs.cli.printing import summary_table
 from runs.documents import DetailLevel
 from runs.finishing import summarise_run
 from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
 from runs.results.documents import run_document
-from runs.results.files import result_lines
-from runs.results.runs import with_list_columns
+from runs.results.files import junit_run, result_lines
+from runs.results.runs import conclude, with_list_columns
 from runs.reviews.services import ReviewDecision, decide, undo
 from runs.sharing.frozen import shared_run
 from tests.sharing.linked import share

@@ -13,7 +13,6 @@ from django.core.management.base import CommandError, CommandParser
 
 from evaluators.templatetags.figures import delta, duration, money, pct, score, threshold
 from runs.cli.command import FAILED, SiteCommand, get_run
-from runs.cli.evaluating import ExitConclusion
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.printing import GAPS, print_line
 from runs.compare import comparison as conclusions
@@ -23,7 +22,7 @@ from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, Tolerances, by_harm
 from runs.engine.plan import read_plan
 from runs.models.runs import RunStatus
-from runs.results.runs import RunGate
+from runs.results.runs import ExitConclusion, RunGate
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
 CODES = {

@@ -21,8 +21,6 @@ from runs.cli.campaigns import (
 )
 from runs.cli.command import SiteCommand, campaign_url, get_model
 from runs.cli.evaluating import (
-    NOT_EVALUATED,
-    PASSED,
     check_tags,
     check_target_options,
     find_suite,
@@ -38,6 +36,7 @@ from runs.cli.watching import stop_wanted
 from runs.execution.reaper import reap
 from runs.models.database import database_now
 from runs.models.runs import Run
+from runs.results.runs import NOT_EVALUATED, PASSED
 from runs.running.rules import RunRules
 from runs.running.services import start_campaign
 
