@@ -302,7 +302,7 @@ class SuiteSettingsForm(ReviewRulesForm):
         usual = settings.MAX_RUN_MINUTES
         self.fields["max_minutes"].help_text = (
             "Minutes; then a run ends, keeps its results and can be resumed. Empty for "
-            f"{f'{usual} minutes, as on the whole site' if usual else 'no limit'}"
+            f"{f'the {usual} minutes of the whole site' if usual else 'no limit'}."
         )
         self.draft = draft
 

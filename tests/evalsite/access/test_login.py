@@ -22,6 +22,7 @@ def test_a_wrong_password_answers_422_and_keeps_the_name(client: Client, viewer:
     response = client.post("/login/", {"username": "viewer", "password": "wrong"})
     assert response.status_code == 422
     assert 'value="viewer"' in response.text
+    assert "Not logged in" in response.text
     assert "correct username and password" in response.text
     assert settings.SESSION_COOKIE_NAME not in client.cookies
 
