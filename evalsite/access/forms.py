@@ -73,11 +73,12 @@ class MemberForm(RoleForm):
     field_order = ("username", "email", "role")
 
     def clean_username(self) -> str:
-        """Return the name if nobody has it, ignoring case."""
-        username: Any = self.cleaned_data["username"]
+        """Return the name as it is stored, in one spelling, if nobody has it, ignoring case."""
+        username = str(User.normalize_username(self.cleaned_data["username"]))
+        self.fields["username"].run_validators(username)
         if User.objects.filter(username__iexact=username).exists():
             raise forms.ValidationError(f"There is already a member named {username}.")
-        return str(username)
+        return username
 
 
 class TokenForm(forms.Form):
