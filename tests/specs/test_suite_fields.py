@@ -18,16 +18,19 @@ from runs.suites.services import suite_with_cases
 from tests.evaluators.scoring.trees import leaf, root
 from tests.support.factories import make_model, make_user
 
-FIELDS = (*TEXTS, *LISTS)
+MINUTES = "max_minutes"
+FIELDS = (*TEXTS, *LISTS, MINUTES)
 
 
 def value(name: str) -> Any:
+    if name == MINUTES:
+        return 90
     return f"own-{name}" if name in TEXTS else [f"own-{name}", "other"]
 
 
 @pytest.fixture
 def content() -> SuiteWithCases:
-    """Return a suite whose every text and list has a value of its own."""
+    """Return a suite whose every text, list and number has a value of its own."""
     make_model(slug="own-judge")
     case = CaseSpec(key="A", input=({"role": "user", "content": "Hello?"},))
     values = {name: value(name) for name in FIELDS}
@@ -35,7 +38,7 @@ def content() -> SuiteWithCases:
     return SuiteWithCases(slug="own", evaluators=tree, cases=(case,), **values)
 
 
-def test_texts_lists_policy_and_evaluators_are_all_there_is() -> None:
+def test_texts_lists_minutes_policy_and_evaluators_are_all_there_is() -> None:
     assert {*FIELDS, "policy", "evaluators"} == SuiteSpec.model_fields.keys()
 
 
@@ -59,7 +62,7 @@ class TestEveryField:
         assert name in begin_draft(suite.spec)
         if name not in FIELDS or name == "judge":
             return
-        other = "Other" if name in TEXTS else ["Other"]
+        other = {MINUTES: 120}.get(name, "Other" if name in TEXTS else ["Other"])
         draft = get_draft(suite, ada)
         before = suite.spec
         draft = change_draft(draft, draft.stamp, Describe(**{name: other}))
