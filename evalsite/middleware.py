@@ -144,13 +144,13 @@ def record_refusal(request: HttpRequest, *, reason: str = "") -> None:
         if known.exists():
             return
         address = settings.SECRET_PATH.sub(r"\1…", request.path)
-        because = {"because": reason[:MAX_REASON_LENGTH]} if reason else {}
+        why = {"reason": reason[:MAX_REASON_LENGTH]} if reason else {}
         AuditEntry.objects.record(
             "refused",
             by=request.user,
             object_type="refusal",
             object_name=f"/{match.route}",
-            after={"method": request.method, "address": address, **because},
+            after={"method": request.method, "address": address, **why},
         )
 
 

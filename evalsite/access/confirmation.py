@@ -67,8 +67,8 @@ def _may_run_scripts(request: HttpRequest) -> bool:
     )
 
 
-# What whoever finds a browser unlocked, or steals a session, must not do. Ending sessions and revoking tokens or
-# links is not in it: nothing should hold up somebody who defends an account.
+# What somebody must not be able to do with a browser that was left unlocked or a session that was stolen. Ending
+# sessions and revoking tokens or links are not listed: nothing should hold up a member who defends an account.
 SENSITIVE: Mapping[str, Callable[[HttpRequest], bool]] = {
     "access:password": _without_password,
     "access:app": _always,
@@ -161,7 +161,7 @@ def confirm(
     action: str,
     kept: list[tuple[str, str]],
 ) -> HttpResponse | None:
-    """Return None after a right proof in `data`; else the page that asks for one and sends `kept` to `action` with it."""
+    """Return None after a right proof in `data`; else the page that asks for one and sends it, with `kept`, to `action`."""
     form = ConfirmForm(request, member, None if data and data.get(ANSWER) else data, PREFIX)
     problem = ""
     try:
@@ -194,15 +194,14 @@ def confirm(
 
 def _use_answer(request: HttpRequest, member: User, data: QueryDict) -> str:
     try:
-        passkey = use_passkey(
+        use_passkey(
             request,
             purpose=confirming(member),
             answer=data.get(ANSWER, ""),
             state=data.get(STATE, ""),
+            member=member,
         )
     except PasskeyRefusedError:
         count_failure(request, member)
         raise
-    if passkey.user_id != member.pk:
-        raise PasskeyRefusedError("This passkey is another member's.")
     return "passkey"

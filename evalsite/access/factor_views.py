@@ -99,8 +99,9 @@ def login_question(request: HttpRequest) -> JsonResponse:
 @never_cache
 @sensitive_post_parameters()
 def login_passkey(request: HttpRequest) -> HttpResponse:
-    """Log in by a passkey alone, which stands for both factors; after a one-time link it is the second."""
-    if not settings.PASSWORD_LOGIN and first_factor(request) is None:
+    """Log in by a passkey alone, which stands for both factors; after another first factor it is the second."""
+    first = first_factor(request)
+    if not settings.PASSWORD_LOGIN and first is None:
         raise Http404("Nobody logs in without the provider here (EVALSITE_PASSWORD_LOGIN).")
     try:
         passkey = passkeys.use_passkey(
@@ -108,11 +109,12 @@ def login_passkey(request: HttpRequest) -> HttpResponse:
             purpose=passkeys.LOGIN,
             answer=request.POST.get("answer", ""),
             state=request.POST.get("state", ""),
+            member=first.member if first else None,
         )
     except passkeys.PasskeyRefusedError as refusal:
         if refusal.member is not None:
             count_failure(request, refusal.member)
-        if first := first_factor(request):
+        if first:
             form = SecondFactorForm(request, first.member, None)
             return _second_page(request, first, form, str(refusal))
         context = {

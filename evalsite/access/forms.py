@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
@@ -189,7 +189,9 @@ class AppForm(forms.Form):
 class _ProofForm(forms.Form):
     """Proofs of who somebody is, of which one is enough; a wrong one counts as a failed login."""
 
-    nothing_entered = ""
+    nothing_entered: ClassVar[str]
+    # The fields in their order, with what checks each and its name in words.
+    proofs: ClassVar[Sequence[tuple[str, Callable[[HttpRequest, User, str], bool], str]]]
 
     def __init__(
         self,
@@ -218,7 +220,7 @@ class _ProofForm(forms.Form):
             TooManyTriesError: nobody may try now.
 
         """
-        for name, check, way in self.proofs():
+        for name, check, way in self.proofs:
             entered = self.cleaned_data.get(name)
             if name not in self.fields or not entered:
                 continue
@@ -234,10 +236,6 @@ class _ProofForm(forms.Form):
             raise forms.ValidationError(self.nothing_entered)
         return self.cleaned_data
 
-    def proofs(self) -> Sequence[tuple[str, Callable[[HttpRequest, User, str], bool], str]]:
-        """Return the fields in order, with what checks each and its name in words."""
-        raise NotImplementedError
-
 
 class SecondFactorForm(_ProofForm):
     """A code of the app, or a recovery code; a wrong app code cannot be tried again as another one."""
@@ -252,6 +250,7 @@ class SecondFactorForm(_ProofForm):
         help_text="One of the codes that you have kept. Each works once.",
     )
     nothing_entered = "Enter a code."
+    proofs = (("code", check_code, "code"), ("recovery_code", check_recovery_code, "recovery code"))
 
     def __init__(self, request: HttpRequest, member: User, data: Mapping[str, Any] | None) -> None:
         """Ask for a code only where there is an app that shows one."""
@@ -260,13 +259,6 @@ class SecondFactorForm(_ProofForm):
             self.fields["code"].widget.attrs["autofocus"] = True
         else:
             del self.fields["code"]
-
-    def proofs(self) -> Sequence[tuple[str, Callable[[HttpRequest, User, str], bool], str]]:
-        """Return both codes."""
-        return (
-            ("code", check_code, "code"),
-            ("recovery_code", check_recovery_code, "recovery code"),
-        )
 
 
 class ConfirmForm(_ProofForm):
@@ -278,6 +270,7 @@ class ConfirmForm(_ProofForm):
     )
     code = CodeField(label="Or a code", help_text="Six digits, from your authenticator app.")
     nothing_entered = "Nothing was entered."
+    proofs = (("password", check_password, "password"), ("code", check_code, "code"))
 
     def __init__(
         self, request: HttpRequest, member: User, data: Mapping[str, Any] | None, prefix: str
@@ -291,10 +284,6 @@ class ConfirmForm(_ProofForm):
             del self.fields["code"]
         for field in [*self.fields.values()][:1]:
             field.widget.attrs["autofocus"] = True
-
-    def proofs(self) -> Sequence[tuple[str, Callable[[HttpRequest, User, str], bool], str]]:
-        """Return the password and the code."""
-        return (("password", check_password, "password"), ("code", check_code, "code"))
 
 
 class PasskeyForm(forms.Form):

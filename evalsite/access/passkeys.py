@@ -155,12 +155,14 @@ def add_passkey(
     return passkey
 
 
-def use_passkey(request: HttpRequest, *, purpose: str, answer: str, state: str) -> Passkey:
+def use_passkey(
+    request: HttpRequest, *, purpose: str, answer: str, state: str, member: User | None = None
+) -> Passkey:
     """Return the passkey that answered a challenge, which it will not answer again; its member is active.
 
     Raises:
-        PasskeyRefusedError: the answer is malformed, late, given before, for another site or purpose, or of an
-            unknown passkey.
+        PasskeyRefusedError: the answer is malformed, late, given before, for another site or purpose, of an unknown
+            passkey, or of another member's than `member`.
 
     """
     challenge, asked_at = _read_state(state, purpose)
@@ -174,6 +176,8 @@ def use_passkey(request: HttpRequest, *, purpose: str, answer: str, state: str) 
         member = passkey.user if passkey else None
         raise PasskeyRefusedError(_reason(error), member) from error
     _note_use(passkey, data, asked_at)
+    if member is not None and passkey.user_id != member.pk:
+        raise PasskeyRefusedError("This passkey is another member's.", member)
     return passkey
 
 

@@ -103,7 +103,7 @@ class RequestLimit(BaseThrottle):
         is_token = request.auth is not None
         client = f"member {request.user.pk}"
         if is_token:
-            client = f"token {request.auth.token.pk}"  # type: ignore[union-attr]  # the site's authentication gives a grant
+            client = f"token {request.auth.token.pk}"  # type: ignore[union-attr]  # a grant
         usage = REQUESTS.count(client, limit=limit, now=timezone.now())
         request.META[RATE_LIMIT] = usage.headers("requests")
         if usage.is_exceeded:

@@ -27,11 +27,11 @@ IDLE_FOR = timedelta(days=3)
 USE_IS_NOTED_EVERY = timedelta(minutes=5)
 # Names in a session's data.
 STARTED_AT, CLIENT, CONFIRMED_AT = "started_at", "client", "confirmed_at"
-# The address that also ends the member's session at the provider.
+# The address that also ends the member's session at the provider; a secret, as it says who the member is there.
 LOGOUT_URL = "access.logout_url"
 # Where to go on once a second factor is set up; until then nothing else is shown.
 MUST_SET_UP = "access.must_set_up"
-MAX_CLIENT_LENGTH, MAX_LOGOUT_URL_LENGTH = 200, 6_000
+MAX_CLIENT_LENGTH = 200
 # Marks in the description that a browser sends. Most describe themselves as several others too, which come later.
 BROWSERS = (
     *(("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox", "Firefox"), ("FxiOS", "Firefox")),
@@ -114,20 +114,6 @@ def is_confirmed(session: SessionBase) -> bool:
         return False
     age = timezone.now() - datetime.fromisoformat(confirmed)
     return age <= timedelta(minutes=settings.CONFIRM_MINUTES)
-
-
-def keep_logout_url(session: SessionBase, url: str) -> None:
-    """Keep the address that also ends the member's session at the provider; "" and longer ones than browsers take are not."""
-    if 0 < len(url) <= MAX_LOGOUT_URL_LENGTH:
-        # The address says who the member is there.
-        session[LOGOUT_URL] = encrypt(url)
-
-
-def kept_logout_url(session: SessionBase) -> str:
-    """Return that address; "" if there is none."""
-    with suppress(KeyError, KeyUnreadableError):
-        return decrypt(session[LOGOUT_URL])
-    return ""
 
 
 def end_sessions(member: User, *, but: str | None = None) -> int:

@@ -11,7 +11,7 @@ from django.contrib.auth.decorators import login_not_required, permission_requir
 from django.contrib.auth.forms import AuthenticationForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.urls import reverse
 from django.utils import timezone
@@ -40,16 +40,17 @@ from evalsite.access.logins import (
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
 from evalsite.access.roles import MEANINGS, highest_role
 from evalsite.access.sessions import (
+    LOGOUT_URL,
     end_sessions,
     keep_secret,
-    kept_logout_url,
+    read_kept,
     session_rows,
     take_kept,
 )
 from evalsite.access.single_sign_on.services import linked_since, unlink
 from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
 from runs.models.sharing import ApiToken
-from runs.requests import MemberRequest, site_address
+from runs.requests import REFUSED, MemberRequest, form_data, site_address
 
 LINK_IN_SESSION = "access.one_time_link"
 admin_only = permission_required("auth.change_user", raise_exception=True)
@@ -62,7 +63,7 @@ def login_page(request: HttpRequest) -> HttpResponse:
     """Log in by name and password, then continue to the requested page."""
     if request.user.is_authenticated:
         return HttpResponseRedirect(next_path(request))
-    form = AuthenticationForm(request, data=_posted(request) if settings.PASSWORD_LOGIN else None)
+    form = AuthenticationForm(request, data=form_data(request) if settings.PASSWORD_LOGIN else None)
     if form.is_bound:
         # Failures are counted by the name as the form reads it; a name that it refuses is not tried.
         with suppress(ValidationError):
@@ -89,7 +90,7 @@ def logout_page(request: HttpRequest) -> HttpResponse:
 
     Somebody who is still logged in at the provider is told so, with a way to log out there.
     """
-    at_provider = kept_logout_url(request.session)
+    at_provider = read_kept(request.session, LOGOUT_URL)
     logout(request)
     if at_provider:
         context = {"logout_url": at_provider}
@@ -123,7 +124,7 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
     user = find_link_user(user_code, token, PASSWORD_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
-    form = SetPasswordForm(user, _posted(request))
+    form = SetPasswordForm(user, form_data(request))
     if form.is_valid():
         if not use_link(user):
             return render(request, "access/link_used.html", status=410)
@@ -188,7 +189,7 @@ def member_list(request: MemberRequest) -> HttpResponse:
 @admin_only
 def member_add(request: MemberRequest) -> HttpResponse:
     """Add a member and show the link for setting the password."""
-    form = MemberForm(_posted(request))
+    form = MemberForm(form_data(request))
     if form.is_valid():
         try:
             member = members.add_member(actor=request.user, **form.cleaned_data)
@@ -206,7 +207,7 @@ def member_add(request: MemberRequest) -> HttpResponse:
 def member(request: MemberRequest, pk: int) -> HttpResponse:
     """Show a member, and change the role."""
     person = get_object_or_404(members.members(), pk=pk)
-    form = RoleForm(_posted(request), initial={"role": highest_role(person)})
+    form = RoleForm(form_data(request), initial={"role": highest_role(person)})
     error = ""
     if form.is_valid():
         try:
@@ -278,7 +279,7 @@ def member_link(request: MemberRequest, pk: int) -> HttpResponse:
 def member_email(request: MemberRequest, pk: int) -> HttpResponse:
     """Change the e-mail address of a member."""
     person = get_object_or_404(members.members(), pk=pk)
-    form = EmailForm(_posted(request), initial={"email": person.email})
+    form = EmailForm(form_data(request), initial={"email": person.email})
     if form.is_valid():
         members.change_email(person, actor=request.user, email=form.cleaned_data["email"])
         messages.success(request, "E-mail address changed.")
@@ -348,10 +349,6 @@ def _require_passwords() -> None:
         raise Http404("Nobody logs in by password here (EVALSITE_PASSWORD_LOGIN).")
 
 
-def _posted(request: HttpRequest) -> QueryDict | None:
-    return request.POST if request.method == "POST" else None
-
-
 def next_path(request: HttpRequest) -> str:
     """Return the path on this site where a login leads, the home page if none or another site is named."""
     path = request.POST.get("next") or request.GET.get("next") or ""
@@ -362,7 +359,7 @@ def next_path(request: HttpRequest) -> str:
 
 
 def _status(is_refused: bool) -> int:
-    return 422 if is_refused else 200
+    return REFUSED if is_refused else 200
 
 
 TOKEN_IN_SESSION = "access.new_api_token"  # noqa: S105  # a key of the session, not a secret
@@ -372,9 +369,7 @@ TOKEN_IN_SESSION = "access.new_api_token"  # noqa: S105  # a key of the session,
 def token_list(request: MemberRequest) -> HttpResponse:
     """List the member's tokens, and for an admin everybody's; make a token and show its secret once."""
     now = timezone.now()
-    form = TokenForm(
-        highest_role(request.user), data=request.POST if request.method == "POST" else None
-    )
+    form = TokenForm(highest_role(request.user), data=form_data(request))
     if form.is_valid():
         try:
             _, secret = make_token(owner=request.user, **form.values(now=now))
@@ -389,7 +384,7 @@ def token_list(request: MemberRequest) -> HttpResponse:
         "rows": token_rows(now=now, owner=request.user),
         "others": _other_members_tokens(request),
     }
-    return render(request, "access/tokens.html", context, status=422 if form.is_bound else 200)
+    return render(request, "access/tokens.html", context, status=_status(form.is_bound))
 
 
 @never_cache

@@ -28,8 +28,8 @@ CHUNK = 1_000
 ENTRY_BYTES = 300
 # How many changes, and how many characters of a value, a folded row shows.
 SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
-# Entries about members, tokens, sessions and refusals contain e-mail addresses, roles, login times and what somebody tried,
-# so only those who may change members see them.
+# Entries about members, tokens, sessions and refusals contain e-mail addresses, roles, login times and what somebody
+# tried, so only those who may change members see them.
 ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS = "user", "api_token", "session", "refusal"
 PRIVATE = (ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS)
 NAMES = {

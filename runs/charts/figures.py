@@ -379,7 +379,8 @@ def trend_figure(
 ) -> Figure | None:
     """Return the figures of runs, oldest first; None when no run has a figure.
 
-    A line joins the runs of one target, from the third; those of several targets are no trend. `limits` are the thresholds of the Metrics and the Cases gate, `hover` describes a run in lines.
+    A line joins the runs of one target, from three of them; runs of several targets are no trend. `limits` are the
+    thresholds of the Metrics and the Cases gate, `hover` describes a run in lines.
     """
     shares = [share for point in points for share in (point.score, point.rate) if share is not None]
     if not shares:

@@ -136,7 +136,7 @@ def create_site() -> str:
 
 
 def migrate() -> None:
-    """Bring the tables up to date; creates the file of a SQLite database and the folder that holds it, for this user alone.
+    """Bring the tables up to date; a SQLite database gets its file and folder, for this user alone.
 
     Raises CommandError if there cannot be such a folder.
     """

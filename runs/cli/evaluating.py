@@ -49,8 +49,8 @@ def find_suite(
 
     A short name takes precedence over a path of the same name: write ./NAME for the path. `judge` is
     the slug of a model that replaces the file's judge if that is unknown here, and `slug` a name that
-    replaces the file's. `note` receives messages about the import. Raises DomainError, and UnreadableFileError with every problem of the
-    files.
+    replaces the file's. `note` receives messages about the import. Raises DomainError, and
+    UnreadableFileError with every problem of the files.
     """
     if _is_path(word):
         return _import_suite(Path(word), judge=judge, profile=profile, slug=slug, note=note)

@@ -84,7 +84,7 @@ class EvaluatorTrialForm(forms.Form):
         super().__init__(data, prefix="try", **options)
         self.suite = suite
         self.chosen: TriedOutput | None = None
-        self.fields["run"].choices = [(str(run.number), run.label) for run in runs]  # type: ignore[attr-defined]  # it is a ChoiceField
+        self.fields["run"].choices = [(str(run.number), run.label) for run in runs]  # type: ignore[attr-defined]  # a ChoiceField
         if not runs:
             self.initial["source"] = PASTED
 

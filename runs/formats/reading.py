@@ -24,7 +24,8 @@ MAX_SHARED = 200_000_000
 class Reading:
     """A file while it is read: its document and its problems so far.
 
-    `passing_score` is what an evaluator must reach in a file of AgentV. `kept` are unused keys of evaluators, by case ("" for the suite) and evaluator path.
+    `passing_score` is what an evaluator must reach in a file of AgentV. `kept` are unused keys of evaluators, by case
+    ("" for the suite) and evaluator path.
     """
 
     document: YamlDocument

@@ -1,4 +1,4 @@
-"""Runs: their list, one row of it, the two gates and what they conclude, and figures by evaluator, metric, dimension and repetition."""
+"""Runs: their list, what the two gates conclude, and figures by evaluator, metric, dimension and repetition."""
 
 from __future__ import annotations
 

@@ -259,9 +259,9 @@ def decide(
     `reviewed_verdict` of the result is set. The verdict of the machine never changes. With `is_second_opinion` the
     person knows that others have decided: where they disagree, the item waits for one more reviewer.
 
-    Raises AlreadyDecidedError where others did meanwhile, ItemTakenError while another reviewer has it open, NotEndedError for a result that is tried again,
-    ReviewChangedError where its output was replaced meanwhile, and ReviewRefusedError for marks, labels or tags
-    that cannot be.
+    Raises AlreadyDecidedError where others did meanwhile, ItemTakenError while another reviewer has it open,
+    NotEndedError for a result that is tried again, ReviewChangedError where its output was replaced meanwhile, and
+    ReviewRefusedError for marks, labels or tags that cannot be.
     """
     tags = clean_tags(decided.tags)
     with transaction.atomic():

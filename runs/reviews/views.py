@@ -462,7 +462,7 @@ class AssignForm(forms.Form):
         super().__init__(data)
         self.names = dict(people())
         everybody = ("", "Everybody")
-        self.fields["to"].choices = [everybody, *self.names.items()]  # type: ignore[attr-defined]  # it is a ChoiceField
+        self.fields["to"].choices = [everybody, *self.names.items()]  # type: ignore[attr-defined]  # a ChoiceField
 
     def assign(self, items: list[int]) -> str:
         """Assign the named item, or all, and return a message; "" for an invalid form."""

@@ -302,9 +302,11 @@ def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
         busy = workers if at_work == len(alive) else f"{at_work} of {workers}"
         doing = f"{busy} {_verb(at_work, 'executes', 'execute')} {counted(len(taken), 'run')}"
     elif left:
-        doing = f"{_are(alive)} alive, none is at work yet; {counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
+        waiting_runs = f"{counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
+        doing = f"{_are(alive)} alive, none is at work yet; {waiting_runs}"
     elif own:
-        doing = f"{counted(len(own), 'command line')} {_verb(len(own), 'executes', 'execute')} {_verb(len(own), 'its own run', 'their own runs')}; {_are(alive)} idle"
+        executes = _verb(len(own), "executes its own run", "execute their own runs")
+        doing = f"{counted(len(own), 'command line')} {executes}; {_are(alive)} idle"
     else:
         doing = f"{_are(alive)} ready; one that is ending releases {counted(len(taken), 'run')}"
     waits = f"{counted(waiting, 'result')} {_verb(waiting, 'waits', 'wait')}"
@@ -323,7 +325,10 @@ def _no_worker(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -
     seen = f" {_are(silent)} silent." if silent else ""
     title = "No worker is alive."
     if settings.IS_EMBEDDED:
-        how = "The site's worker runs inside the web process and appears here within seconds; if it does not, see the log. Restart the site:"
+        how = (
+            "The site's worker runs inside the web process and appears here within seconds; if it does not, see the "
+            "log. Restart the site:"
+        )
         return Notice("bad", title, f"{waits}{seen} {how}", SITE_COMMAND)
     return Notice("bad", title, f"{waits}{seen} Start one, on any machine:", WORKER_COMMAND)
 

@@ -99,7 +99,7 @@ def _line(command: Command, figures: dict[str, float], *, limit_s: float | None 
 
 
 def _measure(command: Command, folder: Path, *, site: str = "site") -> dict[str, float]:
-    """Execute a command in a folder with suites, on a site in it; return its figures, with those of the run if it says how long that took."""
+    """Execute a command in a folder with suites, on a site in it; return its figures and, if it tells, its run's."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     own = {"EVALSITE_DATA_DIR": str(folder / site), "EVALSITE_LOG_LEVEL": "ERROR"}
     started = time.perf_counter()

@@ -221,8 +221,8 @@ def test_a_form_of_another_site_is_in_the_audit_and_no_secret_of_its_address(vie
     assert client.post("/login/MQ/c0ffee/").status_code == 403
     reasons = [after for _, _, after in refusals()]
     assert reasons == [
-        {"method": "POST", "address": "/logout/", "because": "CSRF cookie not set."},
-        {"method": "POST", "address": "/login/…", "because": "CSRF token missing."},
+        {"method": "POST", "address": "/logout/", "reason": "CSRF cookie not set."},
+        {"method": "POST", "address": "/login/…", "reason": "CSRF token missing."},
     ]
 
 

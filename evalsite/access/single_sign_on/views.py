@@ -28,7 +28,7 @@ from evalsite.access.logins import (
     refuse_wide_guessing,
     wait_page,
 )
-from evalsite.access.sessions import keep_logout_url, mark_confirmed
+from evalsite.access.sessions import LOGOUT_URL, keep_secret, mark_confirmed
 from evalsite.access.single_sign_on import services
 from evalsite.access.single_sign_on.identity import (
     Identity,
@@ -44,6 +44,8 @@ COOKIE_SALT = "evalsite.access.single_sign_on"
 JOURNEY_S = 15 * 60
 WAY = "single sign-on"
 OK, BAD_REQUEST, FORBIDDEN, BAD_GATEWAY = 200, 400, 403, 502
+# Longer addresses are more than browsers and servers take.
+MAX_LOGOUT_URL_LENGTH = 6_000
 logger = logging.getLogger(__name__)
 
 
@@ -137,9 +139,10 @@ def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpR
         return _page(request, "refused", status=FORBIDDEN, reason=str(refusal))
     let_in(request, admission.member, way=WAY)
     if identity.checked_at:
-        # Whoever logged in there hours ago has proved nothing now.
+        # A login there hours ago proves nothing now.
         mark_confirmed(request.session, at=datetime.fromtimestamp(identity.checked_at, UTC))
-    keep_logout_url(request.session, identity.logout_url)
+    if 0 < len(identity.logout_url) <= MAX_LOGOUT_URL_LENGTH:
+        keep_secret(request.session, LOGOUT_URL, identity.logout_url)
     if admission.notice:
         messages.warning(request, admission.notice)
     return HttpResponseRedirect(journey.next_path)

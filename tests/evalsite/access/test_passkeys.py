@@ -15,7 +15,7 @@ from fido2.utils import websafe_encode
 from fido2.webauthn import AuthenticatorData
 from pytest_django import Settings
 
-from evalsite.access import factors
+from evalsite.access import factors, members
 from evalsite.access.models import Passkey, RecoveryCode
 from evalsite.access.passkeys import _note_use
 from evaluators.models import AuditEntry
@@ -123,6 +123,23 @@ def test_an_answer_that_is_sent_by_four_at_once_works_once(
 
     with ThreadPoolExecutor(4) as threads:
         assert sorted(threads.map(send, range(4))) == [302, 422, 422, 422]
+
+
+@pytest.mark.parametrize("passwords", [True, False])
+def test_the_passkey_of_another_member_is_no_second_factor(
+    client: Client, key: Authenticator, settings: Settings, passwords: bool
+) -> None:
+    settings.PASSWORD_LOGIN = passwords
+    first = make_member("editor")
+    own = Authenticator()
+    add(make_client(first), own)
+    client.post(members.login_path(first))
+    refused = log_in(client, key)
+    assert refused.status_code == 422
+    assert "another member" in refused.text
+    assert client.get("/account/").status_code == 302
+    assert log_in(client, own).status_code == 302
+    assert client.get("/account/").context["user"] == first
 
 
 def test_a_late_answer_is_refused(client: Client, key: Authenticator, clock: Clock) -> None:
