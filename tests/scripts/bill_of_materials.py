@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
 from tests.services.processes import ROOT
 
 FILE = ROOT / "sbom.cdx.json"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PINNED = re.compile(r"^[a-z0-9][^\\\n]*", re.MULTILINE)
 # The image, so that every machine writes the same file.
 IMAGE = {
@@ -49,37 +52,49 @@ def needs(requirement: Requirement) -> Iterator[Requirement]:
             yield needed
 
 
-def production_packages() -> list[str]:
-    """Return the pinned packages that the site needs, without those for development, by name."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def production_packages() -> dict[str, tuple[str, set[str]]]:
+    """Return version and needs of the pinned packages of the site, without those for development, by name."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     pinned = [line for line in map(Requirement, PINNED.findall(lock)) if is_in_image(line)]
-    versions = {canonicalize_name(line.name): line.specifier for line in pinned}
-    waiting = [Requirement(line) for line in project["dependencies"]]
+    versions = {canonicalize_name(line.name): str(line.specifier)[2:] for line in pinned}
+    found: dict[str, tuple[str, set[str]]] = {}
+    waiting = [Requirement(line) for line in PROJECT["dependencies"]]
     seen: set[tuple[NormalizedName, frozenset[str]]] = set()
     while waiting:
         requirement = waiting.pop()
-        package = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        name = canonicalize_name(requirement.name)
+        package = name, frozenset(requirement.extras)
         if package not in seen:
             seen.add(package)
-            waiting += needs(requirement)
-    names = sorted({name for name, _ in seen})
-    return [f"{name}{versions[name]}" for name in names]
+            needed = [*needs(requirement)]
+            waiting += needed
+            _, names = found.setdefault(name, (versions[name], set()))
+            names.update(canonicalize_name(line.name) for line in needed)
+    return found
 
 
 def bill_of_materials() -> str:
-    """Return the content of the file."""
-    made = subprocess.run(
-        [
-            *(sys.executable, "-m", "cyclonedx_py", "requirements", "-"),
-            *("--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible"),
-        ],
-        input="\n".join(production_packages()),
-        capture_output=True,
-        text=True,
-        check=True,
+    """Return the content of the file, which holds no time and no random number."""
+    bom = Bom()
+    bom.serial_number = bom.metadata.timestamp = None  # type: ignore[assignment]  # both may be left out
+    site = bom.metadata.component = Component(
+        name=PROJECT["name"],
+        version=PROJECT["version"],
+        description=PROJECT["description"],
+        type=ComponentType.APPLICATION,
+        bom_ref=PROJECT["name"],
     )
-    return made.stdout
+    packages = production_packages()
+    components = {}
+    for name, (version, _) in packages.items():
+        url = PackageURL("pypi", name=name, version=version)
+        components[name] = Component(name=name, version=version, purl=url, bom_ref=str(url))
+    bom.components.update(components.values())
+    asked_for = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    bom.register_dependency(site, [components[name] for name in asked_for])
+    for name, (_, needed) in packages.items():
+        bom.register_dependency(components[name], [components[other] for other in needed])
+    return f"{JsonV1Dot6(bom).output_as_string(indent=2)}\n"
 
 
 if __name__ == "__main__":
