@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from tests.benchmarks import (
     big_pages,
@@ -22,7 +23,7 @@ from tests.benchmarks import (
     two_workers,
     what_if,
 )
-from tests.benchmarks.figures import table, yardstick_ms
+from tests.benchmarks.figures import read, save, table, yardstick_ms
 from tests.benchmarks.servers import servers
 
 ROUNDS = 3
@@ -58,18 +59,23 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round")
     numbers = range(1, len(ROWS) + 1)
     parser.add_argument("--rows", type=int, nargs="*", choices=numbers, help="which rows")
+    parser.add_argument("--save", type=Path, help="keep the figures in a file")
+    parser.add_argument("--before", type=Path, help="a file of --save, shown beside them")
     chosen = parser.parse_args()
+    before = read(chosen.before) if chosen.before else {}
     rounds = 1 if chosen.quick else chosen.rounds
     found = []
     yardstick = yardstick_ms()
     with servers() as running:
         for number in chosen.rows or numbers:
             for line in ROWS[number - 1](running, rounds):
-                sys.stderr.write(f"{number}  {line.work}: {line.cells()[3]}\n")
+                sys.stderr.write(f"{number}  {line.work}: {line.cells()[5]}\n")
                 found.append((number, line))
+    if chosen.save:
+        save((line for _, line in found), chosen.save)
     sys.stdout.write(
         f"{os.cpu_count()} cores, yardstick {yardstick:.0f} ms, rounds: {rounds}. {NOTES}\n\n"
-        f"{table(found)}\n"
+        f"{table(found, before)}\n"
     )
 
 

@@ -5,16 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
+from typing import NamedTuple
 
 HEADERS = (
-    *("row", "work", "limit", "goal", "measured", "÷ limit", "÷ goal"),
-    *("CPU", "CPU a case", "CPU ÷ goal", "peak"),
+    *("row", "work", "limit", "goal", "before", "measured", "÷ before", "÷ limit", "÷ goal"),
+    *("CPU before", "CPU", "CPU a case", "CPU ÷ goal", "peak"),
 )
 NOTHING = "–"
 YARDSTICK_TIMES = 5_000
+
+
+class Figures(NamedTuple):
+    """What was measured of a line, as `save` keeps it."""
+
+    measured: float | None = None
+    cpu_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,9 @@ class Line:
     peak_mb: float | None = None
     remark: str = ""
 
-    def cells(self) -> tuple[str, ...]:
-        """Return the cells of the line."""
+    def cells(self, before: Figures | None = None) -> tuple[str, ...]:
+        """Return the cells of the line, beside what was measured before."""
+        before = before or Figures()
         goals = [f"≤ {format_figure(self.goal, self.unit)}"] if self.goal is not None else []
         goals += [f"≤ {self.goal_cpu_s:g} s CPU"] if self.goal_cpu_s is not None else []
         each_ms = self.cpu_s / self.cases * 1000 if self.cpu_s and self.cases else None
@@ -46,9 +56,12 @@ class Line:
             self.work,
             format_figure(self.limit, self.unit),
             ", ".join(goals) or NOTHING,
+            format_figure(before.measured, self.unit),
             format_figure(self.measured, self.unit) + remark,
+            ratio(self.measured, before.measured),
             ratio(self.measured, self.limit),
             ratio(self.measured, self.goal),
+            format_figure(before.cpu_s),
             format_figure(self.cpu_s),
             NOTHING if each_ms is None else f"{each_ms:.2f} ms",
             ratio(self.cpu_s, self.goal_cpu_s),
@@ -68,11 +81,23 @@ def ratio(value: float | None, to: float | None) -> str:
     return f"{value / to:.2f}" if value is not None and to else NOTHING
 
 
-def table(lines: Iterable[tuple[int, Line]]) -> str:
-    """Return the lines, each with the number of its row, as a Markdown table."""
+def table(lines: Iterable[tuple[int, Line]], before: Mapping[str, Figures]) -> str:
+    """Return the lines, each with the number of its row, as a Markdown table; `before` is by the work of a line."""
     rule = tuple("---" for _ in HEADERS)
-    rows = (HEADERS, rule, *((str(number), *line.cells()) for number, line in lines))
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    cells = ((str(number), *line.cells(before.get(line.work))) for number, line in lines)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (HEADERS, rule, *cells))
+
+
+def save(lines: Iterable[Line], file: Path) -> None:
+    """Keep the figures for a later table."""
+    figures = {line.work: Figures(line.measured, line.cpu_s) for line in lines}
+    file.write_text(json.dumps(figures, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def read(file: Path) -> dict[str, Figures]:
+    """Return figures that were saved, by the work of their lines."""
+    saved = json.loads(file.read_text(encoding="utf-8"))
+    return {work: Figures(*figures) for work, figures in saved.items()}
 
 
 def middle(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
