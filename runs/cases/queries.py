@@ -199,7 +199,6 @@ def last_question(messages: Sequence[Mapping[str, Any]]) -> str:
     return texts[-1] if texts and isinstance(texts[-1], str) else ""
 
 
-FORMATS = ("yaml", "jsonl", "csv")
 COLUMNS = ("key", "title", "tags", "input", "expected_output", "expected_outcomes", "criteria")
 
 

@@ -11,7 +11,7 @@ from runs.compare.comparison import NAMES, PARTS, case_side
 from runs.compare.documents import CaseChangeDoc, CaseComparisonDoc, NodeChangeDoc, PartChangeDoc
 from runs.compare.evidence import SCALES
 from runs.compare.page import KINDS
-from runs.compare.rules import UNCHANGED, CaseChange, CaseSide, compare_case, rounded_change
+from runs.compare.rules import CaseChange, CaseSide, compare_case, rounded_change
 from runs.engine.plan import OUTCOMES_PATH, case_tree, read_plan, read_policy
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -86,11 +86,6 @@ class CaseSideBySide:
     def label(self) -> tuple[str, str, str]:
         """Return word, icon and tone of the change."""
         return KINDS[self.change.status][1:]
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Tell whether the case did not change."""
-        return self.change.status == UNCHANGED
 
 
 def case_side_by_side(

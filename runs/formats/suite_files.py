@@ -164,7 +164,6 @@ def _number(value: float) -> float | int:
     return int(value) if value.is_integer() else value
 
 
-YAML_LABEL = "YAML suite file"
 SUITE_SUFFIXES = (".yaml", ".yml")
 MAX_SLUG_LENGTH = 80
 MAX_TITLE_LENGTH = 200
@@ -380,7 +379,6 @@ def _evaluators(
     return nodes, {"execution": rest} if rest else {}
 
 
-LINES_LABEL = "JSON Lines of cases"
 CASE_LINES_SUFFIXES = LINES_SUFFIXES
 CASES = "tests"
 # The lines are read as one list; problems show the key within its line.

@@ -207,12 +207,6 @@ def _check_result(run: Run, key: str, repetition: int) -> None:
 TOKEN_BYTES = 32
 
 
-class ChangedSincePreviewError(DomainError):
-    """The document to share differs from the one that the preview showed."""
-
-    code = "seen_otherwise"
-
-
 def make_share(
     *,
     by: User,

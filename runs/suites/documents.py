@@ -236,7 +236,3 @@ class CaseDetailDoc(CaseDoc):
     """Whether its own evaluators join the suite's instead of replacing them."""
     recorded_output: Any
     """The answer a recorded target gives; null without one."""
-
-
-# The columns of a case that lists read.
-CASE_COLUMNS = tuple(CaseDoc.model_fields)

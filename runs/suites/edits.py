@@ -44,12 +44,6 @@ def nodes_with_paths(
         yield from nodes_with_paths(child, below(path, child["name"]))
 
 
-def find_path(content: Content, node_id: str) -> str | None:
-    """Return an evaluator's path in the draft's tree, None when it is not there."""
-    nodes = nodes_with_paths(content["evaluators"])
-    return next((path for path, node in nodes if node["id"] == node_id), None)
-
-
 def origins(content: Content) -> dict[str, str | None]:
     """Return each evaluator's path in the base version, by its path in the draft."""
     return {path: node["origin"] for path, node in nodes_with_paths(content["evaluators"])}

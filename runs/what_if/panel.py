@@ -531,8 +531,3 @@ def _change_words(change: str) -> str:
 
 def _word(state: str) -> str:
     return VERDICT_WORDS[state_mark(state)]
-
-
-def show_all_label(count: int) -> str:
-    """Return the text of the button that leads to all flips."""
-    return f"Show all {figures.thousands(count)}"

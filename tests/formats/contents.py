@@ -13,7 +13,7 @@ from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.hybrid_judge.opinions import TwoFinalScoresError, check_final_score
 from evaluators.reading.yaml import write_yaml
 from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
-from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk
+from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec
 from runs.formats import suite_files
 from runs.formats.suite_evaluators import make_root
 from runs.specs.suites import MAX_MINUTES, CaseSpec, SuiteWithCases
@@ -359,8 +359,3 @@ def files_of(root: EvaluatorSpec, cases: tuple[CaseSpec, ...]) -> dict[str, byte
     if "./judges/check.py" in said:
         named |= {path for path in FILES if path.startswith("judges/")}
     return {path: FILES[path] for path in sorted(named)}
-
-
-def kinds_in(content: SuiteWithCases) -> set[str]:
-    trees = [content.evaluators, *(case.evaluators for case in content.cases if case.evaluators)]
-    return {found.kind for tree in trees for _, found in walk(tree)}

@@ -65,11 +65,6 @@ def draft_content(suite: Suite, ada: User) -> Any:
     return get_draft(suite, ada).content
 
 
-def id_of(content: Any, path: str) -> str:
-    found = {at: node["id"] for at, node in nodes_with_paths(content["evaluators"])}
-    return str(found[path])
-
-
 def text_of(response: Any) -> str:
     return " ".join(response.content.decode().split())
 
