@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,7 @@ from evaluators.scoring.types import DomainError
 from runs.api.params import NoParams, QueryParams, list_params
 from runs.documents import Document
 from runs.exports.documents import ExportDoc
+from runs.exports.specs import MEDIA_TYPES
 from runs.lists import ListQuery
 
 PROBLEM = "application/problem+json"
@@ -142,57 +144,57 @@ def reads(
     With `lists` it answers one page of the documents that match the query. Other `methods` than GET need a
     description of their own.
     """
-
-    def decorate(view: View) -> View:
-        body = _page_model(answer) if lists else answer
-        read = list_params(lists) if lists else params  # type: ignore[arg-type]  # a class is hashable
-        answers: dict[Any, Any] = {200: OpenApiResponse(body, description="Found.")}
-        for status, text in REFUSALS.items():
-            answers[status, PROBLEM] = OpenApiResponse(ProblemDoc, description=text)
-        extend = extend_schema(
-            operation_id=view.__name__,
-            summary=summary,
-            description=view.__doc__,
-            parameters=[*path, *([] if read is NoParams else [read])],
-            responses=answers,
-            tags=[tag],
-            methods=["GET"],
-        )
-        call: View = extend(api_view(list(methods))(view))
-        return call
-
-    return decorate
+    body = _page_model(answer) if lists else answer
+    read = list_params(lists) if lists else params  # type: ignore[arg-type]  # a class is hashable
+    answers = {200: OpenApiResponse(body, description="Found.")}
+    return partial(_api_call, summary, answers, params=read, path=path, tag=tag, methods=methods)
 
 
 def sends(
     summary: str,
-    *media_types: str,
+    *endings: str,
     params: type[QueryParams] = NoParams,
     path: Sequence[OpenApiParameter] = (),
-    tag: str = "files",
 ) -> Callable[[View], View]:
-    """Make a function a call of the API that answers a file, or how far the making of a large one is."""
+    """Make a function a call of the API that answers a file, or how far the making of a large one is.
 
-    def decorate(view: View) -> View:
-        answers: dict[Any, Any] = {
-            (200, media_type): OpenApiResponse(OpenApiTypes.BINARY, description="The file.")
-            for media_type in media_types
-        }
-        answers[202] = OpenApiResponse(ExportDoc, description=PREPARED)
-        for status, text in REFUSALS.items():
-            answers[status, PROBLEM] = OpenApiResponse(ProblemDoc, description=text)
-        extend = extend_schema(
-            operation_id=view.__name__,
-            summary=summary,
-            description=view.__doc__,
-            parameters=[*path, *([] if params is NoParams else [params])],
-            responses=answers,
-            tags=[tag],
+    `endings` are those of the names that the file can have, by default any.
+    """
+    answers: dict[Any, OpenApiResponse] = {
+        (200, MEDIA_TYPES[ending].partition(";")[0]): OpenApiResponse(
+            OpenApiTypes.BINARY, description="The file."
         )
-        call: View = extend(api_view(["GET"])(view))
-        return call
+        for ending in endings or MEDIA_TYPES
+    }
+    answers[202] = OpenApiResponse(ExportDoc, description=PREPARED)
+    return partial(_api_call, summary, answers, params=params, path=path, tag="files")
 
-    return decorate
+
+def _api_call(
+    summary: str,
+    answers: Mapping[Any, OpenApiResponse],
+    view: View,
+    *,
+    params: type[QueryParams],
+    path: Sequence[OpenApiParameter],
+    tag: str,
+    methods: Sequence[str] = ("GET",),
+) -> View:
+    refusals = {
+        (status, PROBLEM): OpenApiResponse(ProblemDoc, description=text)
+        for status, text in REFUSALS.items()
+    }
+    described = extend_schema(
+        operation_id=view.__name__,
+        summary=summary,
+        description=view.__doc__,
+        parameters=[*path, *([] if params is NoParams else [params])],
+        responses={**answers, **refusals},
+        tags=[tag],
+        methods=["GET"],
+    )
+    call: View = described(api_view(list(methods))(view))
+    return call
 
 
 PREPARED = (

@@ -315,18 +315,14 @@ def _answer_file(request: Request, spec: ExportSpec) -> HttpResponseBase:
         return Response(document, status=HTTPStatus.ACCEPTED, headers=location)
 
 
-JSON_LINES, CSV, XML = "application/jsonl", "text/csv", "application/xml"
-YAML, ZIP = "application/yaml", "application/zip"
-
-
-@sends("A suite as a file", YAML, ZIP, params=SuiteFileParams, path=[SLUG])
+@sends("A suite as a file", "yaml", "zip", params=SuiteFileParams, path=[SLUG])
 def suite_file(request: Request, slug: str) -> HttpResponseBase:
     """Give a suite as a file that can be imported again, a zip if it refers to files."""
     params = SuiteFileParams.read(request)
     return _answer_file(request, suite_files.suite_file(slug=slug, version=params.get("version")))
 
 
-@sends("Results of a run as JSON Lines", JSON_LINES, params=ResultsFileParams, path=[RUN])
+@sends("Results of a run as JSON Lines", "jsonl", params=ResultsFileParams, path=[RUN])
 def run_results_file(request: Request, run: str) -> HttpResponseBase:
     """Give every result of a run in full, one JSON object a line."""
     params, found = ResultsFileParams.read(request), get_run(run)
@@ -335,7 +331,7 @@ def run_results_file(request: Request, run: str) -> HttpResponseBase:
     return _answer_file(request, spec)
 
 
-@sends("Results of a run as a table", CSV, path=[RUN])
+@sends("Results of a run as a table", "csv", path=[RUN])
 def run_results_table(request: Request, run: str) -> HttpResponseBase:
     """Give every result of a run, a row each, for spreadsheets."""
     NoParams.read(request)
@@ -344,7 +340,7 @@ def run_results_table(request: Request, run: str) -> HttpResponseBase:
     return _answer_file(request, spec)
 
 
-@sends("Results of a run as JUnit", XML, path=[RUN])
+@sends("Results of a run as JUnit", "xml", path=[RUN])
 def run_junit(request: Request, run: str) -> HttpResponseBase:
     """Give every result of a run as a test case of a JUnit file, for build servers."""
     NoParams.read(request)
@@ -354,7 +350,7 @@ def run_junit(request: Request, run: str) -> HttpResponseBase:
     return _answer_file(request, run_files.junit_file(**place, url=url))
 
 
-@sends("Cases of a run as JSON Lines", JSON_LINES, path=[RUN])
+@sends("Cases of a run as JSON Lines", "jsonl", path=[RUN])
 def run_cases_file(request: Request, run: str) -> HttpResponseBase:
     """Give every case of a run over its repetitions, one JSON object a line."""
     NoParams.read(request)
@@ -362,13 +358,13 @@ def run_cases_file(request: Request, run: str) -> HttpResponseBase:
     return _answer_file(request, run_files.cases_file(slug=found.suite.slug, number=found.number))
 
 
-@sends("Cases of a comparison as a table", CSV, params=ComparisonParams)
+@sends("Cases of a comparison as a table", "csv", params=ComparisonParams)
 def comparison_table(request: Request) -> HttpResponseBase:
     """Give every case of a comparison, a row each, for spreadsheets."""
     return _answer_file(request, _comparison_file(request, "csv"))
 
 
-@sends("A comparison as JSON Lines", JSON_LINES, params=ComparisonParams)
+@sends("A comparison as JSON Lines", "jsonl", params=ComparisonParams)
 def comparison_lines(request: Request) -> HttpResponseBase:
     """Give every figure of a comparison, then its cases, one JSON object a line."""
     return _answer_file(request, _comparison_file(request, "jsonl"))
@@ -386,13 +382,13 @@ def _comparison_file(request: Request, form: str) -> ExportSpec:
     return comparison_file(query=query.parameters(), form=form)
 
 
-@sends("Decisions of reviewers as JSON Lines", JSON_LINES, params=ReviewsParams)
+@sends("Decisions of reviewers as JSON Lines", "jsonl", params=ReviewsParams)
 def reviews_lines(request: Request) -> HttpResponseBase:
     """Give every decision of reviewers, withdrawn ones too, one JSON object a line."""
     return _answer_file(request, _reviews_file(request, "jsonl"))
 
 
-@sends("Decisions of reviewers as a table", CSV, params=ReviewsParams)
+@sends("Decisions of reviewers as a table", "csv", params=ReviewsParams)
 def reviews_table(request: Request) -> HttpResponseBase:
     """Give every decision of reviewers, withdrawn ones too, a row each."""
     return _answer_file(request, _reviews_file(request, "csv"))
@@ -425,7 +421,7 @@ def export(request: Request, export: UUID) -> Response:
     return Response(export_document(asked).as_json())
 
 
-@sends("The file of an export", "application/octet-stream", path=[EXPORT])
+@sends("The file of an export", path=[EXPORT])
 def export_file(request: Request, export: UUID) -> HttpResponseBase:
     """Give a file that a worker has made, by its own media type; 409 until it is ready."""
     NoParams.read(request)

@@ -15,7 +15,7 @@ from django.urls import reverse
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.reading.json import storable
 from runs import lists
-from runs.exports.specs import ExportSpec, exported
+from runs.exports.specs import ExportSpec, file_kind
 from runs.lists import NEWEST_FIRST, Control, ListQuery, read_integer
 from runs.models.database import read_ids
 from runs.models.results import Result
@@ -223,18 +223,17 @@ def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
             yield json.dumps(storable(entry.as_values()), ensure_ascii=False) + "\n"
 
 
-@exported("audit")
+@file_kind("audit")
 def audit_file(*, query: Mapping[str, str], with_members: bool) -> ExportSpec:
     """Describe the file of the entries that match the parameters of an address."""
     asked = AuditQuery.read(query)
     found = _matching(asked, with_members=with_members).aggregate(Count("pk"), Max("pk"))
     return ExportSpec(
         name="audit.jsonl",
-        media_type="application/x-ndjson",
         rows=found["pk__count"],
         row_bytes=ENTRY_BYTES,
         write=lambda: audit_lines(asked, with_members=with_members),
-        truth=tuple(found.values()),
+        fingerprint=tuple(found.values()),
         permissions=(SEE_AUDIT, *((SEE_MEMBERS,) if with_members else ())),
     )
 

@@ -19,9 +19,9 @@ from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs import lists
 from runs.cases.conflict_forms import field_text
-from runs.exports.specs import ExportSpec, exported
+from runs.exports.specs import ExportSpec, file_kind
 from runs.formats.suite_files import case_values, pack_suite
-from runs.formats.tables import AT_ONCE, csv_parts
+from runs.formats.tables import csv_parts
 from runs.lists import PAGE_SIZE, Control, Key, Keyset, ListQuery, read_integer, with_tag
 from runs.models.results import Result
 from runs.models.run_cases import execution_from, live_state
@@ -202,7 +202,7 @@ def last_question(messages: Sequence[Mapping[str, Any]]) -> str:
 COLUMNS = ("key", "title", "tags", "input", "expected_output", "expected_outcomes", "criteria")
 
 
-@exported("cases")
+@file_kind("cases")
 def case_file(*, slug: str, keys: Sequence[str], form: str) -> ExportSpec:
     """Describe a file of these cases; raises Http404.
 
@@ -215,20 +215,19 @@ def case_file(*, slug: str, keys: Sequence[str], form: str) -> ExportSpec:
     except UnknownVersionError as error:
         raise Http404(str(error)) from error
     packed = "zip" if row.content.get("files") else "yaml"
-    ending = form if form in FORMS else packed
+    ending = form if form in WRITERS else packed
     name = f"{slug}-v{row.number}-{len(keys)}-cases"
 
     def write() -> Iterator[bytes]:
         content = suite_with_cases(suite, version=row.number, only=set(keys))
-        if form in FORMS:
-            return FORMS[form](content.cases)
+        if form in WRITERS:
+            return WRITERS[form](content.cases)
         return pack_suite(content, name).parts
 
     return cases_of_version(
         row,
         name=f"{name}.{ending}",
         rows=len(keys),
-        rows_a_part=AT_ONCE if form == "csv" else 1,
         write=write,
     )
 
@@ -244,7 +243,7 @@ def _table(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
         yield part.encode()
 
 
-FORMS: Mapping[str, Callable[[Sequence[CaseSpec]], Iterator[bytes]]] = {
+WRITERS: Mapping[str, Callable[[Sequence[CaseSpec]], Iterator[bytes]]] = {
     "jsonl": _lines,
     "csv": _table,
 }

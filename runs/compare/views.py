@@ -37,13 +37,12 @@ from runs.compare.page import (
 )
 from runs.compare.rules import UNITS, Tolerances
 from runs.engine.plan import read_policy
-from runs.exports.specs import ExportSpec, exported
+from runs.exports.specs import ExportSpec, file_kind
 from runs.exports.views import answer_file
-from runs.formats.tables import AT_ONCE
 from runs.lists import read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.requests import MemberRequest, get_run_or_404, may_change_suites, may_start, may_view
-from runs.results.files import run_truth
+from runs.results.files import run_fingerprint
 from runs.results.runs import run_word
 from runs.what_if.services import has_same_rules, score_like, score_like_problem
 
@@ -372,13 +371,13 @@ def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:
 
 # What a case takes in each file.
 CASE_BYTES = {"jsonl": 2_200, "csv": 400}
-FORMS: Mapping[str, tuple[str, Callable[[Comparison, ComparisonQuery], Iterator[str]], int]] = {
-    "csv": ("text/csv", comparison_csv, AT_ONCE),
-    "jsonl": ("application/jsonl", comparison_jsonl, 1),
+WRITERS: Mapping[str, Callable[[Comparison, ComparisonQuery], Iterator[str]]] = {
+    "csv": comparison_csv,
+    "jsonl": comparison_jsonl,
 }
 
 
-@exported("comparison")
+@file_kind("comparison")
 def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     """Describe a file, `csv` or `jsonl`, of the comparison that the parameters of an address name.
 
@@ -388,22 +387,19 @@ def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     baseline, candidate = _run(asked.baseline), _run(asked.candidate)
     if baseline.pk == candidate.pk:
         raise SameRunError(SAME_RUN)
-    media_type, write, rows_a_part = FORMS[form]
     tolerances = tolerances_form(asked, candidate).tolerances
 
     def write_comparison() -> Iterator[str]:
         only_shared = asked.cases == SHARED
         comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)
-        return write(comparison, asked)
+        return WRITERS[form](comparison, asked)
 
     names = (f"{run.suite.slug}-{run.number}" for run in (baseline, candidate))
     return ExportSpec(
         name=f"{'-'.join(names)}.{form}",
-        media_type=f"{media_type}; charset=utf-8",
         rows=max(baseline.case_count, candidate.case_count),
         row_bytes=CASE_BYTES[form],
-        rows_a_part=rows_a_part,
         write=write_comparison,
-        truth=(*run_truth(baseline), *run_truth(candidate)),
+        fingerprint=(*run_fingerprint(baseline), *run_fingerprint(candidate)),
         suites=tuple({baseline.suite_id, candidate.suite_id}),
     )

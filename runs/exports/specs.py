@@ -1,4 +1,4 @@
-"""What can be downloaded: one function for each kind of file describes it, for pages, API and workers alike."""
+"""What can be downloaded: for each kind of file, one function describes it to pages, the API and workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from functools import partial
 from typing import Any
 
 from evaluators.scoring.types import DomainError
+from runs.formats.tables import ROWS_A_PART
 from runs.requests import VIEW
+
+# By the ending of a file's name.
+MEDIA_TYPES = {
+    "jsonl": "application/jsonl; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "xml": "application/xml",
+    "yaml": "application/yaml",
+    "zip": "application/zip",
+}
 
 # What is answered at once: a few megabytes, and a second or two of work, which short rows take too.
 MAX_BYTES_AT_ONCE, MAX_ROWS_AT_ONCE = 4 * 1024 * 1024, 2_000
@@ -24,25 +34,37 @@ class NothingToExportError(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSpec:
-    """A file before it is made.
+    """A file that can be made, described without making it.
 
-    `write` makes it part by part, `rows_a_part` rows each; what it raises at once is the reason why there is
-    no such file. A row takes about `row_bytes`. Whenever the content would change, so does `truth`. `suites`
-    are the ids of those whose data are in the file, none for those of any. `permissions` are what a member
-    needs to get it. `kind` and `params` lead to the same description again.
+    The ending of its `name` decides its format. `write` returns its parts; an error that the call itself raises
+    is why there is no such file. A row takes about `row_bytes`. `fingerprint` changes whenever the content would.
+    `suites` are the ids of the suites whose data are in the file, none if it may have data of any. A member needs
+    all `permissions` to get it. Calling the kind of file `kind` with `params` gives the same description again.
     """
 
     name: str
-    media_type: str
     rows: int
     row_bytes: int
     write: Callable[[], Iterable[str | bytes]]
-    truth: Sequence[Any]
+    fingerprint: Sequence[Any]
     suites: Sequence[int] = ()
     permissions: Sequence[str] = (VIEW,)
-    rows_a_part: int = 1
     kind: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def media_type(self) -> str:
+        """Return the value of Content-Type."""
+        return MEDIA_TYPES[self._ending]
+
+    @property
+    def rows_a_part(self) -> int:
+        """Return how many rows are written with each part."""
+        return ROWS_A_PART if self._ending == "csv" else 1
+
+    @property
+    def _ending(self) -> str:
+        return self.name.rpartition(".")[2]
 
     @property
     def is_small(self) -> bool:
@@ -53,11 +75,11 @@ class ExportSpec:
     @property
     def digest(self) -> str:
         """Return what is equal for files of the same content."""
-        facts = (self.kind, self.params, self.truth, self.suites, self.permissions)
+        facts = (self.kind, self.params, self.fingerprint, self.suites, self.permissions)
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 
     def parts(self) -> Iterator[bytes]:
-        """Begin to make the file, and return its parts; raises what keeps it from being made at once."""
+        """Return the parts of the file; raises at once what keeps it from being made."""
         written = self.write()
         return (part.encode() if isinstance(part, str) else part for part in written)
 
@@ -74,6 +96,6 @@ class FileKind:
         return replace(self.describe(**params), kind=self.name, params=params)
 
 
-def exported(name: str) -> Callable[[Callable[..., ExportSpec]], FileKind]:
-    """Make a function that describes files a kind of file; `runs/tasks.py` lists all for the workers."""
+def file_kind(name: str) -> Callable[[Callable[..., ExportSpec]], FileKind]:
+    """Turn a function that describes files into a kind of file; `runs/tasks.py` lists all of them for workers."""
     return partial(FileKind, name)

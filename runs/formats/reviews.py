@@ -13,7 +13,7 @@ from evaluators.reading.json import is_storable, read_json
 from evaluators.scoring.numbers import rounded
 from runs.engine.review_rules import LABELS, VERDICTS, ReviewReason
 from runs.formats.table_cases import Rejected
-from runs.formats.tables import Table, TableRow, escape_formula, read_table, unescape_formula
+from runs.formats.tables import Table, TableRow, read_table, unescape_formula
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_NAME_LENGTH = 150
@@ -292,11 +292,9 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple):
         # One line for each part if a part contains a semicolon.
         if any(";" in part for part in value):
-            return escape_formula("\n".join([*value, ""]))
-        return escape_formula("; ".join(value))
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return escape_formula(value) if isinstance(value, str) else value
+            return "\n".join([*value, ""])
+        return "; ".join(value)
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def rejected_rows(rejected: Sequence[Rejected]) -> Iterator[str]:

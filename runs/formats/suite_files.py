@@ -466,10 +466,9 @@ READABLE = 0o644 << 16
 
 @dataclass(frozen=True, slots=True)
 class PackedSuite:
-    """A file to download: its name, media type, and content in parts."""
+    """A file to download: its name, and its content in parts."""
 
     name: str
-    media_type: str
     parts: Iterator[bytes]
 
 
@@ -481,9 +480,7 @@ def pack_suite(content: SuiteWithCases, name: str, *, always_zip: bool = False) 
     is_zip = bool(content.files) or always_zip
     parts = _zip_parts(content) if is_zip else write_suite_parts(content)
     begun = chain([next(parts)], parts)
-    if is_zip:
-        return PackedSuite(f"{name}.zip", "application/zip", begun)
-    return PackedSuite(f"{name}.yaml", "application/yaml", begun)
+    return PackedSuite(f"{name}.{'zip' if is_zip else 'yaml'}", begun)
 
 
 def _zip_parts(content: SuiteWithCases) -> Iterator[bytes]:

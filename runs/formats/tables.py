@@ -31,10 +31,8 @@ def unescape_formula(text: str) -> str:
     return text[1:] if text.startswith("'") and escape_formula(text) != text else text
 
 
-# What a spreadsheet would take for a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 DIGITS = 9
-AT_ONCE = 200
+ROWS_A_PART = 200
 
 
 def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
@@ -45,13 +43,13 @@ def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 def csv_parts(
     columns: Sequence[str], lines: Iterable[Sequence[Any]], *, digits: int | None = DIGITS
 ) -> Iterator[str]:
-    """Yield the same table in parts as its lines arrive; without `digits` floats are not rounded."""
+    """Yield the same table in parts of ROWS_A_PART lines; without `digits` floats are not rounded."""
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow([_cell(name, digits) for name in columns])
     for count, line in enumerate(lines, 1):
         writer.writerow([_cell(value, digits) for value in line])
-        if count % AT_ONCE == 0:
+        if count % ROWS_A_PART == 0:
             yield file.getvalue()
             file.seek(0)
             file.truncate()
@@ -65,8 +63,7 @@ def _cell(value: Any, digits: int | None) -> str:
         return f"{value if digits is None else round(value, digits):f}"
     if isinstance(value, float):
         return repr(value if digits is None else round(value, digits))
-    text = str(value)
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return escape_formula(str(value))
 
 
 MARKS = (

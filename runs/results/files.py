@@ -25,11 +25,11 @@ from runs.engine.plan import (
     case_tree,
     read_plan,
 )
-from runs.exports.specs import ExportSpec, exported
+from runs.exports.specs import ExportSpec, file_kind
 from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.formats.results_writing import walk_lines as walk_line
-from runs.formats.tables import AT_ONCE, csv_parts
+from runs.formats.tables import csv_parts
 from runs.models.database import database_now, read_ids
 from runs.models.results import (
     EvaluatorScore,
@@ -352,8 +352,8 @@ def _repetition_properties(run: Run) -> dict[str, str]:
     }
 
 
-def run_truth(run: Run) -> Sequence[Any]:
-    """Return values of which one changes with every change of the results of a run; two queries."""
+def run_fingerprint(run: Run) -> Sequence[Any]:
+    """Return values, of which at least one changes whenever results of the run change; two queries."""
     reviews = Review.objects.filter(result__run=run).order_by()
     decisions = ("pk", "withdrawn_at", "stale_at")
     return (
@@ -371,8 +371,6 @@ def run_truth(run: Run) -> Sequence[Any]:
     )
 
 
-JSON_LINES, CSV = "application/jsonl; charset=utf-8", "text/csv; charset=utf-8"
-XML = "application/xml"
 # What a row of each file takes in the runs of the demo: a result 2,200 to 7,000 bytes, in the mean 4,000.
 RESULT_BYTES, TABLE_ROW_BYTES, CASE_BYTES, JUNIT_BYTES = 4_000, 300, 800, 600
 # What a token of a long output takes more, where the target told their number.
@@ -382,13 +380,13 @@ TOKEN_BYTES = 4
 def _run_file(run: Run, ending: str, **facts: Any) -> ExportSpec:
     return ExportSpec(
         name=f"{run.suite.slug}-{run.number}{ending}",
-        truth=run_truth(run),
+        fingerprint=run_fingerprint(run),
         suites=(run.suite_id,),
         **facts,
     )
 
 
-@exported("run-results")
+@file_kind("run-results")
 def results_file(*, slug: str, number: int, is_camel: bool = False) -> ExportSpec:
     """Describe the file of every result of a run, a line of JSON each; raises Http404."""
     run = get_run_or_404(slug, number)
@@ -396,36 +394,32 @@ def results_file(*, slug: str, number: int, is_camel: bool = False) -> ExportSpe
     return _run_file(
         run,
         ".jsonl",
-        media_type=JSON_LINES,
         rows=run.execution_count,
         row_bytes=RESULT_BYTES + TOKEN_BYTES * tokens // max(1, run.execution_count),
         write=lambda: write_results(result_lines(run), is_camel=is_camel),
     )
 
 
-@exported("run-table")
+@file_kind("run-table")
 def results_table_file(*, slug: str, number: int) -> ExportSpec:
     """Describe the table of every result of a run; raises Http404."""
     run = get_run_or_404(slug, number)
     return _run_file(
         run,
         ".csv",
-        media_type=CSV,
         rows=run.execution_count,
         row_bytes=TABLE_ROW_BYTES,
-        rows_a_part=AT_ONCE,
         write=lambda: results_csv(run),
     )
 
 
-@exported("run-cases")
+@file_kind("run-cases")
 def cases_file(*, slug: str, number: int) -> ExportSpec:
     """Describe the file of every case of a run over its repetitions, a line of JSON each; raises Http404."""
     run = get_run_or_404(slug, number)
     return _run_file(
         run,
         "-cases.jsonl",
-        media_type=JSON_LINES,
         rows=run.case_count,
         # A case takes the time of its executions.
         row_bytes=CASE_BYTES * max(1, run.repetitions),
@@ -433,14 +427,13 @@ def cases_file(*, slug: str, number: int) -> ExportSpec:
     )
 
 
-@exported("run-junit")
+@file_kind("run-junit")
 def junit_file(*, slug: str, number: int, url: str) -> ExportSpec:
     """Describe the JUnit file of a run, whose page is at `url`; raises Http404."""
     run = get_run_or_404(slug, number)
     return _run_file(
         run,
         "-junit.xml",
-        media_type=XML,
         rows=run.execution_count,
         row_bytes=JUNIT_BYTES,
         write=lambda: write_junit(junit_run(run, conclude(run), url=url), result_lines(run)),

@@ -18,7 +18,7 @@ from django.db.models.functions import Lower
 from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.review_rules import ReviewReason, read_reasons
-from runs.exports.specs import ExportSpec, exported
+from runs.exports.specs import ExportSpec, file_kind
 from runs.formats.reviews import (
     COLUMNS,
     MARKS,
@@ -29,7 +29,7 @@ from runs.formats.reviews import (
     review_json,
 )
 from runs.formats.table_cases import Rejected
-from runs.formats.tables import AT_ONCE, csv_parts
+from runs.formats.tables import csv_parts
 from runs.models.database import database_now, read_ids
 from runs.models.results import Result
 from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
@@ -81,17 +81,16 @@ def review_lines(query: QueueQuery) -> Iterator[ReviewLine]:
 
 # What a decision takes in each file; the names of columns repeat in JSON Lines.
 ROW_BYTES = {"jsonl": 800, "csv": 400}
-FORMS: Mapping[str, tuple[str, Callable[[QueueQuery], Iterator[str]], int]] = {
-    "jsonl": ("application/jsonl", reviews_jsonl, 1),
-    "csv": ("text/csv", reviews_csv, AT_ONCE),
+WRITERS: Mapping[str, Callable[[QueueQuery], Iterator[str]]] = {
+    "jsonl": reviews_jsonl,
+    "csv": reviews_csv,
 }
 
 
-@exported("reviews")
+@file_kind("reviews")
 def reviews_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     """Describe a file, `jsonl` or `csv`, of the decisions that the parameters of an address ask for."""
     asked = QueueQuery.read(query)
-    media_type, write, rows_a_part = FORMS[form]
     named = asked.suite.replace("-", "").isalnum()
     suite = Suite.objects.filter(slug=asked.suite).first()
     columns = ("pk", "withdrawn_at", "stale_at", "generation")
@@ -99,12 +98,10 @@ def reviews_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     items = ReviewItem.objects.aggregate(Count("pk"), Max("pk"), Max("closed_at"))
     return ExportSpec(
         name=f"{asked.suite}-reviews.{form}" if named else f"reviews.{form}",
-        media_type=f"{media_type}; charset=utf-8",
         rows=found["pk__count"],
         row_bytes=ROW_BYTES[form],
-        rows_a_part=rows_a_part,
-        write=lambda: write(asked),
-        truth=(*found.values(), *items.values()),
+        write=lambda: WRITERS[form](asked),
+        fingerprint=(*found.values(), *items.values()),
         suites=(suite.pk,) if suite else (),
     )
 

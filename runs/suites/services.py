@@ -20,7 +20,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import content_hash, programs
-from runs.exports.specs import ExportSpec, exported
+from runs.exports.specs import ExportSpec, file_kind
 from runs.formats.suite_files import pack_suite
 from runs.formats.table_cases import title_from_input
 from runs.models.runs import Run, RunStatus
@@ -546,7 +546,7 @@ def suite_with_cases(
 CASE_BYTES = 600
 
 
-@exported("suite")
+@file_kind("suite")
 def suite_file(*, slug: str, version: int | None = None) -> ExportSpec:
     """Describe the file of a suite at a version, by default the current one; raises Http404."""
     suite = get_suite_or_404(slug=slug)
@@ -565,27 +565,17 @@ def suite_file(*, slug: str, version: int | None = None) -> ExportSpec:
 
 def cases_of_version(row: SuiteVersion, *, name: str, rows: int, **facts: Any) -> ExportSpec:
     """Describe a file of cases of a version, with the files that the suite refers to if it is a zip."""
-    ending = name.rpartition(".")[2]
-    files = (row.content.get("files") or {}).values() if ending == "zip" else ()
+    files = (row.content.get("files") or {}).values() if name.endswith(".zip") else ()
     contents = FileContent.objects.filter(pk__in=files)
     size = contents.aggregate(total=Sum("size", default=0))["total"]
     return ExportSpec(
         name=name,
-        media_type=MEDIA_TYPES[ending],
         rows=rows,
         row_bytes=CASE_BYTES + size // max(1, rows),
-        truth=(row.pk, row.content_hash),
+        fingerprint=(row.pk, row.content_hash),
         suites=(row.suite_id,),
         **facts,
     )
-
-
-MEDIA_TYPES = {
-    "yaml": "application/yaml",
-    "zip": "application/zip",
-    "jsonl": "application/jsonl",
-    "csv": "text/csv; charset=utf-8",
-}
 
 
 def find_version(suite: Suite, version: int | None = None) -> SuiteVersion:

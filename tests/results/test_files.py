@@ -131,7 +131,7 @@ def test_no_cell_of_the_table_is_a_formula_to_a_spreadsheet(viewer_client: Clien
 
 def test_the_table_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "CHUNK", 2)
-    monkeypatch.setattr(tables, "AT_ONCE", 2)
+    monkeypatch.setattr(tables, "ROWS_A_PART", 2)
     run = make_scored_run(suite=make_suite(slug="support"), verdicts=("pass",) * 7)
     parts, lines, queries = results_csv(run), [], []
     while True:
