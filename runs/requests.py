@@ -12,12 +12,13 @@ from django.conf import settings
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import UploadedFile
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.utils.datastructures import MultiValueDict
 from django_htmx.middleware import HtmxDetails
 
 from evaluators.reading.json import read_json
+from runs.lists import read_run_name
 from runs.models.runs import Run
 from runs.models.suites import Suite
 
@@ -65,6 +66,14 @@ def get_run_or_404(slug: str, number: int) -> Run:
     """Return the run an address names; raises Http404."""
     runs = Run.objects.select_related("suite", "created_by", "target").defer("leaf_scores")
     return get_object_or_404(runs, suite__slug=slug, number=number)
+
+
+def get_named_run_or_404(name: str) -> Run:
+    """Return the run of a name such as `support-agent:12`; raises Http404."""
+    place = read_run_name(name)
+    if place is None:
+        raise Http404(f"{name!r} names no run")
+    return get_run_or_404(*place)
 
 
 def csv_answer(text: str, name: str) -> HttpResponse:

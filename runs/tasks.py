@@ -10,7 +10,7 @@ from celery import shared_task
 from runs import finishing
 from runs.audit.queries import audit_file
 from runs.cases.queries import case_file
-from runs.compare.views import comparison_file
+from runs.compare.files import comparison_file
 from runs.execution import run_worker, trials
 from runs.execution.reaper import runs_needing_workers
 from runs.exports.services import WRITER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -58,11 +59,11 @@ from runs.campaigns.documents import (
 from runs.campaigns.page import CampaignsQuery
 from runs.cases.queries import SUITE_ORDER, CasesQuery
 from runs.compare.case_page import case_comparison_document, case_side_by_side
-from runs.compare.comparison import build_comparison
+from runs.compare.comparison import SameRunError, build_comparison
 from runs.compare.documents import CaseComparisonDoc, ComparisonDoc, comparison_document
-from runs.compare.page import EVERY, SHARED, ComparisonQuery
+from runs.compare.files import comparison_file
+from runs.compare.page import EVERY, LIMITS, SHARED, ComparisonQuery
 from runs.compare.rules import Tolerances
-from runs.compare.views import comparison_file
 from runs.documents import Document
 from runs.engine.plan import read_policy
 from runs.exports.documents import ExportDoc, export_document
@@ -72,7 +73,7 @@ from runs.exports.views import own_export, send_export, send_now
 from runs.lists import NEWEST_FIRST, Key, Keyset
 from runs.models.results import ResultOutput
 from runs.models.reviews import QueueQuery
-from runs.models.runs import Campaign
+from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite, SuiteVersion
 from runs.requests import may_view, site_address
 from runs.results import files as run_files
@@ -85,7 +86,7 @@ from runs.results.result_documents import (
     result_documents,
 )
 from runs.results.result_page import whole_output
-from runs.results.runs import RunsQuery
+from runs.results.runs import RunsQuery, run_word
 from runs.reviews.files import reviews_file
 from runs.suites import services as suite_files
 from runs.suites.documents import (
@@ -215,9 +216,6 @@ def run(request: Request, run: str) -> Response:
     return Response(run_detail_document(get_run(run)).as_json())
 
 
-SAME_RUN = "That is the same run. Name another one to compare it with."
-
-
 @reads("Compare two runs", ComparisonDoc, params=ComparisonParams, tag="runs")
 def compare_runs(request: Request) -> HttpResponse:
     """Compare two runs: tolerances, evidence over the shared cases, and every case.
@@ -226,10 +224,7 @@ def compare_runs(request: Request) -> HttpResponse:
     repeats the applied ones, each with its unit.
     """
     params = ComparisonParams.read(request)
-    baseline = get_run(params["baseline_run_id"])
-    candidate = get_run(params["candidate_run_id"])
-    if baseline.pk == candidate.pk:
-        raise ValidationError({"candidate_run_id": [SAME_RUN]})
+    baseline, candidate = _two_runs(params)
     usual = Tolerances.from_policy(read_policy(candidate.snapshot))
     tolerances = usual.with_entered(params)
     only_shared = params["cases"] == "shared"
@@ -237,6 +232,14 @@ def compare_runs(request: Request) -> HttpResponse:
     # Written at once: a copy of twenty thousand cases as Python values takes longer than their JSON.
     document = comparison_document(comparison).model_dump_json()
     return HttpResponse(document, content_type="application/json")
+
+
+def _two_runs(params: Mapping[str, Any]) -> tuple[Run, Run]:
+    """Return baseline and candidate; raises NotFound, and ValidationError where both are the same run."""
+    baseline, candidate = get_run(params["baseline_run_id"]), get_run(params["candidate_run_id"])
+    if baseline == candidate:
+        raise ValidationError({"candidate_run_id": [str(SameRunError())]})
+    return baseline, candidate
 
 
 @reads(
@@ -372,13 +375,16 @@ def comparison_lines(request: Request) -> HttpResponseBase:
 
 def _comparison_file(request: Request, form: str) -> ExportSpec:
     params = ComparisonParams.read(request)
-    sides = {side: get_run(params.pop(f"{side}_run_id")) for side in ("baseline", "candidate")}
-    if sides["baseline"].pk == sides["candidate"].pk:
-        raise ValidationError({"candidate_run_id": [SAME_RUN]})
-    names = {side: f"{run.suite.slug}:{run.number}" for side, run in sides.items()}
-    cases = SHARED if params.pop("cases") == "shared" else ""
-    limits = {name: str(value) for name, value in params.items()}
-    query = ComparisonQuery.read({**names, **limits, "show": EVERY, "cases": cases})
+    baseline, candidate = _two_runs(params)
+    query = ComparisonQuery.read(
+        {
+            "baseline": run_word(baseline),
+            "candidate": run_word(candidate),
+            "show": EVERY,
+            "cases": SHARED if params["cases"] == "shared" else "",
+            **{name: str(params[name]) for name in LIMITS if name in params},
+        }
+    )
     return comparison_file(query=query.parameters(), form=form)
 
 

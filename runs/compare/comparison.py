@@ -12,7 +12,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, mean, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
-from evaluators.scoring.types import Verdict
+from evaluators.scoring.types import DomainError, Verdict
 from evaluators.templatetags.figures import counted, delta, pct, threshold
 from runs.compare.evidence import (
     DIMENSION,
@@ -451,6 +451,16 @@ class Comparison:
     def title(self, case: str) -> str:
         """Return the title of a case, from the candidate where it has the case."""
         return self.candidate.titles.get(case) or self.baseline.titles.get(case, "")
+
+
+class SameRunError(DomainError):
+    """Both sides of a comparison are the same run."""
+
+    code = "same_run"
+
+    def __init__(self) -> None:
+        """Say what would help."""
+        super().__init__("Both sides name the same run. Choose another one to compare it with.")
 
 
 def build_comparison(

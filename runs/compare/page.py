@@ -1,13 +1,14 @@
-"""The page of a comparison and its files: the query, filters, the matrix of verdicts, and the table of cases."""
+"""The page of a comparison: the query, its tolerances, filters, the matrix of verdicts, and the table of cases."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from django import forms
 
 from evaluators.scoring.types import Verdict
 from runs import lists
@@ -21,15 +22,7 @@ from runs.compare.comparison import (
     case_override,
     conclude,
 )
-from runs.compare.documents import CaseFigureDoc, CaseSideDoc, comparison_document
-from runs.compare.evidence import (
-    EVALUATOR,
-    REGRESSED,
-    SCALES,
-    MeasuredFigure,
-    MeasuredPair,
-    measured_pairs,
-)
+from runs.compare.evidence import REGRESSED
 from runs.compare.measures import (
     AXIS_OF_POINTS,
     ConfigurationComparison,
@@ -42,12 +35,11 @@ from runs.compare.measures import (
     interval_bar,
     metric_groups,
 )
-from runs.compare.rules import CaseChange, CaseSide, by_harm, rounded_change
-from runs.formats.tables import csv_parts
+from runs.compare.rules import UNITS, CaseChange, CaseSide, Tolerances, by_harm
+from runs.engine.plan import read_policy
 from runs.lists import Chip, HeadCell, ListQuery, NumberedPage, numbered_page
 from runs.models.results import Result
-from runs.models.runs import RunStatus
-from runs.results.files import SCORE
+from runs.models.runs import Run, RunStatus
 from runs.results.result_state import Override
 
 SHARED = "shared"
@@ -518,111 +510,45 @@ def _unfinished(side: ComparisonSide) -> str:
     return f"Run #{side.run.number} of {side.run.suite.title} is not completed ({status})"
 
 
-FIGURES = (
-    *(
-        "verdict",
-        "state",
-        "machine_verdict",
-        "reviewed_verdict",
-        "mean_score",
-        "passed",
-        "scored",
-        "executions",
-        "flaky",
-    ),
-    *("outcomes_met", "outcomes", "latency_ms"),
-    *("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"),
-)
-ROLES = ("baseline", "candidate")
-COLUMNS = (
-    *("case", "title", "status", "has_flipped", "score_change"),
-    *(f"{role}_{figure}" for figure in FIGURES for role in ROLES),
-)
+class TolerancesForm(forms.Form):
+    """Three numbers in the units of the command line; an empty field takes the number of the suite."""
 
-
-def comparison_csv(comparison: Comparison, query: ComparisonQuery) -> Iterator[str]:
-    """Return a table of the cases in parts, with all digits and with empty cells for missing values.
-
-    Both sides of a figure are neighbours. Scores are 0 to 1, changes candidate minus baseline, latencies
-    milliseconds, costs US dollars, each a mean or sum over the repetitions. Three columns each follow for
-    the metrics (0 to 5), dimensions (0 to 10) and scores (0 to 1, after negation) of all evaluators, named
-    as in the table of a run.
-    """
-    matching = listed_changes(comparison, query)
-    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
-    lines = (
-        (*_line(change, comparison.title(change.case)), *_measured_cells(measured, place))
-        for place, change in enumerate(matching)
+    max_pass_rate_drop = forms.FloatField(
+        label="Pass rate may fall by",
+        help_text="a share from 0 to 1",
+        required=False,
+        min_value=0,
+        max_value=1,
     )
-    names = [_column(pair.figure) for pair in measured]
-    sides = (*ROLES, "change")
-    columns = (*COLUMNS, *(f"{side}_{name}" for name in names for side in sides))
-    return csv_parts(columns, lines, digits=None)
-
-
-def _measured_cells(pairs: Sequence[MeasuredPair], place: int) -> Iterator[float | None]:
-    """Yield both sides and the change of each figure of one case."""
-    for pair in pairs:
-        before, after = pair.before[place], pair.after[place]
-        yield from (before, after, rounded_change(before, after))
-
-
-def _column(figure: MeasuredFigure) -> str:
-    kind = SCORE if figure.kind == EVALUATOR else figure.kind
-    return f"{kind}:{figure.path}/{figure.key}" if figure.key else f"{kind}:{figure.path}"
-
-
-def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator[str]:
-    """Yield the document of the comparison without its cases, then a line for each case that matches.
-
-    `listed` in the document describes the filter; the figures are of the whole comparison. A case has
-    what evaluators measured in it.
-    """
-    document = comparison_document(comparison).as_json()
-    cases = {case["case"]: case for case in document.pop("cases")}
-    matching = listed_changes(comparison, query)
-    filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": query.sort}
-    listed = {**filters, "cases": len(matching), "of": len(cases)}
-    yield _json({**document, "listed": listed})
-    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
-    for place, change in enumerate(matching):
-        figures = [doc.as_json() for pair in measured if (doc := _case_figure(pair, place))]
-        yield _json({**cases[change.case], "measured": figures})
-
-
-def _case_figure(pair: MeasuredPair, place: int) -> CaseFigureDoc | None:
-    """Describe a figure of one case; None where neither run has it."""
-    before, after = pair.before[place], pair.after[place]
-    if before is None and after is None:
-        return None
-    return CaseFigureDoc(
-        kind=pair.figure.kind,
-        evaluator=pair.figure.path,
-        key=pair.figure.key,
-        name=pair.name,
-        scale=SCALES[pair.figure.kind],
-        baseline=before,
-        candidate=after,
-        change=rounded_change(before, after),
+    max_avg_score_drop = forms.FloatField(
+        label="Mean score may fall by",
+        help_text="points of 100",
+        required=False,
+        min_value=0,
+        max_value=100,
+    )
+    max_latency_increase_pct = forms.FloatField(
+        label="Mean latency may grow by", help_text="percent", required=False, min_value=0
     )
 
+    def __init__(self, usual: Tolerances, entered: dict[str, str]) -> None:
+        """Show the entered numbers, and the usual ones in empty fields."""
+        self.usual, self.entered = usual, entered
+        shown = {name: f"{getattr(usual, name) * unit:.10g}" for name, unit in UNITS.items()}
+        super().__init__(data=shown | entered, use_required_attribute=False)
+        for field in self.fields.values():
+            field.widget.attrs["step"] = "any"
 
-def _json(values: Any) -> str:
-    return f"{json.dumps(values, ensure_ascii=False, allow_nan=False)}\n"
+    @property
+    def tolerances(self) -> Tolerances:
+        """Return the tolerances that were entered; the suite's where a number cannot be read."""
+        self.is_valid()
+        return self.usual.with_entered(
+            {name: self.cleaned_data.get(name) for name in self.entered if name in UNITS}
+        )
 
 
-def _line(change: CaseChange, title: str) -> Sequence[Any]:
-    sides = [_figures(side) for side in (change.baseline, change.candidate)]
-    return (
-        *(change.case, title, change.status, _yes(change.has_flipped), change.score_change),
-        *(side.get(figure) for figure in FIGURES for side in sides),
-    )
-
-
-def _figures(side: CaseSide | None) -> dict[str, Any]:
-    figures = {} if side is None else dict(CaseSideDoc.model_validate(side))
-    return {**figures, **({"flaky": _yes(figures["flaky"])} if figures else {})}
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
+def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:
+    """Return the form with the tolerances of the address; raises UnreadableSnapshotError."""
+    usual = Tolerances.from_policy(read_policy(candidate.snapshot))
+    return TolerancesForm(usual, dict(query.limits))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db.models import Q
@@ -24,37 +23,32 @@ from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
 from runs.compare.case_page import case_side_by_side
-from runs.compare.comparison import Comparison, build_comparison
+from runs.compare.comparison import SameRunError, build_comparison
+from runs.compare.files import comparison_file
 from runs.compare.page import (
     EVERY,
     LIMITS,
     SHARED,
     ComparisonQuery,
     build_changes,
-    comparison_csv,
-    comparison_jsonl,
     comparison_page,
+    tolerances_form,
 )
-from runs.compare.rules import UNITS, Tolerances
-from runs.engine.plan import read_policy
-from runs.exports.specs import ExportSpec, file_kind
 from runs.exports.views import answer_file
 from runs.lists import read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
-from runs.requests import MemberRequest, get_run_or_404, may_change_suites, may_start, may_view
-from runs.results.files import run_fingerprint
+from runs.requests import (
+    MemberRequest,
+    get_named_run_or_404,
+    may_change_suites,
+    may_start,
+    may_view,
+)
 from runs.results.runs import run_word
 from runs.what_if.services import has_same_rules, score_like, score_like_problem
 
 NOT_TWO_TICKED = "Tick two runs to compare them."
-SAME_RUN = "Both sides name the same run. Choose another one to compare it with."
 CHANGES = "changes"
-
-
-class SameRunError(DomainError):
-    """Both sides of a comparison name the same run."""
-
-    code = "same_run"
 
 
 @require_safe
@@ -68,14 +62,17 @@ def compare(request: MemberRequest) -> HttpResponse:
     if "choose" in request.GET:
         return _show_choice(request, query)
     if query.candidate and not query.baseline:
-        usual = usual_baseline(_run(query.candidate))
+        usual = usual_baseline(get_named_run_or_404(query.candidate))
         return _redirect(query, baseline=usual) if usual else _show_choice(request, query)
     if not (query.baseline and query.candidate):
         return _show_choice(request, query)
-    baseline, candidate = _run(query.baseline), _run(query.candidate)
-    if baseline.pk == candidate.pk:
-        return _show_choice(request, query, SAME_RUN)
+    baseline, candidate = (
+        get_named_run_or_404(query.baseline),
+        get_named_run_or_404(query.candidate),
+    )
     try:
+        if baseline == candidate:
+            raise SameRunError
         return _show_comparison(request, query, baseline, candidate)
     except DomainError as refusal:
         return _show_choice(request, query, str(refusal))
@@ -130,19 +127,12 @@ def _compare_ticked(request: HttpRequest, names: list[str]) -> HttpResponse:
     if len(set(names)) != 2:
         messages.error(request, NOT_TWO_TICKED)
         return HttpResponseRedirect(reverse("runs:run-list"))
-    baseline, candidate = baseline_first([_run(name) for name in set(names)])
+    baseline, candidate = baseline_first([get_named_run_or_404(name) for name in set(names)])
     return _redirect(ComparisonQuery(), baseline=baseline, candidate=candidate)
 
 
 def _redirect(query: ComparisonQuery, **changes: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("runs:compare") + query.address(**changes))
-
-
-def _run(name: str) -> Run:
-    place = read_run_name(name)
-    if place is None:
-        raise Http404(f"{name!r} names no run")
-    return get_run_or_404(*place)
 
 
 @require_POST
@@ -151,7 +141,10 @@ def _run(name: str) -> Run:
 def compare_score(request: MemberRequest) -> HttpResponse:
     """Score both runs under the rules of one of them, and compare the results."""
     query = ComparisonQuery.read(request.POST)
-    baseline, candidate = _run(query.baseline), _run(query.candidate)
+    baseline, candidate = (
+        get_named_run_or_404(query.baseline),
+        get_named_run_or_404(query.candidate),
+    )
     like = baseline if request.POST.get("like") == "baseline" else candidate
     try:
         rescored = [score_like(run, like, by=request.user) for run in (baseline, candidate)]
@@ -168,7 +161,9 @@ def compare_case(request: HttpRequest) -> HttpResponse:
     """Show one case of both runs side by side."""
     query, key = ComparisonQuery.read(request.GET), request.GET.get("case", "")
     repetition = read_integer(request.GET.get("repetition", "")) or 0
-    page = case_side_by_side(_run(query.baseline), _run(query.candidate), key, repetition)
+    page = case_side_by_side(
+        get_named_run_or_404(query.baseline), get_named_run_or_404(query.candidate), key, repetition
+    )
     if page is None:
         raise Http404(f"neither run has the case {key!r}")
     context = {"page": page, "back": query.here, "scale": page.candidate.scale}
@@ -193,8 +188,7 @@ def _file(request: HttpRequest, form: str) -> HttpResponseBase:
     """Send the file; redirect to the page where there is nothing to compare, for it says why."""
     query = ComparisonQuery.read(request.GET)
     try:
-        spec = comparison_file(query=query.changed().parameters(), form=form)
-        return answer_file(request, spec)
+        return answer_file(request, comparison_file(query=query.changed().parameters(), form=form))
     except DomainError:
         return _redirect(query)
 
@@ -322,84 +316,4 @@ def rescoring_offer(baseline: Run, candidate: Run, reader: User) -> RescoringOff
             )
             for side, run in (("candidate", candidate), ("baseline", baseline))
         ]
-    )
-
-
-class TolerancesForm(forms.Form):
-    """Three numbers in the units of the command line; an empty field takes the number of the suite."""
-
-    max_pass_rate_drop = forms.FloatField(
-        label="Pass rate may fall by",
-        help_text="a share from 0 to 1",
-        required=False,
-        min_value=0,
-        max_value=1,
-    )
-    max_avg_score_drop = forms.FloatField(
-        label="Mean score may fall by",
-        help_text="points of 100",
-        required=False,
-        min_value=0,
-        max_value=100,
-    )
-    max_latency_increase_pct = forms.FloatField(
-        label="Mean latency may grow by", help_text="percent", required=False, min_value=0
-    )
-
-    def __init__(self, usual: Tolerances, entered: dict[str, str]) -> None:
-        """Show the entered numbers, and the usual ones in empty fields."""
-        self.usual, self.entered = usual, entered
-        shown = {name: f"{getattr(usual, name) * unit:.10g}" for name, unit in UNITS.items()}
-        super().__init__(data=shown | entered, use_required_attribute=False)
-        for field in self.fields.values():
-            field.widget.attrs["step"] = "any"
-
-    @property
-    def tolerances(self) -> Tolerances:
-        """Return the tolerances that were entered; the suite's where a number cannot be read."""
-        self.is_valid()
-        return self.usual.with_entered(
-            {name: self.cleaned_data.get(name) for name in self.entered if name in UNITS}
-        )
-
-
-def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:
-    """Return the form with the tolerances of the address; raises UnreadableSnapshotError."""
-    usual = Tolerances.from_policy(read_policy(candidate.snapshot))
-    return TolerancesForm(usual, dict(query.limits))
-
-
-# What a case takes in each file.
-CASE_BYTES = {"jsonl": 2_200, "csv": 400}
-WRITERS: Mapping[str, Callable[[Comparison, ComparisonQuery], Iterator[str]]] = {
-    "csv": comparison_csv,
-    "jsonl": comparison_jsonl,
-}
-
-
-@file_kind("comparison")
-def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
-    """Describe a file, `csv` or `jsonl`, of the comparison that the parameters of an address name.
-
-    Raises Http404 for a run that is not there, and SameRunError.
-    """
-    asked = ComparisonQuery.read(query)
-    baseline, candidate = _run(asked.baseline), _run(asked.candidate)
-    if baseline.pk == candidate.pk:
-        raise SameRunError(SAME_RUN)
-    tolerances = tolerances_form(asked, candidate).tolerances
-
-    def write_comparison() -> Iterator[str]:
-        only_shared = asked.cases == SHARED
-        comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)
-        return WRITERS[form](comparison, asked)
-
-    names = (f"{run.suite.slug}-{run.number}" for run in (baseline, candidate))
-    return ExportSpec(
-        name=f"{'-'.join(names)}.{form}",
-        rows=max(baseline.case_count, candidate.case_count),
-        row_bytes=CASE_BYTES[form],
-        write=write_comparison,
-        fingerprint=(*run_fingerprint(baseline), *run_fingerprint(candidate)),
-        suites=tuple({baseline.suite_id, candidate.suite_id}),
     )

@@ -17,8 +17,8 @@ from django.urls import reverse
 from evaluators.models import AuditEntry
 from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
-from runs.compare.comparison import build_comparison
-from runs.compare.page import SHARED, ComparisonQuery
+from runs.compare.comparison import SameRunError, build_comparison
+from runs.compare.page import SHARED, ComparisonQuery, tolerances_form
 from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
 from runs.lists import read_integer, read_run_name
@@ -160,11 +160,11 @@ def live_digest(places: Mapping[str, Any]) -> str:
     return document_digest([[str(value) for value in row] for row in rows])
 
 
-def read_subject(values: Mapping[str, str], read_tolerances: Any) -> Subject:
-    """Return the subject of an address. `read_tolerances` reads the tolerances for a candidate from it.
+def read_subject(values: Mapping[str, str]) -> Subject:
+    """Return the subject of an address.
 
-    Raises NothingToShareError if the subject does not exist or has not ended; its snapshot would soon
-    be outdated.
+    Raises NothingToShareError if the subject does not exist or has not ended, because its snapshot would soon be
+    outdated, and SameRunError.
     """
     kind = values.get("kind", "")
     if kind not in WORDS:
@@ -179,13 +179,11 @@ def read_subject(values: Mapping[str, str], read_tolerances: Any) -> Subject:
                 "soon be outdated."
             )
     if len(set(runs)) != len(runs):
-        raise NothingToShareError(
-            "Both sides name the same run. Choose another one to compare it with."
-        )
+        raise SameRunError
     key, repetition = values.get("case", ""), read_integer(values.get("repetition", "1")) or 0
     if kind == RESULT:
         _check_result(runs[0], key, repetition)
-    return Subject(kind, runs, query, read_tolerances(runs[-1], query), key, repetition)
+    return Subject(kind, runs, query, tolerances_form(query, runs[-1]).tolerances, key, repetition)
 
 
 def _run(word: str) -> Run:

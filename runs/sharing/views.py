@@ -27,11 +27,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from evaluators.scoring.types import DomainError
-from runs.compare.page import ComparisonQuery
-from runs.compare.rules import Tolerances
-from runs.compare.views import tolerances_form
 from runs.documents import DetailLevel
-from runs.models.runs import Run
 from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
 from runs.requests import REFUSED, MemberRequest, may_share, site_address
 from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_preview, shared_page
@@ -183,7 +179,7 @@ def share_revoke(request: MemberRequest, pk: int) -> HttpResponse:
 
 def _read_draft(request: MemberRequest, sent: QueryDict) -> ShareRequest:
     now = timezone.now()
-    subject = read_subject({name: str(sent[name]) for name in sent}, _tolerances)
+    subject = read_subject({name: str(sent[name]) for name in sent})
     filled = sent.copy()
     for name, usual in (
         ("title", subject.title),
@@ -234,10 +230,6 @@ def _shown_once(request: HttpRequest) -> str:
         return decrypt(stored) if stored else ""
     except KeyUnreadableError:
         return ""
-
-
-def _tolerances(candidate: Run, query: ComparisonQuery) -> Tolerances:
-    return tolerances_form(query, candidate).tolerances
 
 
 # Chats and search engines that fetch an address for a preview, which is no view. Anybody can call themselves so, so

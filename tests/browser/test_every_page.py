@@ -11,7 +11,6 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evaluators.scoring.types import Verdict
-from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
 from runs.files.importing_results import import_results
 from runs.models.results import Attempt, Retry
@@ -202,7 +201,7 @@ def import_and_review() -> None:
 
 def share(kind: str, fields: dict[str, str]) -> None:
     """Make a link of this kind with every detail."""
-    subject = read_subject({"kind": kind} | fields, lambda run, query: Tolerances())
+    subject = read_subject({"kind": kind} | fields)
     ShareLink.objects.create(
         token_hash=token_hash(kind),
         kind=kind,

@@ -1,0 +1,163 @@
+"""A comparison as files: a table of its cases, and a document with a line for each case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from runs.compare.comparison import Comparison, SameRunError, build_comparison
+from runs.compare.documents import CaseFigureDoc, CaseSideDoc, comparison_document
+from runs.compare.evidence import EVALUATOR, SCALES, MeasuredFigure, MeasuredPair, measured_pairs
+from runs.compare.page import SHARED, ComparisonQuery, listed_changes, tolerances_form
+from runs.compare.rules import CaseChange, CaseSide, rounded_change
+from runs.exports.specs import ExportSpec, file_kind
+from runs.formats.tables import csv_parts
+from runs.requests import get_named_run_or_404
+from runs.results.files import SCORE, run_fingerprint
+
+FIGURES = (
+    *(
+        "verdict",
+        "state",
+        "machine_verdict",
+        "reviewed_verdict",
+        "mean_score",
+        "passed",
+        "scored",
+        "executions",
+        "flaky",
+    ),
+    *("outcomes_met", "outcomes", "latency_ms"),
+    *("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"),
+)
+ROLES = ("baseline", "candidate")
+COLUMNS = (
+    *("case", "title", "status", "has_flipped", "score_change"),
+    *(f"{role}_{figure}" for figure in FIGURES for role in ROLES),
+)
+
+
+def comparison_csv(comparison: Comparison, query: ComparisonQuery) -> Iterator[str]:
+    """Return a table of the cases in parts, with all digits and with empty cells for missing values.
+
+    Both sides of a figure are neighbours. Scores are 0 to 1, changes candidate minus baseline, latencies
+    milliseconds, costs US dollars, each a mean or sum over the repetitions. Three columns each follow for
+    the metrics (0 to 5), dimensions (0 to 10) and scores (0 to 1, after negation) of all evaluators, named
+    as in the table of a run.
+    """
+    matching = listed_changes(comparison, query)
+    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
+    lines = (
+        (*_line(change, comparison.title(change.case)), *_measured_cells(measured, place))
+        for place, change in enumerate(matching)
+    )
+    names = [_column(pair.figure) for pair in measured]
+    sides = (*ROLES, "change")
+    columns = (*COLUMNS, *(f"{side}_{name}" for name in names for side in sides))
+    return csv_parts(columns, lines, digits=None)
+
+
+def _measured_cells(pairs: Sequence[MeasuredPair], place: int) -> Iterator[float | None]:
+    """Yield both sides and the change of each figure of one case."""
+    for pair in pairs:
+        before, after = pair.before[place], pair.after[place]
+        yield from (before, after, rounded_change(before, after))
+
+
+def _column(figure: MeasuredFigure) -> str:
+    kind = SCORE if figure.kind == EVALUATOR else figure.kind
+    return f"{kind}:{figure.path}/{figure.key}" if figure.key else f"{kind}:{figure.path}"
+
+
+def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator[str]:
+    """Yield the document of the comparison without its cases, then a line for each case that matches.
+
+    `listed` in the document describes the filter; the figures are of the whole comparison. A case has
+    what evaluators measured in it.
+    """
+    document = comparison_document(comparison).as_json()
+    cases = {case["case"]: case for case in document.pop("cases")}
+    matching = listed_changes(comparison, query)
+    filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": query.sort}
+    listed = {**filters, "cases": len(matching), "of": len(cases)}
+    yield _json({**document, "listed": listed})
+    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
+    for place, change in enumerate(matching):
+        figures = [doc.as_json() for pair in measured if (doc := _case_figure(pair, place))]
+        yield _json({**cases[change.case], "measured": figures})
+
+
+def _case_figure(pair: MeasuredPair, place: int) -> CaseFigureDoc | None:
+    """Describe a figure of one case; None where neither run has it."""
+    before, after = pair.before[place], pair.after[place]
+    if before is None and after is None:
+        return None
+    return CaseFigureDoc(
+        kind=pair.figure.kind,
+        evaluator=pair.figure.path,
+        key=pair.figure.key,
+        name=pair.name,
+        scale=SCALES[pair.figure.kind],
+        baseline=before,
+        candidate=after,
+        change=rounded_change(before, after),
+    )
+
+
+def _json(values: Any) -> str:
+    return f"{json.dumps(values, ensure_ascii=False, allow_nan=False)}\n"
+
+
+def _line(change: CaseChange, title: str) -> Sequence[Any]:
+    sides = [_figures(side) for side in (change.baseline, change.candidate)]
+    return (
+        *(change.case, title, change.status, _yes(change.has_flipped), change.score_change),
+        *(side.get(figure) for figure in FIGURES for side in sides),
+    )
+
+
+def _figures(side: CaseSide | None) -> dict[str, Any]:
+    figures = {} if side is None else dict(CaseSideDoc.model_validate(side))
+    return {**figures, **({"flaky": _yes(figures["flaky"])} if figures else {})}
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+# What a case takes in each file.
+CASE_BYTES = {"jsonl": 2_200, "csv": 400}
+WRITERS: Mapping[str, Callable[[Comparison, ComparisonQuery], Iterator[str]]] = {
+    "csv": comparison_csv,
+    "jsonl": comparison_jsonl,
+}
+
+
+@file_kind("comparison")
+def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
+    """Describe a file, `csv` or `jsonl`, of the comparison that the parameters of an address name.
+
+    Raises Http404 for a run that is not there, and SameRunError.
+    """
+    wanted = ComparisonQuery.read(query)
+    baseline = get_named_run_or_404(wanted.baseline)
+    candidate = get_named_run_or_404(wanted.candidate)
+    if baseline == candidate:
+        raise SameRunError
+    tolerances = tolerances_form(wanted, candidate).tolerances
+
+    def write() -> Iterator[str]:
+        only_shared = wanted.cases == SHARED
+        comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)
+        return WRITERS[form](comparison, wanted)
+
+    names = (f"{run.suite.slug}-{run.number}" for run in (baseline, candidate))
+    return ExportSpec(
+        name=f"{'-'.join(names)}.{form}",
+        rows=max(baseline.case_count, candidate.case_count),
+        row_bytes=CASE_BYTES[form],
+        write=write,
+        fingerprint=(*run_fingerprint(baseline), *run_fingerprint(candidate)),
+        suites=tuple({baseline.suite_id, candidate.suite_id}),
+    )
