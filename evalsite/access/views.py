@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.encoding import iri_to_uri
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -349,9 +350,15 @@ def _require_passwords() -> None:
         raise Http404("Nobody logs in by password here (EVALSITE_PASSWORD_LOGIN).")
 
 
+# The path waits in a cookie while somebody is at the provider, and browsers drop cookies over 4 KB.
+MAX_NEXT_LENGTH = 2_000
+
+
 def next_path(request: HttpRequest) -> str:
-    """Return the path on this site where a login leads, the home page if none or another site is named."""
+    """Return the path on this site where a login leads: the home page if none, another site or a very long one is named."""
     path = request.POST.get("next") or request.GET.get("next") or ""
+    if len(iri_to_uri(path)) > MAX_NEXT_LENGTH:
+        return resolve_url("home")
     is_on_this_site = url_has_allowed_host_and_scheme(
         path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )

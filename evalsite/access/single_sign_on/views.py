@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from secrets import compare_digest
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.core.signing import BadSignature
+from django.core import signing
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -71,10 +70,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     except ProviderError as failure:
         return _provider_failed(request, failure)
     response = HttpResponseRedirect(address)
-    response.set_signed_cookie(
+    response.set_cookie(
         settings.SIGN_IN_COOKIE_NAME,
-        json.dumps(asdict(journey)),
-        salt=COOKIE_SALT,
+        signing.dumps(asdict(journey), salt=COOKIE_SALT),
         max_age=JOURNEY_S,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
@@ -162,11 +160,9 @@ def _confirm(request: HttpRequest, identity: Identity, journey: Journey) -> Http
 
 def _journey(request: HttpRequest) -> Journey | None:
     # Another version of this site may have written it.
-    with suppress(KeyError, BadSignature, TypeError):
-        kept = request.get_signed_cookie(
-            settings.SIGN_IN_COOKIE_NAME, salt=COOKIE_SALT, max_age=JOURNEY_S
-        )
-        return Journey(**json.loads(str(kept)))
+    with suppress(KeyError, signing.BadSignature, TypeError):
+        kept = request.COOKIES[settings.SIGN_IN_COOKIE_NAME]
+        return Journey(**signing.loads(kept, salt=COOKIE_SALT, max_age=JOURNEY_S))
     return None
 
 

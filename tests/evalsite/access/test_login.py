@@ -51,6 +51,7 @@ def test_logging_in_never_redirects_to_another_site(client: Client, viewer: User
         "access:logout",
         "nan",
         "'\"><b>",
+        "/account/?" + "é" * 400,
     ],
 )
 def test_an_unusable_next_path_leads_home(client: Client, viewer: User, place: str) -> None:
