@@ -21,6 +21,7 @@ from django.utils.http import parse_header_parameters
 from evalsite.access.confirmation import SENSITIVE, comes_first
 from evalsite.access.rate_limits import RATE_LIMIT
 from evalsite.access.sessions import MUST_SET_UP
+from evalsite.serving import MEMBER
 from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
 
@@ -94,8 +95,9 @@ def for_members(
             response.headers.setdefault("Cache-Control", FOR_PAGES if is_page else FOR_FILES)
         disposition = response.headers.get("Content-Disposition", "")
         is_file = disposition.startswith("attachment") and response.status_code == HTTPStatus.OK
-        if is_known and is_file:
-            _record_download(request, disposition)
+        if is_known and is_file and isinstance(request.user, User):
+            request.META[MEMBER] = request.user.pk
+            _record_download(request, request.user, disposition)
         for name, value in request.META.get(RATE_LIMIT, {}).items():
             response.headers[name] = value
         if response.status_code == HTTPStatus.FORBIDDEN:
@@ -105,15 +107,13 @@ def for_members(
     return answer
 
 
-def _record_download(request: HttpRequest, disposition: str) -> None:
-    if not isinstance(request.user, User):
-        return
+def _record_download(request: HttpRequest, member: User, disposition: str) -> None:
     _, parameters = parse_header_parameters(disposition)
     # What can be read can be downloaded while nothing can be stored.
     with suppress(DatabaseError):
         AuditEntry.objects.record(
             "download",
-            by=request.user,
+            by=member,
             object_type="file",
             object_name=parameters.get("filename", ""),
             after={"address": request.get_full_path()},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -45,6 +46,10 @@ MAX_ANSWERED = 4
 # Answers that are made while they are sent: each keeps a thread, and a connection to the database, until its
 # client has taken all of it. So many are made at once as leave the interpreter to pages.
 MAX_STREAMS, MAX_STREAMS_MADE = 8, 2
+# So many of them for one member, and for all who have no account together.
+MAX_STREAMS_EACH = 3
+# Where a request's environment names the member.
+MEMBER = "evalsite.member"
 # Anybody may send a small body. Larger ones are for members, wait on disk, and so many of them at once.
 SMALL_BODY_BYTES, MAX_BODY_BYTES, MAX_LARGE_BODIES = 256 * 1024, 210 * 1024 * 1024, 8
 IN_MEMORY_BYTES = 64 * 1024
@@ -54,6 +59,10 @@ PIECE_BYTES = 64 * 1024
 END_OF_HEAD = b"\r\n\r\n"
 
 TOO_MANY_STREAMS = "Too many downloads at once. Try again when others have ended.\n"
+TOO_MANY_OF_ONE = (
+    f"You have {MAX_STREAMS_EACH} downloads under way, as many as one member may have. "
+    "Try again when one of them has ended.\n"
+)
 TOO_MANY_UPLOADS = "Too many uploads at once. Try again when others have ended.\n"
 TOO_LARGE = f"A request may have {MAX_BODY_BYTES // 1024**2} MB.\n"
 FOR_MEMBERS = f"Log in to send more than {SMALL_BODY_BYTES // 1024} KB.\n"
@@ -142,7 +151,7 @@ class WholeRequests:
         self._turns = asyncio.Semaphore(MAX_ANSWERED)
         self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
-        self._streams = 0
+        self._streams: Counter[object] = Counter()
         # Each is one thread: a connection to the database belongs to the thread that opened it.
         self._idle: asyncio.LifoQueue[ThreadPoolExecutor] = asyncio.LifoQueue()
         for _ in range(MAX_ANSWERED + MAX_STREAMS):
@@ -200,7 +209,8 @@ class WholeRequests:
                 head, content = await run(self._begin, environ)
             await until_answered.aclose()
             if not isinstance(content, bytes | FileWrapper):
-                await self._send_stream(head, content, run, receive, send)
+                taker = environ.get(MEMBER)
+                await self._send_stream(head, content, run, receive, send, taker=taker)
                 return
         if isinstance(content, bytes):
             await _send(head, _cut(content), receive, send)
@@ -237,9 +247,20 @@ class WholeRequests:
         return heads[0], content
 
     async def _send_stream(
-        self, head: Head, answer: Iterable[bytes], run: Run, receive: Receive, send: Send
+        self,
+        head: Head,
+        answer: Iterable[bytes],
+        run: Run,
+        receive: Receive,
+        send: Send,
+        *,
+        taker: object,
     ) -> None:
-        if self._streams == MAX_STREAMS:
+        """Send an answer while it is made; `taker` is the member who asked, None if anonymous."""
+        if self._streams[taker] == MAX_STREAMS_EACH:
+            await run(_close, answer)
+            raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, TOO_MANY_OF_ONE)
+        if self._streams.total() == MAX_STREAMS:
             await run(_close, answer)
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY_STREAMS)
 
@@ -252,11 +273,11 @@ class WholeRequests:
                     return
                 yield piece
 
-        self._streams += 1
+        self._streams[taker] += 1
         try:
             await _send(head, pieces(), receive, send)
         finally:
-            self._streams -= 1
+            self._streams[taker] -= 1
             await run(_close, answer)
 
 

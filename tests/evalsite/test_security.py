@@ -18,6 +18,7 @@ from evalsite import views
 from evalsite.access.roles import Role
 from evalsite.access.tokens import MayView, make_token
 from evalsite.middleware import for_members
+from evalsite.serving import MEMBER
 from evaluators.models import AuditEntry
 from tests.support.clock import Clock
 from tests.support.members import PASSWORD, make_client
@@ -166,7 +167,10 @@ def test_no_cache_keeps_what_members_see(viewer_client: Client, viewer: User) ->
 
 
 def test_downloads_are_in_the_audit(editor_client: Client, editor: User) -> None:
-    assert editor_client.get("/audit/audit.jsonl?kind=suite").status_code == 200
+    download = editor_client.get("/audit/audit.jsonl?kind=suite")
+    assert download.status_code == 200
+    # The server counts the downloads of each member.
+    assert download.wsgi_request.META[MEMBER] == editor.pk
     assert editor_client.get("/audit/").status_code == 200
     entry = AuditEntry.objects.get()
     assert (entry.action, entry.actor, entry.object_name) == ("download", editor, "audit.jsonl")

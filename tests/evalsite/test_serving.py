@@ -8,13 +8,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite import serving
-from evalsite.serving import MAX_ANSWERED, MAX_STREAMS, Connection, WholeRequests
+from evalsite.serving import (
+    MAX_ANSWERED,
+    MAX_STREAMS,
+    MAX_STREAMS_EACH,
+    MEMBER,
+    Connection,
+    WholeRequests,
+)
 
 FILE, PAGE, FORM = "/results.jsonl", "/", "/form"
 LARGE = serving.SMALL_BODY_BYTES + 1
@@ -54,6 +62,7 @@ class Site:
     ) -> Iterable[bytes]:
         start_response("200 OK", [("Content-Type", "text/plain")])
         self.environ = environ
+        environ[MEMBER] = dict(parse_qsl(environ["QUERY_STRING"])).get("as")
         if environ["PATH_INFO"] == FILE:
             self.downloads.append(Download(self.is_made))
             return self.downloads[-1]
@@ -71,6 +80,7 @@ class Visit:
     pieces: Sequence[bytes] = ()
     is_whole: bool = True
     takes: bool = True
+    member: str = ""
     status: int = 0
     content: bytes = b""
     is_gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,7 +93,7 @@ class Visit:
             "method": self.method,
             "scheme": "http",
             "raw_path": self.path.encode(),
-            "query_string": b"",
+            "query_string": urlencode({"as": self.member}).encode(),
             "headers": self.headers,
             "server": ("127.0.0.1", 8000),
             "client": ("127.0.0.1", 50000),
@@ -129,6 +139,14 @@ async def asked(serve: WholeRequests, visits: Sequence[Visit]) -> AsyncIterator[
         yield
 
 
+def downloads_of_many(*, takes: bool = True) -> list[Visit]:
+    """Return as many downloads as there may be, of different members."""
+    return [
+        Visit(FILE, member=str(number // MAX_STREAMS_EACH), takes=takes)
+        for number in range(MAX_STREAMS)
+    ]
+
+
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - of another thread
         await asyncio.sleep(0.001)
@@ -136,7 +154,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_pages_are_answered_while_many_files_are_made() -> None:
     async def test(site: Site, serve: WholeRequests) -> None:
-        files = [Visit(FILE) for _ in range(MAX_STREAMS)]
+        files = downloads_of_many()
         async with asked(serve, files):
             await until(lambda: len(site.downloads) == MAX_STREAMS)
             pages = [await Visit().to(serve) for _ in range(3)]
@@ -162,16 +180,35 @@ def test_pages_are_answered_while_nobody_takes_many_others() -> None:
 def test_a_download_too_many_is_refused_and_pages_go_on() -> None:
     async def test(site: Site, serve: WholeRequests) -> None:
         site.is_made.set()
-        slow = [Visit(FILE, takes=False) for _ in range(MAX_STREAMS)]
+        slow = downloads_of_many(takes=False)
         async with asked(serve, slow):
             await until(lambda: all(visit.status for visit in slow))
-            refused = await Visit(FILE).to(serve)
+            refused = await Visit(FILE, member="one more").to(serve)
             assert (refused.status, refused.content) == (503, serving.TOO_MANY_STREAMS.encode())
             assert site.downloads[-1].is_closed.is_set()
             assert (await Visit().to(serve)).content == b"a page"
             slow[0].is_gone.set()
             await until(lambda: sum(each.is_closed.is_set() for each in site.downloads) == 2)
-            assert (await Visit(FILE).to(serve)).status == 200
+            assert (await Visit(FILE, member="one more").to(serve)).status == 200
+            for visit in slow:
+                visit.is_gone.set()
+
+    run(test)
+
+
+@pytest.mark.parametrize("member", ["ada", ""], ids=["a member", "everybody without an account"])
+def test_nobody_keeps_others_from_downloading(member: str) -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        site.is_made.set()
+        slow = [Visit(FILE, member=member, takes=False) for _ in range(MAX_STREAMS_EACH)]
+        async with asked(serve, slow):
+            await until(lambda: all(visit.status for visit in slow))
+            refused = await Visit(FILE, member=member).to(serve)
+            assert (refused.status, refused.content) == (429, serving.TOO_MANY_OF_ONE.encode())
+            assert (await Visit(FILE, member="grace").to(serve)).status == 200
+            slow[0].is_gone.set()
+            await until(lambda: sum(each.is_closed.is_set() for each in site.downloads) == 3)
+            assert (await Visit(FILE, member=member).to(serve)).status == 200
             for visit in slow:
                 visit.is_gone.set()
 
