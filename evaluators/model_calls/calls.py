@@ -195,6 +195,8 @@ class ModelCallError(Exception):
         self.usage = usage
 
 
+# The longest reply of a model or an agent that is read; the connection of a longer one is closed.
+MAX_REPLY_BYTES = 16 * 1024 * 1024
 MAX_TEXT = 20_000
 MAX_REASON = 500
 MAX_TOKENS = 2**31 - 1
@@ -232,7 +234,7 @@ class Failure:
 
 
 class UnreadableAnswerError(Exception):
-    """The body is not a chat completion."""
+    """The body is not a chat completion, or too long to be read."""
 
 
 def parse_body(text: str) -> Any:

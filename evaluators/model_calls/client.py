@@ -105,6 +105,10 @@ class Try:
             reason = f"Not readable: {error}"
             self.failure = Failure(CallOutcome.UNREADABLE, reason, http_status)
 
+    def cut_off(self, error: UnreadableAnswerError) -> None:
+        """Note that the answer was too long; asking again would pay for another one of that kind."""
+        self.failure = Failure(CallOutcome.UNREADABLE, f"Not readable: {error}", is_final=True)
+
     def timed_out(self) -> None:
         """Note that no answer came in time."""
         reason = f"No answer within {self.spec.timeout_s:g} s"
@@ -333,6 +337,8 @@ class ModelClient:
             ended.timed_out()
         except ConnectionError as error:
             ended.unreachable(error)
+        except UnreadableAnswerError as error:
+            ended.cut_off(error)
         else:
             ended.answered(*received)
 

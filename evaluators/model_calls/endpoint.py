@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping
+from contextlib import aclosing
 from functools import cache, partial
+from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import httpx2
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient
+from openai import AsyncOpenAI, DefaultAioHttpClient
 
+from evaluators.model_calls.calls import MAX_REPLY_BYTES, UnreadableAnswerError
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.resolver import CheckedResolver
 
@@ -74,6 +77,7 @@ class Endpoint(AsyncOpenAI):
         )
         self._http = http
         self._chat_url = self.base_url.join("chat/completions")
+        self._models_url = self.base_url.join("models")
         self._sent_headers = httpx2.Headers(self.default_headers)
 
     @property
@@ -86,40 +90,62 @@ class Endpoint(AsyncOpenAI):
             **self.auth_headers,
         }
 
-    def _validate_headers(self, headers: Any, custom_headers: Any) -> None:
-        """Accept requests without a key: local servers need none."""
-
     async def post_chat(
         self, body: Mapping[str, Any], more_headers: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], str]:
-        """Return status, headers and text of the server's answer; raises ConnectionError without one.
+        """Return status, headers and text of the server's answer.
 
         The library's `post` costs as much as sending: for every call it validates, copies and merges what
         never changes here, for retries and redirects that we do not use.
+
+        Raises:
+            ConnectionError: there is no answer.
+            UnreadableAnswerError: it is longer than MAX_REPLY_BYTES.
+
         """
         headers = self._sent_headers
         if more_headers:
             headers = httpx2.Headers({**headers, **more_headers})
         content = json.dumps(body).encode()
-        request = httpx2.Request("POST", self._chat_url, headers=headers, content=content)
-        try:
-            response = await self._http.send(request)
-        except httpx2.RequestError as error:
-            raise ConnectionError("no answer") from error
-        return response.status_code, response.headers, response_text(response)
+        return await self._exchange(
+            httpx2.Request("POST", self._chat_url, headers=headers, content=content)
+        )
 
     async def get_models(self) -> str:
         """Return the text of the server's list of models; raises ConnectionError if it gives none."""
+        request = httpx2.Request("GET", self._models_url, headers=self._sent_headers)
         try:
-            response = await self.get("/models", cast_to=httpx2.Response)
-        except (APIConnectionError, APIStatusError) as error:
+            status, _, text = await self._exchange(request)
+        except UnreadableAnswerError as error:
             raise ConnectionError("no list of models") from error
-        return response.text
+        if status != HTTPStatus.OK:
+            raise ConnectionError("no list of models")
+        return text
+
+    async def _exchange(self, request: httpx2.Request) -> tuple[int, Mapping[str, str], str]:
+        try:
+            response = await self._http.send(request, stream=True)
+            async with aclosing(response):
+                content = await _read(response)
+        except httpx2.RequestError as error:
+            raise ConnectionError("no answer") from error
+        return response.status_code, response.headers, _decode(content, response)
 
 
-def response_text(response: httpx2.Response) -> str:
+async def _read(response: httpx2.Response) -> bytes:
+    """Return the unpacked content; it is unpacked in pieces, so a small packed one cannot grow without limit."""
+    content = bytearray()
+    async for piece in response.aiter_bytes():
+        content += piece
+        if len(content) > MAX_REPLY_BYTES:
+            limit = f"{MAX_REPLY_BYTES / 1024**2:g} MB"
+            raise UnreadableAnswerError(f"the server sent more than {limit} and was cut off")
+    return bytes(content)
+
+
+def _decode(content: bytes, response: httpx2.Response) -> str:
     """Return the content as text; use the header's encoding only if it is not UTF-8."""
-    kind = response.headers.get("content-type", "").lower()
-    if "charset" in kind and "utf-8" not in kind:
-        return response.text
-    return response.content.decode(errors="replace")
+    try:
+        return content.decode(response.charset_encoding or "utf-8", errors="replace")
+    except LookupError:
+        return content.decode(errors="replace")

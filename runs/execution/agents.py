@@ -22,6 +22,7 @@ from yarl import URL
 
 from evaluators.kinds._base import Output
 from evaluators.model_calls.calls import (
+    MAX_REPLY_BYTES,
     CallKey,
     CallOutcome,
     CallRecord,
@@ -36,7 +37,6 @@ from runs.engine.ports import Cause
 from runs.execution.target_secrets import CAUSES, TargetSecrets
 from runs.target_kinds._base import AgentFailure, AgentReading, AgentReply, AgentRequest
 
-MAX_REPLY = 16 * 1024 * 1024
 CHUNK = 64 * 1024
 BEGINNING = 4 * CHUNK
 GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
@@ -62,9 +62,9 @@ async def read_body(response: ClientResponse) -> bytes:
     unpack = _unpacker(response.headers.get("Content-Encoding", "").strip().lower())
     content = bytearray()
     async for chunk in response.content.iter_chunked(CHUNK):
-        content += unpack(chunk, MAX_REPLY - len(content) + 1)
-        if len(content) > MAX_REPLY:
-            most = MAX_REPLY // 1024 // 1024
+        content += unpack(chunk, MAX_REPLY_BYTES - len(content) + 1)
+        if len(content) > MAX_REPLY_BYTES:
+            most = MAX_REPLY_BYTES // 1024 // 1024
             reason = f"the agent sent more than {most} MB and was cut off"
             raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
     return bytes(content)

@@ -46,6 +46,21 @@ def _ask_server(statement: str) -> datetime:
     return row[0]
 
 
+class TextBytes(models.Func):
+    """The bytes of a text; LENGTH counts its characters."""
+
+    output_field = models.IntegerField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Ask for what PostgreSQL knows without reading long texts."""
+        return self.as_sql(compiler, connection, function="OCTET_LENGTH", **context)
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Count the bytes of the text as it is stored."""
+        template = "LENGTH(CAST(%(expressions)s AS BLOB))"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
 def discard_connection() -> None:
     """Close this thread's connection for good; the next query opens a new one.
 

@@ -25,12 +25,12 @@ from runs.engine.plan import (
     case_tree,
     read_plan,
 )
-from runs.exports.specs import ExportSpec, file_kind
+from runs.exports.specs import MAX_BYTES_AT_ONCE, MAX_ROWS_AT_ONCE, ExportSpec, file_kind
 from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
-from runs.models.database import database_now, read_ids
+from runs.models.database import TextBytes, database_now, read_ids
 from runs.models.results import (
     EvaluatorScore,
     Result,
@@ -45,6 +45,8 @@ from runs.results.documents import case_lines
 from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate, run_repetitions
 
 CHUNK = 500
+# An output may have many megabytes.
+OUTPUTS_AT_ONCE = 25
 OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
@@ -54,7 +56,7 @@ Rows = Mapping[str, EvaluatorScore]
 def result_lines(run: Run) -> Iterator[ResultLine]:
     """Return the executions of a run in the order of its suite.
 
-    One query finds them, and four more read each batch of 500. Raises UnreadableSnapshotError at once for
+    One query finds them, three more read each batch of 500, and one 25 outputs. Raises UnreadableSnapshotError at once for
     a run of another version.
     """
     return _lines(run, read_plan(run.snapshot))
@@ -73,7 +75,8 @@ def _results_with_lines(run: Run, plan: Plan) -> Iterator[tuple[Result, ResultLi
 
 def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[tuple[Result, ResultLine]]:
     results = Result.objects.select_related("case").in_bulk(ids)
-    outputs = ResultOutput.objects.only(*OUTPUT_COLUMNS).in_bulk(ids)
+    outputs = _outputs(ids)
+    output = next(outputs, None)
     rows: dict[int, dict[str, EvaluatorScore]] = {}
     for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
         rows.setdefault(row.result_id, {})[row.path] = row
@@ -81,8 +84,18 @@ def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[tuple[Result, Re
     for pk in ids:
         # The run may be deleted meanwhile.
         if pk in results:
-            line = _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}), costs[pk])
-            yield results[pk], line
+            own = output if output is not None and output.pk == pk else None
+            yield results[pk], _line(run, plan, results[pk], own, rows.get(pk, {}), costs[pk])
+        if output is not None and output.pk == pk:
+            output = next(outputs, None)
+
+
+def _outputs(ids: Sequence[int]) -> Iterator[ResultOutput]:
+    """Return the outputs of results, which have one or none, in the order of the ids."""
+    for start in range(0, len(ids), OUTPUTS_AT_ONCE):
+        some = ids[start : start + OUTPUTS_AT_ONCE]
+        outputs = ResultOutput.objects.only(*OUTPUT_COLUMNS).in_bulk(some)
+        yield from (outputs[pk] for pk in some if pk in outputs)
 
 
 def _line(
@@ -373,8 +386,6 @@ def run_fingerprint(run: Run) -> Sequence[Any]:
 
 # What a row of each file takes in the runs of the demo: a result 2,200 to 7,000 bytes, in the mean 4,000.
 RESULT_BYTES, TABLE_ROW_BYTES, CASE_BYTES, JUNIT_BYTES = 4_000, 300, 800, 600
-# What a token of a long output takes more, where the target told their number.
-TOKEN_BYTES = 4
 
 
 def _run_file(run: Run, ending: str, **facts: Any) -> ExportSpec:
@@ -386,16 +397,28 @@ def _run_file(run: Run, ending: str, **facts: Any) -> ExportSpec:
     )
 
 
+def _output_bytes(run: Run) -> int:
+    """Return the bytes of all outputs of a run, or as many as make its file a large one."""
+    outputs = ResultOutput.objects.filter(result__run=run).order_by()
+    lengths = outputs.values_list(TextBytes("text"), flat=True)
+    total = 0
+    for length in lengths.iterator(chunk_size=OUTPUTS_AT_ONCE):
+        total += length
+        if total > MAX_BYTES_AT_ONCE:
+            break
+    return total
+
+
 @file_kind("run-results")
 def results_file(*, slug: str, number: int, is_camel: bool = False) -> ExportSpec:
     """Describe the file of every result of a run, a line of JSON each; raises Http404."""
     run = get_run_or_404(slug, number)
-    tokens = run.results.order_by().aggregate(total=Sum("output_tokens"))["total"] or 0
+    output_bytes = _output_bytes(run) if run.execution_count <= MAX_ROWS_AT_ONCE else 0
     return _run_file(
         run,
         ".jsonl",
         rows=run.execution_count,
-        row_bytes=RESULT_BYTES + TOKEN_BYTES * tokens // max(1, run.execution_count),
+        row_bytes=RESULT_BYTES + output_bytes // max(1, run.execution_count),
         write=lambda: write_results(result_lines(run), is_camel=is_camel),
     )
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, Func, IntegerField, Q, Sum
+from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from evaluators.templatetags.figures import counted
-from runs.models.database import database_now
+from runs.models.database import TextBytes, database_now
 from runs.models.removals import RemovalPart, RetentionRule
 from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
@@ -39,19 +39,12 @@ PARTS = (*TEXTS, FILES)
 MEASURED_AT_ONCE = 40_000
 
 
-class StoredLength(Func):
+class StoredLength(TextBytes):
     """The bytes that a value takes, as PostgreSQL stores it; in SQLite those of its text."""
-
-    output_field = IntegerField()
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
         """Ask for the stored size, which reads no long values."""
         return self.as_sql(compiler, connection, function="pg_column_size", **context)
-
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Count bytes; LENGTH of a text counts characters."""
-        template = "LENGTH(CAST(%(expressions)s AS BLOB))"
-        return self.as_sql(compiler, connection, template=template, **context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +188,7 @@ def run_url(run: Run) -> str:
 
 
 def _unfinished(by_id: Mapping[int, Run], part: RemovalPart, *, now: datetime) -> Iterator[Hold]:
-    workers = RunWorker.objects.alive(now=now).filter(run__in=list(by_id))
+    workers = RunWorker.objects.alive(now=now).at_work().filter(run__in=list(by_id))
     ending = set(workers.values_list("run_id", flat=True))
     for run in by_id.values():
         if run.is_active:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from evaluators.kinds._base import Output
-from evaluators.model_calls.calls import Ledger
+from evaluators.model_calls.calls import MAX_REPLY_BYTES, Ledger
 from runs.engine.ports import Cause, TargetFailure
-from runs.execution.agents import MAX_REPLY
 from tests.support.agent_calls import SECRET, Asking
 from tests.support.agent_server import (
     AgentServer,
@@ -113,7 +112,7 @@ FAILURES = (
         "astray",
     ),
 )
-BOMB = gzip.compress(b"0" * (MAX_REPLY * 8))
+BOMB = gzip.compress(b"0" * (MAX_REPLY_BYTES * 8))
 DEEP = b'{"output": ' + b"[" * 100_000
 
 

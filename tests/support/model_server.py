@@ -35,6 +35,7 @@ class Request:
     headers: Mapping[str, str]
     body: Mapping[str, Any]
     hang: Callable[[], Awaitable[None]]
+    raw: web.Request
 
     @property
     def mode(self) -> str:
@@ -260,7 +261,7 @@ class ModelServer:
     async def answer_chat(self, raw: web.Request) -> web.StreamResponse:
         """Answer one chat request as told."""
         assert self._released is not None
-        request = Request(raw.path, raw.headers.copy(), await raw.json(), self._released.wait)
+        request = Request(raw.path, raw.headers.copy(), await raw.json(), self._released.wait, raw)
         with self._arrived:
             self.requests.append(request)
             self._arrived.notify_all()
@@ -282,7 +283,7 @@ class ModelServer:
 
     async def answer_models(self, raw: web.Request) -> web.StreamResponse:
         """List the models, or know no such address."""
-        self.requests.append(Request(raw.path, raw.headers.copy(), {}, asyncio.Event().wait))
+        self.requests.append(Request(raw.path, raw.headers.copy(), {}, asyncio.Event().wait, raw))
         if self.models is None:
             return web.json_response({"error": {"message": "no such route"}}, status=404)
         rows = [{"id": name, "object": "model"} for name in self.models]

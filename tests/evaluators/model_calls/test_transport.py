@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import ThreadedResolver
 
-from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger
+from evaluators.model_calls import endpoint
+from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger, ModelCallError
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.models import ModelSpec
+from tests.services.processes import wait_until
 from tests.support.model_server import ModelServer, Request, completion
 
 KEY = "sk-of-ours"
@@ -89,6 +92,34 @@ def test_a_compressed_answer_is_read(model_server: ModelServer) -> None:
 
     assert ask(model_server.base_url).text == "Grüße"
     assert "gzip" in model_server.chats[0].headers["Accept-Encoding"]
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch, is_packed: bool, status: int
+) -> None:
+    monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 1024 * 1024)
+    packer = zlib.compressobj(wbits=31)
+
+    def packed(piece: bytes) -> bytes:
+        return packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+    async def never_end(request: Request) -> web.StreamResponse:
+        answer = web.StreamResponse(status=status)
+        if is_packed:
+            answer.headers["Content-Encoding"] = "gzip"
+        await answer.prepare(request.raw)
+        while True:
+            piece = b" " * 64 * 1024
+            await answer.write(packed(piece) if is_packed else piece)
+            await asyncio.sleep(0)
+
+    model_server.behave(then=never_end)
+    with pytest.raises(ModelCallError, match="the server sent more than 1 MB and was cut off"):
+        ask(model_server.base_url)
+    assert len(model_server.chats) == 1
+    wait_until(lambda: model_server.in_flight == 0)
 
 
 def test_requests_tell_nothing_of_this_machine(model_server: ModelServer) -> None:
