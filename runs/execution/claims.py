@@ -108,12 +108,11 @@ def held_results(run_id: int, token: str) -> QuerySet[Result]:
 
 
 def renew_leases(
-    run_id: int, token: str, result_ids: Collection[int], *, under_way: int | None
+    run_id: int, token: str, result_ids: Collection[int], *, under_way: int
 ) -> set[int]:
     """Extend the leases that the worker still holds and return them; record that it is alive.
 
-    A worker that executes nothing any more passes None for `under_way` and is not listed. Nobody holds
-    anything of a deleted run.
+    Nobody holds anything of a deleted run.
     """
     now = database_now()
     with transaction.atomic():
@@ -122,8 +121,7 @@ def renew_leases(
         held = held_results(run_id, token).filter(id__in=result_ids)
         still = set(held.values_list("id", flat=True))
         held.update(lease_until=now + LEASE)
-        if under_way is not None:
-            register_run_worker(run_id, token, under_way=under_way, now=now)
+        register_run_worker(run_id, token, under_way=under_way, now=now)
     return still
 
 
@@ -148,10 +146,7 @@ def time_since_boot() -> float:
 
 
 class Leases:
-    """The results that a worker holds.
-
-    `count_under_way` returns how many it executes, None when it takes nothing new.
-    """
+    """The results that a worker holds; `count_under_way` returns how many it executes."""
 
     def __init__(
         self,
@@ -159,7 +154,7 @@ class Leases:
         token: str,
         database: DatabaseThread,
         *,
-        count_under_way: Callable[[], int | None],
+        count_under_way: Callable[[], int],
         clock: Clock = time_since_boot,
     ) -> None:
         """Hold nothing yet."""

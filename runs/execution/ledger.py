@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -191,7 +191,8 @@ class Admission:
         self, leases: Leases, budget: Budget, database: DatabaseThread, room: asyncio.Event
     ) -> None:
         """Allow calls."""
-        self.in_flight = 0
+        # The calls in flight by result.
+        self.in_flight: Counter[int] = Counter()
         self.idle = asyncio.Event()
         self.idle.set()
         self._leases = leases
@@ -216,14 +217,15 @@ class Admission:
         if self._budget.is_spent():
             raise CallRefusedError(self._budget.describe())
 
-    def begin(self) -> None:
+    def begin(self, result_id: int) -> None:
         """Count a call as in flight."""
-        self.in_flight += 1
+        self.in_flight[result_id] += 1
         self.idle.clear()
 
-    def end(self) -> None:
+    def end(self, result_id: int) -> None:
         """Count a call as over."""
-        self.in_flight -= 1
+        self.in_flight[result_id] -= 1
+        self.in_flight += Counter()
         if not self.in_flight:
             self.idle.set()
 

@@ -239,7 +239,7 @@ def runs_needing_workers(*, now: datetime) -> list[int]:
     runs = Run.objects.filter(
         Exists(waiting), status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS
     )
-    run_workers = Counter(RunWorker.objects.values_list("run_id", flat=True))
+    run_workers = Counter(RunWorker.objects.at_work().values_list("run_id", flat=True))
     wanting = runs.order_by("id").values_list("id", "concurrency")
     return [pk for pk, concurrency in wanting if run_workers[pk] < max(1, min(alive, concurrency))]
 

@@ -336,9 +336,8 @@ class RunLoop:
         self.token = token
         self.sandbox = sandbox
         self.is_draining = False
-        self.under_way = 0
         self._database = database
-        self._leases = Leases(work.run_id, token, database, count_under_way=self._shown_under_way)
+        self._leases = Leases(work.run_id, token, database, count_under_way=lambda: self.under_way)
         self._writer = ResultWriter(
             work, token, database, leases=self._leases, drain=self.drain, abort=self.abort
         )
@@ -352,6 +351,7 @@ class RunLoop:
         self._share = Share(even=0, reserved=0)
         self._is_all_claimed = False
         self._consumers: set[asyncio.Task[None]] = set()
+        self._executed_by: dict[asyncio.Task[None] | None, int] = {}
         self._no_consumers_left = asyncio.Event()
         self._aborting: asyncio.Task[None] | None = None
         self._asking_for_money = asyncio.Lock()
@@ -386,12 +386,14 @@ class RunLoop:
         return self._writer.budget
 
     @property
+    def under_way(self) -> int:
+        """Return how many results are being executed."""
+        return len(self._executed_by)
+
+    @property
     def is_aborted(self) -> bool:
         """Tell whether the run was over for this worker before its work was done."""
         return self._aborting is not None
-
-    def _shown_under_way(self) -> int | None:
-        return None if self.is_aborted else self.under_way
 
     def drain(self) -> None:
         """Take nothing new."""
@@ -399,9 +401,16 @@ class RunLoop:
         self._needs_refill.set()
 
     def abort(self, *, late_replies_s: float = LATE_REPLIES_S) -> None:
-        """Make no more calls, wait that long for those in flight, and release everything."""
+        """Make no more calls, wait that long for those in flight, and release everything.
+
+        Until then they count in the concurrency and the budget of the run, which may have been resumed.
+        """
         self.drain()
         self._admission.close("The run is over for this worker.")
+        if self._aborting is None:
+            for consumer in self._consumers:
+                if self._executed_by.get(consumer) not in self._admission.in_flight:
+                    consumer.cancel()
         if self._aborting is None or late_replies_s < LATE_REPLIES_S:
             self._aborting = asyncio.ensure_future(self._release(late_replies_s))
 
@@ -413,8 +422,6 @@ class RunLoop:
     async def _release(self, late_replies_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(late_replies_s):
-                # A resumed run must not wait for this worker: it gets another one.
-                await self._database.do(unregister_run_worker, self.token)
                 await self._admission.idle.wait()
         for consumer in tuple(self._consumers):
             consumer.cancel()
@@ -438,18 +445,17 @@ class RunLoop:
                 async with asyncio.timeout(every_s):
                     await self._no_consumers_left.wait()
                     return
-            if not self.is_aborted:
-                await self._agree_on_share(group)
+            await self._agree_on_share(group)
 
     async def _agree_on_share(self, group: asyncio.TaskGroup) -> None:
-        at_most = self.work.concurrency
+        at_most = 0 if self.is_aborted else self.work.concurrency
         self._share = await self._database.do(
             agree_on_share,
             self.work.run_id,
             self.token,
-            concurrency=at_most,
+            concurrency=self.work.concurrency,
             wanted=min(at_most, len(self._leases.held)) if self._is_all_claimed else at_most,
-            in_flight=len(self._consumers),
+            in_flight=sum(not consumer.done() for consumer in self._consumers),
         )
         if not self._share.even:
             # Each of the other workers has one execution in flight, and more are not allowed.
@@ -508,11 +514,12 @@ class RunLoop:
         try:
             # Another worker may have taken the result over while it waited here.
             if await self._leases.holds(job.claim.result_id):
-                self.under_way += 1
+                consumer = asyncio.current_task()
+                self._executed_by[consumer] = job.claim.result_id
                 try:
                     is_example = await self._execute_job(job)
                 finally:
-                    self.under_way -= 1
+                    del self._executed_by[consumer]
         finally:
             self.budget.release(job.claim.result_id, is_example=is_example)
             self._is_money_released.set()
@@ -569,7 +576,7 @@ class RunLoop:
             ),
             client=self._client,
             admit=partial(self._admission.admit, job.claim.result_id),
-            begin=self._admission.begin,
+            begin=partial(self._admission.begin, job.claim.result_id),
             write_down=partial(self._put_call, job),
             earlier=job.earlier,
             agents=self._agents,
@@ -590,7 +597,7 @@ class RunLoop:
         return not ports.is_refused and (is_scored or has_cost)
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
-        self._admission.end()
+        self._admission.end(job.claim.result_id)
         self._writer.put_call(job.claim, record)
         self._check_budget()
 
@@ -606,7 +613,7 @@ class RunLoop:
 
     async def _give_back_money(self) -> None:
         """Give back what this worker has reserved and does not need, as others may need it."""
-        has_surplus = not self.is_aborted and self._stored_grant > self.budget.used
+        has_surplus = self._stored_grant > self.budget.used
         if has_surplus and not self._asking_for_money.locked():
             await self._agree_on_money(executions=0)
 

@@ -61,13 +61,15 @@ def agree_on_share(
 
     The shares of all workers never exceed the run's concurrency: nobody gets what another has
     reserved, and a worker gives up only what it does not use. `wanted` is less than the concurrency when
-    the worker has little left to execute.
+    the worker has little left to execute, and 0 when it only awaits replies. Of a deleted run nothing is
+    reserved.
     """
     share, is_stored = _share(run_id, token, concurrency, wanted, in_flight)
     if is_stored:
         return share
     with transaction.atomic():
-        Run.objects.hold(run_id)
+        if Run.objects.hold_if_there(run_id) is None:
+            return Share(even=0, reserved=in_flight)
         share, _ = _share(run_id, token, concurrency, wanted, in_flight)
         columns = {"share": share.reserved, "wanted": wanted}
         if not RunWorker.objects.filter(token=token).update(**columns):
@@ -123,10 +125,13 @@ def agree_on_money(work: RunWork, token: str, *, used: Decimal, executions: int)
     What all workers have reserved and spent never exceeds the budget, except by executions that cost more
     than any before. While the cost of an execution is unknown, all free money is reserved for one. With
     0 executions the worker gives back what it has not used. A worker that gets nothing notes that the run is
-    short of money, and the others give back what they do not need when they look at the run.
+    short of money, and the others give back what they do not need when they look at the run. Nobody reserves
+    anything of a deleted run.
     """
     with transaction.atomic():
-        run = Run.objects.hold(work.run_id)
+        run = Run.objects.hold_if_there(work.run_id)
+        if run is None:
+            return Grant(used, ZERO_USD, ZERO_USD, None)
         dearest = _dearest_usd(run, is_replayed=work.target.replays)
         booked = run.evaluation_cost_usd + (ZERO_USD if work.target.replays else run.run_cost_usd)
         workers = RunWorker.objects.filter(run_id=work.run_id)

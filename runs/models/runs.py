@@ -316,6 +316,10 @@ class RunWorkerQuerySet(models.QuerySet["RunWorker"]):
         """Return those with a recent heartbeat."""
         return self.filter(heartbeat_at__gte=now - LEASE)
 
+    def at_work(self) -> Self:
+        """Return those that take new work; the others await replies to calls of before the run was stopped."""
+        return self.exclude(wanted=0, share__gt=0)
+
     def remove(self, *, now: datetime) -> None:
         """Delete the workers; their runs wait from now on if no other worker executes them."""
         run_ids = list(self.values_list("run_id", flat=True))
@@ -346,6 +350,11 @@ class RunWorker(models.Model):
     def __str__(self) -> str:
         """Return worker and run."""
         return f"{self.worker} on run {self.run_id}"
+
+    @property
+    def is_at_work(self) -> bool:
+        """Tell whether it takes new work; see `RunWorkerQuerySet.at_work`."""
+        return bool(self.wanted or not self.share)
 
 
 class WorkerProcessQuerySet(models.QuerySet["WorkerProcess"]):

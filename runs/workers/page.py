@@ -133,7 +133,7 @@ def _queued(run: Run, context: _Context) -> QueuedRun:
         gone_left_ms=max((context.readings.until_ms(lease.until) for lease in gone), default=0.0),
         done=run.done_count,
         executions=run.execution_count,
-        run_workers=len(alive),
+        run_workers=sum(run_worker.is_at_work for run_worker in alive),
         useful=1 if is_own else _useful(run, left, context),
         why=why,
         is_stuck=is_stuck,
@@ -166,11 +166,16 @@ def _why(
         return "waits for a worker", True
     if not left:
         return "is being finished", False
-    if not run_workers:
+    earlier = sum(worker.share for worker in run_workers if not worker.is_at_work)
+    if earlier >= run.concurrency:
+        calls = counted(earlier, "earlier call")
+        return f"waits for the replies to {calls}, a minute at most", False
+    at_work = sum(worker.is_at_work for worker in run_workers)
+    if not at_work:
         return _untaken(context)
     if slow := _slowed(run_workers, context):
         return slow, False
-    missing = _useful(run, left, context) - len(run_workers)
+    missing = _useful(run, left, context) - at_work
     if missing > 0:
         return f"could use {counted(missing, 'more worker,more workers')}", False
     return "", False

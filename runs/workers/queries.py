@@ -35,7 +35,7 @@ RUN_COLUMNS = (
     *("execution_count", "done_count", "concurrency", "suite__slug", "suite__title"),
 )
 RUN_WORKER_COLUMNS = (
-    *("token", "worker", "started_at", "heartbeat_at", "in_flight"),
+    *("token", "worker", "started_at", "heartbeat_at", "in_flight", "share", "wanted"),
     *("run__number", "run__owner", "run__suite__slug", "run__suite__title"),
 )
 QUEUED_AGAIN = ("resume", "retry")

@@ -126,8 +126,8 @@ def test_a_run_deleted_before_its_late_calls_are_answered_leaves_nothing_behind(
     stopped_in_flight: tuple[Run, Any], model_server: ModelServer, is_removed: bool
 ) -> None:
     run, worker = stopped_in_flight
-    # A worker that awaits late replies is no longer listed.
-    wait_until(lambda: not RunWorker.objects.exists())
+    # A worker that only awaits late replies holds nothing up.
+    wait_until(lambda: not RunWorker.objects.at_work().exists())
     selection = Selection(RemovalPart.RUN, run.suite, [again(run)])
     # Its finished result may have been drawn for review.
     removal = begin_removal(selection, by=None, releases_reviews=True, in_background=False)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
+from evaluators.models import LanguageModel
 from runs.execution.claims import claim_results
 from runs.execution.reaper import reap, register_worker
-from runs.execution.run_worker import work_on_run
+from runs.execution.run_worker import RunSlot, _work, work_on_run
 from runs.models.database import database_now
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
@@ -45,24 +47,89 @@ def test_a_reply_that_comes_after_a_stop_is_booked_and_changes_nothing_else(
     assert list(after) == before
 
 
-def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat, model_server):
-    model_server.behave(late, then=good())
-    run = start_chat(4, concurrency=1)
-    first = work_in_thread(run)
-    model_server.wait_for_chats(1)
+def stop_in_flight(run):
+    """Stop a run, and return once its workers only await the replies of calls in flight."""
     stop_run(run, stopped_by=None)
+    wait_until(lambda: not run.run_workers.at_work().exists(), what="no worker at work")
+
+
+def test_a_resumed_run_goes_on_beside_the_late_replies_of_its_stop(start_chat, model_server):
+    model_server.behave(late, late, then=good())
+    run = start_chat(6, concurrency=3)
+    first = work_in_thread(run)
+    wait_until(lambda: counts(run)[1] == 4)
+    stop_in_flight(run)
     resume_run(run, resumed_by=None)
     register_worker(now=database_now(), version="1")
-    # The old worker has seen that the run is active without it, and makes room for another.
-    wait_until(lambda: reap(now=database_now()) == [run.pk])
+    assert reap(now=database_now()) == [run.pk]
     work_on_run(run.pk)
 
-    assert counts(run) == ("completed", 4, 4, 0)
+    assert counts(run) == ("completed", 6, 6, 0)
     assert first.is_alive()
     model_server.release()
     first.join(30)
-    assert counts(run) == ("completed", 4, 4, 0)
-    assert costs(run) == ledger(run) == 9 * Decimal("0.2")
+    assert counts(run) == ("completed", 6, 6, 0)
+    assert costs(run) == ledger(run) == 14 * Decimal("0.2")
+    assert not run.run_workers.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    "go_on",
+    [
+        partial(resume_run, resumed_by=None),
+        partial(retry_results, asked_by=None, which="all_missing"),
+    ],
+    ids=["resumed", "retried"],
+)
+def test_calls_of_before_a_stop_count_in_the_concurrency_of_the_run(
+    start_chat, model_server, workers, go_on
+):
+    model_server.behave(then=late)
+    run = start_chat(12, concurrency=4)
+    LanguageModel.objects.update(concurrency=50)
+    threads = [work_in_thread(run, _work_in_own_slot) for _ in range(workers)]
+    model_server.wait_for_chats(4)
+    stop_in_flight(run)
+
+    go_on(Run.objects.get())
+    threads += [work_in_thread(run, _work_in_own_slot) for _ in range(workers)]
+    wait_until(lambda: run.run_workers.filter(wanted__gt=0).count() == workers)
+    assert sum(run.run_workers.values_list("share", flat=True)) == 4
+    assert len(model_server.chats) == 4
+    model_server.release()
+    for thread in threads:
+        thread.join(60)
+
+    assert counts(run) == ("completed", 12, 12, 0)
+    assert model_server.most_in_flight == 4
+    assert not run.run_workers.exists()
+
+
+def _work_in_own_slot(run_id):
+    """Work on a run like another process, beside all workers of this one."""
+    _work(RunSlot(run_id))
+
+
+def test_calls_of_before_a_stop_count_in_the_budget_of_the_resumed_run(start_chat, model_server):
+    # Each result costs $0.4: one is done, and four in flight have reserved all the rest.
+    model_server.behave(good("A"), good(), then=late)
+    run = start_chat(12, concurrency=6, budget_usd=Decimal(2))
+    threads = [work_in_thread(run)]
+    model_server.wait_for_chats(6)
+    stop_in_flight(run)
+
+    resume_run(run, resumed_by=None)
+    threads.append(work_in_thread(run, _work_in_own_slot))
+    wait_until(lambda: Run.objects.get().is_short_of_money)
+    assert len(model_server.chats) == 6
+    model_server.release()
+    for thread in threads:
+        thread.join(60)
+
+    # The four late replies, which are of no use any more, and two more results.
+    assert counts(run) == ("budget_reached", 3, 3, 0)
+    assert costs(run) == ledger(run) == Decimal(2)
 
 
 def test_a_retry_in_a_stopped_run_that_loses_its_workers_ends_all_the_same(start_recorded):

@@ -195,7 +195,9 @@ def test_a_process_that_is_told_to_end_records_the_answers_of_calls_in_flight(
         worker = work_in_thread(run)
         model_server.wait_for_chats(3)
         run_worker.release()
-        wait_until(lambda: not run.run_workers.exists(), what="the worker takes nothing new")
+        wait_until(
+            lambda: not run.run_workers.at_work().exists(), what="the worker takes nothing new"
+        )
         model_server.release()
         worker.join(30)
 

@@ -26,10 +26,10 @@ def ledger(run):
     return ModelCall.objects.filter(run=run).aggregate(usd=Sum("cost_usd"))["usd"]
 
 
-def work_in_thread(run):
+def work_in_thread(run, work_on=work_on_run):
     def work():
         try:
-            work_on_run(run.pk)
+            work_on(run.pk)
         finally:
             connection.close()
 

@@ -224,6 +224,16 @@ class TestQueue:
         make_open_run(cases=1)
         assert the_run().why == "no worker has it yet; one takes it within seconds"
 
+    def test_calls_of_before_it_was_resumed_leave_no_room(self):
+        worker = make_worker()
+        run = make_open_run(cases=5, concurrency=2)
+        make_run_worker(run=run, worker=worker, token="late", share=1, wanted=0)
+        assert the_run().why == "no worker has it yet; one takes it within seconds"
+        make_run_worker(run=run, worker=worker, token="too late", share=1, wanted=0)
+        row = the_run()
+        assert (row.run_workers, row.is_stuck) == (0, False)
+        assert row.why == "waits for the replies to 2 earlier calls, a minute at most"
+
     def test_everybody_is_busy_elsewhere(self, settings):
         settings.CELERY_WORKER_CONCURRENCY = 1
         worker = make_worker()
