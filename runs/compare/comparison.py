@@ -48,14 +48,9 @@ from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.run_cases import VERDICTS
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import unpack_leaf_scores
+from runs.results.gates import RunGate, cases_gate, metrics_gate
 from runs.results.result_state import Override
-from runs.results.runs import (
-    RunGate,
-    cases_gate,
-    metrics_gate,
-    negated_case_paths,
-    negated_paths,
-)
+from runs.results.run_figures import negated_case_paths, negated_paths
 from runs.summary.cases import (
     case_decision,
     case_verdict,

@@ -19,7 +19,8 @@ from runs.models.database import read_ids
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
-from runs.results.runs import RunRepetitions, run_repetitions, run_row, with_list_columns
+from runs.results.run_figures import RunRepetitions, run_repetitions
+from runs.results.runs import run_row, with_list_columns
 from runs.suites.documents import PolicyDoc
 from runs.summary.cases import summarise_case
 from runs.summary.figures import CaseSummary, Summary

@@ -30,18 +30,16 @@ from runs.models.runs import (
     RunOwner,
     RunStatus,
 )
-from runs.results.runs import (
+from runs.results.gates import RunGate, cases_gate, metrics_gate
+from runs.results.run_figures import (
     EvaluatorRow,
     JudgedDimensions,
     JudgedMetrics,
-    RunGate,
     RunRepetitions,
     RunUsage,
-    cases_gate,
     dimensions_by_judge,
     evaluator_rows,
     metrics_by_judge,
-    metrics_gate,
     reads_evaluators_at_once,
     run_repetitions,
     run_usage,

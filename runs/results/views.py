@@ -45,9 +45,9 @@ from runs.results.result_page import (
     result_calls as list_calls,
 )
 from runs.results.result_state import hidden_parts, hides_machine, review_item
+from runs.results.run_figures import evaluator_rows
 from runs.results.run_page import run_head as build_head
 from runs.results.run_page import run_live as build_live
-from runs.results.runs import evaluator_rows
 from runs.running.retry_forms import ResumeForm
 from runs.suites.services import drop_baseline, make_baseline
 

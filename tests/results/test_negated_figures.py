@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from runs.compare.comparison import ComparisonSide, measured_scores
-from runs.results.runs import evaluator_rows
+from runs.results.run_figures import evaluator_rows
 from tests.support.factories import (
     make_case,
     make_result,

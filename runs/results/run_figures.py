@@ -1,0 +1,404 @@
+"""Figures of a run by evaluator, metric, dimension and repetition, its use of tokens, and intervals of its score."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import groupby
+from typing import Any
+
+from django.db.models import Avg, Count, Min, Q, Sum
+
+from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.intervals import bootstrap_interval
+from evaluators.scoring.tree import EvaluatorSpec, walk
+from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, case_tree, read_plan
+from runs.models.results import CallPurpose, EvaluatorScore, Result, ResultStatus, ScoreState
+from runs.models.run_cases import repetition_figures
+from runs.models.runs import Run
+from runs.models.suites import Case
+from runs.summary.cases import Latencies, RepetitionFigures, rank_index
+from runs.summary.figures import (
+    DimensionMean,
+    Means,
+    MetricMean,
+    Summary,
+    dimension_means,
+    metric_means,
+)
+
+
+def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
+    """Return the paths of negated evaluators whose scores are stored before negation."""
+    return frozenset(path for path, node in walk(root) if node.is_stored_before_negation)
+
+
+def negated_case_paths(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:
+    """Return these paths for each case that has its own evaluators, by key; one query."""
+    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
+    return {
+        key: negated_paths(case_tree(root, evaluators, append=append))
+        for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
+    }
+
+
+KEPT_AS = "score_interval"
+# How many results a page may read for runs whose summaries lack the interval.
+MAX_READ = 50_000
+Interval = tuple[float, float]
+
+
+def score_intervals(runs: Sequence[Run]) -> Mapping[int, Interval | None]:
+    """Return the 95% interval of each run's mean score by primary key, None where there is none.
+
+    Summaries of older runs lack it: it is computed from their results if these are few, by one query.
+    """
+    intervals: dict[int, Interval | None] = {run.pk: _kept(run) for run in runs}
+    if older := _older(runs):
+        groups = _score_sums(older)
+        intervals |= {pk: bootstrap_interval(groups[pk], seed=pk) for pk in older}
+    return intervals
+
+
+def _kept(run: Run) -> Interval | None:
+    ends = (run.summary or {}).get(KEPT_AS)
+    return (ends[0], ends[1]) if ends else None
+
+
+def _older(runs: Sequence[Run]) -> Sequence[int]:
+    """Return the newest runs whose summaries lack the interval, as many as may be read."""
+    read, older = 0, []
+    for run in sorted(runs, key=lambda run: -run.pk):
+        if run.summary and KEPT_AS not in run.summary:
+            read += run.execution_count
+            if read > MAX_READ:
+                break
+            older.append(run.pk)
+    return older
+
+
+def _score_sums(numbers: Sequence[int]) -> Mapping[int, list[tuple[float, int]]]:
+    """Return for each case of each run the sum and the number of its scores."""
+    scored = Result.objects.filter(run__in=numbers, status=ResultStatus.SCORED, score__isnull=False)
+    rows = scored.order_by().values("run_id", "case_id")
+    groups: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for run, total, count in rows.annotate(total=Sum("score"), count=Count("id")).values_list(
+        "run_id", "total", "count"
+    ):
+        groups[run].append((total, count))
+    return groups
+
+
+# Above this many executions means appear when the run is over, for a live page reads every 2 s.
+MAX_EXECUTIONS_LIVE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The metrics of one tier; "" where they have none."""
+
+    name: str
+    metrics: tuple[MetricMean, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedMetrics:
+    """The metrics of one evaluator over the run, judged in `judged` of `total` executions."""
+
+    path: str
+    judged: int
+    total: int
+    tiers: tuple[Tier, ...]
+
+
+def metrics_by_judge(run: Run) -> tuple[JudgedMetrics, ...]:
+    """Return the means of every metrics judge, from the summary of an ended run."""
+    means = _metric_means(run)
+    return tuple(
+        _judged_metrics(run, path, tuple(group))
+        for path, group in groupby(means, key=lambda metric: metric.path)
+    )
+
+
+def _metric_means(run: Run) -> Iterable[MetricMean]:
+    if run.summary:
+        return [MetricMean.from_json(entry) for entry in run.summary.get("metrics", ())]
+    is_judged = any(node.kind == METRICS_KIND for _, node in walk(read_plan(run.snapshot).root))
+    if not is_judged or run.execution_count > MAX_EXECUTIONS_LIVE:
+        return ()
+    return metric_means(EvaluatorScore.objects.judged_metrics(run.pk))
+
+
+def _judged_metrics(run: Run, path: str, metrics: tuple[MetricMean, ...]) -> JudgedMetrics:
+    by_tier: dict[str, list[MetricMean]] = {}
+    for metric in metrics:
+        by_tier.setdefault(metric.tier, []).append(metric)
+    return JudgedMetrics(
+        path=path,
+        judged=max(metric.judged for metric in metrics),
+        total=run.execution_count,
+        tiers=tuple(Tier(name, tuple(listed)) for name, listed in by_tier.items()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedDimensions:
+    """The dimensions of one hybrid judge over the run, judged in `judged` of `total` executions."""
+
+    path: str
+    judged: int
+    total: int
+    dimensions: tuple[DimensionMean, ...]
+
+
+def dimensions_by_judge(run: Run) -> tuple[JudgedDimensions, ...]:
+    """Return the means of every hybrid judge, from the summary of an ended run."""
+    return tuple(
+        _judged_dimensions(run, path, tuple(group))
+        for path, group in groupby(_dimension_means(run), key=lambda dimension: dimension.path)
+    )
+
+
+def _dimension_means(run: Run) -> Iterable[DimensionMean]:
+    if run.summary:
+        return [DimensionMean.from_json(entry) for entry in run.summary.get("dimensions", ())]
+    is_judged = any(node.kind == HYBRID_KIND for _, node in walk(read_plan(run.snapshot).root))
+    if not is_judged or run.execution_count > MAX_EXECUTIONS_LIVE:
+        return ()
+    return dimension_means(EvaluatorScore.objects.judged_dimensions(run.pk))
+
+
+def _judged_dimensions(
+    run: Run, path: str, dimensions: tuple[DimensionMean, ...]
+) -> JudgedDimensions:
+    judged = max(dimension.final.counted for dimension in dimensions)
+    return JudgedDimensions(path, judged, run.execution_count, dimensions)
+
+
+# Above this many scores the means are read after the page.
+MAX_SCORES_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorRow:
+    """One evaluator of the tree over the run: the mean of the results it scored, 0 to 1."""
+
+    path: str
+    name: str
+    depth: int
+    mean: float | None
+    scored: int
+    unscored: int
+    skipped: int
+
+
+def evaluator_rows(run: Run) -> tuple[EvaluatorRow, ...]:
+    """Return the evaluators below the root in tree order; at most three queries.
+
+    The mean of a negated evaluator is that of the scores that count, also where only some cases have it.
+    """
+    root = read_plan(run.snapshot).root
+    negated, by_cases = negated_paths(root), _means_by_cases(run, root)
+    rows = EvaluatorScore.objects.filter(result__run=run).exclude(path__in=("", OUTCOMES_PATH))
+    by_path = (
+        rows.order_by()
+        .values("path")
+        .annotate(
+            place=Min("position"),
+            mean=Avg("score", filter=Q(state=ScoreState.SCORED)),
+            scored=Count("id", filter=Q(state=ScoreState.SCORED)),
+            unscored=Count("id", filter=Q(state=ScoreState.UNSCORED)),
+            skipped=Count("id", filter=Q(state=ScoreState.SKIPPED)),
+        )
+    )
+    return tuple(
+        _row(row, by_cases, is_negated=row["path"] in negated)
+        for row in sorted(by_path, key=lambda row: (row["place"], row["path"]))
+    )
+
+
+def reads_evaluators_at_once(run: Run) -> bool:
+    """Tell whether the means can be read with every page."""
+    nodes = sum(1 for _ in walk(read_plan(run.snapshot).root))
+    return run.execution_count * nodes <= MAX_SCORES_AT_ONCE
+
+
+def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
+    """Return the means of the evaluators whose negation differs between cases and suite."""
+    negated, of_cases = negated_paths(root), negated_case_paths(run, root)
+    paths = {path for own in of_cases.values() for path in own ^ negated}
+    if not paths:
+        return {}
+    rows = EvaluatorScore.objects.filter(result__run=run, path__in=paths, state=ScoreState.SCORED)
+    groups = rows.order_by().values_list("path", "result__case__key")
+    sums: dict[str, list[tuple[float, int]]] = {}
+    for path, key, total, count in groups.annotate(total=Sum("score"), count=Count("id")):
+        is_negated = path in of_cases.get(key, negated)
+        sums.setdefault(path, []).append((count - total if is_negated else total, count))
+    return {
+        path: math.fsum(total for total, _ in parts) / sum(count for _, count in parts)
+        for path, parts in sums.items()
+    }
+
+
+def _row(
+    row: Mapping[str, Any], by_cases: Mapping[str, float], *, is_negated: bool
+) -> EvaluatorRow:
+    path, mean = row["path"], row["mean"]
+    counted = 1 - mean if is_negated and mean is not None else mean
+    return EvaluatorRow(
+        path=path,
+        name=path.rpartition("/")[2],
+        depth=path.count("/"),
+        mean=by_cases.get(path, counted),
+        scored=row["scored"],
+        unscored=row["unscored"],
+        skipped=row["skipped"],
+    )
+
+
+NAMES = tuple(field.name for field in fields(RepetitionFigures))
+
+
+@dataclass(frozen=True, slots=True)
+class Proportion:
+    """A number of cases out of a total."""
+
+    count: int
+    total: int
+
+    @property
+    def share(self) -> float | None:
+        """Return the share, 0 to 1; None of no cases."""
+        return self.count / self.total if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRepetitions:
+    """The figures of repeated cases; `cases` is the number of cases of the run."""
+
+    each: int
+    cases: int
+    all_passed: Proportion
+    any_passed: Proportion
+    flaky: Proportion
+    spread: float | None
+    spread_cases: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether every repetition of every case has ended."""
+        return self.all_passed.total == self.cases
+
+
+def run_repetitions(run: Run) -> RunRepetitions | None:
+    """Return the figures of the repetitions so far; None where each case runs once.
+
+    One query, none for a run with a summary.
+    """
+    if run.repetitions == 1:
+        return None
+    repetition_figures = _figures(run)
+    return RunRepetitions(
+        each=run.repetitions,
+        cases=run.case_count,
+        all_passed=Proportion(repetition_figures.all_passed, repetition_figures.settled),
+        any_passed=Proportion(repetition_figures.any_passed, repetition_figures.settled),
+        flaky=Proportion(repetition_figures.flaky, repetition_figures.comparable),
+        spread=repetition_figures.spread,
+        spread_cases=repetition_figures.spread_cases,
+    )
+
+
+def _figures(run: Run) -> RepetitionFigures:
+    summed: dict[str, Any] = run.summary or {}
+    if all(name in summed for name in NAMES):
+        return RepetitionFigures(**{name: summed[name] for name in NAMES})
+    return repetition_figures(run)
+
+
+TOKENS = ("input_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens in and out; None where none were reported."""
+
+    input: int | None
+    output: int | None
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether any were reported."""
+        return self.input is not None or self.output is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RunUsage:
+    """Mean, median and 95th percentile of the latencies of `timed` of `executions`, in milliseconds."""
+
+    executions: int
+    timed: int
+    mean_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    target: Tokens
+    judges: Tokens
+
+
+def run_usage(run: Run) -> RunUsage:
+    """Return the usage of a run so far, from its summary or by four queries."""
+    if run.summary and "timed" in run.summary:
+        summary = Summary.from_json(run.summary)
+        latencies = Latencies(summary.timed, summary.latency_p50_ms, summary.latency_p95_ms)
+        return _usage(run, summary.means, latencies)
+    means, timed = _token_means(run)
+    return _usage(
+        run, means, Latencies(timed, *(_rank(run, share, timed) for share in (0.5, 0.95)))
+    )
+
+
+def _usage(run: Run, means: Means, latencies: Latencies) -> RunUsage:
+    return RunUsage(
+        executions=run.execution_count,
+        timed=latencies.timed,
+        mean_ms=means.latency_ms,
+        p50_ms=latencies.latency_p50_ms,
+        p95_ms=latencies.latency_p95_ms,
+        target=Tokens(means.input_tokens, means.output_tokens),
+        judges=Tokens(means.evaluation_input_tokens, means.evaluation_output_tokens),
+    )
+
+
+def _token_means(run: Run) -> tuple[Means, int]:
+    results = run.results.order_by().aggregate(
+        mean=Avg("latency_ms"), timed=Count("latency_ms"), **_token_sums()
+    )
+    calls: Any = run.model_calls.order_by().values("purpose").annotate(**_token_sums())
+    paid: dict[str, Mapping[str, Any]] = {row["purpose"]: row for row in calls}
+    nothing: Mapping[str, Any] = dict.fromkeys(_token_sums())
+    judges = paid.get(CallPurpose.EVALUATION, nothing)
+    target = paid.get(CallPurpose.TARGET, nothing)
+    if not run.snapshot["target"]["model"] or not any(target[name] for name in _token_sums()):
+        target = results
+    means = Means(
+        latency_ms=results["mean"],
+        input_tokens=target["input_tokens_sum"],
+        output_tokens=target["output_tokens_sum"],
+        evaluation_input_tokens=judges["input_tokens_sum"],
+        evaluation_output_tokens=judges["output_tokens_sum"],
+    )
+    return means, results["timed"]
+
+
+def _token_sums() -> dict[str, Sum]:
+    return {f"{name}_sum": Sum(name) for name in TOKENS}
+
+
+def _rank(run: Run, share: float, timed: int) -> float | None:
+    """Return the nearest-rank percentile of the latencies, as in the summary."""
+    place = rank_index(share, timed)
+    known = run.results.exclude(latency_ms=None).order_by("latency_ms")
+    return known.values_list("latency_ms", flat=True)[place : place + 1].first() if timed else None
