@@ -28,16 +28,12 @@ from tests.support.factories import (
 )
 from tests.support.members import make_client, make_member
 from tests.support.scored_runs import finished_run
+from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db
 SIDES = ("baseline", "candidate")
 BEFORE = ("pass", "pass", "borderline", "fail", "pass", "error")
 AFTER = ("pass", "fail", "pass", "fail", "error", "error")
-
-
-def text_of(response) -> str:
-    bare = re.sub(r"<[^>]+>", " ", response.content.decode())
-    return " ".join(html.unescape(bare).split())
 
 
 @pytest.fixture

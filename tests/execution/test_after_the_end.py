@@ -26,14 +26,11 @@ from runs.retention.queries import Selection
 from runs.retention.services import begin_removal, remove_data
 from runs.running.retrying import resume_run, stop_run
 from tests.services.processes import wait_until
+from tests.support.factories import again
 from tests.support.model_server import ModelServer, good, hang
 
 pytestmark = pytest.mark.django_db(transaction=True)
 StartRun = Callable[..., Run]
-
-
-def again(run: Run) -> Run:
-    return Run.objects.get(pk=run.pk)
 
 
 def in_thread(run: Run) -> threading.Thread:

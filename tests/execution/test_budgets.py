@@ -22,12 +22,9 @@ from runs.execution.loading import load_work
 from runs.execution.run_worker import RunLoop, RunSlot, _work, work_on_run
 from runs.execution.shares import agree_on_money, grant_money, register_run_worker
 from runs.models.runs import Run, RunWorker
+from tests.support.factories import again
 from tests.support.model_server import ModelServer, good, status
 from tests.support.runs import StartRun
-
-
-def again(run: Run) -> Run:
-    return Run.objects.get(pk=run.pk)
 
 
 def spent(run: Run) -> Decimal:

@@ -21,7 +21,7 @@ from runs.models.suites import SuiteDraft
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import SetWeight
-from tests.support.factories import make_scored_run, make_suite, make_user
+from tests.support.factories import again, make_scored_run, make_suite, make_user
 from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,10 +44,6 @@ def at_once(*actions: Callable[[], object]) -> list[object]:
 
     with ThreadPoolExecutor(len(actions)) as threads:
         return list(threads.map(do, actions))
-
-
-def again(run: Run) -> Run:
-    return Run.objects.get(pk=run.pk)
 
 
 def done_and_refused(answers: Sequence[object]) -> tuple[list[object], list[str]]:

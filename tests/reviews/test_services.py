@@ -12,13 +12,13 @@ from django.utils import timezone
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError, Verdict
 from runs.finishing import summarise_run
-from runs.models.results import Result, ResultOutput
+from runs.models.results import ResultOutput
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.reviews import services as queue
 from runs.reviews.services import ReviewDecision, decide, last_decided, undo
 from runs.running.retrying import retry_results
-from tests.support.factories import make_score, make_user
+from tests.support.factories import again, make_score, make_user
 from tests.support.queue import item_of, queued_run
 
 pytestmark = pytest.mark.django_db
@@ -39,10 +39,6 @@ def ben(db: None) -> User:
 
 def key_of(item: ReviewItem | None) -> str:
     return item.result.case.key if item else ""
-
-
-def again(result: Result) -> Result:
-    return Result.objects.get(pk=result.pk)
 
 
 class TestDeciding:

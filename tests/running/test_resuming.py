@@ -17,14 +17,10 @@ from runs.execution.run_worker import work_on_run
 from runs.models.results import Attempt, Result, Retry
 from runs.models.runs import Run
 from runs.running.retrying import BudgetSpentError, resume_run, retry_results
-from tests.support.factories import make_scored_run, make_user
+from tests.support.factories import again, make_scored_run, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 StartRun = Callable[..., Run]
-
-
-def again(run: Run) -> Run:
-    return Run.objects.get(pk=run.pk)
 
 
 def stopped(start_recorded: StartRun, *, finished: int = 1, left: int = 2, **columns: Any) -> Run:

@@ -15,16 +15,19 @@ from runs.models.results import Attempt, EvaluatorScore, Result, Retry
 from runs.models.runs import Run
 from runs.running.retrying import BudgetSpentError, retry_results, stop_run
 from runs.running.services import start_run
-from tests.support.factories import make_case, make_scored_run, make_suite, make_target, make_user
+from tests.support.factories import (
+    again,
+    make_case,
+    make_scored_run,
+    make_suite,
+    make_target,
+    make_user,
+)
 from tests.support.model_server import ModelServer, good
 from tests.support.trees import CHECK, JUDGED, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
 StartRun = Callable[..., Run]
-
-
-def again(run: Run) -> Run:
-    return Run.objects.get(pk=run.pk)
 
 
 def ids(run: Run, **narrow: Any) -> list[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import re
-from typing import Any
 
 from django.test import Client
 from django.urls import reverse
@@ -59,10 +57,6 @@ def share(
     found = re.search(r'value="(http://testserver)(/s/[\w-]{43}/)"', listed)
     assert found
     return found[2]
-
-
-def text_of(response: Any) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", response.content.decode())).split())
 
 
 def marks_within(detail_level: str) -> tuple[set[str], set[str]]:

@@ -18,8 +18,9 @@ from evaluators.models import AuditEntry
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.sharing import MemberSession, ShareLink
-from tests.sharing.linked import sent, share, subject, text_of
+from tests.sharing.linked import sent, share, subject
 from tests.support.members import make_client, make_member
+from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db
 

@@ -17,8 +17,9 @@ from evaluators.models import AuditEntry
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink, token_hash
-from tests.sharing.linked import sent, share, subject, text_of
+from tests.sharing.linked import sent, share, subject
 from tests.support.factories import make_case, make_result, make_run, make_suite
+from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db
 

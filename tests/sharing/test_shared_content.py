@@ -22,7 +22,7 @@ from runs.documents import DetailLevel
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
-from tests.sharing.linked import HOSTILE, marks_within, share, subject, text_of
+from tests.sharing.linked import HOSTILE, marks_within, share, subject
 from tests.support.factories import (
     make_case,
     make_result,
@@ -31,6 +31,7 @@ from tests.support.factories import (
     make_suite,
     make_target,
 )
+from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db
 

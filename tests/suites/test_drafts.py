@@ -33,6 +33,7 @@ from runs.suites.services import GATHERS_FOR, record_version
 from tests.evaluators.scoring.trees import composite, leaf, root
 from tests.suites.contents import version
 from tests.support.factories import (
+    again,
     change_suite,
     make_case,
     make_model,
@@ -64,10 +65,6 @@ def node_id(draft: SuiteDraft, name: str) -> str:
 def weight(suite: Suite, author: User, name: str, value: float) -> SuiteDraft:
     draft = get_draft(suite, author)
     return change(suite, author, SetWeight(node_id(draft, name), value))
-
-
-def again(suite: Suite) -> Suite:
-    return Suite.objects.get(pk=suite.pk)
 
 
 def weights(suite: Suite) -> dict[str, float]:

@@ -9,9 +9,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from django.contrib.auth.models import Group, User
+from django.db.models import Model
 from django.utils import timezone
 
 from evaluators.model_calls.limit_policy import Throttle
@@ -25,6 +26,7 @@ from runs.models.suites import Case, FileContent, Suite, SuiteVersion, Target
 from runs.models.temporary import TargetTrial
 from runs.specs.suites import SuiteSpec
 
+AnyRow = TypeVar("AnyRow", bound=Model)
 NUMBERS = count(1)
 STARTED = datetime(2026, 5, 12, 9, 2, 11, tzinfo=UTC)
 TREE: Mapping[str, Any] = {
@@ -328,3 +330,8 @@ def _count(run: Run, results: Sequence[Result]) -> None:
     run.case_count = run.cases.count()
     run.save(update_fields=COUNTED)
     run.cases.refresh(run.pk, positions, policy=run.readable_policy())
+
+
+def again(row: AnyRow) -> AnyRow:
+    """Return a row as the database has it now."""
+    return type(row)._default_manager.get(pk=row.pk)

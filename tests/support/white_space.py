@@ -1,9 +1,10 @@
-"""Collapse the white space of pages in tests, so that line breaks in templates do not matter."""
+"""Collapse the white space of pages in tests, so that line breaks in templates do not matter; read their text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from html import unescape
 from typing import Any
 
 from django.http import HttpResponse
@@ -45,6 +46,11 @@ def _collapse(html: str) -> str:
 def _without_space_at_end(tag: re.Match[str]) -> str:
     end = "/>" if tag[0].endswith("/>") else ">"
     return tag[0].removesuffix(end).rstrip() + end
+
+
+def text_of(response: HttpResponse) -> str:
+    """Return what a reader sees of a page, in one line."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", response.text)).split())
 
 
 def render_collapsed(template: str, context: Mapping[str, object]) -> str:

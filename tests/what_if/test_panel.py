@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import re
 from typing import Any
@@ -26,17 +25,12 @@ from tests.support.factories import make_run
 from tests.support.members import make_client, make_member
 from tests.support.scored_runs import CHECK, EXACT, SHORT, STYLE, finished_run, rules_of
 from tests.support.trees import tree
+from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HTMX = {"HX-Request": "true"}
 STRICT = {"pass_threshold": "0.9", "borderline_threshold": "0.8"}
 STRICTER = PolicySpec(pass_threshold=0.9, borderline_threshold=0.8)
-
-
-def text_of(response: Any) -> str:
-    """Return what a reader sees, in one line."""
-    bare = re.sub(r"<[^>]+>", " ", response.content.decode())
-    return " ".join(html.unescape(bare).split())
 
 
 @pytest.fixture
