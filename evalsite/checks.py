@@ -13,7 +13,7 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
-from evalsite.access.roles import Role
+from evalsite.access.roles import EVERYBODY, Role
 from evaluators.sandbox.probe import sandbox_offered
 
 PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxxxxxxx")
@@ -26,7 +26,15 @@ def check_environment(**options: Any) -> list[CheckMessage]:
     unusable: list[CheckMessage] = [
         error(problem.variable, problem.message, problem.hint) for problem in settings.ENV.problems
     ]
-    return [*unusable, *_keys(), *_database(), *_addresses(), *_sign_in(), *_scripts()]
+    return [
+        *unusable,
+        *_keys(),
+        *_database(),
+        *_addresses(),
+        *_second_factor(),
+        *_sign_in(),
+        *_scripts(),
+    ]
 
 
 def error(variable: str, message: str, hint: str = "") -> Error:
@@ -95,6 +103,16 @@ def _addresses() -> Iterator[CheckMessage]:
             "TLS every page would redirect to itself.",
             hint="Set EVALSITE_TRUST_PROXY=1 if a proxy sets X-Forwarded-Proto on every request.",
             id="evalsite.W.EVALSITE_TRUST_PROXY",
+        )
+
+
+def _second_factor() -> Iterator[CheckMessage]:
+    known = (EVERYBODY, *Role.values)
+    if unknown := [name for name in settings.REQUIRE_SECOND_FACTOR if name not in known]:
+        yield error(
+            "EVALSITE_REQUIRE_SECOND_FACTOR",
+            f"EVALSITE_REQUIRE_SECOND_FACTOR names roles that do not exist: {', '.join(unknown)}.",
+            f"Write {EVERYBODY}, or some of {', '.join(Role.values)}.",
         )
 
 

@@ -71,13 +71,6 @@ class Environment:
         allowed = {choice.lower(): choice for choice in choices}
         return self._parsed(name, default, lambda value: _parse_choice(value, allowed))
 
-    def names_of(self, name: str, choices: Iterable[str]) -> list[str]:
-        """Return the comma-separated values, each of which must be one of `choices`; none if not set."""
-        allowed = {choice.lower(): choice for choice in choices}
-        return self._parsed(
-            name, [], lambda value: [_parse_choice(part, allowed) for part in _split(value)]
-        )
-
     def path(self, name: str, default: Path) -> Path:
         """Return the value as an absolute path; a leading ~ is the home folder."""
         return self._parsed(name, default, lambda value: Path(value).expanduser().absolute())
@@ -98,7 +91,7 @@ class Environment:
         """Return the value, which must name an IANA time zone."""
         return self._parsed(name, default, _parse_time_zone)
 
-    def names_list(self, name: str) -> list[str]:
+    def texts(self, name: str) -> list[str]:
         """Return the comma-separated values; none if not set."""
         return _split(self.text(name))
 

@@ -211,9 +211,8 @@ LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "access:login"
 # Lifetime in seconds of links for setting a password and for logging in once.
 PASSWORD_RESET_TIMEOUT = 24 * 60 * 60
-# Who must have a second factor: everybody, or roles, whose module needs these settings.
-SECOND_FACTOR_CHOICES = ("all", "viewer", "reviewer", "editor", "admin")
-REQUIRE_SECOND_FACTOR = ENV.names_of("EVALSITE_REQUIRE_SECOND_FACTOR", SECOND_FACTOR_CHOICES)
+# The roles that must have a second factor; "all" for everybody.
+REQUIRE_SECOND_FACTOR = [role.lower() for role in ENV.texts("EVALSITE_REQUIRE_SECOND_FACTOR")]
 # Minutes after a login or confirmation in which sensitive actions do not ask again; 0 for never asking.
 CONFIRM_MINUTES = ENV.number("EVALSITE_CONFIRM_MINUTES", 30, least=0, most=14 * 24 * 60)
 AUTH_PASSWORD_VALIDATORS = [
@@ -258,7 +257,7 @@ API_WRONG_TOKENS_PER_MINUTE = ENV.number(
 )
 
 # -- Security --------------------------------------------------------------------------------
-ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *ENV.names_list("EVALSITE_ALLOWED_HOSTS")]
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *ENV.texts("EVALSITE_ALLOWED_HOSTS")]
 if SITE_HOST:
     ALLOWED_HOSTS.append(f"[{SITE_HOST}]" if ":" in SITE_HOST else SITE_HOST)
 CSRF_TRUSTED_ORIGINS = [f"{urlsplit(SITE_URL).scheme}://{urlsplit(SITE_URL).netloc}"] * bool(

@@ -65,7 +65,7 @@ class CspViolation(BaseModel):
     rule: str = Field("", alias="violated-directive")
     source: str = Field("", alias="blocked-uri")
 
-    def words(self) -> str:
+    def text(self) -> str:
         """Return the report as one line of plain ASCII, without queries and without the secrets of links."""
         parts = (self.rule, _place(self.source), _place(self.page))
         rule, source, page = (ascii(part[:MAX_REPORTED_LENGTH]) for part in parts)
@@ -93,16 +93,16 @@ class ReportLog:
         self._lock = threading.Lock()
         self._logged: dict[str, datetime] = {}
 
-    def write(self, words: str, *, now: datetime) -> None:
+    def write(self, text: str, *, now: datetime) -> None:
         """Log a report, unless it was logged within the hour or too many others were."""
         with self._lock:
             self._logged = {
                 known: at for known, at in self._logged.items() if at > now - self.every
             }
-            if words in self._logged or len(self._logged) >= self.most:
+            if text in self._logged or len(self._logged) >= self.most:
                 return
-            self._logged[words] = now
-        logger.warning("A browser reports (anybody can send this): %s", words)
+            self._logged[text] = now
+        logger.warning("A browser reports (anybody can send this): %s", text)
 
 
 REPORTS = ReportLog()
@@ -122,7 +122,7 @@ def csp_report(request: HttpRequest) -> HttpResponse:
         violation = CspViolation.model_validate(report)
     except ValueError:
         return HttpResponse(status=400)
-    REPORTS.write(violation.words(), now=timezone.now())
+    REPORTS.write(violation.text(), now=timezone.now())
     return HttpResponse(status=204)
 
 

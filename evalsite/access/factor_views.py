@@ -25,9 +25,9 @@ from evalsite.access.logins import (
     FirstFactor,
     TooManyTriesError,
     count_failure,
+    finish_login,
     first_factor,
     wait_page,
-    welcome,
 )
 from evalsite.access.members import members
 from evalsite.access.models import Passkey
@@ -67,7 +67,7 @@ def login_second(request: HttpRequest) -> HttpResponse:
     if form.way == "recovery code":
         left = factors.factors_of(first.member).recovery_codes_left
         messages.warning(request, f"You have {left} recovery code{'' if left == 1 else 's'} left.")
-    return welcome(
+    return finish_login(
         request, first.member, way=f"{first.way} and {form.way}", next_path=first.next_path
     )
 
@@ -123,7 +123,7 @@ def login_passkey(request: HttpRequest) -> HttpResponse:
             "problem": str(refusal),
         }
         return render(request, "access/login.html", context, status=REFUSED)
-    return welcome(request, passkey.user, way="passkey", next_path=next_path(request))
+    return finish_login(request, passkey.user, way="passkey", next_path=next_path(request))
 
 
 @never_cache

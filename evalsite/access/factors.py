@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from evalsite.access.models import MemberFactors, Passkey, RecoveryCode, record_change
-from evalsite.access.roles import highest_role
+from evalsite.access.roles import EVERYBODY, highest_role
 from evaluators.model_calls.models import decrypt, encrypt
 from evaluators.models import NOT_LOGGED_IN
 from evaluators.scoring.types import DomainError
@@ -33,7 +33,6 @@ DRIFT_STEPS = 1
 MAX_WRONG_CODES, WRONG_CODES_WITHIN = 10, timedelta(hours=1)
 # With 120 random bits a fast hash is enough.
 RECOVERY_CODES, RECOVERY_CODE_BYTES = 10, 15
-EVERYBODY = "all"
 
 
 class LastFactorError(DomainError):
@@ -261,8 +260,9 @@ def take_notices(member: User) -> list[str]:
             "after your right password or in a session of yours. Change your password if it was not you."
         )
     if notices:
-        told = {"removed_at": None, "removed_by": "", "paused_at": None}
-        MemberFactors.objects.filter(user=member).update(**told)
+        MemberFactors.objects.filter(user=member).update(
+            removed_at=None, removed_by="", paused_at=None
+        )
     return notices
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -26,16 +26,22 @@ from evalsite.access.tokens import roles_up_to
 from evaluators.model_calls.models import KeyUnreadableError
 from runs.requests import MemberRequest, form_data
 
-ROLE_CHOICES = [(role.value, f"{role.label}: {MEANINGS[role]}") for role in Role]
 NEVER = "never"
 LIFETIMES = (("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year"))
 USUAL_LIFETIME = "90"
 
 
+def role_choices(roles: Iterable[Role]) -> list[tuple[str, str]]:
+    """Return the choices of a field for roles, each with what it means."""
+    return [(role.value, f"{role.label}: {MEANINGS[role]}") for role in roles]
+
+
 class RoleForm(forms.Form):
     """One of the four roles."""
 
-    role = forms.ChoiceField(choices=ROLE_CHOICES, widget=forms.RadioSelect, initial=Role.VIEWER)
+    role = forms.ChoiceField(
+        choices=role_choices(Role), widget=forms.RadioSelect, initial=Role.VIEWER
+    )
 
     def clean_role(self) -> Role:
         """Return the role itself."""
@@ -60,7 +66,7 @@ class EmailForm(forms.Form):
     email = forms.EmailField(label="E-mail", required=False, max_length=254)
 
 
-class MemberForm(RoleForm):
+class MemberForm(EmailForm, RoleForm):
     """A new member."""
 
     username = forms.CharField(
@@ -69,7 +75,6 @@ class MemberForm(RoleForm):
         validators=[UnicodeUsernameValidator()],
         help_text="For logging in, and shown with what the member does: letters, digits and @ . + - _",
     )
-    email = forms.EmailField(label="E-mail", required=False, max_length=254)
     field_order = ("username", "email", "role")
 
     def clean_username(self) -> str:
@@ -99,9 +104,7 @@ class TokenForm(forms.Form):
         """Offer the roles and lifetimes that a member with this role can choose."""
         super().__init__(data=data, use_required_attribute=False)
         roles = roles_up_to(member_role)
-        self.fields["role"].choices = [  # type: ignore[attr-defined]  # it is a ChoiceField
-            (role.value, f"{role.label}: {MEANINGS[role]}") for role in roles
-        ]
+        self.fields["role"].choices = role_choices(roles)  # type: ignore[attr-defined]  # it is a ChoiceField
         self.fields["role"].initial = Role.VIEWER.value
         never = ((NEVER, "Never, until it is revoked"),) if member_role == Role.ADMIN else ()
         self.fields["expires"].choices = (*LIFETIMES, *never)  # type: ignore[attr-defined]  # it is a ChoiceField

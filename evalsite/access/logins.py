@@ -1,4 +1,4 @@
-"""Logins: one way in after a password or link, guessing is slowed down, and the audit has each login.
+"""Logins: limits for guessing, checks of what members enter, the two steps of a login, and its audit.
 
 Guesses are counted by name and address (django-axes), by address alone and by name alone.
 """
@@ -37,9 +37,9 @@ IPV6_CLIENT_BITS = 64
 # Failures within AXES_COOLOFF_TIME, besides AXES_FAILURE_LIMIT for one name from one address. A company may share
 # one address, and a member whose name is under attack from many addresses still has one-time links.
 MAX_FAILURES_OF_ADDRESS, MAX_FAILURES_OF_NAME = 50, 100
-BUSY_S = 1
-# A password takes a third of a second of the processor to check; pages are served meanwhile by the other turns.
-PASSWORD_CHECKS = threading.BoundedSemaphore(2)
+# A password takes a third of a second of the processor to check. So many are checked at once; the other threads
+# serve pages, and one more login may be tried again after BUSY_S seconds.
+PASSWORD_CHECKS, BUSY_S = threading.BoundedSemaphore(2), 1
 
 
 def client_address(request: HttpRequest) -> str | None:
@@ -63,8 +63,7 @@ def _client(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     return IPv6Address(int(address) >> IPV6_CLIENT_BITS << IPV6_CLIENT_BITS)
 
 
-def is_guessed_widely(request: HttpRequest, username: str) -> bool:
-    """Tell whether this address failed with many names, or this name from many addresses."""
+def _is_guessed_widely(request: HttpRequest, username: str) -> bool:
     recent = AccessAttempt.objects.filter(
         attempt_time__gt=timezone.now() - settings.AXES_COOLOFF_TIME
     )
@@ -85,7 +84,7 @@ def locked_out(
 
 
 def wait_page(request: HttpRequest, seconds: int) -> HttpResponse:
-    """Ask to try again after a time; after less than a minute because too many passwords are being checked."""
+    """Show that a login may be tried again in so many seconds; less than a minute means that others log in now."""
     context = {"minutes": seconds // 60}
     page = render(request, "access/locked_out.html", context, status=TOO_MANY_REQUESTS)
     page["Retry-After"] = str(seconds)
@@ -102,6 +101,17 @@ def posting_nothing(request: HttpRequest) -> Iterator[None]:
         request.POST = sent
 
 
+@contextmanager
+def password_check() -> Iterator[None]:
+    """Take one of the few turns to check a password; raises TooManyTriesError while all are taken."""
+    if not PASSWORD_CHECKS.acquire(blocking=False):
+        raise TooManyTriesError(BUSY_S)
+    try:
+        yield
+    finally:
+        PASSWORD_CHECKS.release()
+
+
 def check_password(request: HttpRequest, member: User, password: str) -> bool:
     """Tell whether it is the member's password; a wrong one counts as a failed login.
 
@@ -110,13 +120,8 @@ def check_password(request: HttpRequest, member: User, password: str) -> bool:
 
     """
     refuse_wide_guessing(request, member.get_username())
-    if not PASSWORD_CHECKS.acquire(blocking=False):
-        raise TooManyTriesError(BUSY_S)
-    try:
-        with posting_nothing(request):
-            proved = authenticate(request, username=member.get_username(), password=password)
-    finally:
-        PASSWORD_CHECKS.release()
+    with password_check(), posting_nothing(request):
+        proved = authenticate(request, username=member.get_username(), password=password)
     return proved == member
 
 
@@ -132,7 +137,7 @@ def check_code(request: HttpRequest, member: User, code: str) -> bool:
 
 
 def check_recovery_code(request: HttpRequest, member: User, code: str) -> bool:
-    """Use up a recovery code and tell whether there was such a one; a wrong one counts as a failed login.
+    """Use up one of the member's recovery codes; False for a wrong or used one, which counts as a failed login.
 
     Raises:
         TooManyTriesError: nobody may try now.
@@ -160,7 +165,7 @@ class TooManyTriesError(DomainError):
 
 def refuse_wide_guessing(request: HttpRequest, username: str) -> None:
     """Raise TooManyTriesError while this address has failed with many names, or this name from many addresses."""
-    if is_guessed_widely(request, username):
+    if _is_guessed_widely(request, username):
         _record_pause(User.objects.filter(username=username).first(), request)
         raise TooManyTriesError(int(settings.AXES_COOLOFF_TIME.total_seconds()))
 
@@ -198,12 +203,15 @@ class FirstFactor:
     next_path: str
 
 
-def finish_login(
+def finish_first_factor(
     request: HttpRequest, member: User, *, way: str, next_path: str
 ) -> HttpResponseRedirect:
-    """Let a member in who gave a password or opened a link, or ask for the second factor first."""
+    """Log a member in who gave a password or opened a link, or lead to the second factor if there is one.
+
+    `way` is how the audit says which proof it was.
+    """
     if not factors.has_factor(member):
-        return welcome(request, member, way=way, next_path=next_path)
+        return finish_login(request, member, way=way, next_path=next_path)
     if request.user.is_authenticated:
         logout(request)
     request.session.cycle_key()
@@ -228,12 +236,12 @@ def first_factor(request: HttpRequest) -> FirstFactor | None:
     return FirstFactor(member, kept["way"], kept["next"])
 
 
-def welcome(
+def finish_login(
     request: HttpRequest, member: User, *, way: str, next_path: str
 ) -> HttpResponseRedirect:
-    """Log a member in who has proved enough, and lead to the page, or first to setting up a second factor."""
+    """Log a member in who gave all factors, and lead to the page, or to setting up a factor that is required."""
     request.session.pop(FIRST_FACTOR, None)
-    let_in(request, member, way=way)
+    log_in(request, member, way=way)
     for notice in factors.take_notices(member):
         messages.warning(request, notice)
     if factors.is_required_of(member) and not factors.has_factor(member):
@@ -242,8 +250,8 @@ def welcome(
     return HttpResponseRedirect(next_path)
 
 
-def let_in(request: HttpRequest, member: User, *, way: str) -> None:
-    """Log a member in, whatever else the site requires; `way` is how the audit says that it was proved."""
+def log_in(request: HttpRequest, member: User, *, way: str) -> None:
+    """Begin the session of a member without asking for anything else, and record it."""
     login(request, member, backend=BACKEND)
     _record("logged_in", member, request, by=member, facts={"with": way})
 
@@ -326,11 +334,11 @@ def _record(
 def record_refused_sign_in(
     request: HttpRequest, member: User | None, *, reason: str, name: str = ""
 ) -> None:
-    """Record that somebody was not let in whom the provider may know; `name` is the person's if no member's."""
+    """Record that a sign-in was refused; `name` is what the provider calls somebody who is no member."""
     _record("sign_in_refused", member, request, name=name, facts={"reason": reason})
 
 
 def count_failed_sign_in(request: HttpRequest, journey: str) -> None:
-    """Count a sign-in that the provider did not confirm, by address, and by journey as by name."""
+    """Count a sign-in that the provider did not confirm, by address and by journey, which stands for a name."""
     credentials = {"username": f"sign-in {journey}"}
     user_login_failed.send(sender=__name__, credentials=credentials, request=request)

@@ -51,8 +51,8 @@ class Usage:
         }
 
 
-class Counter:
-    """Counts what each client does within a minute from its first time, in the memory of this process."""
+class MinuteCounter:
+    """Counts how often each client does something in the minute after its first time; each process counts alone."""
 
     def __init__(self) -> None:
         """Know no client."""
@@ -60,7 +60,7 @@ class Counter:
         self._windows: dict[str, tuple[datetime, int]] = {}
 
     def count(self, client: str, *, limit: int, now: datetime) -> Usage:
-        """Count one more."""
+        """Count one more time."""
         with self._lock:
             since, used = self._windows.pop(client, (now, 0))
             if now - since >= WINDOW:
@@ -78,7 +78,7 @@ class Counter:
             del self._windows[next(iter(self._windows))]
 
 
-REQUESTS, WRONG_TOKENS = Counter(), Counter()
+REQUESTS, WRONG_TOKENS = MinuteCounter(), MinuteCounter()
 
 
 class TooManyRequests(APIException):

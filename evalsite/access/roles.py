@@ -26,6 +26,8 @@ MEANINGS = {
     Role.ADMIN: "also changes language models with their keys, members and everybody's share links, "
     "and runs scripts",
 }
+# What stands for all roles where a variable names roles.
+EVERYBODY = "all"
 ADDED_PERMISSIONS = {
     Role.VIEWER: ("runs.view_run",),
     Role.REVIEWER: ("runs.review_result",),

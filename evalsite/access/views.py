@@ -31,10 +31,9 @@ from evalsite.access.forms import (
     password_form,
 )
 from evalsite.access.logins import (
-    BUSY_S,
-    PASSWORD_CHECKS,
     TooManyTriesError,
-    finish_login,
+    finish_first_factor,
+    password_check,
     refuse_wide_guessing,
     wait_page,
 )
@@ -66,21 +65,19 @@ def login_page(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(next_path(request))
     form = AuthenticationForm(request, data=form_data(request) if settings.PASSWORD_LOGIN else None)
     if form.is_bound:
-        # Failures are counted by the name as the form reads it; a name that it refuses is not tried.
-        with suppress(ValidationError):
-            name = form.fields["username"].clean(request.POST.get("username"))
-            try:
-                refuse_wide_guessing(request, name)
-            except TooManyTriesError as refusal:
-                return wait_page(request, refusal.seconds)
-        if not PASSWORD_CHECKS.acquire(blocking=False):
-            return wait_page(request, BUSY_S)
         try:
-            form.full_clean()
-        finally:
-            PASSWORD_CHECKS.release()
+            # Failures are counted by the name as the form reads it; a name that it refuses is not tried.
+            with suppress(ValidationError):
+                name = form.fields["username"].clean(request.POST.get("username"))
+                refuse_wide_guessing(request, name)
+            with password_check():
+                form.full_clean()
+        except TooManyTriesError as refusal:
+            return wait_page(request, refusal.seconds)
     if form.is_valid():
-        return finish_login(request, form.get_user(), way="password", next_path=next_path(request))
+        return finish_first_factor(
+            request, form.get_user(), way="password", next_path=next_path(request)
+        )
     context = {"form": form, "next": next_path(request)}
     return render(request, "access/login.html", context, status=_status(form.is_bound))
 
@@ -113,7 +110,7 @@ def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse
         return render(request, "access/login_once.html", {"member": user})
     if not use_link(user):
         return render(request, "access/link_used.html", status=410)
-    return finish_login(request, user, way="one-time link", next_path=reverse("home"))
+    return finish_first_factor(request, user, way="one-time link", next_path=reverse("home"))
 
 
 @login_not_required
@@ -131,7 +128,7 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
             return render(request, "access/link_used.html", status=410)
         members.change_password(form, revokes_tokens=False)
         end_sessions(user)
-        return finish_login(request, user, way="password link", next_path=reverse("home"))
+        return finish_first_factor(request, user, way="password link", next_path=reverse("home"))
     context = {"form": form, "member": user}
     return render(request, "access/password_set.html", context, status=_status(form.is_bound))
 

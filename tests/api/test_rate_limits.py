@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evalsite.access import rate_limits
-from evalsite.access.rate_limits import MAX_CLIENTS, Counter
+from evalsite.access.rate_limits import MAX_CLIENTS, MinuteCounter
 from evaluators.models import AuditEntry
 from tests.api.site import assert_described
 from tests.api.test_refusals import assert_refused, token_of
@@ -26,8 +26,8 @@ HERE, THERE = "192.0.2.1", "192.0.2.2"
 def limits(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow three requests and two wrong tokens a minute, and count from zero."""
     settings.API_REQUESTS_PER_MINUTE, settings.API_WRONG_TOKENS_PER_MINUTE = 3, 2
-    monkeypatch.setattr(rate_limits, "REQUESTS", Counter())
-    monkeypatch.setattr(rate_limits, "WRONG_TOKENS", Counter())
+    monkeypatch.setattr(rate_limits, "REQUESTS", MinuteCounter())
+    monkeypatch.setattr(rate_limits, "WRONG_TOKENS", MinuteCounter())
 
 
 def ask(secret: str, address: str = HERE) -> Any:
@@ -104,7 +104,7 @@ def test_without_a_limit_nothing_is_counted(viewer: User, settings: Settings) ->
 
 
 def test_any_number_of_addresses_takes_limited_memory() -> None:
-    counter, now = Counter(), timezone.now()
+    counter, now = MinuteCounter(), timezone.now()
     for number in range(MAX_CLIENTS + 100):
         counter.count(f"10.0.{number}", limit=1, now=now)
     assert len(counter._windows) == MAX_CLIENTS

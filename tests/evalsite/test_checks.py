@@ -36,6 +36,14 @@ def test_a_long_placeholder_is_refused(settings: Settings, key: str) -> None:
     assert setting_problems(settings, key) == ["evalsite.E.EVALSITE_SECRET_KEY"]
 
 
+def test_a_second_factor_is_required_only_of_roles_that_exist(settings: Settings) -> None:
+    settings.REQUIRE_SECOND_FACTOR = ["all", "editor", "owner"]
+    [refusal] = [check for check in check_environment() if "SECOND_FACTOR" in str(check.id)]
+    assert refusal.msg.endswith("names roles that do not exist: owner.")
+    settings.REQUIRE_SECOND_FACTOR = ["all", "editor"]
+    assert not [check for check in check_environment() if "SECOND_FACTOR" in str(check.id)]
+
+
 @pytest.mark.parametrize(
     ("offer", "expected"),
     [

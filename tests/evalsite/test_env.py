@@ -103,7 +103,7 @@ def test_secrets_are_found_by_their_prefix(tmp_path: Path) -> None:
 
 
 def test_lists_are_comma_separated() -> None:
-    assert Environment({"HOSTS": "a.example, b.example ,"}).names_list("HOSTS") == [
+    assert Environment({"HOSTS": "a.example, b.example ,"}).texts("HOSTS") == [
         "a.example",
         "b.example",
     ]

@@ -21,7 +21,7 @@ from django.views.decorators.http import require_safe
 from evalsite.access.logins import (
     TooManyTriesError,
     count_failed_sign_in,
-    let_in,
+    log_in,
     record_confirmation,
     record_refused_sign_in,
     refuse_wide_guessing,
@@ -135,7 +135,7 @@ def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpR
     except services.SignInRefusedError as refusal:
         record_refused_sign_in(request, refusal.member, name=identity.shown, reason=str(refusal))
         return _page(request, "refused", status=FORBIDDEN, reason=str(refusal))
-    let_in(request, admission.member, way=WAY)
+    log_in(request, admission.member, way=WAY)
     if identity.checked_at:
         # A login there hours ago proves nothing now.
         mark_confirmed(request.session, at=datetime.fromtimestamp(identity.checked_at, UTC))

@@ -14,7 +14,6 @@ import pytest
 from axes.models import AccessAttempt
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
@@ -445,7 +444,3 @@ def test_no_try_leaves_what_was_typed_in_the_database(
     stored = " ".join(AccessAttempt.objects.values_list("post_data", flat=True))
     for typed in (*sent.values(), "123123", "abcd"):
         assert typed not in stored
-
-
-def test_a_second_factor_can_be_required_of_every_role() -> None:
-    assert (factors.EVERYBODY, *Role.values) == settings.SECOND_FACTOR_CHOICES
