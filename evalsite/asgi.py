@@ -1,4 +1,4 @@
-"""The application that gunicorn serves."""
+"""The application that gunicorn serves: Django, which gets whole requests, counted so that the worker inside yields."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _sign_in() -> Iterator[CheckMessage]:
     if issuer.scheme == "http" and not may_be_http:
         yield error(
             "EVALSITE_OIDC_ISSUER",
-            f"EVALSITE_OIDC_ISSUER is {settings.OIDC_ISSUER}: whoever is on the way could sign in as anybody.",
+            f"EVALSITE_OIDC_ISSUER is {settings.OIDC_ISSUER}: anybody between this site and the provider could sign in as anybody.",
             "Use https, or set EVALSITE_PLAIN_HTTP=1 if the network is trusted.",
         )
     if "openid" not in settings.OIDC_SCOPES.split():

@@ -1,4 +1,8 @@
-"""The gunicorn configuration: processes that serve the site, one of them with the embedded worker inside."""
+"""The gunicorn configuration: where the site listens, its processes, and what each does when it starts and stops.
+
+`asgi.py` is the application they serve, `serving.py` how it receives requests and sends answers, `embedded.py`
+the worker inside the process of a site without separate workers.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ proc_name = "evalsite"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Time connections, start the embedded worker in the forked process, and print the announcement."""
+    """Prepare a process: allow it many connections and time each, start the embedded worker, announce the site."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(limit, MAX_OPEN_FILES)
     # A service manager may forbid it, and then has a limit of its own.
@@ -69,7 +73,7 @@ def post_worker_init(worker: Any) -> None:
 
 
 async def _stop(worker: Any) -> None:
-    """Once the process is asked to stop, let the embedded worker stop at once, and clients only wait for so long."""
+    """Once the process is asked to stop, stop the embedded worker, and cut off clients after LAST_ANSWERS_S."""
     while worker.alive:  # noqa: ASYNC110 - gunicorn gives no event
         await asyncio.sleep(STOP_CHECK_S)
     threading.Thread(target=worker_exit, args=(None, worker)).start()

@@ -282,7 +282,7 @@ SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_SECURE else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUST_PROXY else None
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# We cannot promise that hosts below ours speak TLS, and preloading is for whoever owns the domain.
+# We cannot promise that hosts below ours speak TLS, and preloading is for the owner of the domain.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -444,7 +444,7 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
-        # Whoever wants it wants all of it.
+        # A site that turns it on wants every entry, whatever its log level.
         "evalsite.audit": {"level": "INFO"},
         # It logs every call of a model, and the ledger records those.
         "httpx2": {"level": "WARNING"},

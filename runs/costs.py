@@ -361,9 +361,9 @@ def _result_costs(
 
 
 def booked_usd(result: Result, costs: CostPair) -> tuple[Decimal | None, Decimal | None]:
-    """Return target and judge cost of a result as files and the API tell them, None where unknown.
+    """Return the target cost and the judge cost of a result for files and the API, None where unknown.
 
-    Who was not asked cost nothing, which is known once the result has ended.
+    A target or judge without a call cost nothing, which is known only once the result has ended.
     """
     if result.status in ENDED_RESULT_STATUSES:
         return costs.run.usd, costs.evaluation.usd

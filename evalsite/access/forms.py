@@ -65,6 +65,15 @@ class EmailForm(forms.Form):
 
     email = forms.EmailField(label="E-mail", required=False, max_length=254)
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Say what the address is for where members sign in with a provider."""
+        super().__init__(*args, **options)
+        if settings.OIDC_ISSUER:
+            self.fields["email"].help_text = (
+                f"The person who first signs in with {settings.OIDC_NAME} and this address, verified there, "
+                "becomes this member."
+            )
+
 
 class MemberForm(EmailForm, RoleForm):
     """A new member."""

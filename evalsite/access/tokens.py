@@ -184,7 +184,7 @@ def _record(actor: User, action: str, token: ApiToken, *, after: dict[str, str])
 
 SCHEME = "Bearer"
 PLAIN_CALL = (
-    "Call the API by https. Whoever listens in has read this request: revoke the token in it."
+    "Call the API by https. Others may have read this request on its way: revoke the token in it."
 )
 
 

@@ -92,7 +92,7 @@ SILENT_SHARE, MIN_SILENT = 0.25, 10
 MIN_SILENT_SLOWED = 5
 # A silent model is called by one call at a time, again after a time that grows.
 FIRST_PROBE_S, MAX_PROBE_S, PROBE_GROWTH = 0.5, 2.0, 1.5
-# So often the others ask meanwhile whether it has answered.
+# How often the other calls ask whether it has answered.
 SILENT_ASK_S = 0.5
 # After its first answer, so much of the rate that keeps all its concurrency busy. A longer silence is an outage.
 AFTER_SILENCE, OUTAGE_S = 0.25, 5.0

@@ -309,11 +309,11 @@ def _answer_file(request: Request, spec: ExportSpec) -> HttpResponseBase:
     if spec.is_small:
         return send_now(spec)
     member: Any = request.user
-    asked = request_export(spec, by=member)
+    export_request = request_export(spec, by=member)
     try:
-        return send_export(asked)
+        return send_export(export_request)
     except FileNotFoundError:
-        document = export_document(asked).as_json()
+        document = export_document(export_request).as_json()
         location = {"Location": request.build_absolute_uri(document["status_url"])}
         return Response(document, status=HTTPStatus.ACCEPTED, headers=location)
 
@@ -420,26 +420,26 @@ def _reviews_file(request: Request, form: str) -> ExportSpec:
 def export(request: Request, export: UUID) -> Response:
     """Give the state of a file that a worker makes, with its address once it is ready."""
     NoParams.read(request)
-    asked = own_export(request, export)
+    export_request = own_export(request, export)
     if request.method == "DELETE":
-        drop_request(asked)
+        drop_request(export_request)
         return Response(status=HTTPStatus.NO_CONTENT)
-    return Response(export_document(asked).as_json())
+    return Response(export_document(export_request).as_json())
 
 
 @sends("The file of an export", path=[EXPORT])
 def export_file(request: Request, export: UUID) -> HttpResponseBase:
     """Give a file that a worker has made, by its own media type; 409 until it is ready."""
     NoParams.read(request)
-    asked = own_export(request, export)
+    export_request = own_export(request, export)
     grant: Any = request.auth
     if not all(
         request.user.has_perm(permission) and (grant is None or grant.allows(permission))
-        for permission in asked.export.permissions
+        for permission in export_request.export.permissions
     ):
         raise PermissionDenied
     try:
-        return send_export(asked)
+        return send_export(export_request)
     except FileNotFoundError:
-        state = export_document(asked).state
+        state = export_document(export_request).state
         raise CannotBeAnswered(f"The file cannot be sent: it is {state}.") from None

@@ -226,14 +226,14 @@ def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
 @file_kind("audit")
 def audit_file(*, query: Mapping[str, str], with_members: bool) -> ExportSpec:
     """Describe the file of the entries that match the parameters of an address."""
-    asked = AuditQuery.read(query)
-    found = _matching(asked, with_members=with_members).aggregate(Count("pk"), Max("pk"))
+    wanted = AuditQuery.read(query)
+    counts = _matching(wanted, with_members=with_members).aggregate(Count("pk"), Max("pk"))
     return ExportSpec(
         name="audit.jsonl",
-        rows=found["pk__count"],
+        rows=counts["pk__count"],
         row_bytes=ENTRY_BYTES,
-        write=lambda: audit_lines(asked, with_members=with_members),
-        fingerprint=tuple(found.values()),
+        write=lambda: audit_lines(wanted, with_members=with_members),
+        fingerprint=tuple(counts.values()),
         permissions=(SEE_AUDIT, *((SEE_MEMBERS,) if with_members else ())),
     )
 

@@ -1,4 +1,4 @@
-"""Asking for a file, making it in a worker, and removing it: by its owner, with its data, or after a day."""
+"""Request a file, write it in a worker, and remove it: for its owner, with its data, or after a day."""
 
 from __future__ import annotations
 
@@ -270,8 +270,8 @@ class ExportWriter:
             with os.fdopen(
                 os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
             ) as file:
-                for text in self._checked(spec, mine, part.parent):
-                    file.write(text)
+                for piece in self._parts(spec, mine, part.parent):
+                    file.write(piece)
                     pause()
                 file.flush()
                 os.fsync(file.fileno())
@@ -281,17 +281,17 @@ class ExportWriter:
             _unlink([part])
         return size
 
-    def _checked(self, spec: ExportSpec, mine: QuerySet[Export], folder: Path) -> Iterator[bytes]:
-        """Yield the parts; between them tell how far it is, and end where it may not go on."""
+    def _parts(self, spec: ExportSpec, mine: QuerySet[Export], folder: Path) -> Iterator[bytes]:
+        """Yield the parts of the file; between them, report progress and raise what stops the writing."""
         _require_room(folder)
-        told_at = time.monotonic()
-        for count, text in enumerate(spec.parts(), 1):
-            yield text
+        reported_at = time.monotonic()
+        for count, piece in enumerate(spec.parts(), 1):
+            yield piece
             if self._is_stopping:
                 raise _StoppingError
-            if time.monotonic() - told_at < PROGRESS_EVERY_S:
+            if time.monotonic() - reported_at < PROGRESS_EVERY_S:
                 continue
-            told_at = time.monotonic()
+            reported_at = time.monotonic()
             _require_room(folder)
             if not mine.update(done_count=min(spec.rows, count * spec.rows_a_part)):
                 raise _LostExportError
@@ -321,7 +321,7 @@ def reap_exports(*, now: datetime, is_silence_death: bool) -> bool:
 
     `is_silence_death` says whether a worker without a heartbeat is dead.
     """
-    _free_lost(now=now, is_silence_death=is_silence_death)
+    _release_lost(now=now, is_silence_death=is_silence_death)
     old = Export.objects.filter(expires_at__lt=now).exclude(state=ExportState.WRITING)
     if old.exists():
         remove_exports(Export.objects.filter(pk__in=list(old.values_list("pk", flat=True))))
@@ -329,7 +329,7 @@ def reap_exports(*, now: datetime, is_silence_death: bool) -> bool:
     return Export.objects.filter(state=ExportState.WAITING).exists()
 
 
-def _free_lost(*, now: datetime, is_silence_death: bool) -> None:
+def _release_lost(*, now: datetime, is_silence_death: bool) -> None:
     writing = list(Export.objects.filter(state=ExportState.WRITING))
     if not writing:
         return
@@ -351,15 +351,15 @@ def _free_lost(*, now: datetime, is_silence_death: bool) -> None:
 def _remove_leftovers() -> None:
     """Remove files of exports that are gone, or that another worker makes again."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        # Listed before the database is asked: it knows an export before its file exists.
-        found = [
+        # Listed before the database is read: an export is stored before its file exists.
+        files = [
             (path, match)
             for path in settings.EXPORTS_DIR.iterdir()
             if (match := FILE_NAME.fullmatch(path.name))
         ]
-        if found:
+        if files:
             known = {
                 (str(pk), token)
                 for pk, token in Export.objects.exclude(token="").values_list("pk", "token")
             }
-            _unlink(path for path, match in found if (match["pk"], match["token"]) not in known)
+            _unlink(path for path, match in files if (match["pk"], match["token"]) not in known)

@@ -22,7 +22,7 @@ MEDIA_TYPES = {
     "zip": "application/zip",
 }
 
-# What is answered at once: a few megabytes, and a second or two of work, which short rows take too.
+# What is made while the client waits: a few megabytes, and rows that take no more than a second or two.
 MAX_BYTES_AT_ONCE, MAX_ROWS_AT_ONCE = 4 * 1024 * 1024, 2_000
 
 

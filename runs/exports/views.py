@@ -28,11 +28,11 @@ def answer_file(request: Any, spec: ExportSpec) -> HttpResponseBase:
     if spec.is_small:
         return send_now(spec)
     try:
-        asked = request_export(spec, by=request.user)
+        export_request = request_export(spec, by=request.user)
     except TooManyExportsError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:exports")
-    return redirect("runs:export", asked.pk)
+    return redirect("runs:export", export_request.pk)
 
 
 def send_now(spec: ExportSpec) -> StreamingHttpResponse:
@@ -41,9 +41,9 @@ def send_now(spec: ExportSpec) -> StreamingHttpResponse:
     return StreamingHttpResponse(spec.parts(), content_type=spec.media_type, headers=headers)
 
 
-def send_export(asked: ExportRequest) -> FileResponse:
+def send_export(export_request: ExportRequest) -> FileResponse:
     """Send the file of an export; raises FileNotFoundError if it is not there yet, or no longer."""
-    export = asked.export
+    export = export_request.export
     if export.state != ExportState.READY:
         raise FileNotFoundError(export.name)
     return FileResponse(
@@ -76,7 +76,7 @@ def _list(request: MemberRequest) -> dict[str, Any]:
     # The parameters may name thousands of cases.
     requests = ExportRequest.objects.select_related("export").defer("export__params")
     own = requests.filter(owner=request.user)
-    rows = [export_document(asked) for asked in own]
+    rows = [export_document(export_request) for export_request in own]
     is_moving = any(row.is_unfinished for row in rows)
     return {"exports": rows, "is_moving": is_moving, **_workers(is_moving=is_moving)}
 
@@ -94,17 +94,19 @@ def export(request: MemberRequest, pk: UUID) -> HttpResponse:
 @may_view
 def export_state(request: MemberRequest, pk: UUID) -> HttpResponse:
     """Return how far an export is; polling ends with its last state."""
-    asked = ExportRequest.objects.filter(pk=pk, owner=request.user).select_related("export").first()
-    if asked is None:
+    export_request = (
+        ExportRequest.objects.filter(pk=pk, owner=request.user).select_related("export").first()
+    )
+    if export_request is None:
         # It expired, or its data were removed, while the page was open.
         return render(request, "exports/_export_gone.html", status=STOP_POLLING)
-    context = _state(asked)
+    context = _state(export_request)
     status = 200 if context["is_moving"] else STOP_POLLING
     return render(request, "exports/_export_state.html", context, status=status)
 
 
-def _state(asked: ExportRequest) -> dict[str, Any]:
-    document = export_document(asked)
+def _state(export_request: ExportRequest) -> dict[str, Any]:
+    document = export_document(export_request)
     is_moving = document.is_unfinished
     return {"export": document, "is_moving": is_moving, **_workers(is_moving=is_moving)}
 
@@ -120,11 +122,11 @@ def _workers(*, is_moving: bool) -> dict[str, bool]:
 @may_view
 def export_file(request: MemberRequest, pk: UUID) -> HttpResponseBase:
     """Send the file of an export; show its page if there is none."""
-    asked = own_export(request, pk)
-    if not request.user.has_perms(asked.export.permissions):
+    export_request = own_export(request, pk)
+    if not request.user.has_perms(export_request.export.permissions):
         raise PermissionDenied
     try:
-        return send_export(asked)
+        return send_export(export_request)
     except FileNotFoundError:
         return redirect("runs:export", pk)
 
@@ -133,10 +135,10 @@ def export_file(request: MemberRequest, pk: UUID) -> HttpResponseBase:
 @may_view
 def export_cancel(request: MemberRequest, pk: UUID) -> HttpResponse:
     """Cancel an export, or delete its file."""
-    asked = own_export(request, pk)
-    text = "cancelled" if asked.export.is_unfinished else "deleted"
-    drop_request(asked)
-    messages.info(request, f"The export {asked.export.name} is {text}.")
+    export_request = own_export(request, pk)
+    text = "cancelled" if export_request.export.is_unfinished else "deleted"
+    drop_request(export_request)
+    messages.info(request, f"The export {export_request.export.name} is {text}.")
     return redirect("runs:exports")
 
 

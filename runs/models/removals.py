@@ -16,7 +16,7 @@ from runs.models.suites import Suite
 
 RETENTION = "retention"
 CHECKED_EVERY = timedelta(hours=1)
-# A removal fails after so many workers that took it in vain.
+# A removal has failed once this many workers tried it in vain.
 MAX_TRIES = 5
 
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import models, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet, Sum
 
-from evaluators.models import AuditEntry
+from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.sandbox.processes import process_name
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.types import DomainError
@@ -50,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 # Each transaction removes this many results, or cases; others can write in between.
 BATCH = 1_000
-COMMAND_LINE = "command line"
 # Judges whose details hold figures, and the texts that name these.
 PARTS_IN_DETAILS = (METRICS_KIND, HYBRID_KIND)
 PART_KEYS = ("key", "name", "tier", "label", "policy")
@@ -324,7 +323,7 @@ def _delete_unused(shas: Sequence[str]) -> None:
     """Delete contents of files that nothing refers to any more: no result, suite, version or run."""
     if not shas:
         return
-    # Whoever stores one of them now holds its row, and has to end first.
+    # A transaction that is just storing one of them holds its row, and ends first.
     list(FileContent.objects.filter(pk__in=shas).order_by("pk").select_for_update().values("pk"))
     contents = FileContent.objects.filter(
         ~Exists(Artifact.objects.filter(content=OuterRef("pk"))),

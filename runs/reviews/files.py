@@ -67,7 +67,7 @@ def review_lines(query: QueueQuery) -> Iterator[ReviewLine]:
     Those on executions that are copies of others or are tried again are found where only suite and run are asked
     for: what asks more of the queue finds only what is in it. One query finds all, one more reads each 500.
     """
-    ids = read_ids(_asked(query))
+    ids = read_ids(_matching(query))
     for start in range(0, len(ids), CHUNK):
         batch = ids[start : start + CHUNK]
         rows = Review.objects.filter(pk__in=batch).order_by("created_at", "id")
@@ -90,23 +90,23 @@ WRITERS: Mapping[str, Callable[[QueueQuery], Iterator[str]]] = {
 @file_kind("reviews")
 def reviews_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     """Describe a file, `jsonl` or `csv`, of the decisions that the parameters of an address ask for."""
-    asked = QueueQuery.read(query)
-    named = asked.suite.replace("-", "").isalnum()
-    suite = Suite.objects.filter(slug=asked.suite).first()
+    wanted = QueueQuery.read(query)
+    named = wanted.suite.replace("-", "").isalnum()
+    suite = Suite.objects.filter(slug=wanted.suite).first()
     columns = ("pk", "withdrawn_at", "stale_at", "generation")
-    found = _asked(asked).order_by().aggregate(*map(Count, columns), *map(Max, columns))
+    counts = _matching(wanted).order_by().aggregate(*map(Count, columns), *map(Max, columns))
     items = ReviewItem.objects.aggregate(Count("pk"), Max("pk"), Max("closed_at"))
     return ExportSpec(
-        name=f"{asked.suite}-reviews.{form}" if named else f"reviews.{form}",
-        rows=found["pk__count"],
+        name=f"{wanted.suite}-reviews.{form}" if named else f"reviews.{form}",
+        rows=counts["pk__count"],
         row_bytes=ROW_BYTES[form],
-        write=lambda: WRITERS[form](asked),
-        fingerprint=(*found.values(), *items.values()),
+        write=lambda: WRITERS[form](wanted),
+        fingerprint=(*counts.values(), *items.values()),
         suites=(suite.pk,) if suite else (),
     )
 
 
-def _asked(query: QueueQuery) -> QuerySet[Review]:
+def _matching(query: QueueQuery) -> QuerySet[Review]:
     reviews = Review.objects.order_by("created_at", "id")
     if query.reason or query.tag or query.assignee:
         return reviews.filter(result__in=query.items().values("result"))

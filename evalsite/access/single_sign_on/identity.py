@@ -14,7 +14,7 @@ class ProviderError(DomainError):
 
 
 class ProviderDownError(ProviderError):
-    """The provider cannot be reached, or fails: nobody said anything wrong."""
+    """The provider cannot be reached, or fails; nothing that was sent to it was wrong."""
 
     code = "provider_down"
 

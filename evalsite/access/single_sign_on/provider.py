@@ -221,19 +221,19 @@ def _discovered(
 def _with_userinfo(
     client: DjangoOAuth2App, token: Mapping[str, Any], claims: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the claims of the ID token, with those that the provider only tells when asked."""
+    """Return the claims of the ID token, with those that only the userinfo endpoint has."""
     is_complete = "email" in claims and (
         not settings.OIDC_ROLES or _claim(claims, settings.OIDC_GROUPS_CLAIM) is not None
     )
     if is_complete or "userinfo_endpoint" not in client.server_metadata:
         return claims
-    told = client.userinfo(token=token)
-    if told.get("sub") != claims["sub"]:
+    userinfo = client.userinfo(token=token)
+    if userinfo.get("sub") != claims["sub"]:
         raise ValueError("its userinfo is about somebody else")
-    both = {**told, **claims}
-    if told.get("email") != claims.get("email"):
+    both = {**userinfo, **claims}
+    if userinfo.get("email") != claims.get("email"):
         # An address is verified only by the answer that names it.
-        named = claims if "email" in claims else told
+        named = claims if "email" in claims else userinfo
         both["email_verified"] = named.get("email_verified")
     return both
 

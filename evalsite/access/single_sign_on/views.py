@@ -102,7 +102,7 @@ def _returned(request: HttpRequest) -> HttpResponse:
     ):
         return _page(request, "lost", status=BAD_REQUEST)
     if "error" in request.GET:
-        # Whoever goes back from the provider's page is no failure of it.
+        # The person went back; the provider has not failed.
         if request.GET["error"] == "access_denied":
             return _page(request, "cancelled", status=FORBIDDEN)
         error = " ".join(request.GET["error"][:100].split())

@@ -14,8 +14,9 @@ from runs.cli.command import FAILED, SiteCommand, full_url
 
 EPILOG = """\
 The link opens a page with a button, so that a chat preview cannot use it up. It works for 24 hours
-and becomes invalid with the next login of its user. It stands for a password: who has a second factor is
-asked for it. --remove-second-factor removes a lost one, which the audit records and the user is told.
+and becomes invalid with the next login of its user. It replaces the password alone: members with a second
+factor have to give that too. --remove-second-factor removes a lost one; the audit records it, and the
+next login tells the user.
 
 exit codes:
   0  the link is on standard output
