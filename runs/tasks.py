@@ -19,7 +19,7 @@ from runs.models.database import database_now
 from runs.results.files import cases_file, junit_file, results_file, results_table_file
 from runs.retention import services
 from runs.reviews.files import reviews_file
-from runs.suites.services import suite_file
+from runs.suites.files import suite_file
 from runs.what_if import rescoring
 
 FILE_KINDS: Mapping[str, FileKind] = {

@@ -88,7 +88,7 @@ from runs.results.result_documents import (
 from runs.results.result_page import whole_output
 from runs.results.runs import RunsQuery, run_word
 from runs.reviews.files import reviews_file
-from runs.suites import services as suite_files
+from runs.suites import files as suite_files
 from runs.suites.documents import (
     CaseDetailDoc,
     CaseDoc,

@@ -45,8 +45,9 @@ from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.problems import UnreadableFileError
 from runs.specs.suites import CaseSpec
+from runs.suites.files import suite_files
 from runs.suites.forms import TagsField
-from runs.suites.services import SuiteArchivedError, suite_files
+from runs.suites.services import SuiteArchivedError
 
 ACTION = "row"
 MAX_ROWS = 3_000

@@ -38,13 +38,14 @@ from runs.results.result_state import (
     row_reviewed_verdict,
 )
 from runs.specs.suites import CaseSpec
-from runs.suites.queries import Branch, branches
-from runs.suites.services import (
+from runs.suites.files import (
     UnknownVersionError,
     cases_of_version,
     find_version,
+    packed_ending,
     suite_with_cases,
 )
+from runs.suites.queries import Branch, branches
 from runs.summary.cases import summarise_case
 from runs.target_kinds._outputs import messages_as_json, output_from_json, trace_as_json
 from runs.texts import cut_step, cut_turns
@@ -214,8 +215,7 @@ def case_file(*, slug: str, keys: Sequence[str], form: str) -> ExportSpec:
         row = find_version(suite)
     except UnknownVersionError as error:
         raise Http404(str(error)) from error
-    packed = "zip" if row.content.get("files") else "yaml"
-    ending = form if form in WRITERS else packed
+    ending = form if form in WRITERS else packed_ending(row)
     name = f"{slug}-v{row.number}-{len(keys)}-cases"
 
     def write() -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from runs.requests import (
     may_start,
     may_view,
 )
-from runs.suites.services import suite_file as suite_export
+from runs.suites.files import suite_file as suite_export
 
 ANSWER = "import_answer"
 

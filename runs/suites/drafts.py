@@ -35,12 +35,12 @@ from runs.suites.differences import (
     merge_draft,
 )
 from runs.suites.edits import Content, Operation, begin_draft, change, check, nodes_with_paths
+from runs.suites.files import suite_files
 from runs.suites.services import (
     lock_editable_suite,
     lock_suite,
     next_version,
     record_change,
-    suite_files,
     version_spec,
 )
 

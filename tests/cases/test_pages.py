@@ -17,7 +17,8 @@ from runs.models.results import Result, ResultOutput
 from runs.models.suites import Case, Suite
 from runs.specs.profiles import get_profile
 from runs.specs.suites import CaseSpec
-from runs.suites.services import archive_suite, create_suite, suite_with_cases
+from runs.suites.files import suite_with_cases
+from runs.suites.services import archive_suite, create_suite
 from tests.support.factories import make_result, make_run
 from tests.support.members import make_client, make_member
 

@@ -30,7 +30,8 @@ from runs.cases.services import (
 )
 from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
-from runs.suites.services import archive_suite, create_suite, restore_version, suite_with_cases
+from runs.suites.files import suite_with_cases
+from runs.suites.services import archive_suite, create_suite, restore_version
 from tests.execution.test_races import at_once
 from tests.support.factories import make_result, make_run, make_target, make_user
 

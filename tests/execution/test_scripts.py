@@ -19,7 +19,7 @@ from runs.formats.suite_files import pack_suite
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.running.services import start_run
-from runs.suites.services import suite_with_cases
+from runs.suites.files import suite_with_cases
 from tests.support.factories import make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -17,7 +17,7 @@ from runs.formats.finding import read_suites
 from runs.formats.suite_files import pack_suite
 from runs.models.suites import Suite, SuiteVersion
 from runs.specs.suites import SuiteWithCases
-from runs.suites.services import UnknownVersionError, suite_with_cases
+from runs.suites.files import UnknownVersionError, suite_with_cases
 from tests.formats.contents import suites
 from tests.support.factories import make_model
 

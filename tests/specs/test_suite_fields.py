@@ -14,7 +14,7 @@ from runs.specs.suites import LISTS, TEXTS, CaseSpec, SuiteSpec, SuiteWithCases
 from runs.suites.differences import compare_specs
 from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import Describe, begin_draft
-from runs.suites.services import suite_with_cases
+from runs.suites.files import suite_with_cases
 from tests.evaluators.scoring.trees import leaf, root
 from tests.support.factories import make_model, make_user
 

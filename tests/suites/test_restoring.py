@@ -12,12 +12,8 @@ from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.differences import compare_specs
 from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import Combine, SetPolicy, SetWeight
-from runs.suites.services import (
-    CannotRestoreError,
-    UnknownVersionError,
-    restore_version,
-    suite_with_cases,
-)
+from runs.suites.files import UnknownVersionError, suite_with_cases
+from runs.suites.services import CannotRestoreError, restore_version
 from tests.files.test_imports import FILE, FILES
 from tests.support.factories import change_suite, make_model, make_result, make_run, make_user
 

@@ -15,7 +15,7 @@ from runs.cli.command import FAILED, SiteCommand, get_suite
 from runs.formats import suite_files
 from runs.formats.suite_files import pack_suite, suite_file_name
 from runs.specs.suites import SuiteWithCases
-from runs.suites.services import suite_with_cases
+from runs.suites.files import suite_with_cases
 
 EPILOG = """\
 The command writes a suite file that other tools of the AgentEvals family can read too; importing it
