@@ -24,7 +24,7 @@ from runs.models.suites import Suite
 
 VIEW, MAY_REVIEW = "runs.view_run", "runs.review_result"
 RUN_SCRIPTS = "runs.run_scripts"
-SEE_AUDIT, SEE_MEMBERS = "evaluators.view_auditentry", "auth.change_user"
+SEE_AUDIT, CHANGE_MEMBERS = "evaluators.view_auditentry", "auth.change_user"
 may_view = permission_required(VIEW, raise_exception=True)
 may_start = permission_required("runs.start_run", raise_exception=True)
 may_delete = permission_required("runs.delete_run", raise_exception=True)

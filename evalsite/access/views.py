@@ -50,10 +50,10 @@ from evalsite.access.sessions import (
 from evalsite.access.single_sign_on.services import linked_since, unlink
 from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
 from runs.models.sharing import ApiToken
-from runs.requests import REFUSED, MemberRequest, form_data, site_address
+from runs.requests import CHANGE_MEMBERS, REFUSED, MemberRequest, form_data, site_address
 
 LINK_IN_SESSION = "access.one_time_link"
-admin_only = permission_required("auth.change_user", raise_exception=True)
+admin_only = permission_required(CHANGE_MEMBERS, raise_exception=True)
 
 
 @login_not_required
@@ -395,7 +395,7 @@ def token_list(request: MemberRequest) -> HttpResponse:
 def token_revoke(request: MemberRequest, pk: int) -> HttpResponse:
     """Confirm and revoke a token; its owner and admins can."""
     token = get_object_or_404(ApiToken.objects.select_related("owner"), pk=pk)
-    if token.owner_id != request.user.pk and not request.user.has_perm("auth.change_user"):
+    if token.owner_id != request.user.pk and not request.user.has_perm(CHANGE_MEMBERS):
         raise Http404("Members see only their own tokens.")
     if request.method != "POST":
         return render(request, "access/token_revoke.html", {"token": token})
@@ -405,7 +405,7 @@ def token_revoke(request: MemberRequest, pk: int) -> HttpResponse:
 
 
 def _other_members_tokens(request: MemberRequest) -> list[object]:
-    if not request.user.has_perm("auth.change_user"):
+    if not request.user.has_perm(CHANGE_MEMBERS):
         return []
     rows = token_rows(now=timezone.now())
     return [row for row in rows if row.token.owner_id != request.user.pk]

@@ -21,7 +21,7 @@ from runs.models.database import read_ids
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target
-from runs.requests import SEE_AUDIT, SEE_MEMBERS
+from runs.requests import CHANGE_MEMBERS, SEE_AUDIT
 
 CHUNK = 1_000
 # What an entry takes in the file.
@@ -234,7 +234,7 @@ def audit_file(*, query: Mapping[str, str], with_members: bool) -> ExportSpec:
         row_bytes=ENTRY_BYTES,
         write=lambda: audit_lines(wanted, with_members=with_members),
         fingerprint=tuple(counts.values()),
-        permissions=(SEE_AUDIT, *((SEE_MEMBERS,) if with_members else ())),
+        permissions=(SEE_AUDIT, *((CHANGE_MEMBERS,) if with_members else ())),
     )
 
 

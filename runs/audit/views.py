@@ -9,14 +9,16 @@ from django.views.decorators.http import require_safe
 from runs.audit import queries
 from runs.audit.queries import AuditQuery, audit_page
 from runs.exports.views import answer_file
-from runs.requests import SEE_MEMBERS, MemberRequest, may_see_audit
+from runs.requests import CHANGE_MEMBERS, MemberRequest, may_see_audit
 
 
 @require_safe
 @may_see_audit
 def audit(request: MemberRequest) -> HttpResponse:
     """List every change, newest first."""
-    page = audit_page(AuditQuery.read(request.GET), with_members=request.user.has_perm(SEE_MEMBERS))
+    page = audit_page(
+        AuditQuery.read(request.GET), with_members=request.user.has_perm(CHANGE_MEMBERS)
+    )
     name = "audit/_rows.html" if request.htmx else "audit/audit.html"
     return render(request, name, {"page": page})
 
@@ -26,5 +28,5 @@ def audit(request: MemberRequest) -> HttpResponse:
 def audit_file(request: MemberRequest) -> HttpResponseBase:
     """Give every matching change as JSON Lines."""
     query = AuditQuery.read(request.GET).changed().parameters()
-    spec = queries.audit_file(query=query, with_members=request.user.has_perm(SEE_MEMBERS))
+    spec = queries.audit_file(query=query, with_members=request.user.has_perm(CHANGE_MEMBERS))
     return answer_file(request, spec)

@@ -36,6 +36,7 @@ from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.temporary import ReviewUpload
+from runs.requests import CHANGE_MEMBERS
 from runs.reviews.services import (
     MAX_NAME_LENGTH,
     clean_tags,
@@ -44,7 +45,6 @@ from runs.reviews.services import (
 )
 
 CHUNK = 500
-MAY_CHANGE_MEMBERS = "auth.change_user"
 NOT_THEIRS = (
     "this is a member's name, and only an admin can import decisions of other members; write the "
     "name of somebody outside, or your own"
@@ -263,7 +263,7 @@ def _members(
         for batch in _batches(names)
         for member in rows.filter(Q(username__in=batch) | Q(lower__in=batch))
     ]
-    may_all = by is None or by.has_perm(MAY_CHANGE_MEMBERS)
+    may_all = by is None or by.has_perm(CHANGE_MEMBERS)
     others = () if may_all else (member.username.casefold() for member in members if member != by)
     return {member.get_username(): member for member in members}, frozenset(others)
 
