@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -234,22 +234,27 @@ def _sample(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]
 AGGREGATOR = "aggregator"
 
 
-def models_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, setting and slug of every language model that a tree names, in tree order.
+class NamedJudge(NamedTuple):
+    """The slug of a model or the name of a target, with the evaluator's path and its setting that names it."""
 
-    A model in a setting counts even if nothing calls it yet.
-    """
+    path: str
+    setting: str
+    name: str
+
+
+def models_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[NamedJudge]:
+    """Yield every language model that a tree names, in tree order, even if nothing calls it yet."""
     for path, node in walk(root):
         for setting, slug in dict.fromkeys(_node_models(node, kinds.get(node.kind))):
-            yield path, setting, slug
+            yield NamedJudge(path, setting, slug)
 
 
-def agents_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, setting and name of every target that evaluators of a tree ask to judge, in tree order."""
+def agents_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[NamedJudge]:
+    """Yield every target that evaluators of a tree ask to judge, in tree order."""
     for path, node in walk(root):
         kind = None if node.is_composite else kinds.get(node.kind)
         for name in dict.fromkeys(kind.judge_targets(node.config) if kind is not None else ()):
-            yield path, _setting(node.config, name, "agent"), name
+            yield NamedJudge(path, _setting(node.config, name, "agent"), name)
 
 
 def _node_models(node: EvaluatorSpec, kind: Kind | None) -> Iterator[tuple[str, str]]:

@@ -83,9 +83,9 @@ class CaseChecks:
         if self._root is None or self._models is None:
             self._root = self._suite.spec.evaluators
             self._models = set(LanguageModel.objects.values_list("slug", flat=True))
-        for path, _, slug in models_named(case.evaluators, all_kinds()):
-            if slug not in self._models:
-                yield "evaluators", f"Evaluator {path}: {missing_model(slug)}"
+        for model in models_named(case.evaluators, all_kinds()):
+            if model.name not in self._models:
+                yield "evaluators", f"Evaluator {model.path}: {missing_model(model.name)}"
         alone = SuiteWithCases(slug="", evaluators=case.evaluators)
         for problem in unfit_agents(alone):
             yield "evaluators", f"{problem}."

@@ -231,7 +231,7 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         kind_icon=kind.icon if kind else "e-composite",
         calls=judge_calls(root, kinds),
         models=sorted(models - {""}),
-        agents=sorted({name for _, _, name in agents_named(root, kinds)}),
+        agents=sorted({agent.name for agent in agents_named(root, kinds)}),
         scripts=len(script_paths(root, kinds)),
         needs=tuple(_needs(root)),
         missing=("a judge: choose one under Settings",) if "" in models else (),

@@ -161,9 +161,7 @@ class Suite(models.Model):
             setattr(self, name, self.content[name])
         self.judge = LanguageModel.objects.filter(slug=spec.judge).first() if spec.judge else None
         self.save()
-        named = {
-            (path, slug) for path, _, slug in models_named(spec.evaluators, all_kinds()) if slug
-        }
+        named = {(use.path, use.name) for use in models_named(spec.evaluators, all_kinds())}
         known = LanguageModel.objects.in_bulk({slug for _, slug in named}, field_name="slug")
         self.model_uses.all().delete()
         ModelUse.objects.bulk_create(

@@ -100,7 +100,7 @@ def scripts_problem(
     if not obstacle:
         return ""
     trees = list(trees)
-    named = {name for tree in trees for _, _, name in agents_named(tree, all_kinds())}
+    named = {agent.name for tree in trees for agent in agents_named(tree, all_kinds())}
     agents = Target.objects.filter(name__in=named).values_list("name", "kind") if named else ()
     programs = _who_runs_programs(_named(trees, dict(agents)), target)
     return f"{programs}, and {obstacle}" if programs else ""
@@ -156,8 +156,11 @@ def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[st
     paths: list[str] = []
     for tree in trees:
         paths += script_paths(tree, all_kinds())
-        asking = agents_named(tree, all_kinds())
-        paths += (f"{path} by the target {name}" for path, _, name in asking if name in programs)
+        paths += (
+            f"{agent.path} by the target {agent.name}"
+            for agent in agents_named(tree, all_kinds())
+            if agent.name in programs
+        )
     return list(dict.fromkeys(paths))
 
 
@@ -264,8 +267,8 @@ def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
     """
     asking: dict[str, str] = {}
     for tree in trees:
-        for path, _, name in agents_named(tree, all_kinds()):
-            asking.setdefault(name, path)
+        for agent in agents_named(tree, all_kinds()):
+            asking.setdefault(agent.name, agent.path)
     known = {
         row.name: row for row in Target.objects.filter(name__in=asking).select_related("model")
     }

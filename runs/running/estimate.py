@@ -76,9 +76,9 @@ def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
         trees.append(case_tree(root, evaluators, append=append))
     paths_by_name: dict[str, list[str]] = {}
     for tree in trees:
-        for path, _, name in agents_named(tree, all_kinds()):
-            if path not in paths_by_name.setdefault(name, []):
-                paths_by_name[name].append(path)
+        for agent in agents_named(tree, all_kinds()):
+            if agent.path not in paths_by_name.setdefault(agent.name, []):
+                paths_by_name[agent.name].append(agent.path)
     return paths_by_name
 
 

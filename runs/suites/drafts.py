@@ -129,9 +129,9 @@ def _problems(
     else:
         options = config.get("aggregator") or {}
         yield from _file_problems(node.kind, config, options, files)
-        for _, field, slug in models_named(node.replace(children=()), all_kinds()):
-            if slug not in models:
-                yield field, missing_model(slug)
+        for model in models_named(node.replace(children=()), all_kinds()):
+            if model.name not in models:
+                yield model.setting, missing_model(model.name)
 
 
 def _file_problems(

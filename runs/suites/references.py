@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import agents_named, models_named
+from evaluators.kinds._judging import NamedJudge, agents_named, models_named
 from evaluators.models import LanguageModel
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.models.suites import Target
 from runs.specs.problems import Problem
@@ -20,50 +22,54 @@ def unfit_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem
 
     A target that does not exist yet is only a note, which `absent_agents` yields.
     """
-    judging = _judging_targets(content)
     replaying = [name for name, kind in target_kinds().items() if kind.replays]
-    named = {name for _, _, _, name in judging}
-    rows = (
-        Target.objects.filter(name__in=named, kind__in=replaying)
-        if named
-        else Target.objects.none()
-    )
-    unfit = set(rows.values_list("name", flat=True))
-    for case, path, setting, name in judging:
-        if name in unfit:
+    judging = _judging_targets(content)
+    unfit = _existing(judging, kind__in=replaying)
+    for case, agent in judging:
+        if agent.name in unfit:
             message = (
-                f"the target {name!r} has recorded outputs and cannot judge; name a chat model, "
+                f"the target {agent.name!r} has recorded outputs and cannot judge; name a chat model, "
                 "an agent over HTTP or a command"
             )
-            yield Problem(message, file, 0, case, f"evaluator {path}: {setting}")
+            yield Problem(message, file, 0, case, _key(agent))
 
 
 def absent_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
     """Yield a note for each judging target that does not exist yet, at the place that names it first."""
-    first: dict[str, tuple[str, str, str]] = {}
-    for case, path, setting, name in _judging_targets(content):
-        first.setdefault(name, (case, path, setting))
-    names = Target.objects.filter(name__in=first).values_list("name", flat=True) if first else ()
-    known = set(names)
-    for name, (case, path, setting) in first.items():
-        if name in known:
+    judging = _judging_targets(content)
+    known = _existing(judging)
+    for case, agent in judging:
+        if agent.name in known:
             continue
+        known.add(agent.name)
         message = (
-            f"no target is called {name!r} yet; add it under Targets before starting a run, or name "
-            "another"
+            f"no target is called {agent.name!r} yet; add it under Targets before starting a run, or "
+            "name another"
         )
-        yield Problem(message, file, 0, case, f"evaluator {path}: {setting}")
+        yield Problem(message, file, 0, case, _key(agent))
 
 
-def _judging_targets(content: SuiteWithCases) -> list[tuple[str, str, str, str]]:
-    """Return case ("" for the suite's tree), path, setting and name for each target that evaluators ask."""
-    trees = [("", content.evaluators)]
-    trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
-    return [
-        (case, path, setting, target)
-        for case, tree in trees
-        for path, setting, target in agents_named(tree, all_kinds())
-    ]
+def _judging_targets(content: SuiteWithCases) -> list[tuple[str, NamedJudge]]:
+    """Return the targets that evaluators ask to judge, each with the case, "" for the suite's tree."""
+    trees = _trees(content)
+    return [(case, agent) for case, tree in trees for agent in agents_named(tree, all_kinds())]
+
+
+def _existing(judging: Sequence[tuple[str, NamedJudge]], **facts: Any) -> set[str]:
+    """Return which of the targets exist, and have these facts; no query without targets."""
+    names = {agent.name for _, agent in judging}
+    rows = Target.objects.filter(name__in=names, **facts) if names else Target.objects.none()
+    return set(rows.values_list("name", flat=True))
+
+
+def _trees(content: SuiteWithCases) -> Iterator[tuple[str, EvaluatorSpec]]:
+    """Yield the tree of the suite under "", then those of cases by their key."""
+    yield "", content.evaluators
+    yield from ((case.key, case.evaluators) for case in content.cases if case.evaluators)
+
+
+def _key(judge: NamedJudge) -> str:
+    return f"evaluator {judge.path}: {judge.setting}" if judge.path else judge.setting
 
 
 class UnknownJudgeError(DomainError):
@@ -94,11 +100,9 @@ def missing_models(
         place = places[0] if places and judge is None else ModelPlace(file, 0)
         yield Problem(_missing(judge_slug), place.file or file, place.line, key="judge")
     named: Counter[tuple[str, str]] = Counter()
-    trees = [("", content.evaluators)]
-    trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
-    for case, tree in trees:
-        for path, setting, slug in models_named(tree, all_kinds()):
-            if slug not in known:
+    for case, tree in _trees(content):
+        for model in models_named(tree, all_kinds()):
+            if (slug := model.name) not in known:
                 places = [
                     place for place in _places(content, case, slug) if not place.is_suite_judge
                 ]
@@ -106,8 +110,7 @@ def missing_models(
                 at = min(named[case, slug], len(places) - 1)
                 place = places[at] if places else ModelPlace(file, 0)
                 named[case, slug] += 1
-                key = f"evaluator {path}: {setting}" if path else setting
-                yield Problem(_missing(slug), place.file or file, place.line, case, key)
+                yield Problem(_missing(slug), place.file or file, place.line, case, _key(model))
 
 
 def _places(content: SuiteWithCases, case: str, slug: str) -> Sequence[ModelPlace]:

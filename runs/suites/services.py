@@ -452,7 +452,8 @@ def _check_models(number: int, spec: VersionSpec, cases: Iterable[Case]) -> None
     named = [("the suite's judge", spec.judge)]
     for key, tree in trees:
         where = f"case {key}, evaluator " if key else "evaluator "
-        named += [(f"{where}{path}", slug) for path, _, slug in models_named(tree, all_kinds())]
+        models = models_named(tree, all_kinds())
+        named += [(f"{where}{model.path}", model.name) for model in models]
     known = set(LanguageModel.objects.values_list("slug", flat=True))
     gone = [f"{slug!r} ({where})" for where, slug in named if slug and slug not in known]
     if gone:

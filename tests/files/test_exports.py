@@ -61,7 +61,7 @@ def test_a_suite_goes_out_and_comes_in_under_another_name_unchanged(
 
 def models_of(content: SuiteWithCases) -> set[str]:
     trees = [content.evaluators, *(case.evaluators for case in content.cases if case.evaluators)]
-    return {slug for tree in trees for _, _, slug in models_named(tree, all_kinds())}
+    return {model.name for tree in trees for model in models_named(tree, all_kinds())}
 
 
 def suite_of(*texts: str) -> SuiteWithCases:
