@@ -69,7 +69,7 @@ def assert_refused(response: HttpResponse, status: int) -> dict[str, Any]:
     assert response.status_code == status, response.content
     assert response["Content-Type"] == PROBLEM
     problem: dict[str, Any] = response.json()
-    path = response.wsgi_request.path  # type: ignore[attr-defined]  # the test client gives it
+    path = response.wsgi_request.path
     assert (problem["status"], problem["instance"], problem["type"]) == (
         status,
         path,

@@ -49,7 +49,7 @@ def editor() -> Client:
 def export(client: Client, ending: str, query: str = "") -> str:
     response = client.get(f"/review/export.{ending}{query}")
     assert response.status_code == 200
-    return b"".join(response.streaming_content).decode()  # type: ignore[attr-defined]  # it is streamed
+    return b"".join(response.streaming_content).decode()
 
 
 def upload(client: Client, text: str, name: str = "reviews.jsonl") -> str:

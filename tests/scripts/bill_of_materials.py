@@ -76,7 +76,7 @@ def production_packages() -> dict[str, tuple[str, set[str]]]:
 def bill_of_materials() -> str:
     """Return the content of the file, which holds no time and no random number."""
     bom = Bom()
-    bom.serial_number = bom.metadata.timestamp = None  # type: ignore[assignment]  # both may be left out
+    bom.serial_number = bom.metadata.timestamp = None
     site = bom.metadata.component = Component(
         name=PROJECT["name"],
         version=PROJECT["version"],

@@ -131,8 +131,8 @@ def test_one_form_changes_weights_marks_rules_and_thresholds_at_once(
     found = nodes(suite, ada)
     assert found["quality/facts"].weight == 4.5
     assert (found["quality/tone"].required_below, found["quality/tone"].negate) == (0.7, True)
-    assert found["quality"].aggregator.as_json() == {"type": "all_or_nothing", "threshold": 0.65}  # type: ignore[union-attr]  # a composite
-    assert found[""].aggregator.as_json() == {  # type: ignore[union-attr]  # a composite
+    assert found["quality"].aggregator.as_json() == {"type": "all_or_nothing", "threshold": 0.65}
+    assert found[""].aggregator.as_json() == {
         "type": "safety_gate",
         "required": ["safety"],
         "gate_threshold": 0.5,

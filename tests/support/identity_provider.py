@@ -47,10 +47,10 @@ def use_provider(settings: Settings, provider: IdentityProvider) -> None:
 class _StopsAtTheSite(HTTPRedirectHandler):
     """Follows no redirect back to the site."""
 
-    def redirect_request(self, request: Request, *others: object) -> Request | None:  # type: ignore[override]
+    def redirect_request(self, request: Request, *others: object) -> Request | None:
         if str(others[-1]).startswith(SITE):
             return None
-        return super().redirect_request(request, *others)  # type: ignore[arg-type]
+        return super().redirect_request(request, *others)
 
 
 def go_to_provider(client: Client, person: str, *, start: str = "/sign-in/?next=/account/") -> str:
@@ -63,7 +63,7 @@ def go_to_provider(client: Client, person: str, *, start: str = "/sign-in/?next=
     try:
         browser.open(login_form.url, data=form)
     except OSError as stopped:
-        back = stopped.headers["Location"]  # type: ignore[attr-defined]
+        back = stopped.headers["Location"]
     parts = urlsplit(back)
     return f"{parts.path}?{parts.query}"
 

@@ -94,7 +94,7 @@ def test_tool_calls_inside_the_turns_are_steps_too() -> None:
 
 def test_without_paths_the_whole_reply_is_the_output() -> None:
     config = HTTPConfig(url=URL)
-    assert read(config, CASE, AgentReply("Just text")).output.text == "Just text"  # type: ignore[union-attr]  # no failure
+    assert read(config, CASE, AgentReply("Just text")).output.text == "Just text"
     assert read(config, CASE, AgentReply("  ")).problem == "the agent answered with no text"
 
 

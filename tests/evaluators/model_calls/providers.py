@@ -294,7 +294,7 @@ class _Client(ModelClient):
             loop = asyncio.get_running_loop()
             assert isinstance(loop, JumpingLoop)
             loop.now += self._evaluation.loading_s
-        self._endpoints.setdefault(place, _Endpoint(self._evaluation, spec.slug))  # type: ignore[arg-type]
+        self._endpoints.setdefault(place, _Endpoint(self._evaluation, spec.slug))
         return self._endpoints[place]
 
 
