@@ -18,7 +18,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.http import parse_header_parameters
 
-from evalsite.access.confirmation import SENSITIVE, comes_first
+from evalsite.access.confirmation import SENSITIVE, answer_before
 from evalsite.access.rate_limits import RATE_LIMIT
 from evalsite.access.sessions import MUST_SET_UP
 from evalsite.serving import MEMBER
@@ -209,7 +209,7 @@ class MembersOnlyMiddleware(LoginRequiredMiddleware):
         page = request.resolver_match.view_name if request.resolver_match else ""
         if page not in SENSITIVE and MUST_SET_UP not in request.session:
             return None
-        return comes_first(request, request.user, page)
+        return answer_before(request, request.user, page)
 
 
 def site(request: HttpRequest) -> dict[str, object]:

@@ -312,10 +312,10 @@ def is_replayed(snapshot: Mapping[str, Any]) -> bool:
 
 def result_costs(run: Run, result: Result) -> CostPair:
     """Return the costs of a result; one query."""
-    return costs_of_results(run, [result])[result.pk]
+    return read_result_costs(run, [result])[result.pk]
 
 
-def costs_of_results(run: Run, results: Sequence[Result]) -> Mapping[int, CostPair]:
+def read_result_costs(run: Run, results: Sequence[Result]) -> Mapping[int, CostPair]:
     """Return the costs of results of a run by primary key; one query."""
     rows = (
         ModelCall.objects.filter(result_id__in=[result.pk for result in results])

@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from evalsite.access.factors import factors_of
+from evalsite.access.factors import read_factors
 from evalsite.access.forms import ConfirmForm
 from evalsite.access.logins import (
     TooManyTriesError,
@@ -121,11 +121,11 @@ SET_UP_PAGES = (
 )
 
 
-def comes_first(request: HttpRequest, member: User, page: str) -> HttpResponseBase | None:
-    """Return what must come before a page: a new factor, or a proof of who it is; None if nothing must.
+def answer_before(request: HttpRequest, member: User, page: str) -> HttpResponseBase | None:
+    """Return the answer that comes before a page: set up a factor, or prove who you are; None if the page may follow.
 
-    `page` is the full name of the page's address, such as `access:tokens`. Only members who must set up a factor, and
-    pages that are SENSITIVE, need this asked.
+    `page` is the full name of the page's address, such as `access:tokens`. Only members who must set up a factor
+    and pages that are SENSITIVE need this call.
     """
     if MUST_SET_UP in request.session and page not in SET_UP_PAGES:
         return redirect("access:factors")
@@ -182,7 +182,7 @@ def confirm(
         "action": action,
         "kept": [field for field in kept if field[0] != "csrfmiddlewaretoken"],
         "has_files": bool(request.FILES),
-        "factors": factors_of(member),
+        "factors": read_factors(member),
         "is_linked": linked_since(member) is not None,
         "minutes": settings.CONFIRM_MINUTES,
     }

@@ -65,7 +65,7 @@ def login_second(request: HttpRequest) -> HttpResponse:
     if not is_right:
         return _second_page(request, first, form)
     if form.way == "recovery code":
-        left = factors.factors_of(first.member).recovery_codes_left
+        left = factors.read_factors(first.member).recovery_codes_left
         messages.warning(request, f"You have {left} recovery code{'' if left == 1 else 's'} left.")
     return finish_login(
         request, first.member, way=f"{first.way} and {form.way}", next_path=first.next_path
@@ -79,7 +79,7 @@ def _second_page(
         "form": form,
         "member": first.member,
         "next": first.next_path,
-        "factors": factors.factors_of(first.member),
+        "factors": factors.read_factors(first.member),
         "problem": problem,
     }
     status = REFUSED if form.is_bound or problem else 200
@@ -168,7 +168,7 @@ def _factors_page(
 ) -> HttpResponse:
     client = request.headers.get("User-Agent", "")
     context = {
-        "factors": factors.factors_of(request.user),
+        "factors": factors.read_factors(request.user),
         "codes": codes,
         "form": form or PasskeyForm(initial={"name": browser_name(client)}),
         "problem": problem,
@@ -273,7 +273,7 @@ def member_factors_remove(request: MemberRequest, pk: int) -> HttpResponse:
 def _added(request: MemberRequest, message: str) -> HttpResponse:
     """Show recovery codes where there are none yet, and let a member go on who had to set a factor up."""
     where = request.session.pop(MUST_SET_UP, "")
-    if not factors.factors_of(request.user).recovery_codes_left:
+    if not factors.read_factors(request.user).recovery_codes_left:
         _show_codes(request)
     _changed(request, message)
     query = f"?{urlencode({'next': where})}" if where else ""

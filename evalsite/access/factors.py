@@ -62,14 +62,14 @@ class FactorRow:
         return self.app_added_at is not None or bool(self.passkeys)
 
 
-def factors_of(member: User) -> FactorRow:
+def read_factors(member: User) -> FactorRow:
     """Return what a member has; three queries."""
     app = MemberFactors.objects.filter(user=member).first()
     return FactorRow(
         app_added_at=app.app_added_at if app else None,
         passkeys=list(Passkey.objects.filter(user=member)),
         recovery_codes_left=RecoveryCode.objects.filter(user=member, used_at=None).count(),
-        is_required=is_required_of(member),
+        is_required=requires_factor(member),
     )
 
 
@@ -97,7 +97,7 @@ def factor_names(members: Sequence[User]) -> dict[int, str]:
     return names
 
 
-def is_required_of(member: User) -> bool:
+def requires_factor(member: User) -> bool:
     """Tell whether EVALSITE_REQUIRE_SECOND_FACTOR names everybody or the member's role."""
     role = highest_role(member)
     required = settings.REQUIRE_SECOND_FACTOR
@@ -289,7 +289,7 @@ def _row(member: User) -> MemberFactors:
 
 
 def _refuse_last(member: User, *, is_other_left: bool) -> None:
-    if is_required_of(member) and not is_other_left:
+    if requires_factor(member) and not is_other_left:
         raise LastFactorError(
             "This site requires a second factor of you, and this is your only one. Set up another one first."
         )

@@ -244,7 +244,7 @@ def finish_login(
     log_in(request, member, way=way)
     for notice in factors.take_notices(member):
         messages.warning(request, notice)
-    if factors.is_required_of(member) and not factors.has_factor(member):
+    if factors.requires_factor(member) and not factors.has_factor(member):
         request.session[MUST_SET_UP] = next_path
         return redirect("access:factors")
     return HttpResponseRedirect(next_path)

@@ -141,7 +141,7 @@ def account(request: MemberRequest) -> HttpResponse:
         "role": role,
         "meaning": MEANINGS[role] if role else "",
         "factors": factors.factor_names([request.user])[request.user.pk],
-        "is_factor_required": factors.is_required_of(request.user),
+        "is_factor_required": factors.requires_factor(request.user),
         "sessions": session_rows(request.user, current=request.session.session_key),
         "linked_since": linked_since(request.user),
     }
@@ -178,7 +178,7 @@ def member_list(request: MemberRequest) -> HttpResponse:
     people = list(members.members())
     names = factors.factor_names(people)
     rows = [
-        (person, highest_role(person), names[person.pk], factors.is_required_of(person))
+        (person, highest_role(person), names[person.pk], factors.requires_factor(person))
         for person in people
     ]
     return render(request, "access/members.html", {"rows": rows, "roles": MEANINGS.items()})
@@ -323,7 +323,7 @@ def _member_page(
         "role": highest_role(person),
         "form": form,
         "factors": factors.factor_names([person])[person.pk],
-        "is_factor_required": factors.is_required_of(person),
+        "is_factor_required": factors.requires_factor(person),
         "scripts_by": reason,
         "scripts": ScriptsForm(initial={"run_scripts": reason == "own"}),
         "scripts_on": settings.SCRIPTS,

@@ -40,10 +40,10 @@ from runs.results.result_state import (
 from runs.specs.suites import CaseSpec
 from runs.suites.files import (
     UnknownVersionError,
-    cases_of_version,
     find_version,
     packed_ending,
     suite_with_cases,
+    version_file,
 )
 from runs.suites.queries import Branch, branches
 from runs.summary.cases import summarise_case
@@ -224,7 +224,7 @@ def case_file(*, slug: str, keys: Sequence[str], form: str) -> ExportSpec:
             return WRITERS[form](content.cases)
         return pack_suite(content, name).parts
 
-    return cases_of_version(
+    return version_file(
         row,
         name=f"{name}.{ending}",
         rows=len(keys),

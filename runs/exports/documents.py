@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from runs.documents import Document, TextOrNone
 from runs.exports.services import is_missing
-from runs.models.temporary import UNFINISHED_EXPORTS, Export, ExportRequest, ExportState
+from runs.models.temporary import UNFINISHED_EXPORTS, ExportRequest, ExportState
 
 MISSING = "missing"
 
@@ -52,7 +52,7 @@ class ExportDoc(Document):
 def export_document(request: ExportRequest) -> ExportDoc:
     """Return the document of a member's export; reads no rows besides those of the request."""
     export = request.export
-    state = state_of(export)
+    state = MISSING if is_missing(export) else export.state
     is_ready = state == ExportState.READY
     return ExportDoc(
         id=request.pk,
@@ -68,8 +68,3 @@ def export_document(request: ExportRequest) -> ExportDoc:
         status_url=reverse("runs:api-export", args=(request.pk,)),
         file_url=reverse("runs:api-export-file", args=(request.pk,)) if is_ready else None,
     )
-
-
-def state_of(export: Export) -> str:
-    """Return the state of an export, which is `missing` if its file is not where it should be."""
-    return MISSING if is_missing(export) else export.state

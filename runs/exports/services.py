@@ -142,12 +142,12 @@ def drop_request(request: ExportRequest) -> None:
 
 def remove_exports(exports: QuerySet[Export]) -> None:
     """Remove exports with their files; what is being made ends."""
-    paths = [path for export in exports for path in (export.path, _part_of(export))]
+    paths = [path for export in exports for path in (export.path, _part_path(export))]
     exports.delete()
     transaction.on_commit(lambda: _unlink(paths))
 
 
-def remove_exports_of(suite_id: int) -> None:
+def remove_suite_exports(suite_id: int) -> None:
     """Remove every export that may contain data of a suite."""
     in_it = Q(suites=suite_id) | Q(suites=None)
     remove_exports(Export.objects.filter(pk__in=Export.objects.filter(in_it).values("pk")))
@@ -160,7 +160,7 @@ def _unlink(paths: Iterable[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _part_of(export: Export) -> Path:
+def _part_path(export: Export) -> Path:
     """Return where the file is while it is being made."""
     return export.path.with_name(f"{export.path.name}{PART}")
 
@@ -264,7 +264,7 @@ class ExportWriter:
         pause: Callable[[], object],
     ) -> int:
         """Write the whole file and return its size; a file that is not whole is removed."""
-        part = _part_of(export)
+        part = _part_path(export)
         try:
             part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(

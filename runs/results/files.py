@@ -15,7 +15,7 @@ from evaluators.scoring.numbers import combined_cost, rounded
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from evaluators.templatetags.figures import pct
-from runs.costs import CostPair, booked_usd, costs_of_results
+from runs.costs import CostPair, booked_usd, read_result_costs
 from runs.engine.plan import (
     DELIBERATION_KIND,
     METRICS_KIND,
@@ -81,7 +81,7 @@ def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[tuple[Result, Re
     rows: dict[int, dict[str, EvaluatorScore]] = {}
     for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
         rows.setdefault(row.result_id, {})[row.path] = row
-    costs = costs_of_results(run, list(results.values()))
+    costs = read_result_costs(run, list(results.values()))
     for pk in ids:
         # The run may be deleted meanwhile.
         if pk in results:

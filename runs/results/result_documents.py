@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from evaluators.scoring.numbers import combined_cost, rounded
-from runs.costs import CostPair, booked_usd, costs_of_results
+from runs.costs import CostPair, booked_usd, read_result_costs
 from runs.documents import Document, Dollars, TextOrNone, VerdictOrNone
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.runs import Run
@@ -410,7 +410,7 @@ class ResultDetailDoc(ResultDoc):
 
 def result_documents(run: Run, results: Sequence[Result]) -> list[ResultDoc]:
     """Describe results whose cases were read with them; one query."""
-    costs = costs_of_results(run, results)
+    costs = read_result_costs(run, results)
     return [ResultDoc(**_fields(run, result, costs[result.pk])) for result in results]
 
 

@@ -17,7 +17,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import METRICS_KIND
 from runs.engine.ports import Cause
-from runs.exports.services import remove_exports_of
+from runs.exports.services import remove_suite_exports
 from runs.models.database import database_now, delete_rows, update_rows
 from runs.models.removals import RETENTION, Removal, RemovalPart, RetentionRule
 from runs.models.results import (
@@ -112,7 +112,7 @@ def begin_removal(
             _hide(suite, held, removal, selection)
         else:
             chosen.update(removal=removal)
-        remove_exports_of(suite.pk)
+        remove_suite_exports(suite.pk)
         _audit(selection, removal, stored.as_facts())
         if in_background:
             transaction.on_commit(partial(queue_removal, removal.pk))
@@ -372,7 +372,7 @@ def _next_batch(run: Run, removal: Removal) -> QuerySet[Result] | None:
             }
     Run.objects.filter(pk=run.pk).update(**changes)
     # Made since the removal began, they may have texts that are gone now.
-    remove_exports_of(held.suite_id)
+    remove_suite_exports(held.suite_id)
     Removal.objects.filter(pk=removal.pk).update(next_position=0)
     return None
 

@@ -50,7 +50,7 @@ def suite_file(*, slug: str, version: int | None = None) -> ExportSpec:
     except UnknownVersionError as error:
         raise Http404(str(error)) from error
     name = f"{slug}-v{row.number}"
-    return cases_of_version(
+    return version_file(
         row,
         name=f"{name}.{packed_ending(row)}",
         rows=len(row.content.get("cases") or ()),
@@ -63,7 +63,7 @@ def packed_ending(row: SuiteVersion) -> str:
     return "zip" if row.content.get("files") else "yaml"
 
 
-def cases_of_version(row: SuiteVersion, *, name: str, rows: int, **facts: Any) -> ExportSpec:
+def version_file(row: SuiteVersion, *, name: str, rows: int, **facts: Any) -> ExportSpec:
     """Describe a file of cases of a version, with the files that the suite refers to if it is a zip."""
     files = (row.content.get("files") or {}).values() if name.endswith(".zip") else ()
     contents = FileContent.objects.filter(pk__in=files)
