@@ -13,7 +13,7 @@ import redis
 
 from evalsite import gunicorn, settings
 from runs.execution import run_worker
-from tests.production.composed import Container, image, read, services
+from tests.production.composed import FILE, Container, image, read, services
 from tests.production.readme import readme_commands
 from tests.services.database import Database
 from tests.services.postgresql import postgresql
@@ -31,6 +31,13 @@ from tests.services.site import is_healthy
 
 OURS = ("prepare", "web", "worker")
 ONCE = ("prepare",)
+OF_THE_IMAGE = {
+    *("EVALSITE_DATA_DIR", "EVALSITE_EXPORTS_DIR", "EVALSITE_LISTEN", "EVALSITE_HEARTBEAT_FILE"),
+    *("EVALSITE_DEMO", "EVALSITE_DEBUG"),
+}
+# A folder or program of the machine, which a container sees only once it is mounted.
+WITH_A_MOUNT = {"EVALSITE_AGENTS_DIR", "EVALSITE_SCRIPT_FOLDERS", "EVALSITE_SCRIPT_PYTHON"}
+NAMED_BY_THE_OPERATOR = {"EVALSITE_MODEL_KEY_*", "EVALSITE_TARGET_SECRET_*"}
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 STORE = """
@@ -92,6 +99,14 @@ def test_every_variable_is_one_that_is_read(name: str) -> None:
     known = {known for known in settings.ENV.names if not known.endswith("*")}
     secrets = {f"{known}_FILE" for known in known}
     assert services()[name]["environment"].keys() <= known | secrets
+
+
+def test_what_dot_env_sets_reaches_the_containers() -> None:
+    text, secrets = FILE.read_text(encoding="utf-8"), services()["web"]["environment"].keys()
+    passed = {
+        name for name in settings.ENV.names if f"${{{name}:-" in text or f"{name}_FILE" in secrets
+    }
+    assert set(settings.ENV.names) - passed == OF_THE_IMAGE | WITH_A_MOUNT | NAMED_BY_THE_OPERATOR
 
 
 def test_every_secret_is_a_file_and_every_one_is_used() -> None:
