@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.core.checks import register
 
-from evalsite.checks import check_environment
+from evalsite.checks import check_environment, check_sandbox
 
 
 class EvalsiteConfig(AppConfig):
@@ -16,3 +17,6 @@ class EvalsiteConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks."""
         register(check_environment, "environment")
+        # Separate workers run the programs, in processes that may be shut in differently.
+        if settings.IS_EMBEDDED:
+            register(check_sandbox, "environment")

@@ -33,8 +33,31 @@ def check_environment(**options: Any) -> list[CheckMessage]:
         *_addresses(),
         *_second_factor(),
         *_sign_in(),
-        *_scripts(),
     ]
+
+
+def check_sandbox(**options: Any) -> list[CheckMessage]:
+    """Return what is wrong with the sandbox of this process, if scripts are switched on."""
+    offer = sandbox_offered() if settings.SCRIPTS else None
+    if offer and offer.kind == "none":
+        message = f"EVALSITE_SCRIPTS is set and no sandbox works on this machine: {offer.reason}."
+        hint = (
+            "Scripts and commands are refused here. They need Linux with util-linux, and preferably "
+            "bubblewrap."
+        )
+    elif offer and offer.kind == "limits" and len(offer.closed) < len(CLOSED_BY_LIMITS):
+        still_open = " and ".join(word for word in CLOSED_BY_LIMITS if word not in offer.closed)
+        message = (
+            f"Scripts and commands run under limits that leave {still_open} open: {offer.reason}."
+        )
+        hint = (
+            "With files open, a script can read everything its user can: for a worker that is not "
+            "root, its keys, its .env and its database. Allow scripts only to members who may see those, "
+            "or allow user namespaces for the workers."
+        )
+    else:
+        return []
+    return [Warning(message, hint=hint, id="evalsite.W.EVALSITE_SCRIPTS")]
 
 
 def error(variable: str, message: str, hint: str = "") -> Error:
@@ -192,28 +215,6 @@ def check_provider(**options: Any) -> list[CheckMessage]:
         )
         return [error("EVALSITE_OIDC_ISSUER", str(problem), hint)]
     return []
-
-
-def _scripts() -> Iterator[CheckMessage]:
-    if not settings.SCRIPTS:
-        return
-    offer = sandbox_offered()
-    if offer.kind == "none":
-        yield Warning(
-            f"EVALSITE_SCRIPTS is set and no sandbox works on this machine: {offer.reason}.",
-            hint="Scripts and commands are refused here. They need Linux with util-linux, and preferably "
-            "bubblewrap.",
-            id="evalsite.W.EVALSITE_SCRIPTS",
-        )
-    elif offer.kind == "limits" and len(offer.closed) < len(CLOSED_BY_LIMITS):
-        still_open = " and ".join(word for word in CLOSED_BY_LIMITS if word not in offer.closed)
-        yield Warning(
-            f"Scripts and commands run under limits that leave {still_open} open: {offer.reason}.",
-            hint="With files open, a script can read everything its user can: for a worker that is not "
-            "root, its keys, its .env and its database. Allow scripts only to members who may see those, "
-            "or allow user namespaces for the workers.",
-            id="evalsite.W.EVALSITE_SCRIPTS",
-        )
 
 
 def _is_loopback(host: str) -> bool:

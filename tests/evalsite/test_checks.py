@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from django.apps import apps
+from django.core.checks.registry import CheckRegistry
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from pytest_django import Settings
 
-from evalsite.checks import check_environment
+from evalsite.checks import check_environment, check_sandbox
 from evaluators.sandbox.probe import SandboxOffer
 from tests.services.identity_provider import IdentityProvider
 
@@ -59,11 +61,31 @@ def test_scripts_without_a_complete_sandbox_cause_a_warning(
 ) -> None:
     settings.SCRIPTS = True
     monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: offer)
-    warnings = [
-        check.msg for check in check_environment() if check.id == "evalsite.W.EVALSITE_SCRIPTS"
-    ]
+    warnings = [check.msg for check in check_sandbox()]
     assert len(warnings) == (expected is not None)
     assert all(expected in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("is_embedded", [True, False])
+def test_only_a_process_that_runs_programs_looks_for_a_sandbox_unasked(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, is_embedded: bool
+) -> None:
+    settings.IS_EMBEDDED, settings.SCRIPTS = is_embedded, True
+    monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: SandboxOffer("none"))
+    registry = CheckRegistry()
+    monkeypatch.setattr("evalsite.apps.register", registry.register)
+    apps.get_app_config("evalsite").ready()
+    found = {check.id for check in registry.run_checks()}
+    assert ("evalsite.W.EVALSITE_SCRIPTS" in found) == is_embedded
+
+
+def test_the_check_looks_for_a_sandbox(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.IS_EMBEDDED, settings.SCRIPTS = False, True
+    monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: SandboxOffer("none"))
+    call_command("check")
+    assert "no sandbox works on this machine" in capsys.readouterr().err
 
 
 def test_without_scripts_the_sandbox_is_not_checked(
@@ -71,7 +93,7 @@ def test_without_scripts_the_sandbox_is_not_checked(
 ) -> None:
     settings.SCRIPTS = False
     monkeypatch.delattr("evalsite.checks.sandbox_offered")
-    check_environment()
+    assert check_sandbox() == []
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from django.core.checks import Tags, register
 from django.core.management.base import CommandParser
 from django.core.management.commands import check
 
-from evalsite.checks import check_provider
+from evalsite.checks import check_provider, check_sandbox
 from runs.cli.command import HelpFormatter, SiteCommand
 
-PROVIDER = "provider"
+PROVIDER, SANDBOX = "provider", "sandbox"
 CONFIGURATION = ("environment", Tags.caches, Tags.database)
 EPILOG = """\
 exit codes:
@@ -44,9 +44,10 @@ class Command(check.Command):
         if not (options["all"] or options["tags"] or app_labels):
             # Other commands do without: a provider that is down must not keep the site from starting.
             register(check_provider, PROVIDER)
+            register(check_sandbox, SANDBOX)
             options["tags"] = [
                 *CONFIGURATION,
-                PROVIDER,
+                *(PROVIDER, SANDBOX),
                 *([Tags.security] if options["deploy"] else []),
             ]
         super().handle(*app_labels, **options)
