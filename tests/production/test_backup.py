@@ -73,7 +73,7 @@ def test_a_run_that_was_on_when_sqlite_was_backed_up_goes_on_after_the_restore(
         site = Site(data)
         site.migrate()
         store(site, model_server)
-        back_up, restore = readme_commands("umask 077").split("\n\n")
+        back_up, restore = readme_commands("(umask 077\n").split("\n\n")
         database = Database(f"{SQLITE}{data / 'evalsite.sqlite3'}")
         try:
             site.web.start()
@@ -104,7 +104,7 @@ def test_what_was_stored_in_postgresql_is_there_after_the_restore(
         site = Site(folder, DATABASE_URL=url)
         site.migrate()
         store(site, model_server)
-        back_up, restore = readme_commands("pg_dump").split("\n\n")
+        back_up, restore = readme_commands("(umask 077; pg_dump").split("\n\n")
         database = Database(url)
         try:
             site.web.start()
