@@ -14,6 +14,7 @@ from django.core.management import CommandError
 
 from runs.models.runs import Run
 from tests.cli.command_lines import evaluate
+from tests.services.site import Site
 from tests.support.factories import make_case, make_model, make_suite, make_target
 from tests.support.model_server import ModelServer
 from tests.support.trees import CHECK, tree
@@ -147,8 +148,10 @@ class Machine:
             "name: s\nevaluators: [{type: contains, value: refund}]\n"
             "tests: [{id: a, input: x, output: a refund}]\n"
         )
-        self.env = {**os.environ, "EVALSITE_DATA_DIR": str(folder / "data"), "DATABASE_URL": ""}
-        subprocess.run([*MANAGE, "migrate", "-v", "0"], env=self.env, cwd=ROOT, check=True)
+        data = folder / "data"
+        data.mkdir()
+        self.env = {**os.environ, "EVALSITE_DATA_DIR": str(data), "DATABASE_URL": ""}
+        Site(data).migrate()
 
     def begin(self, *arguments, **streams) -> subprocess.Popen[str]:
         command = [*MANAGE, "evaluate", self.suite, "--target", "recorded", *arguments]
