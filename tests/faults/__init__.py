@@ -1,1 +1,1 @@
-"""A run of 200 in real processes, and the faults injected into them: `python -m tests.faults` picks at random."""
+"""A run of 100 in real processes, and the faults injected into them: `python -m tests.faults` picks at random."""

@@ -1,4 +1,4 @@
-"""Inject faults, picked by chance, into runs of 200 in a row, and stop at the first that ends wrong.
+"""Inject faults, picked by chance, into runs of 100 in a row, and stop at the first that ends wrong.
 
 A line tells what befell a run, what it cost, and what that might have been: `killed` processes
 with work and workers that lost their leases (`lost_leases`), answers `lost` to the ledger, calls

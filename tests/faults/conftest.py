@@ -42,7 +42,7 @@ def chance() -> random.Random:
 
 @pytest.fixture
 def cluster(shared_workshop: Workshop) -> Iterator[Installation]:
-    """Give a site on PostgreSQL and Redis with a run of 200 that waits for workers."""
+    """Give a site on PostgreSQL and Redis with a run of 100 that waits for workers."""
     with shared_workshop.cluster() as site:
         yield site
         print(site.logs())  # noqa: T201
@@ -50,7 +50,7 @@ def cluster(shared_workshop: Workshop) -> Iterator[Installation]:
 
 @pytest.fixture
 def single(shared_workshop: Workshop) -> Iterator[Installation]:
-    """Give a site on SQLite with a run of 200 that waits for its web process to start."""
+    """Give a site on SQLite with a run of 100 that waits for its web process to start."""
     with shared_workshop.single() as site:
         yield site
         print(site.logs())  # noqa: T201

@@ -1,4 +1,4 @@
-"""Installations on which a run of 200 waits: several processes on PostgreSQL and Redis, or one on SQLite."""
+"""Installations on which a run of 100 waits: several processes on PostgreSQL and Redis, or one on SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run into which faults are injected: 200 questions to a model, each answer judged by another.
+"""The run into which faults are injected: 100 questions to a model, each answer judged by another.
 
 What is to come out is known of every case by its number alone, tokens and verdicts included, so
 that a figure that went to the wrong result shows as much as one that is missing.
@@ -20,7 +20,7 @@ from aiohttp import web
 
 from tests.support.model_server import ModelServer, Request, completion, filled
 
-CASES = 200
+CASES = 100
 # Of each model, over all workers; a worker keeps as many executions in flight.
 AT_ONCE = 6
 CALLS = 2 * CASES

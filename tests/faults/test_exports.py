@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tests.faults.installations import Installation
-from tests.faults.suite import SUITE
+from tests.faults.suite import CASES, SUITE
 from tests.services.processes import wait_until
 from tests.services.visitor import Visitor
 
@@ -38,7 +38,7 @@ def test_a_file_of_a_worker_that_is_killed_is_made_again_by_the_next(single: Ins
     columns = ", ".join(f"runs_result.{name}" for (name,) in single.database.rows(names))
     bare = columns.replace("runs_result.", "")
     single.database.execute(MULTIPLY.format(columns=bare))
-    single.database.execute(f"UPDATE runs_run SET execution_count = {COPIES + 199}")
+    single.database.execute(f"UPDATE runs_run SET execution_count = {COPIES + CASES - 1}")
     visitor = Visitor(single.site.url)
     visitor.log_in(single.site.login_link())
     visitor.get(LINES)
@@ -52,6 +52,6 @@ def test_a_file_of_a_worker_that_is_killed_is_made_again_by_the_next(single: Ins
     single.wait_for(READY)
     ((key,),) = single.database.rows("SELECT id FROM runs_exportrequest")
     content = visitor.get(f"/exports/{UUID(str(key))}/file/")
-    assert len(content.splitlines()) == COPIES + 199
+    assert len(content.splitlines()) == COPIES + CASES - 1
     wait_until(lambda: half not in files_of(single), what="the half file removed")
     assert len(files_of(single)) == 1
