@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 from django.forms.models import model_to_dict
@@ -28,8 +30,8 @@ def case_states_follow_results(request: pytest.FixtureRequest) -> Iterator[None]
     request.getfixturevalue("_django_db_helper")
     yield
     stored = _states()
-    for run_id, case_id in stored:
-        RunCase.objects.refresh(run_id, [case_id])
+    for run_id, cases in groupby(sorted(stored), key=itemgetter(0)):
+        RunCase.objects.refresh(run_id, [case_id for _, case_id in cases])
     assert _states() == stored, "results were written without RunCase.objects.refresh"
 
 
