@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
+from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 
+from evalsite.access.roles import Role
+from evalsite.access.tokens import make_token
 from runs.finishing import summarise_run
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -26,6 +31,7 @@ from tests.support.factories import (
     make_target,
 )
 
+PROBLEM = "application/problem+json"
 OUTCOMES = [{"text": "Names the days", "passed": False, "justification": "It does not."}]
 
 
@@ -95,3 +101,25 @@ def get(client: Client, address: str, path: str = "") -> Any:
     response = client.get(address)
     assert response.status_code == 200, response.content
     return assert_described(response, path) if path else response.json()
+
+
+def token_of(owner: User, *, role: Role = Role.VIEWER, days: float | None = None) -> str:
+    """Return the secret of a new token."""
+    expires_at = None if days is None else timezone.now() + timedelta(days=days)
+    return make_token(owner=owner, name="t", role=role, expires_at=expires_at)[1]
+
+
+def assert_refused(response: HttpResponse, status: int) -> dict[str, Any]:
+    """Check that an answer is problem details of that status, and return them."""
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == PROBLEM
+    problem: dict[str, Any] = response.json()
+    path = response.wsgi_request.path
+    assert (problem["status"], problem["instance"], problem["type"]) == (
+        status,
+        path,
+        "about:blank",
+    )
+    assert problem["title"]
+    assert problem["detail"]
+    return problem

@@ -13,8 +13,7 @@ from pytest_django import Settings
 from evalsite.access import rate_limits
 from evalsite.access.rate_limits import MAX_CLIENTS, MinuteCounter
 from evaluators.models import AuditEntry
-from tests.api.site import assert_described
-from tests.api.test_refusals import assert_refused, token_of
+from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.clock import Clock
 from tests.support.members import make_client, make_member
 

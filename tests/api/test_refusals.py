@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db import OperationalError
-from django.http import HttpResponse
 from django.test import Client
 from django.urls import get_resolver
 
 from evalsite.access.roles import Role
-from evalsite.access.tokens import make_token, revoke_token
+from evalsite.access.tokens import revoke_token
 from runs.models.sharing import ApiToken
-from tests.api.site import assert_described
-from tests.evalsite.test_security import all_patterns
+from tests.api.site import assert_described, assert_refused, token_of
+from tests.support.addresses import all_patterns
 from tests.support.factories import make_campaign, make_case, make_result, make_run, make_suite
 from tests.support.members import make_client, make_member
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 NOW = datetime.now(tz=UTC)
-PROBLEM = "application/problem+json"
 CALLS = (
     *("/api/", "/api/schema", "/api/suites", "/api/suites/support", "/api/suites/support/versions"),
     *("/api/suites/support/versions/1", "/api/suites/support/cases", "/api/runs"),
@@ -55,29 +53,8 @@ def calls() -> list[str]:
     return [call.format(result=result.pk, campaign=campaign.pk) for call in CALLS]
 
 
-def token_of(owner: User, *, role: Role = Role.VIEWER, days: float | None = None) -> str:
-    expires_at = None if days is None else NOW + timedelta(days=days)
-    return make_token(owner=owner, name="t", role=role, expires_at=expires_at)[1]
-
-
 def ask(secret: str, address: str = "/api/runs", *, scheme: str = "Bearer") -> Any:
     return Client().get(address, headers={"authorization": f"{scheme} {secret}"})
-
-
-def assert_refused(response: HttpResponse, status: int) -> dict[str, Any]:
-    """Check that an answer is problem details of that status, and return them."""
-    assert response.status_code == status, response.content
-    assert response["Content-Type"] == PROBLEM
-    problem: dict[str, Any] = response.json()
-    path = response.wsgi_request.path
-    assert (problem["status"], problem["instance"], problem["type"]) == (
-        status,
-        path,
-        "about:blank",
-    )
-    assert problem["title"]
-    assert problem["detail"]
-    return problem
 
 
 def test_every_call_answers_each_role_and_nobody_without_a_token() -> None:

@@ -14,9 +14,9 @@ from pytest_django import DjangoAssertNumQueries
 
 from evaluators.models import AuditEntry
 from runs.audit.queries import changes_between
-from tests.models.test_indexes import asked_of, plan_of
 from tests.support.factories import make_run, make_suite, make_target
 from tests.support.members import make_client, make_member
+from tests.support.statements import query_plan, statements_reading
 
 PAGE = "/audit/"
 
@@ -160,10 +160,10 @@ def test_the_page_reads_no_values_but_those_it_shows(editor: User) -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE evaluators_auditentry")
-    with asked_of("evaluators_auditentry") as statements:
+    with statements_reading("evaluators_auditentry") as statements:
         assert "No change matches" in read(make_client(editor), "?q=nobody")
 
-    found, offered = (plan_of(*statement) for statement in statements)
+    found, offered = (query_plan(*statement) for statement in statements)
     assert '"before"' not in statements[0][0]
     # PostgreSQL reads an index alone once the table was vacuumed.
     assert connection.vendor == "postgresql" or "COVERING INDEX audit_filters" in found

@@ -32,8 +32,8 @@ from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
 from runs.suites.files import suite_with_cases
 from runs.suites.services import archive_suite, create_suite, restore_version
-from tests.execution.test_races import at_once
 from tests.support.factories import make_result, make_run, make_target, make_user
+from tests.support.threads import at_once
 
 ASKED = ({"role": "user", "content": "The tent arrived torn. What now?"},)
 RETURNS = CaseSpec(

@@ -13,8 +13,8 @@ from runs.models.runs import Run
 from runs.results.documents import case_lines
 from runs.results.files import junit_run
 from runs.results.gates import conclude
-from tests.models.test_indexes import asked_of
 from tests.support.factories import make_result, make_run, make_score, make_suite
+from tests.support.statements import statements_reading
 
 pytestmark = pytest.mark.django_db
 
@@ -88,7 +88,7 @@ def test_each_batch_of_cases_reads_the_scores_of_its_results_alone(
 ) -> None:
     whole = list(case_lines([run]))
     monkeypatch.setattr("runs.results.documents.CHUNK", 1)
-    with asked_of("runs_score") as statements:
+    with statements_reading("runs_score") as statements:
         assert list(case_lines([run])) == whole
     assert statements
     assert not [sql for sql, _ in statements if "run_id" in sql]

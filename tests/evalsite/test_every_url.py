@@ -22,7 +22,7 @@ from pytest_django import DjangoDbBlocker
 from evalsite.access.roles import Role
 from runs.lists import ListQuery
 from runs.reviews.services import ask_for_review
-from tests.evalsite.test_security import all_patterns
+from tests.support.addresses import all_patterns
 from tests.support.factories import (
     make_call,
     make_campaign,

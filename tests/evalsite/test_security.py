@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls import get_resolver, reverse
 from django.utils.http import content_disposition_header
 from pytest_django import Settings
 
@@ -20,6 +20,7 @@ from evalsite.access.tokens import MayView, make_token
 from evalsite.middleware import for_members
 from evalsite.serving import MEMBER
 from evaluators.models import AuditEntry
+from tests.support.addresses import all_patterns
 from tests.support.clock import Clock
 from tests.support.members import PASSWORD, make_client
 
@@ -31,18 +32,6 @@ OPEN_PAGES = {
     *("access:sign-in", "access:sign-in-return"),
     *("runs:shared", "runs:shared-file"),
 }
-
-
-def all_patterns(resolver: URLResolver, space: str = "") -> list[tuple[str, URLPattern]]:
-    patterns: list[tuple[str, URLPattern]] = []
-    for entry in resolver.url_patterns:
-        if isinstance(entry, URLResolver):
-            patterns += all_patterns(
-                entry, f"{space}{entry.namespace}:" if entry.namespace else space
-            )
-        else:
-            patterns.append((f"{space}{entry.name}", entry))
-    return patterns
 
 
 def test_every_page_needs_a_login_except_the_login_pages() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
-from django.db import connection
 from django.db.models import Sum
 
 from evaluators.scoring.tree import walk
@@ -23,27 +20,11 @@ from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import SetWeight
 from tests.support.factories import again, make_scored_run, make_suite, make_user
 from tests.support.model_server import ModelServer
+from tests.support.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 StartRun = Callable[..., Run]
 CLEAR = ("under way already", "being tried again already", "is over already", "none is errored now")
-
-
-def at_once(*actions: Callable[[], object]) -> list[object]:
-    """Do everything in threads that start together; what is refused in words is returned as words."""
-    start = threading.Barrier(len(actions))
-
-    def do(action: Callable[[], object]) -> object:
-        start.wait()
-        try:
-            return action()
-        except DomainError as refusal:
-            return str(refusal)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(actions)) as threads:
-        return list(threads.map(do, actions))
 
 
 def done_and_refused(answers: Sequence[object]) -> tuple[list[object], list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +17,7 @@ from runs.execution.reaper import reap
 from runs.models.database import database_now, insert_rows
 from runs.models.runs import Run
 from tests.support.factories import make_call, make_case, make_result, make_run
+from tests.support.statements import query_plan, statements_reading
 
 pytestmark = pytest.mark.django_db
 
@@ -56,31 +56,6 @@ def copy(row: Model, changes: Iterable[Mapping[str, Any]]) -> None:
     insert_rows(type(row), fields, ({**values, **change}.values() for change in changes))
 
 
-@contextmanager
-def asked_of(table: str) -> Any:
-    """Collect the statements that read a table, with what is put into them."""
-    found: list[tuple[str, Any]] = []
-
-    def listen(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        if f'FROM "{table}"' in sql:
-            found.append((sql, params))
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(listen):
-        yield found
-
-
-def plan_of(sql: str, params: Any) -> str:
-    """Return how the database means to find the rows, as if there were very many."""
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            # A handful of rows is read as a whole, whatever indexes there are.
-            cursor.execute("SET LOCAL enable_seqscan = off")
-        explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
-        cursor.execute(f"{explain} {sql}", params)
-        return "\n".join(str(row[-1]) for row in cursor.fetchall())
-
-
 def claim(run: Run) -> None:
     assert len(claim_results(run.pk, token="u", most=50, now=database_now())) == 50
 
@@ -112,17 +87,17 @@ def list_runs(run: Run) -> None:
 def test_a_query_of_all_the_time_reads_an_index(
     run: Run, work: Callable[[Run], None], table: str, index: str
 ) -> None:
-    with asked_of(table) as found:
+    with statements_reading(table) as found:
         work(run)
 
-    plans = [plan_of(*statement) for statement in found]
+    plans = [query_plan(*statement) for statement in found]
     assert any(index in plan for plan in plans), "\n\n".join(plans)
 
 
 def test_no_statement_of_a_claim_goes_through_all_results(run: Run) -> None:
-    with asked_of("runs_result") as found:
+    with statements_reading("runs_result") as found:
         claim(run)
 
-    plans = "\n\n".join(plan_of(*statement) for statement in found)
+    plans = "\n\n".join(query_plan(*statement) for statement in found)
     assert "SCAN runs_result" not in plans
     assert "Seq Scan on runs_result" not in plans

@@ -13,9 +13,9 @@ from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
 from runs.reviews.services import ReviewDecision, decide, next_item
 from runs.running.retrying import retry_results
-from tests.execution.test_races import at_once
 from tests.support.factories import make_user
 from tests.support.queue import item_of, queued_run
+from tests.support.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PASS = ReviewDecision(Verdict.PASS)

@@ -1,13 +1,19 @@
-"""An authenticator in software: makes passkeys and answers challenges as browsers send them."""
+"""Second factors in software: passkeys that answer challenges as browsers do, and an app that shows codes."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
 from fido2.cose import ES256
 from fido2.utils import sha256, websafe_encode
 from fido2.webauthn import (
@@ -16,6 +22,9 @@ from fido2.webauthn import (
     AuthenticatorData,
     CollectedClientData,
 )
+
+from evalsite.access import factors
+from tests.support.clock import Clock
 
 FLAG = AuthenticatorData.FLAG
 VERIFIED = FLAG.UP | FLAG.UV
@@ -82,3 +91,23 @@ class Authenticator:
                 "clientExtensionResults": {},
             }
         )
+
+
+def shown_code(secret: str, now: datetime | None = None) -> str:
+    """Return what an app shows, computed by the library itself."""
+    app = TOTP(base64.b32decode(secret), 6, SHA1(), 30)
+    return app.generate(int((now or timezone.now()).timestamp())).decode()
+
+
+def give_app(member: User, clock: Clock) -> str:
+    """Set up an app and go on to its next code."""
+    secret = factors.new_secret()
+    assert factors.add_app(member, secret, shown_code(secret), now=timezone.now())
+    clock.advance(seconds=60)
+    return secret
+
+
+def ask_passkey(client: Client, path: str) -> tuple[dict[str, Any], str]:
+    """Return the options for the browser, and the state that goes back."""
+    question = client.get(path).json()
+    return question["options"], question["state"]

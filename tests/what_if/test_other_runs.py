@@ -19,7 +19,8 @@ from tests.support.factories import change_evaluator, change_suite, make_case, m
 from tests.support.members import make_client, make_member
 from tests.support.scored_runs import TEXTS, finished_run
 from tests.support.trees import JUDGED
-from tests.what_if.test_panel import STRICT, address, ask, text_of
+from tests.support.white_space import text_of
+from tests.what_if.test_panel import STRICT, address, ask
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -18,10 +18,8 @@ from evaluators.models import AuditEntry, LanguageModel
 from runs.models.runs import Run
 from runs.models.sharing import ApiToken
 from runs.models.suites import Target
-from tests.evalsite.access.test_factors import give_app, shown_code
-from tests.evalsite.access.test_passkeys import ask
-from tests.evalsite.test_security import all_patterns
-from tests.support.authenticator import Authenticator
+from tests.support.addresses import all_patterns
+from tests.support.authenticator import Authenticator, ask_passkey, give_app, shown_code
 from tests.support.clock import Clock
 from tests.support.factories import make_case, make_run, make_suite
 from tests.support.members import PASSWORD, make_client, make_member
@@ -103,18 +101,18 @@ def test_a_code_of_the_app_confirms(viewer: User, clock: Clock) -> None:
 
 def test_a_passkey_confirms_and_nobody_elses_does(viewer: User, clock: Clock) -> None:
     client, key = make_client(viewer), Authenticator()
-    options, state = ask(client, "/account/factors/passkeys/question/")
+    options, state = ask_passkey(client, "/account/factors/passkeys/question/")
     made = {"name": "key", "answer": key.make(options), "state": state}
     client.post("/account/factors/passkeys/", made)
     clock.advance(minutes=31)
     assert "Use a passkey" in client.post("/account/tokens/", TOKEN).text
     stranger = make_client(make_member("editor"))
-    options, state = ask(stranger, "/account/confirm/question/")
+    options, state = ask_passkey(stranger, "/account/confirm/question/")
     stolen = {"identity-answer": key.answer(options), "identity-state": state}
     refused = client.post("/account/tokens/", TOKEN | stolen)
     assert refused.status_code == 422
     assert hidden_fields(refused.text).items() >= TOKEN.items()
-    options, state = ask(client, "/account/confirm/question/")
+    options, state = ask_passkey(client, "/account/confirm/question/")
     proof = {"identity-answer": key.answer(options), "identity-state": state}
     assert client.post("/account/tokens/", TOKEN | proof).status_code == 302
     assert ApiToken.objects.count() == 1

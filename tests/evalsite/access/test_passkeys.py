@@ -19,7 +19,7 @@ from evalsite.access import factors, members
 from evalsite.access.models import Passkey, RecoveryCode
 from evalsite.access.passkeys import _note_use
 from evaluators.models import AuditEntry
-from tests.support.authenticator import Authenticator
+from tests.support.authenticator import Authenticator, ask_passkey
 from tests.support.clock import Clock
 from tests.support.members import PASSWORD, make_client, make_member
 
@@ -27,20 +27,14 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 PRESENT_ALONE = AuthenticatorData.FLAG.UP
 
 
-def ask(client: Client, path: str) -> tuple[dict[str, Any], str]:
-    """Return the options for the browser, and the state that goes back."""
-    question = client.get(path).json()
-    return question["options"], question["state"]
-
-
 def add(client: Client, key: Authenticator, name: str = "Laptop", **changes: Any) -> HttpResponse:
-    options, state = ask(client, "/account/factors/passkeys/question/")
+    options, state = ask_passkey(client, "/account/factors/passkeys/question/")
     sent = {"name": name, "answer": key.make(options, **changes), "state": state}
     return client.post("/account/factors/passkeys/", sent, follow=True)
 
 
 def log_in(client: Client, key: Authenticator, **changes: Any) -> HttpResponse:
-    options, state = ask(client, "/login/passkey/question/")
+    options, state = ask_passkey(client, "/login/passkey/question/")
     sent = {"answer": key.answer(options, **changes), "state": state, "next": "/account/"}
     return client.post("/login/passkey/", sent)
 
@@ -84,10 +78,10 @@ def test_a_password_alone_is_not_enough_any_more(client: Client, key: Authentica
 
 
 def test_no_answer_works_twice(client: Client, key: Authenticator, clock: Clock) -> None:
-    options, state = ask(client, "/login/passkey/question/")
+    options, state = ask_passkey(client, "/login/passkey/question/")
     sent = {"answer": key.answer(options), "state": state}
     clock.advance(seconds=1)
-    later, later_state = ask(client, "/login/passkey/question/")
+    later, later_state = ask_passkey(client, "/login/passkey/question/")
     assert client.post("/login/passkey/", sent).status_code == 302
     again = Client().post("/login/passkey/", sent)
     assert again.status_code == 422
@@ -102,7 +96,7 @@ def test_no_answer_works_twice(client: Client, key: Authenticator, clock: Clock)
 def test_an_answer_that_is_sent_by_four_at_once_works_once(
     client: Client, key: Authenticator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options, state = ask(client, "/login/passkey/question/")
+    options, state = ask_passkey(client, "/login/passkey/question/")
     sent, together, note_use = (
         {"answer": key.answer(options), "state": state},
         Barrier(4),
@@ -143,7 +137,7 @@ def test_the_passkey_of_another_member_is_no_second_factor(
 
 
 def test_a_late_answer_is_refused(client: Client, key: Authenticator, clock: Clock) -> None:
-    options, state = ask(client, "/login/passkey/question/")
+    options, state = ask_passkey(client, "/login/passkey/question/")
     clock.advance(minutes=6)
     answer = client.post("/login/passkey/", {"answer": key.answer(options), "state": state})
     assert answer.status_code == 422
@@ -200,11 +194,11 @@ def test_states_hold_for_their_purpose_and_member_alone(
     client: Client, viewer: User, key: Authenticator
 ) -> None:
     browser = make_client(viewer)
-    options, state = ask(browser, "/account/confirm/question/")
+    options, state = ask_passkey(browser, "/account/confirm/question/")
     sent = {"answer": key.answer(options), "state": state}
     assert client.post("/login/passkey/", sent).status_code == 422
     other = make_client(make_member("editor"))
-    options, state = ask(other, "/account/factors/passkeys/question/")
+    options, state = ask_passkey(other, "/account/factors/passkeys/question/")
     stolen = {"name": "x", "answer": Authenticator().make(options), "state": state}
     assert browser.post("/account/factors/passkeys/", stolen).status_code == 422
     forged = {"answer": key.answer(options), "state": f"{state}x"}
@@ -262,10 +256,10 @@ def test_a_passkey_works_while_passwords_are_paused(client: Client, key: Authent
     ],
 )
 def test_malformed_answers_are_refused(client: Client, viewer_client: Client, answer: str) -> None:
-    _, state = ask(client, "/login/passkey/question/")
+    _, state = ask_passkey(client, "/login/passkey/question/")
     refused = client.post("/login/passkey/", {"answer": answer, "state": state})
     assert refused.status_code == 422
-    _, state = ask(viewer_client, "/account/factors/passkeys/question/")
+    _, state = ask_passkey(viewer_client, "/account/factors/passkeys/question/")
     sent = {"name": "x", "answer": answer, "state": state}
     assert viewer_client.post("/account/factors/passkeys/", sent).status_code == 422
 
@@ -280,7 +274,7 @@ def test_malformed_parts_are_refused(
         ("/account/factors/passkeys/question/", "/account/factors/passkeys/", Authenticator().make),
     ):
         browser = viewer_client if "account" in path else client
-        options, state = ask(browser, asked)
+        options, state = ask_passkey(browser, asked)
         answer = json.loads(make(options))
         if part not in answer["response"]:
             continue
