@@ -51,7 +51,7 @@ from runs.formats.suite_evaluators import (
 from runs.formats.yaml import YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, UnknownProfileError, get_profile
-from runs.specs.suites import LISTS, MAX_MINUTES, TEXTS, CaseSpec, SuiteTexts, SuiteWithCases
+from runs.specs.suites import LISTS, MAX_MINUTES, TEXTS, CaseSpec, SuiteFields, SuiteWithCases
 
 
 def written(content: SuiteWithCases) -> Iterator[bytes]:
@@ -67,7 +67,7 @@ def suite_head(content: SuiteWithCases) -> dict[str, Any]:
     policy, verdicts = written_policy(content.policy)
     suite = {
         "name": content.slug,
-        **content.model_dump(mode="json", include=set(SuiteTexts.model_fields)),
+        **content.model_dump(mode="json", include=set(SuiteFields.model_fields)),
         "metadata": dict(content.metadata),
         "policy": policy,
         "verdicts": verdicts,

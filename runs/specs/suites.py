@@ -1,6 +1,6 @@
 """The content of a suite: one shape for files, versions, drafts, snapshots and the API.
 
-A field added to SuiteTexts is read, written, stored, versioned, edited, compared and shown by the API
+A field added to SuiteFields is read, written, stored, versioned, edited, compared and shown by the API
 without further code.
 """
 
@@ -48,8 +48,8 @@ class CaseSpec(Spec):
 MAX_MINUTES = 525_600
 
 
-class SuiteTexts(Spec):
-    """The texts of a suite and the limit of its runs; files, drafts, versions and the API follow these fields."""
+class SuiteFields(Spec):
+    """The fields of a suite besides policy and evaluators; files, drafts, versions and the API follow them."""
 
     title: str = ""
     """Its title."""
@@ -63,12 +63,18 @@ class SuiteTexts(Spec):
     """How long a run of it may take before it is ended, minutes; null for the longest time of the site."""
 
 
+def suite_fields(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return these fields of a stored suite; one that is younger than what is stored has its default."""
+    fields = SuiteFields.model_fields.items()
+    return {name: content.get(name, field.default) for name, field in fields}
+
+
 # The fields with one text, and those with several.
-TEXTS = tuple(name for name, field in SuiteTexts.model_fields.items() if field.annotation is str)
+TEXTS = tuple(name for name, field in SuiteFields.model_fields.items() if field.annotation is str)
 LISTS = ("tags",)
 
 
-class SuiteSpec(SuiteTexts):
+class SuiteSpec(SuiteFields):
     """The content of a suite without its cases."""
 
     policy: PolicySpec = PolicySpec()

@@ -9,7 +9,7 @@ from evaluators.scoring.numbers import percent
 from evaluators.scoring.policy import PolicySpec
 from runs.documents import Document, TextOrNone
 from runs.models.suites import CaseGate, FinalScore, JudgeOutcomes, OnUnscored, Suite, SuiteVersion
-from runs.specs.suites import SuiteTexts
+from runs.specs.suites import SuiteFields, suite_fields
 
 
 class PolicyDoc(Document):
@@ -65,7 +65,7 @@ class PolicyDoc(Document):
         )
 
 
-class SuiteDoc(Document, SuiteTexts):
+class SuiteDoc(Document, SuiteFields):
     """A suite as lists show it."""
 
     slug: str
@@ -96,7 +96,7 @@ class SuiteDoc(Document, SuiteTexts):
         baseline = suite.baseline_run
         return cls(
             slug=suite.slug,
-            **{name: suite.content[name] for name in SuiteTexts.model_fields},
+            **suite_fields(suite.content),
             version=suite.version,
             case_count=counts.case_count,
             run_count=counts.run_count,
@@ -167,7 +167,7 @@ class VersionCaseDoc(Document):
     """Its revision."""
 
 
-class VersionDetailDoc(VersionDoc, SuiteTexts):
+class VersionDetailDoc(VersionDoc, SuiteFields):
     """A suite as it was at a version."""
 
     judge: TextOrNone  # type: ignore[assignment]  # "" in a spec
@@ -189,7 +189,7 @@ class VersionDetailDoc(VersionDoc, SuiteTexts):
         spec = version.spec
         return cls(
             **dict(VersionDoc.make(version)),
-            **{name: getattr(spec, name) for name in SuiteTexts.model_fields},
+            **{name: getattr(spec, name) for name in SuiteFields.model_fields},
             metadata=spec.metadata,
             policy=PolicyDoc.make(spec.policy),
             evaluators=spec.evaluators.as_json(),

@@ -27,7 +27,7 @@ from runs.models.suites import (
 )
 from runs.requests import as_share, percent_field, plain, shown_percent
 from runs.specs.profiles import all_profiles, get_profile
-from runs.specs.suites import MAX_MINUTES, SuiteTexts
+from runs.specs.suites import MAX_MINUTES, SuiteFields, suite_fields
 from runs.suites.differences import (
     AGGREGATOR,
     ARRANGEMENT,
@@ -294,7 +294,7 @@ class SuiteSettingsForm(ReviewRulesForm):
         """Fill the form with the draft."""
         content = draft.content
         policy = content["policy"]
-        initial = {name: content.get(name) for name in SuiteTexts.model_fields}
+        initial = suite_fields(content)
         initial |= {name: policy[name] for name in (*UNCONVERTED, "scale")}
         initial |= {name: shown_percent(policy[name]) for name in IN_PERCENT}
         initial["max_latency_increase_pct"] = plain(policy["max_latency_increase_pct"])
@@ -312,7 +312,7 @@ class SuiteSettingsForm(ReviewRulesForm):
         policy = {name: found[name] for name in (*UNCONVERTED, "scale")}
         policy |= {name: as_share(found[name]) for name in IN_PERCENT}
         policy["max_latency_increase_pct"] = float(found["max_latency_increase_pct"])
-        texts = {name: found[name] for name in SuiteTexts.model_fields if name in found}
+        texts = {name: found[name] for name in SuiteFields.model_fields if name in found}
         texts["judge"] = found["judge"].slug if found["judge"] else ""
         try:
             return change_draft(self.draft, found["stamp"], Describe(**texts), SetPolicy(policy))

@@ -80,3 +80,20 @@ class TestEveryField:
             assert name in shown
             if name in FIELDS:
                 assert shown[name] == value(name)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_suite_that_was_stored_without_a_field_has_its_default(
+    content: SuiteWithCases, editor_client: Client, name: str
+) -> None:
+    # As after an upgrade that brings the field.
+    suite = import_suite(content, imported_by=None)
+    for row in (suite, suite.versions.get()):
+        del row.content[name]
+        row.save()
+    shown = {"tags": [], "judge": None, MINUTES: None}.get(name, "")
+    for address in ("/api/suites/own", "/api/suites/own/versions/1"):
+        assert editor_client.get(address).json()[name] == shown
+    for page in ("", "versions/1/", "settings/"):
+        assert editor_client.get(f"/suites/own/{page}").status_code == 200
