@@ -10,4 +10,4 @@ from evalsite.serving import WholeRequests
 
 load()
 
-application = WholeRequests(REQUESTS.wrap(get_wsgi_application()))
+application = WholeRequests(get_wsgi_application(), REQUESTS)

@@ -6,42 +6,33 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from celery.worker import WorkController
 
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-
 
 class RequestCounter:
-    """Counts the requests that are being answered."""
+    """Counts the requests that have arrived whole and are not answered yet."""
 
     def __init__(self) -> None:
         """Start at zero."""
-        self._lock = threading.Lock()
         self._count = 0
 
     def is_busy(self) -> bool:
-        """Tell whether any request is being answered."""
+        """Tell whether any request waits for its answer."""
         return self._count > 0
 
-    def wrap(self, application: Application) -> Application:
-        """Return the application with its requests counted."""
-
-        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            self._add(1)
-            try:
-                return application(environ, start_response)
-            finally:
-                self._add(-1)
-
-        return answer
-
-    def _add(self, number: int) -> None:
-        with self._lock:
-            self._count += number
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a request; all of them are counted by the event loop, so no lock is needed."""
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
 
 
 REQUESTS = RequestCounter()

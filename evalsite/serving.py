@@ -33,6 +33,8 @@ from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import close_old_connections
 
+from evalsite.embedded import RequestCounter
+
 Environ = dict[str, Any]
 Head = tuple[str, list[tuple[str, str]]]
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -145,9 +147,10 @@ class ClientGoneError(Exception):
 class WholeRequests:
     """An ASGI application that passes requests on to a WSGI application once they have arrived whole."""
 
-    def __init__(self, application: Application) -> None:
-        """Take the application that answers."""
+    def __init__(self, application: Application, requests: RequestCounter) -> None:
+        """Take the application that answers, and what counts the requests for it."""
         self._application = application
+        self._requests = requests
         self._turns = asyncio.Semaphore(MAX_ANSWERED)
         self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
@@ -204,9 +207,11 @@ class WholeRequests:
         self, environ: Environ, receive: Receive, send: Send, until_answered: AsyncExitStack
     ) -> None:
         async with AsyncExitStack() as until_made:
-            run = await until_made.enter_async_context(self._thread())
-            async with self._turns:
-                head, content = await run(self._begin, environ)
+            # Runs in this process yield from here on: while a thread takes the request over, too.
+            with self._requests.counted():
+                run = await until_made.enter_async_context(self._thread())
+                async with self._turns:
+                    head, content = await run(self._begin, environ)
             await until_answered.aclose()
             if not isinstance(content, bytes | FileWrapper):
                 taker = environ.get(MEMBER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite import serving
+from evalsite.embedded import RequestCounter
 from evalsite.serving import (
     MAX_ANSWERED,
     MAX_STREAMS,
@@ -24,7 +25,7 @@ from evalsite.serving import (
     WholeRequests,
 )
 
-FILE, PAGE, FORM = "/results.jsonl", "/", "/form"
+FILE, PAGE, FORM, ERROR = "/results.jsonl", "/", "/form", "/error"
 LARGE = serving.SMALL_BODY_BYTES + 1
 
 
@@ -48,6 +49,10 @@ class Download:
         self.is_closed.set()
 
 
+class BrokenError(Exception):
+    """An error of the application."""
+
+
 class Site:
     """An application with a page, a form and files, and what it was asked."""
 
@@ -56,6 +61,7 @@ class Site:
         self.downloads: list[Download] = []
         self.environ: dict[str, Any] = {}
         self.body = b""
+        self.requests = RequestCounter()
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -63,6 +69,8 @@ class Site:
         start_response("200 OK", [("Content-Type", "text/plain")])
         self.environ = environ
         environ[MEMBER] = dict(parse_qsl(environ["QUERY_STRING"])).get("as")
+        if environ["PATH_INFO"] == ERROR:
+            raise BrokenError
         if environ["PATH_INFO"] == FILE:
             self.downloads.append(Download(self.is_made))
             return self.downloads[-1]
@@ -122,7 +130,7 @@ def run(test: Callable[[Site, WholeRequests], Coroutine[Any, Any, None]]) -> Non
 
     async def within_time() -> None:
         async with asyncio.timeout(60):
-            await test(site, WholeRequests(site))
+            await test(site, WholeRequests(site, site.requests))
 
     try:
         asyncio.run(within_time())
@@ -334,6 +342,42 @@ def test_a_body_that_comes_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatc
         visit = await Visit(FORM, "POST", [(b"content-length", b"9")], is_whole=False).to(serve)
         assert (visit.status, visit.content) == (408, serving.TOO_SLOW.encode())
         assert not site.environ
+
+    run(test)
+
+
+def test_runs_yield_while_a_whole_request_waits_for_a_thread() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        async with AsyncExitStack() as threads:
+            while not serve._idle.empty():
+                await threads.enter_async_context(serve._thread())
+            async with asked(serve, [Visit()]):
+                await until(site.requests.is_busy)
+                assert not site.environ
+                await threads.aclose()
+        assert not site.requests.is_busy()
+
+    run(test)
+
+
+def test_runs_do_not_yield_to_half_a_request_nor_to_an_answer_nobody_takes() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        half = Visit(FORM, "POST", [(b"content-length", b"9")], [b"half"], is_whole=False)
+        slow = Visit(takes=False)
+        async with asked(serve, [half, slow]):
+            await until(lambda: bool(slow.status))
+            assert not site.requests.is_busy()
+            for visit in (half, slow):
+                visit.is_gone.set()
+
+    run(test)
+
+
+def test_runs_no_longer_yield_to_a_request_that_failed() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        with pytest.raises(BrokenError):
+            await Visit(ERROR).to(serve)
+        assert not site.requests.is_busy()
 
     run(test)
 
