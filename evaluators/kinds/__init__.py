@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -100,13 +100,20 @@ def shortest_spelling(name: str, config: Mapping[str, Any]) -> tuple[str, dict[s
 
     A name that only says which setting `threshold` is, such as `latency`, implies none.
     """
-    best, implied = name, dict[str, Any]()
-    for spelling, preset in get_kind(name).spellings.items():
-        settings = {key: value for key, value in preset.items() if value is not None}
-        fits = all(config.get(key, _MISSING) == value for key, value in settings.items())
-        if fits and len(settings) > len(implied):
-            best, implied = spelling, settings
+    fitting = (each for each in _presets(name) if each[1].items() <= config.items())
+    best, implied = next(fitting, (name, {}))
     return best, {key: value for key, value in config.items() if key not in implied}
+
+
+@cache
+def _presets(name: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """Return the type names of a kind that imply settings, with these, the most first."""
+    presets = {
+        spelling: {key: value for key, value in preset.items() if value is not None}
+        for spelling, preset in get_kind(name).spellings.items()
+    }
+    implying = [(spelling, settings) for spelling, settings in presets.items() if settings]
+    return sorted(implying, key=lambda each: -len(each[1]))
 
 
 def read_config(
@@ -144,9 +151,6 @@ def prompt_versions() -> dict[str, str]:
         for name, module in _modules().items()
         if hasattr(module, PROMPT_VERSION)
     }
-
-
-_MISSING = object()
 
 
 def _file_texts(settings: KindConfig, files: Mapping[str, bytes], evaluator: str) -> dict[str, str]:

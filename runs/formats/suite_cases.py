@@ -546,13 +546,17 @@ class _Case:
             joined += self._listed(fields, "rubrics", (*beside, *joined))
         aggregator_key, options = self.fields.mapping("aggregator")
         place = self.fields.place(aggregator_key)
-        aggregator = read_aggregator(self.reading, place, options, case=self.fields.case)
+        aggregator = (
+            read_aggregator(self.reading, place, options, case=self.fields.case)
+            if options
+            else None
+        )
         if options and (joins or not (own or joined)):
             message = "comes from the suite, unless the case lists its own evaluators"
             self.fields.refuse(aggregator_key, message)
         if not own and not joined:
             return (make_root(default_children()), False) if skips else (None, False)
-        root = make_root((*own, *joined), aggregator if options else None)
+        root = make_root((*own, *joined), aggregator)
         check_composite(self.reading, self.path, root, case=self.fields.case)
         return root, joins
 

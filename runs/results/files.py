@@ -48,6 +48,13 @@ from runs.results.run_figures import run_repetitions
 CHUNK = 500
 # An output may have many megabytes.
 OUTPUTS_AT_ONCE = 25
+# What a line needs of a result and its case: a case's texts are longer than all of it.
+RESULT_COLUMNS = (
+    *("case__key", "case__title", "case__evaluators", "case__evaluators_append", "repetition"),
+    *("status", "score", "verdict", "reviewed_verdict", "decided_by", "warnings", "finished_at"),
+    *("error", "error_stage", "latency_ms", "input_tokens", "output_tokens"),
+    *("run_cost_usd", "evaluation_cost_usd"),
+)
 OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
@@ -75,7 +82,7 @@ def _results_with_lines(run: Run, plan: Plan) -> Iterator[tuple[Result, ResultLi
 
 
 def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[tuple[Result, ResultLine]]:
-    results = Result.objects.select_related("case").in_bulk(ids)
+    results = Result.objects.select_related("case").only(*RESULT_COLUMNS).in_bulk(ids)
     outputs = _outputs(ids)
     output = next(outputs, None)
     rows: dict[int, dict[str, EvaluatorScore]] = {}
