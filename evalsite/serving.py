@@ -50,6 +50,8 @@ MAX_ANSWERED = 4
 MAX_STREAMS, MAX_STREAMS_MADE = 8, 2
 # So many of them for one member, and for all who have no account together.
 MAX_STREAMS_EACH = 3
+# Pieces of files that are read at once, so that pages need not wait behind those of all clients.
+MAX_PIECES_READ = 2
 # Where a request's environment names the member.
 MEMBER = "evalsite.member"
 # Anybody may send a small body. Larger ones are for members, wait on disk, and so many of them at once.
@@ -154,6 +156,7 @@ class WholeRequests:
         self._turns = asyncio.Semaphore(MAX_ANSWERED)
         self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
+        self._read_turns = asyncio.Semaphore(MAX_PIECES_READ)
         self._streams: Counter[object] = Counter()
         # Each is one thread: a connection to the database belongs to the thread that opened it.
         self._idle: asyncio.LifoQueue[ThreadPoolExecutor] = asyncio.LifoQueue()
@@ -221,7 +224,7 @@ class WholeRequests:
             await _send(head, _cut(content), receive, send)
             return
         try:
-            await _send(head, _read(content), receive, send)
+            await _send(head, self._read(content), receive, send)
         finally:
             content.close()
 
@@ -250,6 +253,14 @@ class WholeRequests:
         finally:
             _close(answer)
         return heads[0], content
+
+    async def _read(self, file: FileWrapper) -> AsyncGenerator[bytes, None]:
+        while True:
+            async with self._read_turns:
+                piece = await asyncio.to_thread(file.filelike.read, PIECE_BYTES)
+            if not piece:
+                return
+            yield piece
 
     async def _send_stream(
         self,
@@ -388,11 +399,6 @@ async def _send(
 async def _cut(content: bytes) -> AsyncGenerator[bytes, None]:
     for start in range(0, len(content), PIECE_BYTES):
         yield content[start : start + PIECE_BYTES]
-
-
-async def _read(file: FileWrapper) -> AsyncGenerator[bytes, None]:
-    while piece := await asyncio.to_thread(file.filelike.read, PIECE_BYTES):
-        yield piece
 
 
 def _next_piece(chunks: Iterator[bytes]) -> bytes:

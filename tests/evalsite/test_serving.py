@@ -25,7 +25,7 @@ from evalsite.serving import (
     WholeRequests,
 )
 
-FILE, PAGE, FORM, ERROR = "/results.jsonl", "/", "/form", "/error"
+FILE, STORED, PAGE, FORM, ERROR = "/results.jsonl", "/plotly.js", "/", "/form", "/error"
 LARGE = serving.SMALL_BODY_BYTES + 1
 
 
@@ -49,6 +49,23 @@ class Download:
         self.is_closed.set()
 
 
+class Disk:
+    """A file on a disk that answers when the test wants, and how many pieces are being read."""
+
+    def __init__(self, is_ready: threading.Event) -> None:
+        self.is_ready = is_ready
+        self.reads: list[int] = []
+        self.left = [b"f" * serving.PIECE_BYTES]
+
+    def read(self, size: int) -> bytes:
+        self.reads.append(size)
+        self.is_ready.wait()
+        return self.left.pop() if self.left else b""
+
+    def close(self) -> None:
+        self.left = []
+
+
 class BrokenError(Exception):
     """An error of the application."""
 
@@ -59,6 +76,7 @@ class Site:
     def __init__(self) -> None:
         self.is_made = threading.Event()
         self.downloads: list[Download] = []
+        self.disks: list[Disk] = []
         self.environ: dict[str, Any] = {}
         self.body = b""
         self.requests = RequestCounter()
@@ -74,6 +92,9 @@ class Site:
         if environ["PATH_INFO"] == FILE:
             self.downloads.append(Download(self.is_made))
             return self.downloads[-1]
+        if environ["PATH_INFO"] == STORED:
+            self.disks.append(Disk(self.is_made))
+            return environ["wsgi.file_wrapper"](self.disks[-1])
         self.body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
         return [b"a page"]
 
@@ -219,6 +240,24 @@ def test_nobody_keeps_others_from_downloading(member: str) -> None:
             assert (await Visit(FILE, member=member).to(serve)).status == 200
             for visit in slow:
                 visit.is_gone.set()
+
+    run(test)
+
+
+def count_reads(site: Site) -> int:
+    return sum(len(disk.reads) for disk in site.disks)
+
+
+def test_few_pieces_of_files_are_read_at_once_and_pages_go_on() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        files = [Visit(STORED) for _ in range(10 * MAX_ANSWERED)]
+        async with asked(serve, files):
+            await until(lambda: len(site.disks) == len(files))
+            await until(lambda: count_reads(site) == serving.MAX_PIECES_READ)
+            assert (await Visit().to(serve)).content == b"a page"
+            assert count_reads(site) == serving.MAX_PIECES_READ
+            site.is_made.set()
+        assert {len(file.content) for file in files} == {serving.PIECE_BYTES}
 
     run(test)
 
