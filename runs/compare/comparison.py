@@ -204,6 +204,7 @@ def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
     means, latencies = compute_means(records.rows), measure_latencies(records.rows)
     verdicts = [counted_verdict(row, policy) for row in records.rows]
     evaluation = _cost_or_zero(means.evaluation_cost_usd, run)
+    known: dict[Facts, dict[str, Any]] = {}
     return ComparisonSide(
         run=run,
         figures=RunSide(
@@ -224,7 +225,8 @@ def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
         evaluation_cost_usd=evaluation,
         p95_ms=latencies.latency_p95_ms,
         cases={
-            key: _case(group, policy, records.marks.get(key, ())) for key, group in by_case.items()
+            key: _case(group, policy, records.marks.get(key, ()), known)
+            for key, group in by_case.items()
         },
         titles=records.titles,
         keys=records.keys,
@@ -256,7 +258,7 @@ def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
         )
         for row in results
     ]
-    return _case(group, policy, [row.outcome_marks for row in results if row.outcome_marks])
+    return _case(group, policy, [row.outcome_marks for row in results if row.outcome_marks], {})
 
 
 def _reviewed_verdicts(
@@ -272,26 +274,47 @@ def _reviewed_verdicts(
     return {name: case_verdict(group, rules) for name, rules in counting.items()}
 
 
-def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[str]) -> CaseSide:
-    """Return a case over its repetitions (SCORING §8); `has_words=False` saves texts that no table shows."""
-    decided = case_decision(group, policy, has_words=False).verdict
-    verdicts = [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
-    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+# What decides a case: of each execution the status, verdict, score, whether it was forced, and the review.
+Facts = tuple[tuple[str, Verdict | None, float | None, bool, Verdict | None], ...]
+
+
+def _case(
+    group: Sequence[ExecutionRecord],
+    policy: PolicySpec,
+    marks: Sequence[str],
+    known: dict[Facts, dict[str, Any]],
+) -> CaseSide:
+    """Return a case over its repetitions; `known` keeps decisions, of which thousands of cases have few."""
+    facts = tuple(
+        (row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict) for row in group
+    )
+    if (decision := known.get(facts)) is None:
+        decision = known[facts] = _decision(group, policy)
     return CaseSide(
-        verdict=decided,
-        mean_score=mean(scores),
-        state=summary_state(group, decided),
-        passed=verdicts.count(Verdict.PASS),
-        scored=len(verdicts),
+        **decision,
         executions=len(group),
-        is_flaky=len(set(verdicts)) > 1,
-        **_reviewed_verdicts(group, policy),
         latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
         run_cost_usd=sum_known([row.run_cost_usd for row in group]),
         evaluation_cost_usd=sum_known([row.evaluation_cost_usd for row in group]),
         outcomes=len(marks[0]) if marks else 0,
         outcomes_met=sum(set(column) == {MET} for column in zip(*marks, strict=False)),
     )
+
+
+def _decision(group: Sequence[ExecutionRecord], policy: PolicySpec) -> dict[str, Any]:
+    """Return the fields of a case that follow from its facts (SCORING §8); `has_words=False` saves texts."""
+    decided = case_decision(group, policy, has_words=False).verdict
+    verdicts = [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
+    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+    return {
+        "verdict": decided,
+        "mean_score": mean(scores),
+        "state": summary_state(group, decided),
+        "passed": verdicts.count(Verdict.PASS),
+        "scored": len(verdicts),
+        "is_flaky": len(set(verdicts)) > 1,
+        **_reviewed_verdicts(group, policy),
+    }
 
 
 CHUNK = 5000
