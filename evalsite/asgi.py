@@ -5,8 +5,7 @@ from __future__ import annotations
 from django.core.wsgi import get_wsgi_application
 
 from evalsite import load
-from evalsite.embedded import REQUESTS
-from evalsite.serving import WholeRequests
+from evalsite.serving import REQUESTS, WholeRequests
 
 load()
 

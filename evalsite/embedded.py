@@ -6,36 +6,12 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from evalsite.serving import REQUESTS
 
 if TYPE_CHECKING:
     from celery.worker import WorkController
-
-
-class RequestCounter:
-    """Counts the requests that have arrived whole and are not answered yet."""
-
-    def __init__(self) -> None:
-        """Start at zero."""
-        self._count = 0
-
-    def is_busy(self) -> bool:
-        """Tell whether any request waits for its answer."""
-        return self._count > 0
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count a request; all of them are counted by the event loop, so no lock is needed."""
-        self._count += 1
-        try:
-            yield
-        finally:
-            self._count -= 1
-
-
-REQUESTS = RequestCounter()
 
 
 logger = logging.getLogger(__name__)

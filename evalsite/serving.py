@@ -18,7 +18,7 @@ from collections.abc import (
     MutableMapping,
 )
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
@@ -32,8 +32,6 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import close_old_connections
-
-from evalsite.embedded import RequestCounter
 
 Environ = dict[str, Any]
 Head = tuple[str, list[tuple[str, str]]]
@@ -144,6 +142,30 @@ class RefusedError(Exception):
 
 class ClientGoneError(Exception):
     """The client has closed the connection."""
+
+
+class RequestCounter:
+    """Counts the requests that have arrived whole and are not answered yet."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._count = 0
+
+    def is_busy(self) -> bool:
+        """Tell whether any request waits for its answer."""
+        return self._count > 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a request; all of them are counted by the event loop, so no lock is needed."""
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+
+REQUESTS = RequestCounter()
 
 
 class WholeRequests:

@@ -15,13 +15,13 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite import serving
-from evalsite.embedded import RequestCounter
 from evalsite.serving import (
     MAX_ANSWERED,
     MAX_STREAMS,
     MAX_STREAMS_EACH,
     MEMBER,
     Connection,
+    RequestCounter,
     WholeRequests,
 )
 
