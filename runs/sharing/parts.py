@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models.functions import Length, Substr
 
@@ -33,6 +33,7 @@ from runs.results.gates import RunGate
 from runs.results.result_state import result_mark
 from runs.results.run_page import RunLive
 
+Value = TypeVar("Value")
 VERSION = 1
 # How many cases a document lists, and how many of them with their question and answers.
 MAX_CASES, MAX_WITH_TEXTS = 500, 100
@@ -46,14 +47,24 @@ MAX_TEXT_LENGTH = 20_000
 MAX_REMARK_LENGTH = 2_000
 # For all texts of one document together.
 MAX_CHARACTERS = 2_000_000
+# Messages, findings, rules and steps of one document together. Each takes half a kilobyte of a page, which is made
+# while an anonymous reader waits.
+MAX_ENTRIES = 4_000
 
 
 class TextBudget:
-    """The number of characters that the texts of one document may still take."""
+    """The number of characters, and of entries of lists, that the texts of one document may still take."""
 
-    def __init__(self, left: int = MAX_CHARACTERS) -> None:
-        """Start with this many characters."""
+    def __init__(self, left: int = MAX_CHARACTERS, entries: int = MAX_ENTRIES) -> None:
+        """Start with this many characters and entries."""
         self.left = left
+        self.entries = entries
+
+    def first(self, entries: Sequence[Value], most: int) -> Sequence[Value]:
+        """Return the first entries of a list, whose full length the document tells."""
+        shown = entries[: min(most, self.entries)]
+        self.entries -= len(shown)
+        return shown
 
     def brief(self, text: object) -> str:
         """Return a remark; a long one is cut, with a note of its length."""
@@ -131,7 +142,7 @@ def question(messages: Sequence[Mapping[str, Any]], budget: TextBudget) -> dict[
                 "role": str(message.get("role", "user"))[:MAX_NAME_LENGTH],
                 "content": budget.cut(as_text(message.get("content")), message.get("size")),
             }
-            for message in messages[:MAX_TURNS]
+            for message in budget.first(messages, MAX_TURNS)
         ],
         "question_count": len(messages),
     }
@@ -147,7 +158,7 @@ def remarks(findings: Sequence[Mapping[str, Any]], budget: TextBudget) -> dict[s
                 "text": budget.brief(finding.get("text")),
                 "evidence": budget.brief(finding.get("evidence")),
             }
-            for finding in ordered[:MAX_REMARKS]
+            for finding in budget.first(ordered, MAX_REMARKS)
         ],
         "remark_count": len(findings),
     }
@@ -166,7 +177,7 @@ def rules(decision: Decision | None, budget: TextBudget) -> dict[str, Any]:
         },
         "rules": [
             {"text": budget.brief(step.text), "path": step.path, "passed": step.passed}
-            for step in decision.trace[:MAX_RULES]
+            for step in budget.first(decision.trace, MAX_RULES)
         ],
         "rule_count": len(decision.trace),
     }
@@ -176,7 +187,7 @@ def steps(trace: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> dict
     """Return the first steps of a target, with cut texts, and the number of all steps."""
     taken = trace or ()
     return {
-        "steps": [_step(step, budget) for step in taken[:MAX_STEPS]],
+        "steps": [_step(step, budget) for step in budget.first(taken, MAX_STEPS)],
         "step_count": len(taken),
     }
 

@@ -22,6 +22,7 @@ from runs.documents import DetailLevel
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
+from runs.sharing.parts import MAX_CHARACTERS, TextBudget
 from tests.sharing.linked import HOSTILE, marks_within, share, subject
 from tests.support.factories import (
     make_case,
@@ -95,6 +96,24 @@ def test_the_preview_says_word_for_word_what_the_page_does(
     shown = re.sub(at, "", page[page.index("Public, read only.") :])
     assert "open until" in shown
     assert shown.replace(" Download as one file", "") in re.sub(at, "", preview)
+
+
+@pytest.mark.parametrize("kind", ["comparison", "result"])
+def test_a_page_with_very_many_entries_is_cut_and_says_so(
+    editor_client: Client,
+    client: Client,
+    runs: tuple[Run, Run],
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TextBudget.__init__, "__defaults__", (MAX_CHARACTERS, 10))
+    outputs = ResultOutput.objects.filter(result__run=runs[1])
+    outputs.update(trace=[{"type": "tool", "name": f"tool-{n}"} for n in range(30)])
+    page = client.get(share(editor_client, subject(runs, kind), "traces"))
+    text = text_of(page)
+    shown = len(set(re.findall(r"tool-\d+", text)))
+    assert 5 <= shown < 10
+    assert f"The first {shown} of 30 steps." in text
 
 
 def test_the_detail_levels_of_links_are_those_of_documents() -> None:
