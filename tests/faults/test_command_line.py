@@ -18,7 +18,12 @@ from tests.services.processes import Process, wait_until
 
 @pytest.fixture
 def command_line(cluster: Installation) -> Process:
-    """Run the suite at a command line alongside two workers; its calls are not answered yet."""
+    """Run the suite at a command line alongside two workers; its calls are not answered yet.
+
+    A dead process is noticed at once; that it is silent for two leases never happens here, however slow the
+    machine is.
+    """
+    cluster.site.env["EVALSITE_LEASE_S"] = "600"
     cluster.forget_the_run()
     for _ in range(2):
         cluster.site.begin_worker()
