@@ -41,6 +41,7 @@ from evalsite.access.sessions import (
     take_kept,
 )
 from evalsite.access.views import admin_only, next_path
+from evaluators.templatetags.figures import counted
 from runs.requests import REFUSED, MemberRequest, form_data
 
 SECRET_IN_SESSION = "access.new_app"  # noqa: S105  # a key of the session, not a secret
@@ -66,7 +67,7 @@ def login_second(request: HttpRequest) -> HttpResponse:
         return _second_page(request, first, form)
     if form.way == "recovery code":
         left = factors.read_factors(first.member).recovery_codes_left
-        messages.warning(request, f"You have {left} recovery code{'' if left == 1 else 's'} left.")
+        messages.warning(request, f"You have {counted(left, 'recovery code')} left.")
     return finish_login(
         request, first.member, way=f"{first.way} and {form.way}", next_path=first.next_path
     )

@@ -23,6 +23,7 @@ from evalsite.access.roles import EVERYBODY, highest_role
 from evaluators.model_calls.models import decrypt, encrypt
 from evaluators.models import NOT_LOGGED_IN
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 
 # What every authenticator app supports.
 DIGITS, STEP_S, SECRET_BYTES = 6, 30, 20
@@ -92,7 +93,7 @@ def factor_names(members: Sequence[User]) -> dict[int, str]:
     names = {}
     for member in members:
         count = passkeys.get(member.pk, 0)
-        keys = f"{count} passkey{'' if count == 1 else 's'}" if count else ""
+        keys = counted(count, "passkey") if count else ""
         names[member.pk] = ", ".join(filter(None, ("app" if member.pk in apps else "", keys)))
     return names
 

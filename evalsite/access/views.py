@@ -49,6 +49,7 @@ from evalsite.access.sessions import (
 )
 from evalsite.access.single_sign_on.services import linked_since, unlink
 from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
+from evaluators.templatetags.figures import counted
 from runs.models.sharing import ApiToken
 from runs.requests import CHANGE_MEMBERS, REFUSED, MemberRequest, form_data, site_address
 
@@ -153,7 +154,7 @@ def sessions_end(request: MemberRequest) -> HttpResponse:
     """End all other sessions of the member."""
     this = request.session.session_key
     ended = members.end_other_sessions(request.user, this, actor=request.user)
-    messages.success(request, f"{ended} other session{'' if ended == 1 else 's'} ended.")
+    messages.success(request, f"{counted(ended, 'other session')} ended.")
     return redirect("access:account")
 
 
@@ -245,7 +246,7 @@ def member_sessions_end(request: MemberRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(members.members(), pk=pk)
     this = request.session.session_key
     ended = members.end_other_sessions(person, this, actor=request.user)
-    messages.success(request, f"{ended} session{'' if ended == 1 else 's'} ended.")
+    messages.success(request, f"{counted(ended, 'session')} ended.")
     return redirect("access:member", pk)
 
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs.cases.services import PutCases, put_cases
 from runs.formats.table_cases import ReadCases, read_cases
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
@@ -194,7 +195,7 @@ def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
 
 def upload_note(cases: tuple[CaseSpec, ...], name: str) -> str:
     """Return the note of the version made from a table."""
-    return f"{len(cases)} case{'' if len(cases) == 1 else 's'} from {name}"[:200]
+    return f"{counted(len(cases), 'case')} from {name}"[:200]
 
 
 def stored_counts(done: PutCases, found: ReadCases) -> dict[str, int]:

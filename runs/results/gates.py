@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import counted
+from evaluators.templatetags.figures import counted, thousands
 from runs.models.runs import Run, RunStatus
 from runs.summary.figures import Summary
 from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast
@@ -41,7 +41,9 @@ def metrics_gate(run: Run, policy: PolicySpec) -> RunGate:
     share = run.score_sum / run.score_count if run.score_count else None
     share, state = _ended(run, "metrics_gate", share, limit)
     has = "has" if 1 in (run.score_count, run.execution_count) else "have"
-    note = f"{run.score_count} of {_executions(run)} {has} a score"
+    note = (
+        f"{thousands(run.score_count)} of {counted(run.execution_count, 'execution')} {has} a score"
+    )
     return RunGate("Metrics", share, limit, state, note)
 
 
@@ -84,10 +86,6 @@ def _ended(run: Run, gate: str, share: float | None, limit: float) -> tuple[floa
     if run.status != RunStatus.COMPLETED or share is None:
         return share, "open"
     return share, "passed" if is_at_least(share, limit) else "failed"
-
-
-def _executions(run: Run) -> str:
-    return f"{run.execution_count} execution{'' if run.execution_count == 1 else 's'}"
 
 
 PASSED, GATE_FAILED, NOT_EVALUATED = 0, 1, 3

@@ -23,6 +23,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError, Verdict
+from evaluators.templatetags.figures import counted
 from runs.engine.review_rules import Consensus
 from runs.exports.views import answer_file
 from runs.lists import read_integer
@@ -472,9 +473,8 @@ class AssignForm(forms.Form):
         chosen = [values["item"]] if values["item"] else items
         to = User.objects.filter(pk=values["to"]).first() if values["to"] else None
         done = services.assign(chosen, to)
-        noun = "item" if done == 1 else "items"
         assignee = f"for {to.get_username()} alone" if to else "for everybody"
-        return f"{done} {noun} that wait{'s' if done == 1 else ''}: {assignee}."
+        return f"{counted(done, 'item that waits,items that wait')}: {assignee}."
 
 
 MAX_BYTES = 20 * 1024 * 1024

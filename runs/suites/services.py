@@ -17,6 +17,7 @@ from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs.engine.plan import content_hash, programs
 from runs.formats.table_cases import title_from_input
 from runs.models.runs import Run, RunStatus
@@ -314,7 +315,7 @@ def record_change(
 def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
     """Return a line that says what a new version changes."""
     if before is None:
-        return f"Imported with {_counted(len(after.cases))}"
+        return f"Imported with {counted(len(after.cases), 'case')}"
     old = {case["key"]: case.get("hash") for case in before.cases}
     new = {case["key"]: case["hash"] for case in after.cases}
     counts = {
@@ -322,7 +323,7 @@ def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
         "changed": sum(old[key] != new[key] for key in new.keys() & old.keys()),
         "removed": len(old.keys() - new.keys()),
     }
-    notes = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
+    notes = [f"{counted(count, 'case')} {word}" for word, count in counts.items() if count]
     notes += [
         f"{name} changed"
         for name in ("evaluators", "policy", "files")
@@ -331,10 +332,6 @@ def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
     if before.judge != after.judge:
         notes.append(f"judge: {before.judge or 'none'} → {after.judge or 'none'}")
     return ", ".join(notes) or "Description, tags, longest time or order of the cases changed"
-
-
-def _counted(count: int) -> str:
-    return f"{count} {'case' if count == 1 else 'cases'}"
 
 
 BATCH = 500

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from evaluators.templatetags.figures import counted
 from runs.cli.command import FAILED, SiteCommand, get_suite
 from runs.formats import suite_files
 from runs.formats.suite_files import pack_suite, suite_file_name
@@ -100,9 +101,8 @@ def _write(content: SuiteWithCases, out: Path, *, is_folder: bool) -> list[Path]
     if suffix == ZIP:
         return [_write_file(out, pack_suite(content, "suite", always_zip=True).parts)]
     if content.files:
-        count = len(content.files)
         raise CommandError(
-            f"The suite refers to {count} {'file' if count == 1 else 'files'}, which cannot be part of "
+            f"The suite refers to {counted(len(content.files), 'file')}, which cannot be part of "
             f"{out.name}. Name a zip or a folder with --out, such as {out.stem}.zip or {out.stem}/.",
             returncode=FAILED,
         )
