@@ -164,6 +164,11 @@ def walk(node: EvaluatorSpec, path: str = ROOT_PATH) -> Iterator[tuple[str, Eval
         yield from walk(child, below(path, child.name))
 
 
+def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
+    """Return the paths of negated evaluators whose scores are stored before negation."""
+    return frozenset(path for path, node in walk(root) if node.is_stored_before_negation)
+
+
 def below(path: str, name: str) -> str:
     """Return the path of a child."""
     return f"{path}/{name}" if path else name

@@ -23,8 +23,7 @@ from runs.models.results import ENDED_RESULT_STATUSES, Result
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case
-from runs.results.run_figures import score_intervals
-from runs.results.runs import RunRow, run_row
+from runs.results.runs import RunRow, run_row, score_intervals
 
 # The columns of the leaderboard by name: their label, and whether more is better.
 COLUMNS: Mapping[str, tuple[str, bool]] = {

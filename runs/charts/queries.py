@@ -27,8 +27,7 @@ from runs.formats.tables import csv_text
 from runs.lists import Control, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
-from runs.results.gates import RunGate, cases_gate, metrics_gate
-from runs.results.run_figures import score_intervals
+from runs.results.runs import RunGate, cases_gate, metrics_gate, score_intervals
 
 COSTS: Mapping[str, str] = {
     "total": "Total cost",

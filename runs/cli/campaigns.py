@@ -25,7 +25,7 @@ from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
 from runs.results.documents import case_lines
 from runs.results.files import junit_run, result_lines
-from runs.results.gates import NOT_EVALUATED, ExitConclusion, conclude
+from runs.results.runs import NOT_EVALUATED, ExitConclusion, conclude
 
 if TYPE_CHECKING:
     from runs.campaigns.board import BoardRow

@@ -21,7 +21,7 @@ from runs.formats.finding import SUFFIXES, read_suites
 from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.results.documents import RunDetailDoc, run_file_document
-from runs.results.gates import ExitConclusion
+from runs.results.runs import ExitConclusion
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.running.rules import judge_metrics
 from runs.suites.tree_forms import WrongNumberError, read_weight

@@ -17,7 +17,7 @@ from runs.formats.results_writing import write_results
 from runs.models.runs import Run
 from runs.results.documents import case_lines
 from runs.results.files import junit_run, result_lines
-from runs.results.gates import ExitConclusion
+from runs.results.runs import ExitConclusion
 
 OUT, SUMMARY, CASES, JUNIT = "--out", "--summary", "--cases", "--junit"
 CAMEL_CASE = "--camel-case"

@@ -27,8 +27,8 @@ from runs.costs import CostPair, run_costs
 from runs.models.results import ANSWERED, CallStatus, ModelCall
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
-from runs.results.gates import RunGate, cases_gate, metrics_gate
 from runs.results.run_figures import Proportion, RunRepetitions, run_repetitions
+from runs.results.runs import RunGate, cases_gate, metrics_gate
 
 PLAIN_EVERY_S = 5.0
 BAR_CELLS = 10

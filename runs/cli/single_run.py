@@ -16,7 +16,7 @@ from runs.cli.watching import execute_run
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunOwner, RunStatus
 from runs.models.suites import Suite, Target
 from runs.requests import MoneyField
-from runs.results.gates import NOT_EVALUATED, PASSED, conclude
+from runs.results.runs import NOT_EVALUATED, PASSED, conclude
 from runs.running.retrying import cancelled_results
 
 

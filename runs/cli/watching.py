@@ -23,7 +23,7 @@ from runs.execution.run_worker import release_run, with_live_connection, work_on
 from runs.finishing import end_overdue_run, finish_run, is_overdue, summarise_run
 from runs.models.database import clock_offset, database_now
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, LEASE, Run, RunStatus
-from runs.results.gates import NOT_EVALUATED
+from runs.results.runs import NOT_EVALUATED
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, mean, sum_known
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, negated_paths, walk
 from evaluators.scoring.types import DomainError, Verdict
 from evaluators.templatetags.figures import counted, delta, pct, threshold
 from runs.compare.evidence import (
@@ -47,10 +47,9 @@ from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.run_cases import VERDICTS
 from runs.models.runs import Run, RunStatus
-from runs.models.stored import unpack_leaf_scores
-from runs.results.gates import RunGate, cases_gate, metrics_gate
+from runs.models.stored import negated_case_paths, unpack_leaf_scores
 from runs.results.result_state import Override
-from runs.results.run_figures import negated_case_paths, negated_paths
+from runs.results.runs import RunGate, cases_gate, metrics_gate
 from runs.summary.cases import (
     case_decision,
     case_verdict,

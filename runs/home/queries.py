@@ -26,8 +26,7 @@ from runs.models.results import CallPurpose, ModelCall
 from runs.models.reviews import QueueQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Case, Suite, Target
-from runs.results.gates import cases_gate, metrics_gate
-from runs.results.runs import RunRow, run_row, with_list_columns
+from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_list_columns
 from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
 
 TREND = 12

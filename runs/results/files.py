@@ -42,8 +42,8 @@ from runs.models.reviews import Review
 from runs.models.runs import Run
 from runs.requests import get_run_or_404
 from runs.results.documents import case_lines
-from runs.results.gates import ExitConclusion, cases_gate, conclude, metrics_gate
 from runs.results.run_figures import run_repetitions
+from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
 
 CHUNK = 500
 # An output may have many megabytes.

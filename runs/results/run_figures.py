@@ -1,10 +1,9 @@
-"""Figures of a run by evaluator, metric, dimension and repetition, its use of tokens, and intervals of its score."""
+"""Figures of a run by evaluator, metric, dimension and repetition, and its use of tokens."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
@@ -12,13 +11,12 @@ from typing import Any
 from django.db.models import Avg, Count, Min, Q, Sum
 
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.intervals import bootstrap_interval
-from evaluators.scoring.tree import EvaluatorSpec, walk
-from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, case_tree, read_plan
-from runs.models.results import CallPurpose, EvaluatorScore, Result, ResultStatus, ScoreState
+from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
+from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
+from runs.models.results import CallPurpose, EvaluatorScore, ScoreState
 from runs.models.run_cases import repetition_figures
 from runs.models.runs import Run
-from runs.models.suites import Case
+from runs.models.stored import negated_case_paths
 from runs.summary.cases import Latencies, RepetitionFigures, rank_index
 from runs.summary.figures import (
     DimensionMean,
@@ -28,68 +26,6 @@ from runs.summary.figures import (
     dimension_means,
     metric_means,
 )
-
-
-def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
-    """Return the paths of negated evaluators whose scores are stored before negation."""
-    return frozenset(path for path, node in walk(root) if node.is_stored_before_negation)
-
-
-def negated_case_paths(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:
-    """Return these paths for each case that has its own evaluators, by key; one query."""
-    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
-    return {
-        key: negated_paths(case_tree(root, evaluators, append=append))
-        for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
-    }
-
-
-KEPT_AS = "score_interval"
-# How many results a page may read for runs whose summaries lack the interval.
-MAX_READ = 50_000
-Interval = tuple[float, float]
-
-
-def score_intervals(runs: Sequence[Run]) -> Mapping[int, Interval | None]:
-    """Return the 95% interval of each run's mean score by primary key, None where there is none.
-
-    Summaries of older runs lack it: it is computed from their results if these are few, by one query.
-    """
-    intervals: dict[int, Interval | None] = {run.pk: _kept(run) for run in runs}
-    if older := _older(runs):
-        groups = _score_sums(older)
-        intervals |= {pk: bootstrap_interval(groups[pk], seed=pk) for pk in older}
-    return intervals
-
-
-def _kept(run: Run) -> Interval | None:
-    ends = (run.summary or {}).get(KEPT_AS)
-    return (ends[0], ends[1]) if ends else None
-
-
-def _older(runs: Sequence[Run]) -> Sequence[int]:
-    """Return the newest runs whose summaries lack the interval, as many as may be read."""
-    read, older = 0, []
-    for run in sorted(runs, key=lambda run: -run.pk):
-        if run.summary and KEPT_AS not in run.summary:
-            read += run.execution_count
-            if read > MAX_READ:
-                break
-            older.append(run.pk)
-    return older
-
-
-def _score_sums(numbers: Sequence[int]) -> Mapping[int, list[tuple[float, int]]]:
-    """Return for each case of each run the sum and the number of its scores."""
-    scored = Result.objects.filter(run__in=numbers, status=ResultStatus.SCORED, score__isnull=False)
-    rows = scored.order_by().values("run_id", "case_id")
-    groups: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for run, total, count in rows.annotate(total=Sum("score"), count=Count("id")).values_list(
-        "run_id", "total", "count"
-    ):
-        groups[run].append((total, count))
-    return groups
-
 
 # Above this many executions means appear when the run is over, for a live page reads every 2 s.
 MAX_EXECUTIONS_LIVE = 1_000

@@ -30,7 +30,6 @@ from runs.models.runs import (
     RunOwner,
     RunStatus,
 )
-from runs.results.gates import RunGate, cases_gate, metrics_gate
 from runs.results.run_figures import (
     EvaluatorRow,
     JudgedDimensions,
@@ -44,6 +43,7 @@ from runs.results.run_figures import (
     run_repetitions,
     run_usage,
 )
+from runs.results.runs import RunGate, cases_gate, metrics_gate
 from runs.suites.differences import METRIC
 from runs.suites.version_pages import value_label, value_text
 

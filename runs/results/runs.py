@@ -1,22 +1,28 @@
-"""The list of runs, for pages and the API: its query, its columns and its rows."""
+"""Runs: their list, their two gates with what these conclude, and the intervals of their scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import Count, F, QuerySet, Sum
 from django.urls import reverse
 
+from evaluators.scoring.intervals import bootstrap_interval
+from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import PolicySpec
+from evaluators.templatetags.figures import counted, thousands
 from runs import lists
 from runs.costs import CostPair, listed_costs, with_costs
 from runs.lists import NEWEST_FIRST, Chip, Control, ListQuery
+from runs.models.results import Result, ResultStatus
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
-from runs.results.gates import RunGate, cases_gate, metrics_gate
+from runs.summary.figures import Summary
+from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast
 
 
 def run_word(run: Run) -> str:
@@ -189,3 +195,176 @@ def _source(run: Run) -> dict[str, Any]:
         return {}
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
     return {"source_number": number, "source_url": url}
+
+
+@dataclass(frozen=True, slots=True)
+class RunGate:
+    """One gate: its figure and limit as shares, its state, and a note on what the figure counts.
+
+    `reviews` is how many reviews count in its figure, 0 where the policy counts none (SCORING §4.6).
+    """
+
+    name: str
+    share: float | None
+    limit: float
+    state: str
+    note: str
+    reviews: int = 0
+
+    @property
+    def with_reviews(self) -> str:
+        """Say how many reviews its figure counts, "" for none."""
+        return f"with {counted(self.reviews, 'review')}" if self.reviews else ""
+
+
+def metrics_gate(run: Run, policy: PolicySpec) -> RunGate:
+    """Return the mean overall score against its threshold, over the executions that have one."""
+    limit = policy.metrics_pass_threshold
+    if run.is_active:
+        forecast = metrics_forecast(_progress(run), policy)
+        return RunGate("Metrics", forecast.so_far, limit, _live(run, forecast.state), forecast.text)
+    share = run.score_sum / run.score_count if run.score_count else None
+    share, state = _ended(run, "metrics_gate", share, limit)
+    has = "has" if 1 in (run.score_count, run.execution_count) else "have"
+    note = (
+        f"{thousands(run.score_count)} of {counted(run.execution_count, 'execution')} {has} a score"
+    )
+    return RunGate("Metrics", share, limit, state, note)
+
+
+def cases_gate(run: Run, policy: PolicySpec) -> RunGate:
+    """Return the share of executions that passed against its threshold; errors have not passed."""
+    limit = policy.cases_pass_threshold
+    if run.is_active:
+        forecast = cases_forecast(_progress(run), policy)
+        note = f"{run.pass_count} of {run.done_count} passed · {forecast.text}"
+        return RunGate("Cases", forecast.so_far, limit, _live(run, forecast.state), note)
+    is_completed = run.status == RunStatus.COMPLETED
+    total = run.execution_count if is_completed else run.done_count
+    share, state = _ended(run, "cases_gate", run.pass_count / total if total else None, limit)
+    summary = run.summary or {}
+    note = f"{summary.get('passed', run.pass_count)} of {total} executions passed"
+    gate = RunGate("Cases", share, limit, state, note, summary.get("reviews", 0))
+    return replace(gate, note=f"{note}, {gate.with_reviews}") if gate.reviews else gate
+
+
+def _live(run: Run, state: str) -> str:
+    """Return the state of a gate while its run is active; before the first result it is open."""
+    return state if run.done_count else "open"
+
+
+def _progress(run: Run) -> SummaryProgress:
+    return SummaryProgress(
+        total=run.execution_count,
+        ended=run.done_count,
+        passed=run.pass_count,
+        score_sum=run.score_sum,
+        score_count=run.score_count,
+        repetitions=run.repetitions,
+    )
+
+
+def _ended(run: Run, gate: str, share: float | None, limit: float) -> tuple[float | None, str]:
+    """Judge a completed run by its summary; other runs keep their gates open (SCORING §8)."""
+    if run.summary:
+        share = run.summary[gate]["so_far"]
+    if run.status != RunStatus.COMPLETED or share is None:
+        return share, "open"
+    return share, "passed" if is_at_least(share, limit) else "failed"
+
+
+PASSED, GATE_FAILED, NOT_EVALUATED = 0, 1, 3
+
+
+@dataclass(frozen=True, slots=True)
+class ExitConclusion:
+    """An exit code and the sentence that explains it."""
+
+    code: int
+    sentence: str
+
+
+def conclude(run: Run) -> ExitConclusion:
+    """Return the conclusion from a finished run.
+
+    The cases gate counts as failed only if it would fail even with passes in place of the errors.
+    Otherwise the errors decide, and the target was not evaluated.
+    """
+    if run.status != RunStatus.COMPLETED or not run.summary:
+        return ExitConclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
+    summary = Summary.from_json(run.summary)
+    metrics, cases = summary.metrics_gate, summary.cases_gate
+    if metrics.passed and cases.passed:
+        return ExitConclusion(PASSED, f"Both gates passed{_with_reviews(summary)}.")
+    if metrics.passed is None:
+        return ExitConclusion(
+            NOT_EVALUATED, f"Not evaluated: none of {summary.executions} executions has a score."
+        )
+    best = (summary.passed + summary.errors) / summary.executions
+    if metrics.passed and is_at_least(best, cases.threshold):
+        return ExitConclusion(
+            NOT_EVALUATED,
+            f"Not evaluated: the cases gate fails by errors alone, {summary.errors} of "
+            f"{summary.executions} executions. Check the errors and retry them.",
+        )
+    names = [name for name, gate in (("metrics", metrics), ("cases", cases)) if not gate.passed]
+    gates = f"The {' gate and the '.join(names)} gate failed{_with_reviews(summary)}."
+    return ExitConclusion(GATE_FAILED, gates)
+
+
+def _with_reviews(summary: Summary) -> str:
+    return f", with {counted(summary.reviews, 'review')}" if summary.reviews else ""
+
+
+def _why_it_ended(run: Run) -> str:
+    if run.is_active:
+        return "the workers continue this run."
+    reason = run.status_reason or RunStatus(run.status).label
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
+
+
+KEPT_AS = "score_interval"
+# How many results a page may read for runs whose summaries lack the interval.
+MAX_READ = 50_000
+Interval = tuple[float, float]
+
+
+def score_intervals(runs: Sequence[Run]) -> Mapping[int, Interval | None]:
+    """Return the 95% interval of each run's mean score by primary key, None where there is none.
+
+    Summaries of older runs lack it: it is computed from their results if these are few, by one query.
+    """
+    intervals: dict[int, Interval | None] = {run.pk: _kept(run) for run in runs}
+    if older := _older(runs):
+        groups = _score_sums(older)
+        intervals |= {pk: bootstrap_interval(groups[pk], seed=pk) for pk in older}
+    return intervals
+
+
+def _kept(run: Run) -> Interval | None:
+    ends = (run.summary or {}).get(KEPT_AS)
+    return (ends[0], ends[1]) if ends else None
+
+
+def _older(runs: Sequence[Run]) -> Sequence[int]:
+    """Return the newest runs whose summaries lack the interval, as many as may be read."""
+    read, older = 0, []
+    for run in sorted(runs, key=lambda run: -run.pk):
+        if run.summary and KEPT_AS not in run.summary:
+            read += run.execution_count
+            if read > MAX_READ:
+                break
+            older.append(run.pk)
+    return older
+
+
+def _score_sums(numbers: Sequence[int]) -> Mapping[int, list[tuple[float, int]]]:
+    """Return for each case of each run the sum and the number of its scores."""
+    scored = Result.objects.filter(run__in=numbers, status=ResultStatus.SCORED, score__isnull=False)
+    rows = scored.order_by().values("run_id", "case_id")
+    groups: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for run, total, count in rows.annotate(total=Sum("score"), count=Count("id")).values_list(
+        "run_id", "total", "count"
+    ):
+        groups[run].append((total, count))
+    return groups

@@ -37,12 +37,11 @@ from runs.documents import DetailLevel
 from runs.engine.plan import METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries, run_detail_document
-from runs.results.gates import RunGate
 from runs.results.result_page import ResultPage, result_page
 from runs.results.result_state import reviewed_verdicts
 from runs.results.result_tree import TreeNode
 from runs.results.run_page import RunLive, run_live
-from runs.results.runs import with_list_columns
+from runs.results.runs import RunGate, with_list_columns
 from runs.sharing.documents import SharedComparison, SharedResult, SharedRun
 from runs.sharing.parts import (
     MAX_CASES,

@@ -29,9 +29,9 @@ from runs.documents import DetailLevel
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.gates import RunGate
 from runs.results.result_state import result_mark
 from runs.results.run_page import RunLive
+from runs.results.runs import RunGate
 
 Value = TypeVar("Value")
 VERSION = 1

@@ -7,7 +7,7 @@ import pytest
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.cli.evaluating import summary_document
-from runs.results.gates import conclude
+from runs.results.runs import conclude
 from runs.summary.figures import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import make_run

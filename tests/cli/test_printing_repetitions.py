@@ -12,7 +12,7 @@ from runs.finishing import summarise_run
 from runs.models.runs import Run
 from runs.results.documents import case_lines
 from runs.results.files import junit_run
-from runs.results.gates import conclude
+from runs.results.runs import conclude
 from tests.support.factories import make_result, make_run, make_score, make_suite
 from tests.support.statements import statements_reading
 

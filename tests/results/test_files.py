@@ -16,7 +16,7 @@ from runs.formats.junit import write_junit
 from runs.models.results import Result
 from runs.results import files
 from runs.results.files import junit_run, result_lines, results_csv
-from runs.results.gates import conclude
+from runs.results.runs import conclude
 from tests.support.factories import (
     make_case,
     make_result,

@@ -23,8 +23,7 @@ from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
 from runs.results.documents import run_document
 from runs.results.files import junit_run, result_lines
-from runs.results.gates import conclude
-from runs.results.runs import with_list_columns
+from runs.results.runs import conclude, with_list_columns
 from runs.reviews.services import ReviewDecision, decide, undo
 from runs.sharing.frozen import shared_run
 from tests.sharing.linked import share

@@ -14,9 +14,8 @@ from runs.models.results import ResultOutput
 from runs.models.run_cases import ResultsQuery
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.gates import cases_gate, metrics_gate
 from runs.results.run_page import run_head, run_live
-from runs.results.runs import run_row, with_list_columns
+from runs.results.runs import cases_gate, metrics_gate, run_row, with_list_columns
 from runs.running.estimate import model_family
 from runs.texts import MAX_SHOWN_LENGTH, conversation, text_diff
 from tests.support.factories import STARTED, make_call, make_result, make_run, make_suite

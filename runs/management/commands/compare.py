@@ -22,7 +22,7 @@ from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, Tolerances, by_harm
 from runs.engine.plan import read_plan
 from runs.models.runs import RunStatus
-from runs.results.gates import ExitConclusion, RunGate
+from runs.results.runs import ExitConclusion, RunGate
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
 CODES = {

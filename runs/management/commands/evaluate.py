@@ -36,7 +36,7 @@ from runs.cli.watching import stop_wanted
 from runs.execution.reaper import reap
 from runs.models.database import database_now
 from runs.models.runs import Run
-from runs.results.gates import NOT_EVALUATED, PASSED
+from runs.results.runs import NOT_EVALUATED, PASSED
 from runs.running.rules import RunRules
 from runs.running.services import start_campaign
 
