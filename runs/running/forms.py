@@ -42,7 +42,7 @@ from runs.running.retry_forms import RunRetryForm
 from runs.running.rule_fields import RunRulesFields
 from runs.running.rules import SAMPLES, AppliedRules, RunRules, apply_rules, with_own_samples
 from runs.running.services import start_campaign
-from runs.specs.suites import MAX_MINUTES
+from runs.specs.suites import MAX_MINUTES, MINUTE_MS
 from runs.suites.differences import METRIC
 from runs.target_kinds import target_kinds
 
@@ -552,7 +552,6 @@ class CaseChoiceForm(forms.Form):
 
 MAX_REPETITIONS = 100
 MAX_AT_ONCE = 200
-MINUTE_MS = 60_000
 
 
 class TargetsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # not generic at run time

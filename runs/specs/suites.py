@@ -46,6 +46,7 @@ class CaseSpec(Spec):
 
 # A year.
 MAX_MINUTES = 525_600
+MINUTE_MS = 60_000
 
 
 class SuiteFields(Spec):

@@ -16,6 +16,7 @@ from django.utils.text import slugify
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import MAX_REVIEWERS, REVIEW_RULES
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import duration
 from runs.models.suites import (
     CaseGate,
     FinalScore,
@@ -27,7 +28,7 @@ from runs.models.suites import (
 )
 from runs.requests import as_share, percent_field, plain, shown_percent
 from runs.specs.profiles import all_profiles, get_profile
-from runs.specs.suites import MAX_MINUTES, SuiteFields, suite_fields
+from runs.specs.suites import MAX_MINUTES, MINUTE_MS, SuiteFields, suite_fields
 from runs.suites.differences import (
     AGGREGATOR,
     ARRANGEMENT,
@@ -302,7 +303,7 @@ class SuiteSettingsForm(ReviewRulesForm):
         usual = settings.MAX_RUN_MINUTES
         self.fields["max_minutes"].help_text = (
             "Minutes; then a run ends, keeps its results and can be resumed. Empty for "
-            f"{f'the {usual} minutes of the whole site' if usual else 'no limit'}."
+            f"{f'{duration(usual * MINUTE_MS)}, as on the whole site' if usual else 'no limit'}."
         )
         self.draft = draft
 

@@ -134,6 +134,8 @@ def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: C
 
 def test_a_suite_says_how_long_its_runs_may_take(suite: Suite, client: Client) -> None:
     make_case(suite=suite)
+    page = text_of(client.get(PAGE))
+    assert "Empty for 24 h 00 min, as on the whole site." in page
     answer = keep(client, max_minutes="0")
     assert "greater than or equal to 1" in text_of(answer)
     keep(client, max_minutes="45")
