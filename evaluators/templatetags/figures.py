@@ -192,14 +192,15 @@ def money(value: Decimal | None, digits: int = SMALL_DIGITS) -> str:
     return f"{minus}{_dollars(size.quantize(_money_step(size, least), ROUND_HALF_UP))}"
 
 
-def money_parts(*values: Decimal | None) -> tuple[str, ...]:
+def money_parts(*values: Decimal | None, is_partial: bool = False) -> tuple[str, ...]:
     """Format the parts of a sum, none negative, so that they add up to `money` of it: `$0.043`, `$0.060`.
 
-    Parts are rounded down to the step of the sum; the steps that are left go to the largest remainders.
+    Those of a sum that is only partly known add up to `at_least` of it. Parts are rounded down to the step of the sum; the steps that are left go to the largest remainders.
     """
     known = [value for value in values if value is not None]
     total = sum(known, Decimal(0))
-    step = _money_step(total, Decimal(1).scaleb(-SMALL_DIGITS))
+    digits = _digits_shown(total) if is_partial else SMALL_DIGITS
+    step = _money_step(total, Decimal(1).scaleb(-digits))
     floors = [value.quantize(step, ROUND_DOWN) for value in known]
     left = int((total.quantize(step, ROUND_HALF_UP) - sum(floors, Decimal(0))) / step)
     remainders = sorted(range(len(known)), key=lambda place: floors[place] - known[place])
@@ -226,10 +227,15 @@ def at_least(value: Decimal | None) -> str:
     """Format a sum that is only partly known: `≥ $8.63`, almost nothing `≥ $0.00002`."""
     if value is None:
         return MISSING
+    return f"≥ {money(value, _digits_shown(value))}"
+
+
+def _digits_shown(value: Decimal) -> int:
+    """Return how many decimals below a dollar show something of an amount, however small."""
     digits = SMALL_DIGITS
     while value and value < Decimal(1).scaleb(-digits) and digits < SCORE_DIGITS:
         digits += 1
-    return f"≥ {money(value, digits)}"
+    return digits
 
 
 def duration(ms: AnyNumber | None) -> str:

@@ -282,6 +282,20 @@ def test_the_parts_of_a_sum_add_up_as_they_are_shown(parts: Any, shown: tuple[st
     assert figures.money_parts(*(part and Decimal(part) for part in parts)) == shown
 
 
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ((None, "0.00018"), ("–", "$0.0002")),  # ≥ $0.0002
+        (("0.0024", "0.2"), ("$0.002", "$0.200")),  # ≥ $0.202
+    ],
+)
+def test_so_do_the_known_parts_of_a_sum_without_all_prices(
+    parts: Any, shown: tuple[str, str]
+) -> None:
+    known = (part and Decimal(part) for part in parts)
+    assert figures.money_parts(*known, is_partial=True) == shown
+
+
 def test_a_trend_names_its_ends_and_its_threshold() -> None:
     trend = SimpleNamespace(target="mini", scores=[0.779, 0.81, 0.826])
     html = render('{% spark trend 0.8 "pass" %}', trend=trend)
