@@ -298,10 +298,17 @@ def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
             who=entry.actor_name,
             action=_action(entry.action),
             kind=_kind_name(entry.object_type),
-            name=entry.object_name,
+            name=_name(entry),
             url=urls.get((entry.object_type, entry.object_id), ""),
             changes=_changes(entry),
         )
+
+
+def _name(entry: AuditEntry) -> str:
+    """Return the name of the object; a refusal is found by its kind of address, and told by the address itself."""
+    if entry.object_type != REFUSALS:
+        return entry.object_name
+    return str((entry.after or {}).get("address") or entry.object_name)
 
 
 def _changes(entry: AuditEntry) -> tuple[AuditChange, ...]:

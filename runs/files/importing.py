@@ -332,7 +332,6 @@ def import_recorded_outputs(
         AuditEntry.objects.record(
             "import",
             by=imported_by,
-            nobody="",
             object_type="target",
             object_id=target.pk,
             object_name=target.name,

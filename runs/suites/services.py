@@ -303,7 +303,6 @@ def record_change(
     AuditEntry.objects.record(
         action,
         by=actor,
-        nobody="",
         object_type="suite",
         object_id=suite.pk,
         object_name=suite.slug,
