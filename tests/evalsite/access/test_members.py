@@ -36,6 +36,13 @@ def test_only_admins_see_members(role: str, path: str, admin: User) -> None:
     assert "admin can change that" in response.text
 
 
+def test_who_may_do_nothing_reads_whom_to_ask(admin: User) -> None:
+    for name in ("ada", "grace"):
+        make_member("admin", name)
+    page = " ".join(make_client(make_member("")).get("/members/").text.split())
+    assert "ada, admin or grace can change that." in page
+
+
 @pytest.mark.parametrize("role", ["viewer", "reviewer", "editor", ""])
 @pytest.mark.parametrize("path", ADMIN_POSTS)
 def test_only_admins_change_members(role: str, path: str, admin: User) -> None:
