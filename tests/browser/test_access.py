@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from cryptography.hazmat.primitives.hashes import SHA1
@@ -19,12 +20,14 @@ from pytest_django.live_server_helper import LiveServer
 from evalsite.access.members import login_path
 from evalsite.access.models import MemberFactors, Passkey
 from evalsite.access.sessions import CONFIRMED_AT, SessionStore
+from runs.home.queries import MAX_RECENT_SUITES
 from runs.models.sharing import ApiToken, MemberIdentity, MemberSession
 from runs.models.suites import Target
+from runs.models.temporary import Export, ExportRequest, ExportState
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
 from tests.services.identity_provider import IdentityProvider
-from tests.support.factories import make_model
+from tests.support.factories import make_model, make_scored_run, make_suite
 from tests.support.members import PASSWORD, make_member
 
 REFUSED = "the server responded with a status of"
@@ -114,6 +117,43 @@ def test_nothing_is_cut_off_on_a_phone(
     page.goto(live_server.url + path)
     sideways = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(sideways) == 0
+
+
+@pytest.mark.parametrize("height", [900, 800, 720])
+def test_the_whole_menu_is_in_the_window(
+    page: Page, live_server: LiveServer, log_in: Callable[[str], User], height: int
+) -> None:
+    for number in range(MAX_RECENT_SUITES):
+        make_scored_run(suite=make_suite(slug=f"suite-{number}"), verdicts=["pass"])
+    log_in("admin")
+    page.set_viewport_size({"width": 1440, "height": height})
+    page.goto(f"{live_server.url}/account/")
+    menu = page.locator(".sidebar")
+    expect(menu.get_by_role("button", name="Log out")).to_be_visible()
+    assert menu.evaluate("menu => menu.scrollHeight - menu.clientHeight") == 0
+
+
+def test_the_buttons_of_an_export_stand_side_by_side_on_a_phone(
+    page: Page, live_server: LiveServer, log_in: Callable[[str], User]
+) -> None:
+    member = log_in("viewer")
+    export = Export.objects.create(
+        digest="a" * 64,
+        kind="run_lines",
+        params={},
+        name="support-1.jsonl",
+        state=ExportState.FAILED,
+        asked_at=timezone.now(),
+        expires_at=timezone.now() + timedelta(days=1),
+    )
+    ExportRequest.objects.create(owner=member, export=export)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{live_server.url}/exports/")
+    again = page.get_by_role("button", name="Make support-1.jsonl again").bounding_box()
+    delete = page.get_by_role("button", name="Delete support-1.jsonl").bounding_box()
+    assert again is not None
+    assert delete is not None
+    assert again["y"] == delete["y"]
 
 
 @pytest.fixture
