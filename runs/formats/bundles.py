@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from posixpath import basename
 from typing import IO, NoReturn
 
+from evaluators.kinds._prompts import reference_path
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_PATH_LENGTH = 300
@@ -252,7 +253,10 @@ OUTSIDE = "lies outside the folder of the suite; give the folder that holds both
 class Origin(Enum):
     """Where files come from, with the message for a name that leads to none of them."""
 
-    DISK = "there is no file {}; correct the name, or create the file"
+    DISK = (
+        "there is no file {} from the folder of this file on, and folders above are not searched; "
+        "correct the name, or create the file"
+    )
     ZIP = "the file {} is not in the zip; add it there"
     UPLOAD = "the file {} is not among the files given; add it to the upload"
     LOOSE = (
@@ -305,9 +309,19 @@ def files_origin(files: Mapping[str, bytes]) -> Origin:
     return origin if isinstance(origin, Origin) else Origin.UPLOAD
 
 
-def missing_file_message(reference: str, files: Mapping[str, bytes]) -> str:
-    """Return the message that a referenced file is missing, with the remedy."""
-    return files_origin(files).value.format(repr(reference.strip()))
+def missing_file_message(reference: str, files: Mapping[str, bytes], folder: str = "") -> str:
+    """Return the message that a file is missing which a file in a folder refers to, with the remedy.
+
+    AgentV also searches the folders above. Here what a name means must not depend on what else was given, so
+    a file that is there among those given is only proposed.
+    """
+    shown = repr(reference.strip())
+    above = (
+        files.find_above(reference_path(reference), folder) if isinstance(files, Subfolder) else ""
+    )
+    if above:
+        return f"the file {shown} is not here but in a folder above, which is not searched; write {above!r}"
+    return files_origin(files).value.format(shown)
 
 
 UPWARDS = re.compile(rb"(?:\.\./)+")
@@ -324,6 +338,14 @@ class Subfolder(Mapping[str, bytes]):
         self.origin = origin
         self._files = files
         self._before = f"{folder}/" if folder else ""
+
+    def find_above(self, path: str, folder: str) -> str:
+        """Return how a file in `folder` refers to a path under the nearest folder above; "" if none has it."""
+        parts = PurePosixPath(f"{self._before}{folder}").parts
+        for up in range(1, len(parts) + 1) if path else ():
+            if "/".join((*parts[:-up], path)) in self._files:
+                return "../" * up + path
+        return ""
 
     def __getitem__(self, path: str) -> bytes:
         """Return a content; raises KeyError, or UnreadableFileError that names the path from here."""

@@ -86,7 +86,7 @@ class Reading:
         if not path:
             raise ValueError(f"the file {shown} {OUTSIDE}")
         if path not in self.files:
-            raise ValueError(missing_file_message(reference, self.files))
+            raise ValueError(missing_file_message(reference, self.files, self.folder))
         if is_kept:
             self.used_files[path] = self.files[path]
         return path
@@ -117,7 +117,7 @@ class Reading:
         if script.outside:
             raise ValueError(f"the file {script.outside[0]!r} {OUTSIDE}")
         if script.missing:
-            raise ValueError(missing_file_message(script.missing[0], self.files))
+            raise ValueError(missing_file_message(script.missing[0], self.files, self.folder))
         self.used_files |= script.files
         return script.config
 

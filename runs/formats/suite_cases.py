@@ -338,11 +338,12 @@ def _read_named(
     document: YamlDocument, place: Path, reference: str, files: Mapping[str, bytes]
 ) -> tuple[str, LinedCases]:
     """Return the path of a file of cases, and its cases with their places in it."""
-    path, key = reference_path(reference, parent_folder(document.file)), str(place[0])
+    folder, key = parent_folder(document.file), str(place[0])
+    path = reference_path(reference, folder)
     if path not in files:
-        message = (
-            missing_file_message(reference, files) if path else f"the file {reference!r} {OUTSIDE}"
-        )
+        message = f"the file {reference!r} {OUTSIDE}"
+        if path:
+            message = missing_file_message(reference, files, folder)
         shown = f"{key}[{place[1]}]" if len(place) > 1 else key
         problem = Problem(message, document.file, document.line_at(place), key=shown)
         raise UnreadableFileError([problem])

@@ -141,7 +141,7 @@ def test_one_file_does_not_stand_for_two() -> None:
 
 def test_a_missing_file_is_said_with_what_mends_it_where_it_was_given(tmp_path: Path) -> None:
     written(tmp_path, {"e/s.yaml": SCRIPTED})
-    with pytest.raises(UnreadableFileError, match="there is no file './scripts/exact.py'; correct"):
+    with pytest.raises(UnreadableFileError, match="no file './scripts/exact.py' from .* correct"):
         read_suites(bundles_at([tmp_path]))
     buffer = BytesIO()
     with ZipFile(buffer, "w") as zipped:
@@ -149,6 +149,31 @@ def test_a_missing_file_is_said_with_what_mends_it_where_it_was_given(tmp_path: 
     buffer.seek(0)
     with pytest.raises(UnreadableFileError, match="'./scripts/exact.py' is not in the zip; add it"):
         read_suites(read_uploads([("e.zip", buffer)]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCRIPTED,
+        b"tests: ./scripts/cases.jsonl\n",
+        b"tests: [{id: A, input: hi, input_files: [scripts/exact.py]}]\n",
+    ],
+    ids=["script", "cases", "input"],
+)
+def test_a_file_in_a_folder_above_is_proposed_but_not_taken(text: bytes) -> None:
+    # AgentV would search the folders up to that of the repository.
+    name = "cases.jsonl" if b"cases" in text else "exact.py"
+    files = {"evals/deep/s.yaml": text, f"scripts/{name}": LINES}
+    (problem,) = problems(files)
+    assert problem.startswith("evals/deep/s.yaml")
+    proposal = f"../../scripts/{name}"
+    assert f"in a folder above, which is not searched; write '{proposal}'" in problem
+
+
+def test_the_proposed_path_leads_to_the_file_above() -> None:
+    text = SCRIPTED.replace(b"./scripts", b"../../scripts")
+    (found,) = suites({"evals/deep/s.yaml": text, "scripts/exact.py": b""}).suites
+    assert list(found.content.files) == ["scripts/exact.py"]
 
 
 def test_what_lies_outside_is_said_to_need_the_folder_above() -> None:
