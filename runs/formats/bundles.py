@@ -60,9 +60,11 @@ def checked_path(path: str, source: str) -> str:
     """Return a path with forward slashes; raises UnreadableFileError if it leads outside or is too long."""
     pure_path = PurePosixPath(path.replace("\\", "/"))
     if pure_path.is_absolute() or ".." in pure_path.parts or not pure_path.parts or "\0" in path:
-        raise UnreadableFileError([Problem(f"the path {path[:60]!r} leads out of it", source)])
+        raise UnreadableFileError(
+            [Problem(f"the path {path[:60]!r} leads out of it; give the files below it", source)]
+        )
     if len(str(pure_path)) > MAX_PATH_LENGTH:
-        message = f"the path {str(pure_path)[:60]}… is longer than {MAX_PATH_LENGTH} characters"
+        message = f"the path {str(pure_path)[:60]}… is longer than {MAX_PATH_LENGTH} characters; shorten its names"
         raise UnreadableFileError([Problem(message, source)])
     return str(pure_path)
 
@@ -118,7 +120,7 @@ class FolderFiles(Mapping[str, bytes]):
             raise KeyError(path)
         try:
             if size == MAX_FOLDER_BYTES and place.stat().st_size > MAX_FOLDER_BYTES:
-                message = f"the file is larger than {MAX_FOLDER_BYTES // 1024**2} MB"
+                message = f"the file is larger than {MAX_FOLDER_BYTES // 1024**2} MB; split it, or leave it out"
                 raise UnreadableFileError([Problem(message, path)])
             with place.open("rb") as stream:
                 return stream.read(size)
@@ -214,7 +216,9 @@ def unzip(stream: IO[bytes], name: str, left_out: SkippedFiles) -> Unzipped:
     except UnreadableFileError:
         raise
     except DAMAGE as error:
-        raise UnreadableFileError([Problem(f"cannot be unpacked: {error}", name)]) from None
+        raise UnreadableFileError(
+            [Problem(f"cannot be unpacked: {error}; pack it again", name)]
+        ) from None
 
 
 def _contents(packed: zipfile.ZipFile, name: str, left_out: SkippedFiles) -> dict[str, bytes]:
@@ -226,7 +230,7 @@ def _contents(packed: zipfile.ZipFile, name: str, left_out: SkippedFiles) -> dic
         if left_out.takes(path, is_link=stat.S_ISLNK(member.external_attr >> 16)):
             continue
         if path in wanted:
-            raise UnreadableFileError([Problem(f"holds {path} twice", name)])
+            raise UnreadableFileError([Problem(f"holds {path} twice; pack each file once", name)])
         wanted[path] = member
     _refuse_large_zip(wanted, name)
     return {path: _read(packed, member) for path, member in wanted.items()}
@@ -238,7 +242,8 @@ def _refuse_large_zip(wanted: dict[str, zipfile.ZipInfo], name: str) -> None:
         len(wanted) > MAX_ZIP_FILES
         or sum(part.file_size for part in wanted.values()) > MAX_ZIP_BYTES
     ):
-        message = f"holds more than {MAX_ZIP_FILES} files or {MAX_ZIP_BYTES // 1024**2} MB"
+        limits = f"{MAX_ZIP_FILES} files or {MAX_ZIP_BYTES // 1024**2} MB"
+        message = f"holds more than {limits}; pack only suites and the files that they name"
         raise UnreadableFileError([Problem(message, name)])
 
 
@@ -423,7 +428,7 @@ def bundles_at(paths: Sequence[Path]) -> tuple[Bundle, ...]:
     """
     missing = [path for path in paths if not (path.is_file() or path.is_dir())]
     if missing:
-        message = "there is no file or folder of this name"
+        message = "there is no file or folder of this name; correct it"
         raise UnreadableFileError([Problem(message, str(path)) for path in missing])
     zips = [path for path in paths if _is_zip(path.name) and path.is_file()]
     others = [path for path in paths if path not in zips]
@@ -519,11 +524,11 @@ def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
         paths += _given(archive)
         for path, content in archive.files.items():
             if path in files:
-                raise UnreadableFileError([Problem("was uploaded twice", path)])
+                raise UnreadableFileError([Problem("was uploaded twice; give it once", path)])
             files[path] = content
         _refuse_large(_size(files))
     if len(files) > MAX_ZIP_FILES:
-        message = f"these are {len(files)} files; an import takes up to {MAX_ZIP_FILES}"
+        message = f"these are {len(files)} files; an import takes up to {MAX_ZIP_FILES}, so give a part of them"
         raise UnreadableFileError([Problem(message)])
     origin = _upload_origin([name for name, _ in parts], files)
     held = LooseFiles(files) if origin is Origin.LOOSE else files
@@ -543,7 +548,7 @@ def _size(files: Mapping[str, bytes]) -> int:
 def _refuse_large(size: int) -> None:
     if size > MAX_ZIP_BYTES:
         most = MAX_ZIP_BYTES // 1024**2
-        message = f"the files hold more than {most} MB, which is the limit of an import"
+        message = f"the files hold more than {most} MB, which is the limit of an import; give a part of them"
         raise UnreadableFileError([Problem(message)])
 
 

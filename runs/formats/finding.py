@@ -156,7 +156,8 @@ class SuiteSearch:
             raise UnreadableFileError(problems) from error
         if sum(map(len, content.files.values())) > MAX_BYTES:
             message = (
-                f"the files the suite names are larger than {MAX_BYTES // 1024**2} MB together"
+                f"the files the suite names are larger than {MAX_BYTES // 1024**2} MB together; "
+                "name smaller or fewer ones"
             )
             raise UnreadableFileError([self._placed(Problem(message, path))])
         named = (f"{before}{name}" for name in (*content.files, *content.read_with))

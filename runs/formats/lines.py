@@ -63,7 +63,7 @@ def read_object(raw: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise UnreadableLineError(_reason(error)) from error
     if not isinstance(fields, dict):
-        raise UnreadableLineError("the line is not a JSON object")
+        raise UnreadableLineError("the line is not a JSON object; write {…} on one line")
     return fields
 
 
@@ -71,7 +71,7 @@ def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not readable as JSON: {error.msg} at character {error.pos + 1}"
     if isinstance(error, UnicodeDecodeError):
-        return "not text in UTF-8"
+        return "not text in UTF-8; save the file as UTF-8"
     return str(error)
 
 

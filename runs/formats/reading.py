@@ -158,7 +158,9 @@ class Fields:
         for key, part in value.items():
             name = normal_spelling(key)
             if name in self._left:
-                self.refuse(key, f"is repeated, as {self._left[name][0]!r} and {key!r}")
+                self.refuse(
+                    key, f"is repeated, as {self._left[name][0]!r} and {key!r}; keep one of them"
+                )
                 continue
             self._left[name] = (key, part)
 
@@ -243,7 +245,7 @@ class Fields:
             return None
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value):
-            self.refuse(key, f"{value!r} is not a number")
+            self.refuse(key, f"{value!r} is not a number; write one, such as 0.8")
             return None
         return float(value)
 

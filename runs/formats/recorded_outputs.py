@@ -162,12 +162,16 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
             problems.append(Problem(str(error), file, number))
             continue
         if line.key in outputs:
-            message = f"the id is repeated, first on line {outputs[line.key].line}"
+            message = (
+                f"the id is repeated, first on line {outputs[line.key].line}; keep one of them"
+            )
             problems.append(Problem(message, file, number, line.key))
             continue
         outputs[line.key] = line
     if not outputs and not problems:
-        problems.append(Problem("the file holds no outputs", file))
+        problems.append(
+            Problem("the file holds no outputs; write one a line, with id and output", file)
+        )
     if problems:
         only = wrong_content_problem(content, file, Form.OUTPUTS)
         raise UnreadableFileError([only] if only else problems[:MAX_PROBLEMS])
@@ -187,11 +191,11 @@ def _line(raw: bytes, number: int) -> RecordedLine:
     fields = read_object(raw)
     key = next((fields[name] for name in ID_KEYS if fields.get(name) not in (None, "")), None)
     if key is None:
-        raise ValueError("the line has no id of a case")
+        raise ValueError("the line has no id of a case; add it as id")
     if not isinstance(key, str | int) or isinstance(key, bool) or len(str(key)) > MAX_KEY_LENGTH:
         raise ValueError(f"id is not a text of at most {MAX_KEY_LENGTH} characters")
     output = {name: value for name, value in fields.items() if name not in ID_KEYS}
     if "output" not in output and "messages" not in output:
-        raise ValueError("the line has no output")
+        raise ValueError("the line has no output; add it as output")
     output_from_json(output)
     return RecordedLine(str(key), output, number)

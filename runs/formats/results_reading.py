@@ -73,7 +73,7 @@ class ResultFields:
         if isinstance(value, bool) or not isinstance(value, str | int):
             return ""
         if len(str(value)) > longest:
-            self.place.refuse(f"the id is longer than {longest} characters")
+            self.place.refuse(f"the id is longer than {longest} characters; shorten it")
         return str(value)[:longest]
 
     def texts(self, *names: str) -> tuple[str, ...]:
@@ -382,7 +382,7 @@ def _evaluator(
     spelling = fields.text("type", "kind")
     name = _name(fields.text("name") or normal_spelling(spelling) or "evaluator")
     if depth > MAX_PATH_LENGTH:
-        place.refuse(f"evaluator {name}: nested too deeply")
+        place.refuse(f"evaluator {name}: nested too deeply; give its evaluators fewer levels")
         return EvaluatorLine(name, "score", "unscored")
     children = _listed(fields, place, names, depth=depth + len(name) + 1)
     aggregator = fields.value("aggregator")
@@ -391,7 +391,9 @@ def _evaluator(
     score = fields.score("score", f"evaluator {name}")
     weight = fields.number("weight")
     if weight is not None and weight > MAX_WEIGHT:
-        place.refuse(f"evaluator {name}: the weight {weight!r} is too large")
+        place.refuse(
+            f"evaluator {name}: the weight {weight!r} is too large; the limit is {MAX_WEIGHT:,}"
+        )
     is_negated = fields.flag("negate")
     is_composite = bool(children) or isinstance(aggregator, dict)
     raw_score, scale = _on_its_scale(fields)
@@ -541,7 +543,7 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
         if len(reading.problems) >= MAX_PROBLEMS:
             break
     if not reading.found and not reading.problems:
-        reading.problems.append(Problem("the file holds no results", file))
+        reading.problems.append(Problem("the file holds no results; write one a line", file))
     if reading.problems:
         raise UnreadableFileError(reading.problems[:MAX_PROBLEMS])
     return ReadResults(tuple(reading.found), tuple(_notes(reading)))
@@ -590,7 +592,7 @@ def _notes(reading: _Reading) -> Iterator[Problem]:
 def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number: int) -> None:
     key = fields.key(ID, MAX_KEY_LENGTH)
     if not key:
-        place.refuse("the line has no id of a case (eval_id)")
+        place.refuse("the line has no id of a case; add it as eval_id")
         return
     place.case = key
     if fields.text("status").lower() in NOT_CARRIED_OUT:
@@ -631,7 +633,7 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         score = rounded(final_score / SCALE)
     verdict = "" if is_error else _verdict(fields, place)
     if not (is_error or verdict) and score is None and fields.value("score", "verdict") is None:
-        place.refuse("the line has no score, no verdict and no error")
+        place.refuse("the line has no score, no verdict and no error; add one of them")
     evaluators = read_evaluators(fields, place, EVALUATORS, overall=score)
     evaluators = with_final_evaluation(evaluators, fields)
     return ResultLine(

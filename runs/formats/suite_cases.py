@@ -374,7 +374,9 @@ def _lined(content: bytes, path: str, key: str) -> LinedCases:
     """Return the cases of JSON Lines."""
     cases = read_lined(content, path, key)
     if not cases.cases and not cases.problems:
-        cases.problems.append(Problem("the file holds no cases", path))
+        cases.problems.append(
+            Problem("the file holds no cases; write one a line, with id and input", path)
+        )
     only = wrong_content_problem(content, path, Form.CASES)
     if only or cases.problems:
         raise UnreadableFileError([only] if only else cases.problems)

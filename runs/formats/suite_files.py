@@ -402,7 +402,10 @@ def read_case_lines(
     beside = sidecar_path(file, files or {})
     head = _head(files or {}, beside, file) if beside else YamlDocument({})
     if not lines.cases:
-        raise UnreadableFileError(lines.problems or [Problem("the file holds no cases", file)])
+        raise UnreadableFileError(
+            lines.problems
+            or [Problem("the file holds no cases; write one a line, with id and input", file)]
+        )
     document = YamlDocument(
         value={**head.value, CASES: lines.cases},
         file=beside or file,
@@ -440,7 +443,15 @@ def sidecar_path(file: str, files: Mapping[str, bytes]) -> str:
 def _head(files: Mapping[str, bytes], path: str, cases: str) -> YamlDocument:
     document = read_document(decode_text(files[path], path), path)
     if not isinstance(document.value, dict):
-        raise UnreadableFileError([Problem("the file is not a mapping of keys", path, 1)])
+        raise UnreadableFileError(
+            [
+                Problem(
+                    "the file is not a mapping of keys; begin it with name: and the name of the suite",
+                    path,
+                    1,
+                )
+            ]
+        )
     head = dict(document.value)
     for key, value in document.value.items():
         if normal_spelling(key) not in CASES_KEYS:

@@ -179,7 +179,9 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     if table.rows and not table.columns:
         raise UnreadableFileError([Problem(row.unread, file, row.line) for row in table.rows])
     if not table.rows:
-        raise UnreadableFileError([Problem("the table has a header and no rows", file)])
+        raise UnreadableFileError(
+            [Problem("the table has a header and no rows; add a row for each case", file)]
+        )
     return table
 
 
@@ -301,7 +303,7 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
         try:
             _, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            message = "not readable as JSON from here on"
+            message = "not readable as JSON from here on; correct it, or save the table as CSV"
             raise UnreadableFileError([Problem(message, file, line)]) from error
         try:
             raw = text[at:end].encode("utf-8", "surrogatepass")

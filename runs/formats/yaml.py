@@ -16,7 +16,7 @@ MAX_BYTES = 50_000_000
 def refuse_size(content: bytes, file: str) -> None:
     """Raise UnreadableFileError for a file that is too large to be a suite."""
     if len(content) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES // 1_000_000} MB"
+        message = f"the file is larger than {MAX_BYTES // 1_000_000} MB; split its cases into several suites"
         raise UnreadableFileError([Problem(message, file)])
 
 

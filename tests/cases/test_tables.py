@@ -92,7 +92,7 @@ class TestUpload:
         ("content", "said"),
         [
             (b"", "The file is empty."),
-            (b"id,question\n", "The table has a header and no rows."),
+            (b"id,question\n", "The table has a header and no rows; add a row for each case."),
             (b"PK\x03\x04", "The file is a zip or an Excel workbook"),
         ],
     )

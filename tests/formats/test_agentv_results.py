@@ -180,7 +180,7 @@ def test_what_was_never_carried_out_is_left_out_and_told():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"score": 1}, "the line has no id of a case (eval_id)"),
+        ({"score": 1}, "the line has no id of a case; add it as eval_id"),
         ({"eval_id": "a"}, "case a: the line has no score, no verdict and no error"),
         ({"eval_id": "a", "score": 1.5}, "the score 1.5 is not a number from 0 to 1"),
         ({"eval_id": "a", "score": "0.5"}, "the score '0.5' is not a number from 0 to 1"),
