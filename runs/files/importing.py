@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.utils import timezone
 
 from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry
@@ -18,6 +19,7 @@ from runs.engine.plan import case_tree, content_hash
 from runs.formats.finding import FoundSuite
 from runs.formats.recorded_outputs import read_outputs
 from runs.formats.suite_files import make_slug
+from runs.models.database import insert_rows
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile, Target
 from runs.specs.problems import Problem
 from runs.specs.suites import CaseSpec, SuiteWithCases
@@ -61,6 +63,16 @@ def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Prob
 
 
 BATCH = 1_000
+PLACE_COLUMNS = (
+    "suite_id",
+    "key",
+    "revision",
+    "position",
+    "is_current",
+    "created_at",
+    "content_hash",
+)
+CONTENT_COLUMNS = tuple(name for name in CaseSpec.model_fields if name != "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +162,9 @@ def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
     """Store the changed cases, and make these cases, in this order, the current ones."""
     current = {case.key: case for case in _light(suite).filter(is_current=True)}
     latest = _latest_revisions(suite)
-    new: list[Case] = []
+    new: list[Sequence[Any]] = []
     moved: list[Case] = []
+    now = timezone.now()
     for position, content in enumerate(cases):
         columns = content.columns()
         digest = content_hash(columns)
@@ -163,13 +176,11 @@ def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
             del current[content.key]
         else:
             revision = latest.get(content.key, 0) + 1
-            made = Case(suite=suite, key=content.key, revision=revision, position=position)
-            for name, value in {**columns, "content_hash": digest}.items():
-                setattr(made, name, value)
-            new.append(made)
+            place = (suite.pk, content.key, revision, position, True, now, digest)
+            new.append((*place, *(columns[name] for name in CONTENT_COLUMNS)))
     _retire(suite, [case.pk for case in current.values()])
     Case.objects.bulk_update(moved, ["position"], batch_size=BATCH)
-    Case.objects.bulk_create(new, batch_size=BATCH)
+    insert_rows(Case, (*PLACE_COLUMNS, *CONTENT_COLUMNS), new)
 
 
 def _light(suite: Suite) -> Any:
