@@ -274,20 +274,16 @@ def _cut(value: str | None) -> str:
     return line if len(line) <= SHOWN_LENGTH else line[: SHOWN_LENGTH - 1] + "…"
 
 
-def _visible(*, with_members: bool) -> QuerySet[AuditEntry]:
-    entries = AuditEntry.objects.all()
-    return entries if with_members else entries.exclude(object_type__in=PRIVATE)
-
-
 def _matching(query: AuditQuery, *, with_members: bool) -> QuerySet[AuditEntry]:
-    entries = _visible(with_members=with_members)
+    entries = AuditEntry.objects.all()
     if query.kind:
         entries = entries.filter(object_type=query.kind)
     if query.who:
         entries = entries.filter(actor_name=query.who)
     if query.q:
         entries = entries.filter(object_name__icontains=query.q)
-    return entries
+    # Last: a search rejects nearly all entries, and PostgreSQL then does not compare their kinds.
+    return entries if with_members else entries.exclude(object_type__in=PRIVATE)
 
 
 def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
