@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.agent_server",
     "tests.support.case_states",
     "tests.support.clock",
+    "tests.support.databases",
     "tests.support.groups",
     "tests.support.identity_provider",
     "tests.support.model_server",
@@ -48,29 +49,6 @@ FOR_TESTS = {
     # Look for a file when it is asked for: else every client made would read all of them first.
     "WHITENOISE_AUTOREFRESH": True,
 }
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that skips tests which do not depend on the database."""
-    help_text = "only tests whose outcome the database can change"
-    parser.addoption("--database-only", action="store_true", help=help_text)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what --database-only leaves out."""
-    if not config.getoption("--database-only"):
-        return
-    others = [item for item in items if not depends_on_database(item)]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if depends_on_database(item)]
-
-
-def depends_on_database(item: pytest.Item) -> bool:
-    """Tell whether a test uses the database, by mark or fixture, and could fail on one kind only."""
-    if item.get_closest_marker("one_database"):
-        return False
-    fixtures = {"db", "transactional_db"} & {*getattr(item, "fixturenames", ())}
-    return bool(fixtures) or item.get_closest_marker("django_db") is not None
 
 
 def pytest_configure() -> None:

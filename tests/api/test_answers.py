@@ -227,6 +227,7 @@ def test_lists_can_be_filtered(viewer_client: Client) -> None:
         assert [row[key] for row in get(viewer_client, address)["results"]] == found, address
 
 
+@pytest.mark.each_database
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 7])
 def test_paging_is_stable_while_rows_are_added(viewer_client: Client, limit: int) -> None:
     suite = make_suite(slug="support")

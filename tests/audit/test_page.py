@@ -18,6 +18,8 @@ from tests.support.factories import make_run, make_suite, make_target
 from tests.support.members import make_client, make_member
 from tests.support.statements import query_plan, statements_reading
 
+pytestmark = pytest.mark.each_database
+
 PAGE = "/audit/"
 
 

@@ -198,6 +198,7 @@ def test_runs_that_were_deleted_are_missed(viewer_client: Client, campaign: Camp
     assert "One run is left." in text(viewer_client, at(campaign))
 
 
+@pytest.mark.each_database
 def test_a_column_sorts_its_best_first_and_missing_figures_last(
     viewer_client: Client, campaign: Campaign
 ) -> None:

@@ -392,6 +392,7 @@ def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: S
     assert [case.key for case in suite.cases.filter(is_current=True)] == ["returns"]
 
 
+@pytest.mark.each_database
 def test_the_table_is_sorted_as_asked_to_its_end(
     editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

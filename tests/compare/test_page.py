@@ -114,6 +114,7 @@ def test_filters_swap_the_cases_and_the_matrix_alone_and_stand_in_the_address(cl
     assert keys(client.get("/compare/" + html.unescape(cell[2]))) == ["C-002"]
 
 
+@pytest.mark.each_database
 @pytest.mark.parametrize(
     ("sort", "head", "order"),
     [

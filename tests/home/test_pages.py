@@ -120,6 +120,7 @@ class TestSuiteList:
         assert "Run failed" in html
         assert "#1</a>" in html
 
+    @pytest.mark.each_database
     @pytest.mark.parametrize(
         ("query", "shown"),
         [

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from tests.support.factories import make_case, make_run, make_suite, make_target
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
 SEARCH = reverse("runs:search")
 
 

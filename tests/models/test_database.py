@@ -13,7 +13,7 @@ from runs.models.database import add_to_rows, insert_rows, update_rows
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from tests.support.factories import make_case, make_result, make_run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
 
 AWKWARD = (
     "tab\there, line\nbreak, return\r, back\\slash, \\N, \\., quote ' \" , {braces} %s \U0001f600"

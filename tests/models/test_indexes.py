@@ -19,7 +19,7 @@ from runs.models.runs import Run
 from tests.support.factories import make_call, make_case, make_result, make_run
 from tests.support.statements import query_plan, statements_reading
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
 
 
 MANY = 2000

@@ -13,7 +13,7 @@ from runs.models.runs import Run
 from runs.running.retrying import matching_results
 from tests.support.factories import make_case, make_result, make_run, make_scored_run, make_suite
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
 
 
 def rows(client: Client, run: Run, query: str = "") -> list[str]:

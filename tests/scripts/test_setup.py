@@ -168,13 +168,13 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
 @pytest.mark.parametrize(
     ("failing", "named"),
     [
-        ("'pytest -q -m not'", "sqlite"),
-        ("--database-only", "postgresql, postgresql-pages"),
-        ("--ignore=tests/api", "postgresql"),
-        ("'-m not browser and not processes tests/api'", "postgresql-pages"),
+        ("--note-statements", "sqlite, sqlite-pages"),
+        ("--ignore=tests/api", "sqlite"),
+        ("'sqlite-pages.statements tests/api'", "sqlite-pages"),
+        ("--database-only", "postgresql"),
         ("tests/browser", "browser"),
         ("'-m processes'", "processes"),
-        ("pytest", "browser, postgresql, postgresql-pages, sqlite, processes"),
+        ("pytest", "browser, postgresql, sqlite, sqlite-pages, processes"),
     ],
 )
 def test_every_group_of_tests_runs_and_failures_are_named(

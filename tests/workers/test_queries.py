@@ -22,7 +22,7 @@ from tests.support.factories import (
 )
 from tests.support.worker_lines import ago, ahead, hold, make_open_run, make_run_worker, make_worker
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
+pytestmark = [pytest.mark.each_database, pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 
 SILENT = LEASE.total_seconds() + 5
 

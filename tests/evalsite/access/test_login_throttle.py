@@ -152,6 +152,7 @@ def test_one_name_from_many_addresses_is_refused_in_the_end(client: Client, view
     assert log_in(client, "editor", PASSWORD).status_code == WELCOME
 
 
+@pytest.mark.each_database
 @pytest.mark.parametrize("written", [" viewer ", "\N{FULLWIDTH LATIN SMALL LETTER V}iewer"])
 def test_no_other_spelling_of_a_name_evades_its_count(
     client: Client, viewer: User, written: str

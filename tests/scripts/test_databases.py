@@ -1,0 +1,113 @@
+"""Which tests PostgreSQL repeats, and what SQLite notes for it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from tests.support.databases import describe, listen, with_new_statements
+from tests.support.factories import make_model
+
+
+def item(name: str, **marks: dict[str, object]) -> Any:
+    found = {mark: SimpleNamespace(kwargs=kwargs) for mark, kwargs in marks.items()}
+    return SimpleNamespace(nodeid=name, get_closest_marker=found.get, fixturenames=("db",))
+
+
+def chosen(items: list[Any], notes: dict[str, set[str]]) -> list[str]:
+    return [each.nodeid for each in with_new_statements(items, notes)]
+
+
+def test_a_test_that_sends_nothing_new_runs_on_sqlite_only() -> None:
+    notes = {"first": {"a", "b"}, "second": {"b"}, "third": {"b", "c"}, "fourth": {"c", "a"}}
+    assert chosen([item(name) for name in notes], notes) == ["first", "third"]
+
+
+def test_tests_of_which_nothing_is_noted_run_on_each_database() -> None:
+    assert chosen([item("first"), item("new")], {"first": {"a"}}) == ["first", "new"]
+
+
+def test_tests_that_commit_or_say_so_run_on_each_database() -> None:
+    items = [
+        item("first"),
+        item("commits", django_db={"transaction": True}),
+        item("rolls back", django_db={"transaction": False}),
+        item("sorts", each_database={}),
+    ]
+    assert chosen(items, {each.nodeid: {"a"} for each in items}) == ["first", "commits", "sorts"]
+
+
+def test_a_test_of_every_page_spares_no_other() -> None:
+    items = [item("every page", each_database={}), item("first"), item("second")]
+    assert chosen(items, {each.nodeid: {"a"} for each in items}) == ["every page", "first"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "are_alike"),
+    [
+        ("tone", "refund", True),
+        ("tone", "Tone", False),
+        ("tone", "tône", False),
+        ("tone", "", False),
+        ("tone", None, False),
+        ("tone", "x" * 256, False),
+        ("tone", "a\0b", False),
+        ("tone", '{"a": 1}', False),
+        ('{"a": 1}', '{"a": "\\u0000"}', False),
+        (1, 2, True),
+        (1, True, False),
+        (1, 2**31, False),
+        (2**31, 2**63, False),
+        (0.5, float("nan"), False),
+    ],
+)
+def test_values_of_another_kind_are_something_new(
+    first: object, second: object, are_alike: bool
+) -> None:
+    asked = "SELECT a FROM b WHERE c = %s"
+    assert (describe(asked, [first]) == describe(asked, [second])) is are_alike
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("SELECT a FROM b WHERE c IN (%s, %s)", "SELECT a FROM b WHERE c IN (%s, %s, %s)"),
+        ("INSERT INTO b (c, d) VALUES (%s, %s), (%s, %s)", "INSERT INTO b (c, d) VALUES (%s, %s)"),
+        ("SELECT a FROM b LIMIT 21", "SELECT a FROM b LIMIT 50"),
+        ('SAVEPOINT "s1_x1"', 'SAVEPOINT "s1_x2"'),
+    ],
+)
+def test_the_number_of_rows_or_values_is_nothing_new(first: str, second: str) -> None:
+    assert describe(first, None) == describe(second, None)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    for name in ("execute", "executemany"):
+        monkeypatch.setattr(CursorWrapper, name, getattr(CursorWrapper, name))
+    heard: list[str] = []
+    listen(heard.append)
+    return heard
+
+
+@pytest.mark.django_db
+def test_what_is_sent_and_refused_is_noted(sent: list[str]) -> None:
+    make_model(slug="juno")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        make_model(slug="juno")
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "UPDATE runs_suite SET title = %s WHERE slug = %s", [("A", "é"), ("", "b")]
+        )
+
+    assert any(line.startswith('INSERT INTO "evaluators_languagemodel"') for line in sent)
+    assert any(line.startswith("IntegrityError: INSERT INTO") for line in sent)
+    updates = [line for line in sent if line.startswith("UPDATE runs_suite")]
+    assert [line.rpartition("%s ")[2] for line in updates] == [
+        "text-capitals text-unicode",
+        "empty text",
+    ]

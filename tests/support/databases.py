@@ -1,0 +1,220 @@
+"""Which tests run on which database.
+
+SQLite runs all tests. PostgreSQL runs with `--database-only`, which leaves out tests that no
+database can change: those that use none, and those marked `one_database`. SQLite can note for it by
+`--note-statements=FILE` what each test sends. With `--new-statements=FILE`, PostgreSQL then runs only
+
+- tests that send something no test before them sent: a statement, a kind of value at one of its
+  places (nothing, a large number, a text with capitals, beyond ASCII, very long, JSON …), or a
+  statement that was answered with an error,
+- tests that commit (`transaction=True`), as what happens at the same time is more than its statements,
+- tests marked `each_database`, whose outcome depends on order, case or comparison of stored values, or
+  which ask every page and look at little of the answers; what they send spares no other test,
+- tests of which nothing was noted.
+
+So forms' wording and pages' structure, which twenty tests check after the same queries, are looked at
+on PostgreSQL once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db.backends.utils import CursorWrapper
+
+SMALL, LARGE = 2**31, 2**63
+LONG_TEXT = 255
+# Of a statement that stores many rows, those at its beginning.
+MAX_VALUES = 60
+# What differs from one sending of a statement to the next: names of savepoints, the number of rows
+# or of values in a list.
+SAVEPOINT = re.compile(r'(SAVEPOINT) "\w+"')
+NUMBERS = re.compile(r"\b\d+\b")
+LIST = re.compile(r"(%s|0)(, (%s|0))+")
+ROWS = re.compile(r"(\((?:%s|0)\))(?:, \1)+")
+
+Sent = set[str]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that leave out tests on one of the databases."""
+    parser.addoption(
+        "--database-only",
+        action="store_true",
+        help="only tests whose outcome the database can change",
+    )
+    parser.addoption(
+        "--note-statements",
+        type=Path,
+        metavar="FILE",
+        help="note what each test sends to the database",
+    )
+    parser.addoption(
+        "--new-statements",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="only tests that, by these notes, send the database something new",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to note, when told to."""
+    if config.option.note_statements:
+        config.pluginmanager.register(Notes(config.option.note_statements))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the options leave out."""
+    if not config.option.database_only:
+        return
+    chosen = [item for item in items if depends_on_database(item)]
+    if files := config.option.new_statements:
+        notes: dict[str, Sent] = {}
+        # Without the notes of a group that ended early, its tests run on PostgreSQL as well.
+        for file in filter(Path.exists, files):
+            notes |= read_notes(file)
+        chosen = list(with_new_statements(chosen, notes))
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
+
+
+def depends_on_database(item: pytest.Item) -> bool:
+    """Tell whether a test uses the database, by mark or fixture, and could fail on one kind only."""
+    if item.get_closest_marker("one_database"):
+        return False
+    fixtures = {"db", "transactional_db"} & {*getattr(item, "fixturenames", ())}
+    return bool(fixtures) or item.get_closest_marker("django_db") is not None
+
+
+def with_new_statements(
+    items: Iterable[pytest.Item], notes: dict[str, Sent]
+) -> Iterator[pytest.Item]:
+    """Yield the tests that send something that none before them sent, and those that always run."""
+    known: Sent = set()
+    for item in items:
+        sent = notes.get(item.nodeid)
+        if item.get_closest_marker("each_database"):
+            yield item
+        elif sent is None or commits(item) or sent - known:
+            known |= sent or set()
+            yield item
+
+
+def commits(item: pytest.Item) -> bool:
+    """Tell whether others can see what a test stores while it runs."""
+    mark = item.get_closest_marker("django_db")
+    fixtures = {"transactional_db", "live_server"} & {*getattr(item, "fixturenames", ())}
+    return bool(fixtures) or (mark is not None and bool(mark.kwargs.get("transaction")))
+
+
+class Notes:
+    """Notes what each test sends, and writes it to a file at the end: all that was sent, and its numbers by test."""
+
+    def __init__(self, file: Path) -> None:
+        """Listen to every connection."""
+        self.file = file
+        self.numbers: dict[str, int] = {}
+        self.tests: dict[str, list[int]] = {}
+        self.current: set[int] = set()
+        listen(self.note)
+
+    def note(self, sent: str) -> None:
+        """Note something for the test that is on."""
+        self.current.add(self.numbers.setdefault(sent, len(self.numbers)))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Note for this test what is sent while it is set up, runs and is taken down."""
+        self.current = set()
+        try:
+            return (yield)
+        finally:
+            self.tests[item.nodeid] = sorted(self.current)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the notes."""
+        self.file.write_text(json.dumps({"sent": [*self.numbers], "tests": self.tests}))
+
+
+def read_notes(file: Path) -> dict[str, Sent]:
+    """Read what each test sent."""
+    notes = json.loads(file.read_text())
+    sent = notes["sent"]
+    return {test: {sent[number] for number in numbers} for test, numbers in notes["tests"].items()}
+
+
+def listen(note: Callable[[str], None]) -> None:
+    """Call `note` with every statement and the kinds of its values, and with every one that fails."""
+    execute, executemany = CursorWrapper.execute, CursorWrapper.executemany
+
+    def noting_execute(cursor: CursorWrapper, sql: Any, params: Any = None) -> Any:
+        note(describe(sql, params))
+        try:
+            return execute(cursor, sql, params)
+        except Exception as error:
+            note(f"{type(error).__name__}: {statement(str(sql))}")
+            raise
+
+    def noting_executemany(cursor: CursorWrapper, sql: Any, param_list: Any) -> Any:
+        rows = list(param_list)
+        for params in rows[:MAX_VALUES]:
+            note(describe(sql, params))
+        return executemany(cursor, sql, rows)
+
+    CursorWrapper.execute = noting_execute
+    CursorWrapper.executemany = noting_executemany
+
+
+def describe(sql: object, params: Sequence[Any] | Mapping[str, Any] | None) -> str:
+    """Return a statement and the kinds of its values, without the values."""
+    if not params:
+        return statement(str(sql))
+    values = params.values() if isinstance(params, Mapping) else params
+    kinds = [kind(value) for value in islice(values, MAX_VALUES)]
+    if len(params) > MAX_VALUES:
+        kinds = sorted({*kinds})
+    return f"{statement(str(sql))} {' '.join(kinds)}"
+
+
+@cache
+def statement(sql: str) -> str:
+    """Return a statement without what differs from one sending to the next."""
+    text = SAVEPOINT.sub(r"\1", sql)
+    text = LIST.sub("%s", NUMBERS.sub("0", text))
+    return ROWS.sub(r"\1", text)
+
+
+def kind(value: object) -> str:
+    """Return the kind of a value: what databases may treat differently."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return _kind_of_text(value)
+        case int():
+            return "int" if abs(value) < SMALL else "bigint" if abs(value) < LARGE else "huge"
+        case float():
+            return "float" if math.isfinite(value) else "no number"
+    return type(value).__name__
+
+
+def _kind_of_text(text: str) -> str:
+    form = "json" if text[:1] in ("{", "[", '"') else "text" if text else "empty"
+    has = (
+        ("NUL", "\0" in text or "\\u0000" in text),
+        ("unicode", not text.isascii()),
+        ("capitals", form == "text" and text != text.lower()),
+        ("long", len(text) > LONG_TEXT),
+    )
+    return "-".join((form, *(name for name, is_so in has if is_so)))
