@@ -46,6 +46,12 @@ def test_the_schema_is_complete_and_valid(capsys: pytest.CaptureFixture[str]) ->
             assert field.get("description") or "$ref" in field, (name, part)
 
 
+def test_parameters_change_nothing_of_the_schema(viewer_client: Client) -> None:
+    schema = get(viewer_client, "/api/schema")
+    assert schema["info"]["version"] == "1"
+    assert get(viewer_client, "/api/schema?version=2&lang=de") == schema
+
+
 def test_every_answer_matches_the_schema(viewer_client: Client) -> None:
     before, after, result = make_site()
     campaign = before.campaign_id
