@@ -19,6 +19,8 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, Means
 
+# Where a case stands, as lists and filters name it.
+STATES = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
 BY_SCORE, BY_FORCE, BY_OUTCOMES, BY_REVIEWS = "mean_score", "forced_fail", "outcomes", "reviews"
 
 

@@ -1,0 +1,1 @@
+"""Filters over results: the language that people type, and the cases that match."""

@@ -1,0 +1,315 @@
+"""What a filter can ask about: the fields of every case, and the evaluators, metrics and dimensions of a run.
+
+`check` reads the values of a filter and refuses what no case could have: unknown fields, values of another type,
+changes where nothing is compared.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from runs.filters.language import (
+    All,
+    Change,
+    Comparison,
+    Condition,
+    Direction,
+    FilterError,
+    Not,
+    Operator,
+    Some,
+    Tree,
+    Words,
+    read_filter,
+)
+from runs.summary.cases import STATES
+
+NOTHING = "none"
+METADATA = "meta."
+EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
+
+
+class Kind(StrEnum):
+    """What the values of a field are."""
+
+    SHARE = "share"
+    POINTS = "points"
+    MONEY = "money"
+    DURATION = "duration"
+    COUNT = "count"
+    CHOICE = "choice"
+    NAME = "name"
+    TEXT = "text"
+
+
+class Source(StrEnum):
+    """Where the figures of a field come from."""
+
+    CASE = "case"
+    METADATA = "metadata"
+    EVALUATOR = "evaluator"
+    METRIC = "metric"
+    DIMENSION = "dimension"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Something that a filter can ask about.
+
+    `key` is its column, the path of an evaluator, or the key of a metric, a dimension or metadata. A field that
+    `can_change` has a figure, or a verdict, in both of two runs that are compared.
+    """
+
+    name: str
+    kind: Kind
+    help: str = ""
+    source: Source = Source.CASE
+    key: str = ""
+    choices: tuple[str, ...] = ()
+    can_change: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        """Tell whether its values are numbers."""
+        return self.kind in NUMBERS
+
+    @property
+    def has_none(self) -> bool:
+        """Tell whether a case can be without a value, which `none` asks for."""
+        return self.is_number or self.source == Source.METADATA
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A field compared with values of its kind; None stands for no value."""
+
+    __test__ = False
+
+    field: Field
+    operator: Operator
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTest:
+    """A field that fell, rose or changed by at least `by`; None for any change."""
+
+    field: Field
+    direction: Direction
+    by: float | None = None
+
+
+# A filter after `check`: conditions with these in place of comparisons and changes.
+Checked: TypeAlias = "Tree[Words | Test | ChangeTest]"
+
+_SHARE, _SECONDS, _DOLLARS = "0.5 or 50%", "3s, 300ms or 2min", "$0.01"
+NUMBERS: Mapping[Kind, str] = {
+    Kind.SHARE: _SHARE,
+    Kind.POINTS: "3.5",
+    Kind.MONEY: _DOLLARS,
+    Kind.DURATION: _SECONDS,
+    Kind.COUNT: "1000",
+}
+NUMBER = r"(?P<number>-?(?:\d+\.?\d*|\.\d+))"
+FORMS: Mapping[Kind, tuple[re.Pattern[str], Mapping[str, str]]] = {
+    Kind.SHARE: (re.compile(NUMBER + "(?P<unit>%?)"), {"": "1", "%": "0.01"}),
+    Kind.POINTS: (re.compile(NUMBER + "(?P<unit>)"), {"": "1"}),
+    Kind.MONEY: (re.compile(r"\$?" + NUMBER + "(?P<unit>)"), {"": "1"}),
+    # In milliseconds; without a unit seconds, as pages show them.
+    Kind.DURATION: (
+        re.compile(NUMBER + "(?P<unit>ms|s|min|)"),
+        {"ms": "1", "s": "1000", "min": "60000", "": "1000"},
+    ),
+    Kind.COUNT: (re.compile(NUMBER + "(?P<unit>k?)"), {"": "1", "k": "1000"}),
+}
+REVIEWS = ("waiting", "decided", "changed", "none")
+BUILT_IN = (
+    Field("verdict", Kind.CHOICE, "verdict of the case, or why it has none", key="state", choices=STATES, can_change=True),
+    Field("score", Kind.SHARE, "final score; mean of the repetitions", key="score", can_change=True),
+    Field("tag", Kind.NAME, "tag of the case", key="tags"),
+    Field("case", Kind.NAME, "ID of the case", key="key"),
+    Field("spread", Kind.SHARE, "highest − lowest score of the repetitions", key="spread"),
+    Field("metrics", Kind.SHARE, "weighted score of the 0–5 metrics", key="metrics_score", can_change=True),
+    Field("outcomes", Kind.SHARE, "share of the expected outcomes that were met", key="outcome_share", can_change=True),
+    Field("met", Kind.TEXT, "an expected outcome that was met", key="met"),
+    Field("missed", Kind.TEXT, "an expected outcome that was missed", key="missed"),
+    Field("flaky", Kind.CHOICE, "whether repetitions got different verdicts", key="is_flaky", choices=("yes", "no")),
+    Field("latency", Kind.DURATION, "time of the target; mean of the repetitions", key="latency_ms", can_change=True),
+    Field("cost", Kind.MONEY, "target cost + judge cost of all repetitions", key="cost", can_change=True),
+    Field("target_cost", Kind.MONEY, "cost of the target", key="run_cost_usd", can_change=True),
+    Field("judge_cost", Kind.MONEY, "cost of the judges", key="evaluation_cost_usd", can_change=True),
+    Field("tokens", Kind.COUNT, "input and output tokens of the target", key="tokens", can_change=True),
+    Field("error", Kind.NAME, "stage in which a repetition had an error, or any", key="error_stage"),
+    Field("tool", Kind.NAME, "tool that was called", key="tool"),
+    Field("review", Kind.CHOICE, "in the review queue, decided, or decided differently", key="review", choices=REVIEWS),
+    Field("title", Kind.TEXT, "title of the case", key="title"),
+    Field("input", Kind.TEXT, "input of the case", key="input"),
+    Field("output", Kind.TEXT, "answer of the target", key="output"),
+    Field("reasoning", Kind.TEXT, "reasoning of the evaluators", key="reasoning"),
+)  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    """Return a name as it is compared: capitals, spaces and dashes make no difference."""
+    return re.sub(r"[\s_-]+", "_", name.casefold())
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The fields that can be asked about: those of every case, and those of a suite.
+
+    `evaluators` are paths in the tree, without the root. `compares` tells whether there is a second run.
+    """
+
+    evaluators: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+    dimensions: Sequence[str] = ()
+    compares: bool = False
+    suggested: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    @cached_property
+    def own_fields(self) -> tuple[Field, ...]:
+        """Return the fields of the suite; an evaluator is named by its path."""
+        return (
+            *(_own(path, Source.EVALUATOR, Kind.SHARE) for path in self.evaluators),
+            *(_own(key, Source.METRIC, Kind.POINTS) for key in self.metrics),
+            *(_own(key, Source.DIMENSION, Kind.POINTS) for key in self.dimensions),
+        )
+
+    def find(self, name: str) -> Field | str:
+        """Return the field of a name, or why there is none.
+
+        Fields of every case come first, then evaluators by path or, where only one has it, by name, then metrics
+        and dimensions. `evaluator.`, `metric.` or `dimension.` before a name leaves the others out.
+        """
+        plain = _plain(name)
+        for built_in in BUILT_IN:
+            if _plain(built_in.name) == plain:
+                return built_in
+        if name.lower().startswith(METADATA) and len(name) > len(METADATA):
+            key = name[len(METADATA) :]
+            return Field(name, Kind.NAME, source=Source.METADATA, key=key)
+        source, _, rest = plain.partition(".")
+        own: Iterable[Field] = self.own_fields
+        if rest and source in [*Source]:
+            own, plain = [one for one in own if one.source == source], rest
+        return self._own_field(name, plain, tuple(own))
+
+    def _own_field(self, name: str, plain: str, own: Sequence[Field]) -> Field | str:
+        exact = [one for one in own if _plain(one.key) == plain]
+        if exact:
+            return exact[0]
+        last = [one for one in own if _plain(one.key.rpartition("/")[2]) == plain]
+        if len(last) > 1:
+            paths = " or ".join(one.key for one in last)
+            return f"{len(last)} evaluators are named “{name}”. Write {paths}."
+        if last:
+            return last[0]
+        known = {_plain(one.name): one.name for one in (*BUILT_IN, *own)}
+        known |= {_plain(one.key.rpartition("/")[2]): one.name for one in own}
+        near = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
+        meant = f" Did you mean {known[near[0]]}?" if near else ""
+        return f"There is no field, evaluator, metric or dimension “{name}” here.{meant}"
+
+
+def _own(key: str, source: Source, kind: Kind) -> Field:
+    return Field(key, kind, f"score of the {source}", source, key, can_change=True)
+
+
+def read_checked(text: str, vocabulary: Vocabulary) -> Checked:
+    """Read a filter and check it; raises FilterError, which then has the text."""
+    try:
+        return check(read_filter(text), vocabulary)
+    except FilterError as error:
+        error.text = text
+        raise
+
+
+def check(condition: Condition, vocabulary: Vocabulary) -> Checked:
+    """Return a filter with its fields found and its values read; raises FilterError at the first that cannot be."""
+    if isinstance(condition, Not):
+        return Not(check(condition.condition, vocabulary))
+    if isinstance(condition, All):
+        return All(tuple(check(part, vocabulary) for part in condition.conditions))
+    if isinstance(condition, Some):
+        return Some(tuple(check(part, vocabulary) for part in condition.conditions))
+    if isinstance(condition, Words):
+        return condition
+    found = vocabulary.find(condition.field)
+    if isinstance(found, str):
+        raise FilterError(found, condition.start, condition.start + len(condition.field))
+    try:
+        if isinstance(condition, Change):
+            return _change(condition, found, vocabulary)
+        return _test(condition, found)
+    except ValueError as error:
+        raise FilterError(str(error), condition.start, condition.end) from error
+
+
+def _test(condition: Comparison, found: Field) -> Test:
+    if not found.is_number and condition.operator not in EQUALITY:
+        raise ValueError(f"{found.name} is no number: write {found.name} = … or {found.name} != ….")
+    read = _reader(found)
+    values = tuple(
+        None if found.has_none and value.lower() == NOTHING else read(value)
+        for value in condition.values
+    )
+    if None in values and condition.operator not in EQUALITY:
+        raise ValueError(f"“{NOTHING}” is no number: write {found.name} = {NOTHING}.")
+    return Test(found, condition.operator, values)
+
+
+def _change(condition: Change, found: Field, vocabulary: Vocabulary) -> ChangeTest:
+    if not vocabulary.compares:
+        raise ValueError(f"“{condition}” needs two runs: use it in a comparison.")
+    if not found.can_change:
+        raise ValueError(f"{found.name} is the same in both runs, or has no order.")
+    by = None
+    if condition.by:
+        if not found.is_number:
+            raise ValueError(f"{found.name} is no number, so it changes by no amount.")
+        by = _reader(found)(condition.by)
+        if by <= 0:
+            raise ValueError("After “by” comes a number above 0.")
+    return ChangeTest(found, condition.direction, by)
+
+
+def _reader(found: Field) -> Callable[[str], Any]:
+    if found.is_number:
+        return lambda value: _number(found, value)
+    if found.kind == Kind.CHOICE:
+        return lambda value: _choice(found, value)
+    return lambda value: _text(found, value)
+
+
+def _number(found: Field, value: str) -> float:
+    pattern, units = FORMS[found.kind]
+    match = pattern.fullmatch(value.lower())
+    # Exactly, so that 70% is the same as 0.7.
+    exact = Decimal(match["number"]) * Decimal(units[match["unit"]]) if match else Decimal("nan")
+    number = float(exact)
+    if not math.isfinite(number):
+        raise ValueError(
+            f"“{value}” is no value of {found.name}. Write it as {NUMBERS[found.kind]}."
+        )
+    return number
+
+
+def _choice(found: Field, value: str) -> str:
+    if value.lower() not in found.choices:
+        raise ValueError(f"{found.name} is one of {', '.join(found.choices)}, not “{value}”.")
+    return value.lower()
+
+
+def _text(found: Field, value: str) -> str:
+    if not value and found.kind == Kind.TEXT:
+        raise ValueError(f"There are no words for {found.name} to contain.")
+    return value

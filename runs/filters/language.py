@@ -1,0 +1,360 @@
+"""The filter language: `tone < 0.5 and tag = billing` read into a tree of conditions, and written back.
+
+A filter is conditions that all must hold; `and` may be left out. `or`, `not` (or a minus sign) and parentheses
+combine them. A condition is one of
+
+    refund "card number"     words, which the texts of a case contain; those in quotes in this order
+    tone < 0.5               a field, one of = != < <= > >= (a colon means =), and a value
+    tag = billing, shipping  several values: any of them
+    tone fell by 0.1         how a field changed against the run that this one is compared with
+
+What the fields are is not known here (`runs.filters.fields`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeAlias, TypeVar
+
+from evaluators.scoring.types import DomainError
+
+MAX_LENGTH = 1_000
+MAX_CONDITIONS = 50
+MAX_DEPTH = 20
+OPERATORS = ("<=", ">=", "!=", "=", "<", ">", ":")
+COMBINING = ("and", "or", "not")
+TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<quoted>"(?:[^"\\]|\\.)*")
+      | (?P<operator><=|>=|!=|[=<>:])
+      | (?P<mark>[(),])
+      | (?P<minus>-(?=[^\s)]))
+      | (?P<word>[^\s()"<>=!:,][^\s()"<>=!:,]*)
+    )""",
+    re.VERBOSE,
+)
+# After an operator a word may contain what would otherwise end it, as in `case = C:1` or `change > -0.1`.
+VALUE = re.compile(r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<word>[^\s(),"]+))')
+PLAIN_WORD = re.compile(r'[^\s()"<>=!:,\-][^\s()"<>=!:,]*')
+PLAIN_VALUE = re.compile(r'[^\s(),"]+')
+
+
+class Operator(StrEnum):
+    """How a value is compared."""
+
+    EQUAL = "="
+    UNEQUAL = "!="
+    LESS = "<"
+    AT_MOST = "<="
+    MORE = ">"
+    AT_LEAST = ">="
+
+
+class Direction(StrEnum):
+    """How a figure or a verdict changed."""
+
+    FELL = "fell"
+    ROSE = "rose"
+    CHANGED = "changed"
+
+
+class FilterError(DomainError):
+    """A filter that cannot be read; `start` and `end` are the characters of the part at fault."""
+
+    code = "invalid_filter"
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        """Take what is wrong and what would be right."""
+        super().__init__(message)
+        self.message, self.start, self.end = message, start, end
+        self.text = ""
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """Return the filter in three: what precedes the part at fault, this part, and the rest."""
+        return self.text[: self.start], self.text[self.start : self.end], self.text[self.end :]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A word, or words in quotes, that a text of the case contains."""
+
+    text: str
+
+    def __str__(self) -> str:
+        """Return it as it is typed."""
+        is_plain = PLAIN_WORD.fullmatch(self.text) and self.text.lower() not in COMBINING
+        return self.text if is_plain else quoted(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A field compared with a value, or with several of which any will do."""
+
+    field: str
+    operator: Operator
+    values: tuple[str, ...]
+    start: int = 0
+    end: int = 0
+
+    def __str__(self) -> str:
+        """Return it as it is typed."""
+        values = (v if PLAIN_VALUE.fullmatch(v) else quoted(v) for v in self.values)
+        return f"{Words(self.field)} {self.operator} {', '.join(values)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A field that changed against the other run, by at least `by` ("" for any change)."""
+
+    field: str
+    direction: Direction
+    by: str = ""
+    start: int = 0
+    end: int = 0
+
+    def __str__(self) -> str:
+        """Return it as it is typed."""
+        by = f" by {self.by}" if self.by else ""
+        return f"{Words(self.field)} {self.direction}{by}"
+
+
+Leaf = TypeVar("Leaf")
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Generic[Leaf]):
+    """The opposite of a condition."""
+
+    condition: Tree[Leaf]
+
+    def __str__(self) -> str:
+        """Return it as it is typed."""
+        return f"not {_nested(self.condition)}"
+
+
+@dataclass(frozen=True, slots=True)
+class All(Generic[Leaf]):
+    """Conditions that all must hold; no condition holds for everything."""
+
+    conditions: tuple[Tree[Leaf], ...] = ()
+
+    def __str__(self) -> str:
+        """Return them as they are typed."""
+        return " and ".join(map(_nested, self.conditions))
+
+
+@dataclass(frozen=True, slots=True)
+class Some(Generic[Leaf]):
+    """Conditions of which at least one must hold."""
+
+    conditions: tuple[Tree[Leaf], ...]
+
+    def __str__(self) -> str:
+        """Return them as they are typed."""
+        return " or ".join(map(_nested, self.conditions))
+
+
+Tree: TypeAlias = "Leaf | Not[Leaf] | All[Leaf] | Some[Leaf]"
+Typed: TypeAlias = Words | Comparison | Change
+# A filter as it was typed.
+Condition: TypeAlias = "Tree[Typed]"
+
+
+def _nested(condition: object) -> str:
+    return f"({condition})" if isinstance(condition, All | Some) else str(condition)
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def read_filter(text: str) -> All[Typed]:
+    """Return the conditions of a filter; `All()` for an empty text. Raises FilterError."""
+    if len(text) > MAX_LENGTH:
+        raise FilterError(f"A filter has at most {MAX_LENGTH} characters.", MAX_LENGTH, len(text))
+    return _Reader(text).read()
+
+
+def every_condition(condition: Condition) -> Iterator[Typed]:
+    """Yield the words, comparisons and changes in a filter."""
+    if isinstance(condition, Not):
+        yield from every_condition(condition.condition)
+    elif isinstance(condition, All | Some):
+        for part in condition.conditions:
+            yield from every_condition(part)
+    else:
+        yield condition
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def keyword(self) -> str:
+        """Return a word without quotes in small letters, "" for other tokens."""
+        return self.text.lower() if self.kind == "word" else ""
+
+
+END = "end"
+
+
+class _Reader:
+    """Reads one text from left to right, one token ahead."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.count, self.depth = text, 0, 0
+        self.token = self._scan(0, TOKEN)
+
+    def read(self) -> All[Typed]:
+        found = self._some()
+        if self.token.kind != END:
+            raise self._error("There is no “(” to this “)”.")
+        return found if isinstance(found, All) else All((found,))
+
+    def _some(self) -> Condition:
+        parts = [self._all()]
+        while self.token.keyword == "or":
+            if not _is_any(parts[-1]):
+                raise self._error("Before “or” comes a condition.")
+            operator = self._next()
+            parts.append(self._all())
+            if not _is_any(parts[-1]):
+                raise FilterError("After “or” comes a condition.", operator.start, operator.end)
+        return parts[0] if len(parts) == 1 else Some(tuple(parts))
+
+    def _all(self) -> Condition:
+        parts: list[Condition] = []
+        awaited: _Token | None = None
+        while not self._is_over():
+            if self.token.keyword == "and":
+                if awaited or not parts:
+                    raise self._error("Before “and” comes a condition.")
+                awaited = self._next()
+                continue
+            parts.append(self._one())
+            awaited = None
+        if awaited:
+            raise FilterError("After “and” comes a condition.", awaited.start, awaited.end)
+        return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+    def _is_over(self) -> bool:
+        return self.token.kind == END or self.token.text == ")" or self.token.keyword == "or"
+
+    def _one(self) -> Condition:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self._error(f"Parentheses and “not” go at most {MAX_DEPTH} deep.")
+        found = self._negated() or self._group() or self._condition()
+        self.depth -= 1
+        return found
+
+    def _negated(self) -> Condition | None:
+        if self.token.kind != "minus" and self.token.keyword != "not":
+            return None
+        sign = self._next()
+        if self._is_over() or self.token.keyword == "and":
+            message = f"After “{sign.text}” comes a condition."
+            raise FilterError(message, sign.start, sign.end)
+        return Not(self._one())
+
+    def _group(self) -> Condition | None:
+        if self.token.text != "(" or self.token.kind != "mark":
+            return None
+        opening = self._next()
+        inside = self._some()
+        if self.token.text != ")":
+            raise FilterError("There is no “)” to this “(”.", opening.start, opening.end)
+        self._next()
+        if not _is_any(inside):
+            raise FilterError("There is nothing in the parentheses.", opening.start, opening.end)
+        return inside
+
+    def _condition(self) -> Condition:
+        self.count += 1
+        if self.count > MAX_CONDITIONS:
+            raise self._error(f"A filter has at most {MAX_CONDITIONS} conditions.")
+        if self.token.kind not in ("word", "quoted"):
+            raise self._error(
+                f"Before “{self.token.text}” comes the name of a field, as in tone < 0.5."
+            )
+        name = self._next()
+        if self.token.kind == "operator":
+            return self._comparison(name)
+        if self.token.keyword in [*Direction]:
+            return self._change(name)
+        if not name.text:
+            raise FilterError("There are no words between the quotes.", name.start, name.end)
+        return Words(name.text)
+
+    def _comparison(self, name: _Token) -> Comparison:
+        operator = self.token
+        sign = Operator.EQUAL if operator.text == ":" else Operator(operator.text)
+        values, at = [], operator
+        while True:
+            value = self._scan(at.end, VALUE)
+            if value.kind == END:
+                message = f"After “{name.text} {at.text if at is operator else ','}” comes a value."
+                raise FilterError(message, name.start, at.end)
+            values.append(value.text)
+            at = self.token = self._scan(value.end, TOKEN)
+            if at.text != "," or at.kind != "mark":
+                break
+        if len(values) > 1 and sign not in (Operator.EQUAL, Operator.UNEQUAL):
+            message = f"{name.text} {sign} takes one value, not {len(values)}."
+            raise FilterError(message, name.start, value.end)
+        return Comparison(name.text, sign, tuple(values), name.start, value.end)
+
+    def _change(self, name: _Token) -> Change:
+        direction = self._next()
+        if self.token.keyword != "by":
+            return Change(
+                name.text, Direction(direction.keyword), start=name.start, end=direction.end
+            )
+        by = self._scan(self.token.end, VALUE)
+        if by.kind == END:
+            message = "After “by” comes a number, as in tone fell by 0.1."
+            raise FilterError(message, name.start, self.token.end)
+        self.token = self._scan(by.end, TOKEN)
+        return Change(name.text, Direction(direction.keyword), by.text, name.start, by.end)
+
+    def _next(self) -> _Token:
+        passed = self.token
+        self.token = self._scan(passed.end, TOKEN)
+        return passed
+
+    def _scan(self, at: int, pattern: re.Pattern[str]) -> _Token:
+        match = pattern.match(self.text, at)
+        if match is None:
+            rest = self.text[at:]
+            start = at + len(rest) - len(rest.lstrip())
+            if pattern is TOKEN and rest.strip():
+                raise self._unreadable(start)
+            return _Token(END, "", start, len(self.text))
+        kind = match.lastgroup or ""
+        text = match[kind]
+        if kind == "quoted":
+            text = re.sub(r"\\(.)", r"\1", text[1:-1])
+        return _Token(kind, text, match.start(kind), match.end())
+
+    def _unreadable(self, start: int) -> FilterError:
+        if self.text[start] == '"':
+            return FilterError("There is no second quote to this one.", start, len(self.text))
+        return FilterError(
+            f"“{self.text[start]}” means nothing here. “Not equal” is written !=.", start, start + 1
+        )
+
+    def _error(self, message: str) -> FilterError:
+        return FilterError(message, self.token.start, self.token.end)
+
+
+def _is_any(condition: Condition) -> bool:
+    return condition != All()

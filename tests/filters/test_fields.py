@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runs.filters.fields import (
+    BUILT_IN,
+    ChangeTest,
+    Field,
+    Source,
+    Test,
+    Vocabulary,
+    check,
+)
+from runs.filters.language import All, Direction, FilterError, Operator, read_filter
+
+SUITE = Vocabulary(
+    evaluators=("safety", "safety/no_card_numbers", "style", "style/tone", "safety/tone", "Plain words"),
+    metrics=("grounding_fidelity",),
+    dimensions=("process",),
+)  # fmt: skip
+TWO_RUNS = Vocabulary(evaluators=("tone",), compares=True)
+
+
+def only(text: str, vocabulary: Vocabulary = SUITE) -> Any:
+    """Return the one condition of a filter, checked."""
+    checked = check(read_filter(text), vocabulary)
+    assert isinstance(checked, All)
+    [condition] = checked.conditions
+    return condition
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "key"),
+    [
+        ("score", Source.CASE, "score"),
+        ("Score", Source.CASE, "score"),
+        ("target-cost", Source.CASE, "run_cost_usd"),
+        ("safety", Source.EVALUATOR, "safety"),
+        ("no_card_numbers", Source.EVALUATOR, "safety/no_card_numbers"),
+        ("style/tone", Source.EVALUATOR, "style/tone"),
+        ("plain_words", Source.EVALUATOR, "Plain words"),
+        ("evaluator.no_card_numbers", Source.EVALUATOR, "safety/no_card_numbers"),
+        ("grounding_fidelity", Source.METRIC, "grounding_fidelity"),
+        ("metric.grounding_fidelity", Source.METRIC, "grounding_fidelity"),
+        ("process", Source.DIMENSION, "process"),
+        ("meta.channel", Source.METADATA, "channel"),
+        ("meta.Channel.id", Source.METADATA, "Channel.id"),
+    ],
+)
+def test_names_of_fields(name: str, source: Source, key: str) -> None:
+    found = SUITE.find(name)
+    assert isinstance(found, Field)
+    assert (found.source, found.key) == (source, key)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("tone", "2 evaluators are named “tone”. Write style/tone or safety/tone."),
+        ("scoer", "Did you mean score?"),
+        ("no_card_number", "Did you mean safety/no_card_numbers?"),
+        ("grounding", "There is no field, evaluator, metric or dimension “grounding” here."),
+        ("metric.tone", "There is no field"),
+    ],
+)
+def test_names_that_are_none(name: str, problem: str) -> None:
+    found = SUITE.find(name)
+    assert isinstance(found, str)
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("text", "operator", "values"),
+    [
+        ("score < 0.5", Operator.LESS, (0.5,)),
+        ("score >= 50%", Operator.AT_LEAST, (0.5,)),
+        ("score = none", Operator.EQUAL, (None,)),
+        ("latency > 3s", Operator.MORE, (3000.0,)),
+        ("latency > 300ms", Operator.MORE, (300.0,)),
+        ("latency > 2min", Operator.MORE, (120_000.0,)),
+        ("latency > 3", Operator.MORE, (3000.0,)),
+        ("cost <= $0.01", Operator.AT_MOST, (0.01,)),
+        ("tokens > 2k", Operator.MORE, (2000.0,)),
+        ("grounding_fidelity < 3.5", Operator.LESS, (3.5,)),
+        ("verdict = Fail, error", Operator.EQUAL, ("fail", "error")),
+        ("tag != Billing", Operator.UNEQUAL, ("Billing",)),
+        ("flaky:yes", Operator.EQUAL, ("yes",)),
+        ("meta.channel = none", Operator.EQUAL, (None,)),
+        ('tag = ""', Operator.EQUAL, ("",)),
+    ],
+)
+def test_values(text: str, operator: Operator, values: tuple[Any, ...]) -> None:
+    test = only(text)
+    assert isinstance(test, Test)
+    assert (test.operator, test.values) == (operator, values)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("score < high", "“high” is no value of score. Write it as 0.5 or 50%."),
+        ("score < 1e999", "is no value of score"),
+        ("score < nan", "is no value of score"),
+        ("latency > 3h", "Write it as 3s, 300ms or 2min."),
+        ("score < none", "“none” is no number: write score = none."),
+        ("verdict = good", "verdict is one of pass, borderline, fail"),
+        ("verdict < pass", "verdict is no number: write verdict = … or verdict != …."),
+        ('output = ""', "no words for output"),
+        ("score fell", "needs two runs"),
+    ],
+)
+def test_values_that_are_none(text: str, problem: str) -> None:
+    with pytest.raises(FilterError) as refusal:
+        only(text)
+    assert problem in refusal.value.message
+    assert text[refusal.value.start : refusal.value.end] == text
+
+
+def test_an_unknown_name_is_marked_alone() -> None:
+    with pytest.raises(FilterError) as refusal:
+        check(read_filter("tag = a and scoer < 0.5"), SUITE)
+    assert (refusal.value.start, refusal.value.end) == (12, 17)
+
+
+@pytest.mark.parametrize(
+    ("text", "direction", "by"),
+    [
+        ("tone fell", Direction.FELL, None),
+        ("tone fell by 10%", Direction.FELL, 0.1),
+        ("latency rose by 1s", Direction.ROSE, 1000.0),
+        ("verdict changed", Direction.CHANGED, None),
+    ],
+)
+def test_changes(text: str, direction: Direction, by: float | None) -> None:
+    change = only(text, TWO_RUNS)
+    assert isinstance(change, ChangeTest)
+    assert (change.direction, change.by) == (direction, by)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tag changed", "tag is the same in both runs"),
+        ("verdict fell by 1", "verdict is no number"),
+        ("tone fell by 0", "a number above 0"),
+        ("tone fell by much", "is no value of tone"),
+    ],
+)
+def test_changes_that_are_none(text: str, problem: str) -> None:
+    with pytest.raises(FilterError) as refusal:
+        only(text, TWO_RUNS)
+    assert problem in refusal.value.message
+
+
+def test_every_field_can_be_named_and_says_what_it_is() -> None:
+    for field in BUILT_IN:
+        assert SUITE.find(field.name) == field
+        assert field.help

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs.filters.language import (
+    All,
+    Change,
+    Comparison,
+    Condition,
+    Direction,
+    FilterError,
+    Not,
+    Operator,
+    Some,
+    Words,
+    read_filter,
+)
+
+TONE = Comparison("tone", Operator.LESS, ("0.5",))
+TAG = Comparison("tag", Operator.EQUAL, ("billing",))
+FELL = Change("tone", Direction.FELL)
+
+
+def both(*conditions: Condition) -> Condition:
+    """Return conditions that all must hold."""
+    return All(conditions)
+
+
+def either(*conditions: Condition) -> Condition:
+    """Return conditions of which one must hold."""
+    return Some(conditions)
+
+
+def without_places(condition: Condition) -> Condition:
+    """Return a condition without where it stands in the text."""
+    if isinstance(condition, Comparison):
+        return Comparison(condition.field, condition.operator, condition.values)
+    if isinstance(condition, Change):
+        return Change(condition.field, condition.direction, condition.by)
+    if isinstance(condition, Not):
+        return Not(without_places(condition.condition))
+    if isinstance(condition, All | Some):
+        return type(condition)(tuple(map(without_places, condition.conditions)))
+    return condition
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        ("", ()),
+        ("   ", ()),
+        ("refund", (Words("refund"),)),
+        ("refund late", (Words("refund"), Words("late"))),
+        ('"card number"', (Words("card number"),)),
+        (r'"a \"quoted\" word"', (Words('a "quoted" word'),)),
+        ("tone < 0.5", (TONE,)),
+        ("tone<0.5", (TONE,)),
+        ("tag:billing", (TAG,)),
+        ("tag = billing", (TAG,)),
+        ("tone < 0.5 tag = billing", (TONE, TAG)),
+        ("tone < 0.5 and tag = billing", (TONE, TAG)),
+        ("tone < 0.5 AND tag = billing", (TONE, TAG)),
+        ("tone < 0.5 or tag = billing", (either(TONE, TAG),)),
+        ("tone < 0.5 or tag = billing refund", (either(TONE, both(TAG, Words("refund"))),)),
+        ("(tone < 0.5 or tag = billing) refund", (either(TONE, TAG), Words("refund"))),
+        ("not tone < 0.5", (Not(TONE),)),
+        ("-tag:billing", (Not(TAG),)),
+        ("-(tone < 0.5 tag:billing)", (Not(both(TONE, TAG)),)),
+        ("tag = a, b", (Comparison("tag", Operator.EQUAL, ("a", "b")),)),
+        ("case:C:1", (Comparison("case", Operator.EQUAL, ("C:1",)),)),
+        ("score > -0.5", (Comparison("score", Operator.MORE, ("-0.5",)),)),
+        ('tag != "two words"', (Comparison("tag", Operator.UNEQUAL, ("two words",)),)),
+        ('tag = ""', (Comparison("tag", Operator.EQUAL, ("",)),)),
+        ('"two words" >= 1', (Comparison("two words", Operator.AT_LEAST, ("1",)),)),
+        ("cost <= $0.01", (Comparison("cost", Operator.AT_MOST, ("$0.01",)),)),
+        ("tone fell", (FELL,)),
+        ("tone Fell BY 0.1", (Change("tone", Direction.FELL, "0.1"),)),
+        ("verdict changed refund", (Change("verdict", Direction.CHANGED), Words("refund"))),
+        ("fell", (Words("fell"),)),
+        ('"tone" "fell"', (Words("tone"), Words("fell"))),
+        ('"card number" fell', (Change("card number", Direction.FELL),)),
+        ("well-known", (Words("well-known"),)),
+    ],
+)
+def test_what_is_read(text: str, conditions: tuple[Condition, ...]) -> None:
+    assert without_places(read_filter(text)) == All(conditions)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "part"),
+    [
+        ("tone <", "After “tone <” comes a value", "tone <"),
+        ("tag = a,", "After “tag ,” comes a value", "tag = a,"),
+        ("< 0.5", "comes the name of a field", "<"),
+        ("tone < 0.5, 0.6", "takes one value, not 2", "tone < 0.5, 0.6"),
+        ("(tone < 0.5", "no “)” to this “(”", "("),
+        ("tone < 0.5)", "no “(” to this “)”", ")"),
+        ("()", "nothing in the parentheses", "("),
+        ("a or", "After “or” comes a condition", "or"),
+        ("or a", "Before “or” comes a condition", "or"),
+        ("a and", "After “and” comes a condition", "and"),
+        ("and a", "Before “and” comes a condition", "and"),
+        ("a and and b", "Before “and” comes a condition", "and"),
+        ("not", "After “not” comes a condition", "not"),
+        ("not or a", "After “not” comes a condition", "not"),
+        ('"refund', "no second quote", '"refund'),
+        ('""', "no words between the quotes", '""'),
+        ("a ! b", "“Not equal” is written !=", "!"),
+        ("tone fell by", "After “by” comes a number", "tone fell by"),
+        ("a, b", "comes the name of a field", ","),
+        ("(" * 30 + "a" + ")" * 30, "at most 20 deep", "("),
+        ("a " * 51, "at most 50 conditions", "a"),
+        ("a" * 1001, "at most 1000 characters", "a"),
+    ],
+)
+def test_what_is_refused(text: str, message: str, part: str) -> None:
+    with pytest.raises(FilterError) as refusal:
+        read_filter(text)
+    assert message in refusal.value.message
+    assert text[refusal.value.start : refusal.value.end] == part
+
+
+NAMES = st.text(min_size=1, max_size=8)
+CONDITIONS: st.SearchStrategy[Condition] = st.recursive(
+    st.one_of(
+        st.builds(Words, NAMES),
+        st.builds(
+            Comparison,
+            NAMES,
+            st.sampled_from([Operator.EQUAL, Operator.UNEQUAL]),
+            st.lists(st.text(max_size=5), min_size=1, max_size=3).map(tuple),
+        ),
+        st.builds(
+            Change,
+            NAMES,
+            st.sampled_from(Direction),
+            st.sampled_from(["", "0.1"]),
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: All(tuple(parts))),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: Some(tuple(parts))),
+    ),
+    max_leaves=8,
+)
+
+
+@given(CONDITIONS)
+def test_what_is_written_is_read_as_it_was(condition: Condition) -> None:
+    expected = condition if isinstance(condition, All) else All((condition,))
+    assert without_places(read_filter(str(condition))) == expected
+
+
+@given(st.text(alphabet=' ab"()-<>=!:,.\\0', max_size=30))
+def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
+    with contextlib.suppress(FilterError):
+        read_filter(text)
+        return
+    with pytest.raises(FilterError) as refusal:
+        read_filter(text)
+    assert 0 <= refusal.value.start <= refusal.value.end <= len(text)
+    assert refusal.value.message
