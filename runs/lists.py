@@ -213,9 +213,9 @@ def text(*, name: str = "", help: str = "", max_length: int = MAX_TEXT_LENGTH) -
     return _param(Text(max_length), "", name=name, help=help, is_filter=True)
 
 
-def search(*, name: str = "q", help: str = "") -> Any:
+def search(*, name: str = "q", help: str = "", max_length: int = MAX_TEXT_LENGTH) -> Any:
     """Declare a search for typed words, "" for all."""
-    return _param(Text(strips=True), "", name=name, help=help, is_filter=True)
+    return _param(Text(max_length, strips=True), "", name=name, help=help, is_filter=True)
 
 
 def choice(choices: Collection[str], *, name: str = "", help: str = "") -> Any:

@@ -12,6 +12,7 @@ from runs.compare import views as compare
 from runs.evaluator_trials import views as evaluator_trials
 from runs.exports import views as exports
 from runs.files import views as files
+from runs.filters import views as filters
 from runs.home import views as home
 from runs.lists import CaseKeyConverter
 from runs.results import views as results
@@ -41,6 +42,7 @@ urlpatterns = [
     path("import/done/", files.suite_imported, name="suite-imported"),
     path("dashboard/", home.dashboard, name="dashboard"),
     path("suite-rows/", home.suite_rows, name="suite-rows"),
+    path("filters/", filters.filter_help, name="filter-help"),
     path("suites/new/", suites.suite_new, name="suite-new"),
     path("suites/new/from-table/", cases.suite_new_from_table, name="suite-new-from-table"),
     path("suites/<slug:slug>/", home.suite, name="suite"),
@@ -135,6 +137,7 @@ urlpatterns = [
     path(f"{RUN}live/", results.run_live, name="run-live"),
     path(f"{RUN}evaluators/", results.run_evaluators, name="run-evaluators"),
     path(f"{RUN}results/", results.run_results, name="run-results"),
+    path(f"{RUN}filter/", filters.filter_suggestions, name="filter-suggestions"),
     path(f"{RUN}summary.json", results.run_summary_file, name="run-summary-file"),
     path(f"{RUN}cases.jsonl", results.run_cases_file, name="run-cases-file"),
     path(f"{RUN}results.jsonl", results.run_results_file, name="run-results-file"),

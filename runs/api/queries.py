@@ -13,6 +13,8 @@ from rest_framework.exceptions import NotFound
 
 from runs import lists
 from runs.costs import with_origins
+from runs.filters.language import MAX_LENGTH
+from runs.filters.queries import ResultsQuery, matching_cases
 from runs.lists import ListQuery, read_integer, read_run_name, with_tag
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
@@ -82,15 +84,23 @@ class ExecutionsQuery(ListQuery):
     status: str = lists.choice(ResultStatus.values, help="Only results with this status.")
     tag: str = lists.text(help="Only results of cases with this tag.")
     case: str = lists.text(help="Only results of the case with this key.")
+    filter: str = lists.search(
+        name="filter",
+        help="Only results of cases that match this filter, such as tone < 0.5 and tag = billing.",
+        max_length=MAX_LENGTH,
+    )
 
     def results(self, run: Run) -> QuerySet[Result]:
-        """Return the matching results of a run with the columns that lists show."""
+        """Return the matching results of a run with the columns that lists show; raises FilterError."""
         columns = {"verdict": "verdict", "status": "status", "case": "case__key"}
         filters = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
         results = run.results.filter(**filters).select_related("case")
         if self.tag:
             cases = with_tag(Case.objects.filter(suite=run.suite_id), self.tag)
             results = results.filter(case__in=cases)
+        if self.filter:
+            matching = matching_cases(run, ResultsQuery(text=self.filter))
+            results = results.filter(case__in=matching.values("case_id"))
         of_case = ("case__key", "case__revision", "case__title", "case__tags")
         return results.only(*(column.attname for column in Result._meta.concrete_fields), *of_case)
 

@@ -13,7 +13,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import Field, create_model
 from rest_framework.decorators import api_view
-from rest_framework.exceptions import APIException, NotFound
+from rest_framework.exceptions import APIException, NotFound, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -22,6 +22,7 @@ from runs.api.params import NoParams, QueryParams, list_params
 from runs.documents import Document
 from runs.exports.documents import ExportDoc
 from runs.exports.specs import MEDIA_TYPES
+from runs.filters.language import FilterError
 from runs.lists import ListQuery
 
 PROBLEM = "application/problem+json"
@@ -54,6 +55,8 @@ class CannotBeAnswered(APIException):
 
 def problem_response(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Return the answer to an error; None for an unexpected one."""
+    if isinstance(error, FilterError):
+        error = ValidationError({"filter": [str(error)]})
     if isinstance(error, DomainError):
         error = CannotBeAnswered(str(error))
     if isinstance(error, Http404):

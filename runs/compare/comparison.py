@@ -47,7 +47,7 @@ from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.run_cases import VERDICTS
 from runs.models.runs import Run, RunStatus
-from runs.models.stored import negated_case_paths, unpack_leaf_scores
+from runs.models.stored import unpack_leaf_scores
 from runs.results.result_state import Override
 from runs.results.runs import RunGate, cases_gate, metrics_gate
 from runs.summary.cases import (
@@ -335,7 +335,8 @@ def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     cases have come last.
     """
     root = read_plan(side.run.snapshot).root
-    negated, by_case = negated_paths(root), negated_case_paths(side.run, root)
+    negated = negated_paths(root)
+    by_case = {key: negated_paths(tree) for _, key, tree in side.run.own_trees(root)}
     figures: dict[MeasuredFigure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):

@@ -12,6 +12,8 @@ from runs.compare.evidence import EVALUATOR, SCALES, MeasuredFigure, MeasuredPai
 from runs.compare.page import SHARED, ComparisonQuery, listed_changes, tolerances_form
 from runs.compare.rules import CaseChange, CaseSide, rounded_change
 from runs.exports.specs import ExportSpec, file_kind
+from runs.filters.fields import read_checked
+from runs.filters.queries import run_vocabulary
 from runs.formats.tables import csv_parts
 from runs.requests import get_named_run_or_404
 from runs.results.files import SCORE, run_fingerprint
@@ -138,13 +140,15 @@ WRITERS: Mapping[str, Callable[[Comparison, ComparisonQuery], Iterator[str]]] = 
 def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     """Describe a file, `csv` or `jsonl`, of the comparison that the parameters of an address name.
 
-    Raises Http404 for a run that is not there, and SameRunError.
+    Raises Http404 for a run that is not there, SameRunError, and FilterError.
     """
     wanted = ComparisonQuery.read(query)
     baseline = get_named_run_or_404(wanted.baseline)
     candidate = get_named_run_or_404(wanted.candidate)
     if baseline == candidate:
         raise SameRunError
+    if wanted.text:
+        read_checked(wanted.text, run_vocabulary(candidate, compares=True))
     tolerances = tolerances_form(wanted, candidate).tolerances
 
     def write() -> Iterator[str]:

@@ -37,7 +37,9 @@ from runs.compare.measures import (
 )
 from runs.compare.rules import UNITS, CaseChange, CaseSide, Tolerances, by_harm
 from runs.engine.plan import read_policy
-from runs.lists import Chip, HeadCell, ListQuery, NumberedPage, numbered_page
+from runs.filters.language import MAX_LENGTH, FilterError
+from runs.filters.queries import matching_keys
+from runs.lists import Chip, Control, HeadCell, ListQuery, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.results.result_state import Override
@@ -85,7 +87,7 @@ class ComparisonQuery(ListQuery):
     max_latency_increase_pct: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
     show: str = lists.option(SHOWS, CHANGED)
     cell: str = lists.text(max_length=40)
-    text: str = lists.search()
+    text: str = lists.search(max_length=MAX_LENGTH + 1)
     sort: str = lists.option(SORTS, "")
     page: int = lists.page_number()
 
@@ -236,11 +238,18 @@ class ChangeTable:
     pages: NumberedPage[CaseChange]
     axis: float
     hidden: tuple[tuple[str, str], ...]
+    controls: tuple[Control, ...]
+    problem: FilterError | None = None
 
 
 def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
-    """Return the page of cases that a query names; one database query."""
-    pages = numbered_page(listed_changes(comparison, query), query, ON_A_PAGE)
+    """Return the page of cases that a query names; one database query without a filter."""
+    problem, changes = None, None
+    try:
+        changes = listed_changes(comparison, query)
+    except FilterError as error:
+        problem = error
+    pages = numbered_page(changes or (), query, ON_A_PAGE)
     # Every page has the same axis, so bars can be compared across pages.
     axis = axis_end((change.score_change or 0.0 for change in comparison.cases), AXIS_OF_POINTS)
     errors = _errors(comparison, pages.rows)
@@ -254,18 +263,21 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
         pages=pages,
         axis=axis,
         hidden=query.hidden("q"),
+        controls=(query.search_box("text", "Filter cases", id="changes-text"),),
+        problem=problem,
     )
 
 
 def listed_changes(comparison: Comparison, query: ComparisonQuery) -> Sequence[CaseChange]:
-    """Return the cases that match a query, on all pages, in its order."""
-    text = query.text.casefold()
-    return [
-        change
-        for change in _in_order(comparison.cases, query.sort)
-        if is_shown(change, query)
-        and (text in change.case.casefold() or text in comparison.title(change.case).casefold())
+    """Return the cases that match a query, on all pages, in its order; raises FilterError."""
+    shown = [
+        change for change in _in_order(comparison.cases, query.sort) if is_shown(change, query)
     ]
+    if not query.text:
+        return shown
+    runs = comparison.candidate.run, comparison.baseline.run
+    found = matching_keys(*runs, query.text)
+    return [change for change in shown if change.case in found]
 
 
 def _in_order(cases: Sequence[CaseChange], sort: str) -> Sequence[CaseChange]:

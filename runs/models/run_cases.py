@@ -1,14 +1,12 @@
 """The state of each case of a run over its repetitions, stored so that lists read one row a case.
 
-`RunCase.objects.refresh` keeps the rows in step with the results. The second half is the filters,
-sorting and counts of the results list, which retries and the form of a new run use too.
+`RunCase.objects.refresh` keeps the rows in step with the results. The second half sorts and counts them.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.db import models
@@ -19,7 +17,6 @@ from django.db.models import (
     F,
     FloatField,
     Q,
-    QuerySet,
     Value,
     When,
 )
@@ -29,13 +26,11 @@ from evaluators.models import money_field
 from evaluators.scoring.numbers import mean, rounded, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
-from runs import lists
-from runs.lists import ListQuery, Sort, with_tag
 from runs.models.database import insert_rows, read_rows, update_rows
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.summary.cases import CaseState, RepetitionFigures, case_state
+from runs.summary.cases import STATES, CaseState, RepetitionFigures, case_state
 from runs.summary.figures import ExecutionRecord
 
 CHUNK = 500
@@ -214,7 +209,6 @@ class RunCase(models.Model):
         return self.state
 
 
-STATES = ("pass", "borderline", "fail", "error", RUNNING, "waiting", "cancelled")
 RANKS = {
     "running": 0,
     "error": 1,
@@ -284,39 +278,3 @@ def repetition_figures(run: Run) -> RepetitionFigures:
     )
     spread = figures.pop("mean_spread")
     return RepetitionFigures(**figures, spread=None if spread is None else rounded(spread))
-
-
-SORTS = (
-    *("attention", "verdict", "case", "score", "spread", "metrics", "outcomes"),
-    *("latency", "cost"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultsQuery(ListQuery):
-    """Which cases of a run are listed; `flaky` lists those whose repetitions differ."""
-
-    state: str = lists.choice(STATES, name="verdict")
-    flaky: bool = lists.flag()
-    tag: str = lists.text()
-    text: str = lists.search()
-    sort: Sort = lists.sort(SORTS, "attention")
-    after: str = lists.after()
-
-
-def matching_cases(run: Run, query: ResultsQuery) -> LiveCases:
-    """Return the cases whose text and tag match, in any state."""
-    cases: QuerySet[Case] = Case.objects.all()
-    if query.text:
-        cases = cases.filter(Q(key__icontains=query.text) | Q(title__icontains=query.text))
-    if query.tag:
-        cases = with_tag(cases, query.tag)
-    matching = run.cases.live(run)
-    return matching.filter(case__in=cases) if query.text or query.tag else matching
-
-
-def in_state(cases: LiveCases, query: ResultsQuery) -> LiveCases:
-    """Return the cases in the state of the filter; only flaky ones if it asks for them."""
-    if query.state:
-        cases = cases.filter(live_state=query.state)
-    return cases.filter(is_flaky=True) if query.flaky else cases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -11,10 +12,11 @@ from django.utils import timezone
 
 from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import read_policy
+from runs.engine.plan import case_tree, read_policy
 from runs.models.database import database_now
-from runs.models.suites import Suite, Target
+from runs.models.suites import Case, Suite, Target
 
 
 class RunStatus(models.TextChoices):
@@ -268,6 +270,15 @@ class Run(models.Model):
         """Return the scale of its scores on pages: 1, 5, 10 or 100 (SCORING §1)."""
         policy = self.snapshot.get("policy") or {}
         return int(policy.get("scale", 1))
+
+    def own_trees(self, root: EvaluatorSpec) -> Sequence[tuple[int, str, EvaluatorSpec]]:
+        """Return id, key and tree of each case with evaluators of its own; `root` is the run's tree; one query."""
+        own = Case.objects.filter(pk__in=self.results.values("case"), evaluators__isnull=False)
+        rows = own.values_list("pk", "key", "evaluators", "evaluators_append")
+        return [
+            (pk, key, case_tree(root, evaluators, append=append))
+            for pk, key, evaluators, append in rows
+        ]
 
     def assign_to(self, owner_id: str, *, now: datetime) -> None:
         """Let only the command-line process of that name execute the run, or with "" the workers.

@@ -14,7 +14,7 @@ from django.db.models import QuerySet, Sum
 from evaluators.kinds._base import Output
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import (
     Finding,
     Outcome,
@@ -25,7 +25,7 @@ from evaluators.scoring.types import (
     Usage,
     Verdict,
 )
-from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, case_tree, is_nested
+from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, is_nested
 from runs.models.database import read_ids
 from runs.models.results import (
     CHUNK,
@@ -38,7 +38,6 @@ from runs.models.results import (
 )
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import Run
-from runs.models.suites import Case
 from runs.summary.figures import ExecutionRecord
 from runs.target_kinds._outputs import output_from_columns
 
@@ -282,12 +281,3 @@ def _parts(
             if dimension.get("final") is not None:
                 parts[pk][1].setdefault(dimension["key"], dimension["final"])
     return parts
-
-
-def negated_case_paths(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:
-    """Return these paths for each case that has its own evaluators, by key; one query."""
-    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
-    return {
-        key: negated_paths(case_tree(root, evaluators, append=append))
-        for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
-    }

@@ -13,15 +13,13 @@ from django.urls import reverse
 
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
+from runs.filters.language import All, FilterError, read_filter
+from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, head_cell
 from runs.models.run_cases import (
-    STATES,
     LiveCases,
-    ResultsQuery,
     count_states_and_flaky,
     execution_from,
-    in_state,
-    matching_cases,
     sorted_cases,
 )
 from runs.models.runs import Run
@@ -35,8 +33,8 @@ from runs.results.result_state import (
     row_reviewed_verdict,
     with_reviewers,
 )
-from runs.running.retrying import is_retryable, matching_results
-from runs.summary.cases import BY_FORCE, summarise_case
+from runs.running.retrying import is_retryable, retryable_results
+from runs.summary.cases import BY_FORCE, STATES, summarise_case
 from runs.summary.figures import CaseSummary
 
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
@@ -213,6 +211,8 @@ class ResultsTable:
     mark: str
     flaky: Chip | None
     hidden: tuple[tuple[str, str], ...]
+    conditions: tuple[Chip, ...] = ()
+    problem: FilterError | None = None
 
     @property
     def nothing(self) -> str:
@@ -243,7 +243,13 @@ class ResultsTable:
 
 def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     """Return one page of the results that match, 50 cases at a time, in a fixed number of queries."""
-    cases = matching_cases(run, query)
+    problem: FilterError | None = None
+    conditions: tuple[Chip, ...] = ()
+    try:
+        cases = matching_cases(run, query)
+        conditions = _conditions(query) if query.text else ()
+    except FilterError as error:
+        problem, cases = error, run.cases.live(run).none()
     counts = _counts(cases, query)
     page = _page(cases, query)
     rows = case_rows(run, page.rows)
@@ -272,7 +278,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         next_address=page.next_address(query),
         has_metrics=has_metrics,
         has_outcomes=has_outcomes,
-        retryable=_retryable(run, query, counts),
+        retryable=_retryable(run, cases, query, counts),
         mark=f"{crc32(query.address(sort=UNSORTED).encode()):x}",
         flaky=Chip(
             "Flaky",
@@ -284,6 +290,8 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         if run.repetitions > 1
         else None,
         hidden=query.hidden("q", "tag"),
+        conditions=conditions,
+        problem=problem,
     )
 
 
@@ -297,10 +305,27 @@ def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
     return {**counts, FLAKY: flaky, EVERY: totals.total()}
 
 
-def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
+def _conditions(query: ResultsQuery) -> tuple[Chip, ...]:
+    """Return the conditions of the filter, each with the address without it; raises FilterError."""
+    conditions = read_filter(query.text).conditions
+    # One alone is what the field shows.
+    if len(conditions) == 1:
+        return ()
+    return tuple(
+        Chip(
+            str(condition),
+            query.address(text=str(All((*conditions[:place], *conditions[place + 1 :])))),
+            is_on=True,
+        )
+        for place, condition in enumerate(conditions)
+    )
+
+
+def _retryable(run: Run, cases: LiveCases, query: ResultsQuery, counts: Mapping[str, int]) -> int:
     """Return how many results of the filter can be retried; with one repetition, from the counts of states."""
     if run.repetitions > 1 or query.flaky:
-        return matching_results(run, query).count()
+        listed = in_state(cases, query).values("case_id")
+        return retryable_results(run).filter(case__in=listed).count()
     states = [query.state] if query.state else STATES
     return sum(counts[state] for state in states if is_retryable(run, STATUS_OF.get(state, "")))
 

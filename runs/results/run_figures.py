@@ -16,7 +16,6 @@ from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.models.results import CallPurpose, EvaluatorScore, ScoreState
 from runs.models.run_cases import repetition_figures
 from runs.models.runs import Run
-from runs.models.stored import negated_case_paths
 from runs.summary.cases import Latencies, RepetitionFigures, rank_index
 from runs.summary.figures import (
     DimensionMean,
@@ -163,7 +162,8 @@ def reads_evaluators_at_once(run: Run) -> bool:
 
 def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
     """Return the means of the evaluators whose negation differs between cases and suite."""
-    negated, of_cases = negated_paths(root), negated_case_paths(run, root)
+    negated = negated_paths(root)
+    of_cases = {key: negated_paths(tree) for _, key, tree in run.own_trees(root)}
     paths = {path for own in of_cases.values() for path in own ^ negated}
     if not paths:
         return {}

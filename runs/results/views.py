@@ -16,9 +16,9 @@ from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
 from runs.exports.views import answer_file
+from runs.filters.queries import ResultsQuery
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
-from runs.models.run_cases import ResultsQuery
 from runs.models.runs import Run
 from runs.requests import (
     REFUSED,

@@ -23,9 +23,10 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration, pct
 from runs.engine.plan import ASKED, CHANGED, read_plan
+from runs.filters.language import FilterError
+from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.lists import read_integer
 from runs.models.results import Result, ResultStatus
-from runs.models.run_cases import ResultsQuery, in_state, matching_cases
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
 from runs.requests import MoneyField
@@ -285,6 +286,15 @@ CHOSEN = "chosen"
 FILTERED = "filtered"
 
 
+def _listed_keys(run: Run, query: ResultsQuery) -> list[str]:
+    """Return the keys of the cases of a list; none for a filter that cannot be read."""
+    try:
+        cases = in_state(matching_cases(run, query), query)
+    except FilterError:
+        return []
+    return list(cases.order_by("case__position").values_list("case__key", flat=True))
+
+
 def read_address(suite: Suite, parameters: QueryDict) -> tuple[dict[str, Any], RunRules]:
     """Return the initial values of the form, and the rules that the run changes.
 
@@ -297,9 +307,7 @@ def read_address(suite: Suite, parameters: QueryDict) -> tuple[dict[str, Any], R
     before = {} if run is None else form_values(run)
     if run is not None and FILTERED in named:
         query = ResultsQuery.read({name: str(parameters[name]) for name in parameters})
-        cases = in_state(matching_cases(run, query), query)
-        keys = cases.order_by("case__position").values_list("case__key", flat=True)
-        several["case"] = named["case"] = list(keys)
+        several["case"] = named["case"] = _listed_keys(run, query)
     if "case" in several:
         before.pop("tag", None)
         named.setdefault("cases", CHOSEN)

@@ -20,6 +20,8 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.costs import budget_words, counted_usd, is_replayed
 from runs.engine.plan import case_tree, judge_calls, read_plan, retry_judge_calls
+from runs.filters.language import FilterError
+from runs.filters.queries import ResultsQuery
 from runs.lists import MAX_INTEGER, read_integer
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -28,7 +30,6 @@ from runs.models.results import (
     ResultStatus,
     ScoreState,
 )
-from runs.models.run_cases import ResultsQuery
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
 from runs.models.suites import Case
 from runs.requests import MoneyField
@@ -451,6 +452,11 @@ class RunRetryForm(AgainForm):
         named = ("which", "like", "case", "everything", "path")
         if not self.errors and not any(self.cleaned_data.get(name) for name in named):
             raise forms.ValidationError("Nothing is chosen. Tick at least one result to retry.")
+        if self.cleaned_data.get("everything"):
+            try:
+                matching_results(self.run, self.query)
+            except FilterError as error:
+                raise forms.ValidationError(f"The filter cannot be read. {error}") from error
         return self.cleaned_data
 
     def named_results(self) -> QuerySet[Result]:

@@ -19,6 +19,7 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.costs import counted_usd, missing_usd
 from runs.engine.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
+from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.finishing import finish_run
 from runs.models.database import database_now, insert_rows
 from runs.models.results import (
@@ -30,7 +31,6 @@ from runs.models.results import (
     Retry,
 )
 from runs.models.reviews import Review, ReviewItem
-from runs.models.run_cases import ResultsQuery, in_state, matching_cases
 from runs.models.runs import (
     LEASE,
     OWNER_COLUMNS,

@@ -8,6 +8,7 @@ import "./contact.js";
 import "./row-selection.js";
 import "./swaps.js";
 import "./fields.js";
+import "./filters.js";
 import "./folder-upload.js";
 import "./form-rows.js";
 import "./review-hold.js";

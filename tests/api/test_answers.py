@@ -223,6 +223,8 @@ NARROWED: tuple[tuple[str, str, list[Any]], ...] = (
     ("/api/runs/support:1/results?tag=refunds&verdict=fail", "case", ["C-2"]),
     ("/api/runs/support:1/results?case=C/1", "repetition", [1, 2]),
     ("/api/runs/support:1/results?status=error", "case", []),
+    ("/api/runs/support:1/results?filter=tag:refunds+-case:C-2", "repetition", [1, 2]),
+    ("/api/runs/support:1/results?filter=score+%3C+0.6&verdict=fail", "case", ["C-2", "C-3"]),
     ("/api/suites/support/versions", "number", [1]),
 )
 

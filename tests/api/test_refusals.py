@@ -39,6 +39,12 @@ CALLS = (
         for name in ("results.jsonl", "results.csv", "junit.xml", "cases.jsonl")
     ),
 )
+FILTERS = {
+    "scoer < 0.5": "Did you mean score?",
+    "score <": "After “score <” comes a value.",
+    "score fell": "“score fell” needs two runs: use it in a comparison.",
+    "x" * 1001: "no more than 1000 characters",
+}
 # What only exists for the member who asked for it.
 OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file"}
 
@@ -217,3 +223,11 @@ def test_the_api_page_needs_a_login(client: Client) -> None:
     response = client.get("/api/docs/")
     assert response.status_code == 302
     assert response["Location"] == "/login/?next=/api/docs/"
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_a_filter_that_cannot_be_read_is_refused(viewer_client: Client, text: str) -> None:
+    calls()
+    answer = viewer_client.get("/api/runs/support:1/results", {"filter": text})
+    assert answer.status_code == 400
+    assert FILTERS[text] in answer.json()["errors"]["filter"][0]

@@ -78,6 +78,28 @@ def test_filters_change_rows_and_address_and_survive_a_reload(run_page: Page) ->
     expect(run_page.get_by_label("Filter cases")).to_have_value("CS-01")
 
 
+def test_a_filter_is_written_from_suggestions_by_keyboard(run_page: Page) -> None:
+    field = run_page.get_by_role("combobox", name="Filter cases")
+    offers = run_page.get_by_role("listbox", name="Suggestions")
+    run_page.keyboard.press("t")
+    run_page.keyboard.type("verd")
+    expect(offers.get_by_role("option")).to_have_count(1)
+    expect(field).to_have_attribute("aria-expanded", "true")
+    run_page.keyboard.press("ArrowDown")
+    expect(offers.get_by_role("option", selected=True)).to_contain_text("verdict")
+    run_page.keyboard.press("Enter")
+    expect(field).to_have_value("verdict ")
+    run_page.keyboard.type("= fa")
+    offers.get_by_role("option", name="fail").click()
+    expect(field).to_have_value("verdict = fail ")
+    expect(run_page.locator("#rows tr")).to_have_count(7)
+    run_page.keyboard.type("scoer < 1")
+    run_page.keyboard.press("Escape")
+    expect(run_page.get_by_role("alert")).to_contain_text("Did you mean score?")
+    expect(run_page.locator("mark")).to_have_text("scoer")
+    expect(offers).to_have_count(0)
+
+
 def test_show_more_appends_rows(run_page: Page, console: Console) -> None:
     expect(run_page.locator("#rows tr")).to_have_count(50)
     allow_silence(console)

@@ -222,6 +222,8 @@ PAGES: Mapping[str, Page] = {
     "runs:run-live": Page("viewer", get=STOP_POLLING, place=RUN),
     "runs:run-evaluators": Page("viewer", place=RUN),
     "runs:run-results": Page("viewer", place=RUN),
+    "runs:filter-suggestions": Page("viewer", place=RUN),
+    "runs:filter-help": Page("viewer"),
     "runs:run-results-file": Page("viewer", place=RUN),
     "runs:run-results-table": Page("viewer", place=RUN),
     "runs:run-junit": Page("viewer", place=RUN),

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs.models.run_cases import ResultsQuery
+from runs.filters.queries import ResultsQuery
 from runs.models.runs import Run
 from runs.running.retrying import matching_results
 from tests.support.factories import make_case, make_result, make_run, make_scored_run, make_suite

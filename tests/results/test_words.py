@@ -10,8 +10,8 @@ import pytest
 
 from evaluators.scoring.policy import PolicySpec
 from runs.costs import run_costs
+from runs.filters.queries import ResultsQuery
 from runs.models.results import ResultOutput
-from runs.models.run_cases import ResultsQuery
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.run_page import run_head, run_live

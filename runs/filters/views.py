@@ -1,0 +1,50 @@
+"""What can be typed next in a filter, and the page that explains filters."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from runs.filters.fields import BUILT_IN, Field, Kind
+from runs.filters.language import MAX_LENGTH
+from runs.filters.queries import run_vocabulary
+from runs.filters.suggestions import suggest
+from runs.lists import read_integer
+from runs.requests import get_run_or_404, may_view
+
+# How a value of each kind is written, for the page; other fields show their choices.
+WRITTEN = {
+    Kind.SHARE: "0.5 or 50%",
+    Kind.POINTS: "3.5",
+    Kind.MONEY: "$0.01",
+    Kind.DURATION: "3s, 300ms or 2min",
+    Kind.COUNT: "1000 or 1k",
+    Kind.NAME: "a name",
+    Kind.TEXT: "words it contains",
+}
+
+
+@require_safe
+@may_view
+def filter_suggestions(request: HttpRequest, slug: str, number: int) -> JsonResponse:
+    """Return what can be typed at the caret of a filter over the cases of a run."""
+    text = request.GET.get("q", "")[:MAX_LENGTH]
+    caret = read_integer(request.GET.get("caret", ""), maximum=MAX_LENGTH)
+    is_comparison = request.GET.get("compares") == "1"
+    vocabulary = run_vocabulary(get_run_or_404(slug, number), compares=is_comparison)
+    found = suggest(text, len(text) if caret is None else caret, vocabulary)
+    offers = [{"text": one.text, "help": one.help, "start": one.start} for one in found]
+    return JsonResponse({"suggestions": offers})
+
+
+@require_safe
+@may_view
+def filter_help(request: HttpRequest) -> HttpResponse:
+    """Explain the language of filters with every field."""
+    rows = [(field, _written(field)) for field in BUILT_IN]
+    return render(request, "filters/help.html", {"rows": rows})
+
+
+def _written(field: Field) -> str:
+    return ", ".join(field.choices) if field.choices else WRITTEN[field.kind]

@@ -1,0 +1,131 @@
+"""Filters on the page of a run: its rows, what stands for them, and what a retry or a new run takes over."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from runs.models.runs import Run
+from tests.support.factories import make_scored_run, make_suite
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run() -> Run:
+    """Make a run of three cases."""
+    return make_scored_run(verdicts=["pass", "fail", "error"])
+
+
+def page(client: Client, run: Run, text: str, path: str = "runs:run-results") -> str:
+    """Return a page of a run with a filter."""
+    address = reverse(path, args=(run.suite.slug, run.number))
+    answer = client.get(address, {"q": text})
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_a_filter_lists_the_cases_that_match_and_its_conditions(
+    viewer_client: Client, run: Run
+) -> None:
+    listed = page(viewer_client, run, "score < 0.5 case = C-002")
+    assert "C-002" in listed
+    assert "C-001" not in listed
+    assert "1 of 3 cases" in listed
+    assert "?q=score+%3C+0.5" in listed
+    assert "?q=case+%3D+C-002" in listed
+
+
+@pytest.mark.parametrize("path", ["runs:run", "runs:run-results"])
+def test_a_filter_that_cannot_be_read_lists_nothing_and_says_why(
+    viewer_client: Client, run: Run, path: str
+) -> None:
+    shown = page(viewer_client, run, "<scoer> < 0.5", path)
+    assert 'id="filter-problem"' in shown
+    shown = page(viewer_client, run, "scoer < 0.5", path)
+    assert "Did you mean score?" in shown
+    assert "<mark>scoer</mark>" in shown
+    assert 'id="case-' not in shown
+
+
+def test_rerun_takes_what_the_filter_lists(editor_client: Client, run: Run) -> None:
+    ask = reverse("runs:run-retry-ask", args=(run.suite.slug, run.number))
+    asked = editor_client.post(ask, {"everything": "1", "q": "score < 0.5"})
+    assert asked.status_code == 200
+    refused = editor_client.post(ask, {"everything": "1", "q": "scoer < 0.5"})
+    assert refused.status_code == 422
+    assert "Did you mean score?" in refused.text
+
+
+def test_a_new_run_takes_the_cases_that_the_filter_lists(editor_client: Client, run: Run) -> None:
+    form = reverse("runs:run-new", args=(run.suite.slug,))
+    filled = editor_client.get(form, {"again": run.number, "filtered": 1, "q": "score < 0.5"})
+    assert filled.context["form"].initial["case"] == ["C-002"]
+    filled = editor_client.get(form, {"again": run.number, "filtered": 1, "q": "scoer < 0.5"})
+    assert filled.context["form"].initial["case"] == []
+
+
+def test_suggestions_are_those_at_the_caret(viewer_client: Client, run: Run) -> None:
+    address = reverse("runs:filter-suggestions", args=(run.suite.slug, run.number))
+    answer = viewer_client.get(address, {"q": "verd and x", "caret": 4}).json()
+    assert answer == {
+        "suggestions": [
+            {"text": "verdict", "help": "verdict of the case, or why it has none", "start": 0}
+        ]
+    }
+    assert viewer_client.get(address, {"q": "x" * 5000, "caret": "-1"}).status_code == 200
+
+
+def test_the_language_is_explained_with_every_field(viewer_client: Client) -> None:
+    shown = viewer_client.get(reverse("runs:filter-help")).text
+    for name in ("verdict", "latency", "meta.…", "reasoning"):
+        assert f"<code>{name}</code>" in shown
+
+
+def compare(client: Client, before: Run, after: Run, text: str, path: str = "runs:compare") -> str:
+    """Return the page of a comparison, or a file of it, with a filter."""
+    sides = {"baseline": f"support:{before.number}", "candidate": f"support:{after.number}"}
+    answer = client.get(reverse(path), {**sides, "show": "all", "q": text}, follow=True)
+    assert answer.status_code == 200
+    body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    return body.decode()
+
+
+@pytest.fixture
+def two_runs() -> tuple[Run, Run]:
+    """Make two runs: one case gets worse, one better, one stays, and one each is only in one of them."""
+    suite = make_suite(slug="support")
+    before = make_scored_run(suite=suite, verdicts=["pass", "fail", "pass", "pass"])
+    after = make_scored_run(suite=suite, verdicts=["fail", "pass", "pass"])
+    return before, after
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("score fell", {"C-001"}),
+        ("verdict rose", {"C-002"}),
+        ("score < 0.5", {"C-001"}),
+        ("case = C-004", {"C-004"}),
+        ("C-00", {"C-001", "C-002", "C-003", "C-004"}),
+    ],
+)
+def test_a_comparison_and_its_table_list_the_cases_that_match(
+    viewer_client: Client, two_runs: tuple[Run, Run], text: str, listed: set[str]
+) -> None:
+    shown = compare(viewer_client, *two_runs, text)
+    rows = shown[shown.index('<div id="changes"') :]
+    table = compare(viewer_client, *two_runs, text, "runs:comparison-table")
+    for key in ("C-001", "C-002", "C-003", "C-004"):
+        assert (f"<code>{key}</code>" in rows) == (key in listed), key
+        assert (f"\n{key}," in table) == (key in listed), key
+
+
+def test_a_comparison_says_why_a_filter_cannot_be_read_also_for_its_table(
+    viewer_client: Client, two_runs: tuple[Run, Run]
+) -> None:
+    for path in ("runs:compare", "runs:comparison-table"):
+        shown = compare(viewer_client, *two_runs, "scoer fell", path)
+        assert "Did you mean score?" in shown
+        assert "<mark>scoer</mark>" in shown
