@@ -84,7 +84,7 @@ class Field:
     @property
     def has_none(self) -> bool:
         """Tell whether a case can be without a value, which `none` asks for."""
-        return self.is_number or self.source == Source.METADATA
+        return self.is_number or (self.kind == Kind.NAME and self.key != "key")
 
 
 @dataclass(frozen=True, slots=True)

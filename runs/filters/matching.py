@@ -1,8 +1,8 @@
 """Which cases match a filter: sets of cases in, a set of cases out.
 
 A condition is about a case over its repetitions: figures are their means, costs and tokens their sums; a text, a tool or
-an error counts if any repetition has it. A comparison holds only for cases that have a value, so `score != 0.5` and
-`not score = 0.5` differ by the cases without a score.
+an error counts if any repetition has it. Numbers compare only where there is one: `score != 0.5` leaves out the cases
+without a score, which `not score = 0.5` lists. Of names and texts `!=` is the opposite of `=`.
 """
 
 from __future__ import annotations
@@ -66,24 +66,19 @@ def matching(condition: Checked, cases: Cases) -> Set[int]:
 
 def _tested(test: Test, cases: Cases) -> Set[int]:
     is_unequal = test.operator == Operator.UNEQUAL
-    if test.field.kind == Kind.TEXT:
-        texts = [cases.containing(text, test.field) for text in test.values]
-        containing = frozenset().union(*texts)
-        return cases.keys - containing if is_unequal else containing
     found: Set[int]
+    if test.field.kind == Kind.TEXT:
+        found = frozenset().union(*(cases.containing(text, test.field) for text in test.values))
+        return cases.keys - found if is_unequal else found
     values = cases.values(test.field)
     wanted = [value for value in test.values if value is not None]
-    if test.field.is_number:
-        holds, every = COMPARE[test.operator], all if is_unequal else any
-        found = {key for key, value in values.items() if every(holds(value, w) for w in wanted)}
-    else:
-        found = {key for key, names in values.items() if is_unequal == names.isdisjoint(wanted)}
-        if is_unequal:
-            found |= cases.keys - values.keys() if not test.field.has_none else set()
-    if None in test.values:
-        # With “!=” the cases that have a value, without one of the others.
-        return found & values.keys() if is_unequal else found | (cases.keys - values.keys())
-    return found
+    missing = cases.keys - values.keys() if None in test.values else frozenset()
+    if not test.field.is_number:
+        found = {key for key, names in values.items() if not names.isdisjoint(wanted)} | missing
+        return cases.keys - found if is_unequal else found
+    holds, every = COMPARE[test.operator], all if is_unequal else any
+    found = {key for key, value in values.items() if every(holds(value, one) for one in wanted)}
+    return found if is_unequal else found | missing
 
 
 def _changed(test: ChangeTest, cases: Cases) -> Set[int]:
