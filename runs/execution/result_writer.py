@@ -182,7 +182,7 @@ class ResultWriter:
         self._full.set()
 
     async def write_batches(self) -> None:
-        """Write whenever a batch is full, and every tenth of a second."""
+        """Write whenever a batch is full, and every WRITE_EVERY_S."""
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(WRITE_EVERY_S):
