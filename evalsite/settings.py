@@ -241,6 +241,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
+AXES_HANDLER = "evalsite.access.logins.AttemptsHandler"
 AXES_CLIENT_IP_CALLABLE = "evalsite.access.logins.client_address"
 AXES_LOCKOUT_CALLABLE = "evalsite.access.logins.locked_out"
 AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken", "code", "state"]

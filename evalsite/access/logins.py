@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
+from axes.handlers.database import AxesDatabaseHandler
 from axes.handlers.proxy import AxesProxyHandler
 from axes.models import AccessAttempt
 from axes.signals import user_locked_out
@@ -21,6 +22,7 @@ from django.contrib import messages
 from django.contrib.auth import authenticate, login, logout
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.db import IntegrityError
 from django.db.models import Q, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import redirect, render
@@ -40,6 +42,17 @@ MAX_FAILURES_OF_ADDRESS, MAX_FAILURES_OF_NAME = 50, 100
 # A password takes a third of a second of the processor to check. So many are checked at once; the other threads
 # serve pages, and one more login may be tried again after BUSY_S seconds.
 PASSWORD_CHECKS, BUSY_S = threading.BoundedSemaphore(2), 1
+
+
+class AttemptsHandler(AxesDatabaseHandler):  # type: ignore[misc]  # without types
+    """Stores failed logins as django-axes does, also while the member logs in somewhere else."""
+
+    def user_login_failed(self, *arguments: Any, **facts: Any) -> None:
+        """Store a failed login; a second time if the row that stood in the way is gone: a login removes it."""
+        try:
+            super().user_login_failed(*arguments, **facts)
+        except IntegrityError:
+            super().user_login_failed(*arguments, **facts)
 
 
 def client_address(request: HttpRequest) -> str | None:

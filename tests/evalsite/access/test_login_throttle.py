@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import IntegrityError
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -70,6 +73,23 @@ def test_logging_in_resets_the_count_of_the_name(client: Client, viewer: User) -
     guess(client, times=9)
     assert log_in(client, password=PASSWORD).status_code == WELCOME
     assert guess(Client(), times=9) == [REFUSED] * 9
+
+
+def test_a_failure_is_counted_while_a_login_removes_the_count(
+    client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get_or_create, removed = QuerySet.get_or_create, []
+
+    def racing(rows: QuerySet, **values: Any) -> Any:
+        # PostgreSQL finds the row in the way, which a login removes before it can be read.
+        if rows.model is AccessAttempt and not removed:
+            removed.append(rows)
+            raise IntegrityError("duplicate key value")
+        return get_or_create(rows, **values)
+
+    monkeypatch.setattr(QuerySet, "get_or_create", racing)
+    assert log_in(client).status_code == REFUSED
+    assert AccessAttempt.objects.get().failures_since_start == 1
 
 
 def test_attempts_during_the_pause_do_not_prolong_it(client: Client, viewer: User) -> None:
