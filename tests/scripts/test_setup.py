@@ -168,16 +168,13 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
 @pytest.mark.parametrize(
     ("failing", "named"),
     [
-        ("--note-statements", "sqlite-others, sqlite-pages"),
-        ("--ignore=tests/api", "postgresql-others, sqlite-others"),
-        ("'pages.statements tests/api'", "postgresql-pages, sqlite-pages"),
-        ("--database-only", "postgresql-others, postgresql-pages"),
+        ("--note-statements", "sqlite, sqlite-pages"),
+        ("--ignore=tests/api", "sqlite"),
+        ("'sqlite-pages.statements tests/api'", "sqlite-pages"),
+        ("--database-only", "postgresql"),
         ("tests/browser", "browser"),
         ("'-m processes'", "processes"),
-        (
-            "pytest",
-            "browser, postgresql-others, postgresql-pages, processes, sqlite-others, sqlite-pages",
-        ),
+        ("pytest", "browser, postgresql, sqlite, sqlite-pages, processes"),
     ],
 )
 def test_every_group_of_tests_runs_and_failures_are_named(
