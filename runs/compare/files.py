@@ -148,7 +148,7 @@ def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     if baseline == candidate:
         raise SameRunError
     if wanted.text:
-        read_checked(wanted.text, run_vocabulary(candidate, compares=True))
+        read_checked(wanted.text, run_vocabulary(candidate, baseline))
     tolerances = tolerances_form(wanted, candidate).tolerances
 
     def write() -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -62,19 +62,9 @@ def matching_cases(run: Run, query: ResultsQuery) -> LiveCases:
         cases = cases.filter(case__in=with_tag(Case.objects.all(), query.tag))
     if not query.text:
         return cases
+    checked = read_checked(query.text, run_vocabulary(run))
     states = dict(cases.order_by().values_list("case_id", "live_state"))
-    return cases.filter(case__in=matching_ids(run, query.text, states))
-
-
-def matching_ids(
-    run: Run, text: str, states: Mapping[int, str], baseline: Run | None = None
-) -> Set[int]:
-    """Return which of the cases with these states match a filter; raises FilterError.
-
-    With `baseline`, the filter may ask how a case changed against that run.
-    """
-    checked = read_checked(text, run_vocabulary(run, compares=baseline is not None))
-    return matching(checked, RunCases(run, states, baseline))
+    return cases.filter(case__in=matching(checked, RunCases(run, states)))
 
 
 def matching_keys(candidate: Run, baseline: Run, text: str) -> Set[str]:
@@ -82,13 +72,14 @@ def matching_keys(candidate: Run, baseline: Run, text: str) -> Set[str]:
 
     Cases that only the baseline has count with its figures. Raises FilterError.
     """
+    checked = read_checked(text, run_vocabulary(candidate, baseline))
     found: set[str] = set()
     known: set[str] = set()
     for run, other in ((candidate, baseline), (baseline, candidate)):
         rows = run.cases.live(run).order_by().values_list("case_id", "case__key", "live_state")
         keys = {pk: key for pk, key, _ in rows if key not in known}
         states = {pk: state for pk, key, state in rows if key not in known}
-        found |= {keys[pk] for pk in matching_ids(run, text, states, other) & keys.keys()}
+        found |= {keys[pk] for pk in matching(checked, RunCases(run, states, other))}
         known |= set(keys.values())
     return found
 
@@ -100,18 +91,24 @@ def in_state(cases: LiveCases, query: ResultsQuery) -> LiveCases:
     return cases.filter(is_flaky=True) if query.flaky else cases
 
 
-def run_vocabulary(run: Run, *, compares: bool = False) -> Vocabulary:
-    """Return what a filter can ask about the cases of a run, with tags and stages of errors to suggest."""
-    root = read_plan(run.snapshot).root
-    trees = (root, *(tree for _, _, tree in run.own_trees(root)))
-    paths = dict.fromkeys(path for tree in trees for path, _ in walk(tree) if path != ROOT_PATH)
+def run_vocabulary(run: Run, baseline: Run | None = None) -> Vocabulary:
+    """Return what a filter can ask about the cases of a run, with tags and stages of errors to suggest.
+
+    With `baseline`, it may ask how a case changed, and about what only that run has.
+    """
+    runs = [run] if baseline is None else [run, baseline]
+    paths: dict[str, None] = {}
+    for one in runs:
+        root = read_plan(one.snapshot).root
+        for tree in (root, *(tree for _, _, tree in one.own_trees(root))):
+            paths |= {path: None for path, _ in walk(tree) if path != ROOT_PATH}
     lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
     stages = run.results.exclude(error_stage="").order_by().values_list("error_stage", flat=True)
     return Vocabulary(
         evaluators=tuple(paths),
-        metrics=_part_keys(run, Source.METRIC),
-        dimensions=_part_keys(run, Source.DIMENSION),
-        compares=compares,
+        metrics=_part_keys(runs, Source.METRIC),
+        dimensions=_part_keys(runs, Source.DIMENSION),
+        compares=baseline is not None,
         suggested={
             "tag": sorted({tag for tags in lists.distinct() for tag in tags}),
             "error": (ANY_ERROR, *sorted(stages.distinct())),
@@ -309,11 +306,16 @@ class RunCases:
         }
 
 
-def _part_keys(run: Run, source: Source) -> tuple[str, ...]:
-    """Return the metrics or dimensions of a run: those of its summary, or while it runs, those scored so far."""
-    return tuple(
-        dict.fromkeys(part["key"] for _, parts in _parts(run, source) for part in parts or ())
-    )
+def _part_keys(runs: Sequence[Run], source: Source) -> tuple[str, ...]:
+    """Return the metrics or dimensions of runs: those of the summary, or without one, those scored so far."""
+    keys: dict[str, None] = {}
+    for run in runs:
+        if run.summary and PARTS[source][1] in run.summary:
+            parts = run.summary[PARTS[source][1]]
+        else:
+            parts = [part for _, scored in _parts(run, source) for part in scored or ()]
+        keys |= dict.fromkeys(part["key"] for part in parts)
+    return tuple(keys)
 
 
 def _sets(rows: Iterable[tuple[int, str]]) -> Mapping[int, Set[str]]:

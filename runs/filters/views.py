@@ -11,7 +11,7 @@ from runs.filters.language import MAX_LENGTH
 from runs.filters.queries import run_vocabulary
 from runs.filters.suggestions import suggest
 from runs.lists import read_integer
-from runs.requests import get_run_or_404, may_view
+from runs.requests import get_named_run_or_404, get_run_or_404, may_view
 
 # How a value of each kind is written, for the page; other fields show their choices.
 WRITTEN = {
@@ -28,11 +28,12 @@ WRITTEN = {
 @require_safe
 @may_view
 def filter_suggestions(request: HttpRequest, slug: str, number: int) -> JsonResponse:
-    """Return what can be typed at the caret of a filter over the cases of a run."""
+    """Return what can be typed at the caret of a filter over the cases of a run, or of its comparison."""
     text = request.GET.get("q", "")[:MAX_LENGTH]
     caret = read_integer(request.GET.get("caret", ""), maximum=MAX_LENGTH)
-    is_comparison = request.GET.get("compares") == "1"
-    vocabulary = run_vocabulary(get_run_or_404(slug, number), compares=is_comparison)
+    name = request.GET.get("baseline")
+    baseline = get_named_run_or_404(name) if name else None
+    vocabulary = run_vocabulary(get_run_or_404(slug, number), baseline)
     found = suggest(text, len(text) if caret is None else caret, vocabulary)
     offers = [{"text": one.text, "help": one.help, "start": one.start} for one in found]
     return JsonResponse({"suggestions": offers})

@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from runs.models.runs import Run
 from tests.support.factories import make_scored_run, make_suite
+from tests.support.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db
 
@@ -120,6 +121,23 @@ def test_a_comparison_and_its_table_list_the_cases_that_match(
     for key in ("C-001", "C-002", "C-003", "C-004"):
         assert (f"<code>{key}</code>" in rows) == (key in listed), key
         assert (f"\n{key}," in table) == (key in listed), key
+
+
+def test_a_comparison_may_ask_about_evaluators_that_only_one_of_its_runs_has(
+    viewer_client: Client, two_runs: tuple[Run, Run]
+) -> None:
+    before, after = two_runs
+    for run, name in ((before, "old_check"), (after, "new_check")):
+        run.snapshot["evaluators"] = tree({**CHECK, "name": name})
+        run.save()
+    shown = compare(viewer_client, before, after, "old_check = none or new_check < 0.5")
+    assert "filter-problem" not in shown
+    assert "<code>C-004</code>" in shown
+    address = reverse("runs:filter-suggestions", args=("support", after.number))
+    offered = viewer_client.get(
+        address, {"q": "old", "baseline": f"support:{before.number}"}
+    ).json()
+    assert [one["text"] for one in offered["suggestions"]] == ["old_check"]
 
 
 def test_a_comparison_says_why_a_filter_cannot_be_read_also_for_its_table(

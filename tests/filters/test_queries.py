@@ -35,7 +35,7 @@ DIMENSIONS = [{"key": "process", "name": "Process", "final": 7.5}]
 
 def keys_of(run: Run, text: str, baseline: Run | None = None) -> set[str]:
     """Return the keys of the cases that match."""
-    vocabulary = run_vocabulary(run, compares=baseline is not None)
+    vocabulary = run_vocabulary(run, baseline)
     states = dict(run.cases.live(run).values_list("case_id", "live_state"))
     found = matching(check(read_filter(text), vocabulary), RunCases(run, states, baseline))
     return set(Case.objects.filter(pk__in=found).values_list("key", flat=True))
