@@ -301,7 +301,7 @@ def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
 
 
 def _name(entry: AuditEntry) -> str:
-    """Return the name of the object; a refusal is found by its kind of address, and told by the address itself."""
+    """Return the name of the object; of a refusal, the address that was refused: its name is the kind of address."""
     if entry.object_type != REFUSALS:
         return entry.object_name
     return str((entry.after or {}).get("address") or entry.object_name)

@@ -79,7 +79,13 @@ class Field:
     @property
     def is_number(self) -> bool:
         """Tell whether its values are numbers."""
-        return self.kind in NUMBERS
+        return self.kind in FORMS
+
+    @property
+    def values(self) -> str:
+        """Return what it can be compared with, in words."""
+        written = ", ".join(self.choices) or EXAMPLES[self.kind]
+        return f"{written}, {NOTHING}" if self.has_none else written
 
     @property
     def has_none(self) -> bool:
@@ -110,13 +116,15 @@ class ChangeTest:
 # A filter after `check`: conditions with these in place of comparisons and changes.
 Checked: TypeAlias = "Tree[Words | Test | ChangeTest]"
 
-_SHARE, _SECONDS, _DOLLARS = "0.5 or 50%", "3s, 300ms or 2min", "$0.01"
-NUMBERS: Mapping[Kind, str] = {
-    Kind.SHARE: _SHARE,
+# How a value is written.
+EXAMPLES: Mapping[Kind, str] = {
+    Kind.SHARE: "0.5 or 50%",
     Kind.POINTS: "3.5",
-    Kind.MONEY: _DOLLARS,
-    Kind.DURATION: _SECONDS,
-    Kind.COUNT: "1000",
+    Kind.MONEY: "$0.01",
+    Kind.DURATION: "3s, 300ms or 2min",
+    Kind.COUNT: "1000 or 1k",
+    Kind.NAME: "a name",
+    Kind.TEXT: "words it contains",
 }
 NUMBER = r"(?P<number>-?(?:\d+\.?\d*|\.\d+))"
 FORMS: Mapping[Kind, tuple[re.Pattern[str], Mapping[str, str]]] = {
@@ -298,7 +306,7 @@ def _number(found: Field, value: str) -> float:
     number = float(exact)
     if not math.isfinite(number):
         raise ValueError(
-            f"“{value}” is no value of {found.name}. Write it as {NUMBERS[found.kind]}."
+            f"“{value}” is no value of {found.name}. Write it as {EXAMPLES[found.kind]}."
         )
     return number
 

@@ -22,7 +22,7 @@ from typing import Generic, TypeAlias, TypeVar
 from evaluators.scoring.types import DomainError
 
 MAX_LENGTH = 1_000
-MAX_CONDITIONS = 50
+MAX_CONDITIONS = 20
 MAX_DEPTH = 20
 OPERATORS = ("<=", ">=", "!=", "=", "<", ">", ":")
 COMBINING = ("and", "or", "not")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from math import fsum
 from typing import Any
 
 from django.db.models import Avg, F, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast, Coalesce
 
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.numbers import mean, rounded, sum_known
+from evaluators.scoring.numbers import rounded, sum_known
 from evaluators.scoring.tree import ROOT_PATH, negated_paths, walk
 from runs import lists
 from runs.engine.plan import METRICS_KIND, read_plan
@@ -131,6 +132,7 @@ class RunCases:
     def __init__(self, run: Run, states: Mapping[int, str], baseline: Run | None = None) -> None:
         """Take the run and the one that changes are against."""
         self.run, self.states, self.baseline = run, states, baseline
+        self._read: dict[Field, Mapping[int, Any]] = {}
 
     @property
     def keys(self) -> Set[int]:
@@ -143,16 +145,30 @@ class RunCases:
 
     def values(self, field: Field) -> Mapping[int, Any]:
         """Return the value of each case that has one: a number, or the set of its names."""
+        if field not in self._read:
+            self._read[field] = self._values(field)
+        return self._read[field]
+
+    def _values(self, field: Field) -> Mapping[int, Any]:
         if field.source == Source.EVALUATOR:
             return self._evaluator(field.key)
         if field.source in PARTS:
             return self._part_means(field)
         if field.source == Source.METADATA:
             return self._metadata(field.key)
-        if read := getattr(self, f"_{field.key}", None):
-            found: Mapping[int, Any] = read()
-            return found
-        return self._column(field.key)
+        # The rest are figures in columns.
+        readers: Mapping[str, Callable[[], Mapping[int, Any]]] = {
+            "state": self._state,
+            "is_flaky": self._is_flaky,
+            "cost": self._cost,
+            "tokens": self._tokens,
+            "error_stage": self._error_stage,
+            "tool": self._tool,
+            "review": self._review,
+            "tags": self._tags,
+            "key": self._key,
+        }
+        return readers[field.key]() if field.key in readers else self._column(field.key)
 
     def before(self, field: Field) -> Mapping[int, Any]:
         """Return the values of the cases of the other run, by the ids of the cases here that have the same key."""
@@ -238,7 +254,7 @@ class RunCases:
             for part in parts or ():
                 if part["key"] == field.key and part.get(number) is not None:
                     scores[pk].append(part[number])
-        return {pk: rounded(mean(values) or 0.0) for pk, values in scores.items()}
+        return {pk: rounded(fsum(values) / len(values)) for pk, values in scores.items()}
 
     @property
     def _case_ids(self) -> QuerySet[Any, Any]:
@@ -253,8 +269,8 @@ class RunCases:
             return self._outcomes(MARKS[field.key], text)
         if field.key == "title":
             return self._of_cases(Q(title__icontains=text))
-        found: Set[int] = getattr(self, f"_{field.key}")(text)
-        return found
+        readers = {"input": self._input, "output": self._output, "reasoning": self._reasoning}
+        return readers[field.key](text)
 
     def _of_cases(self, where: Q) -> Set[int]:
         cases = Case.objects.filter(where, pk__in=self._case_ids)
@@ -281,7 +297,7 @@ class RunCases:
         rows = self._results.exclude(output__trace=None).values_list("case_id", "output__trace")
         return _sets(
             (pk, step["name"])
-            for pk, trace in rows
+            for pk, trace in rows.iterator(chunk_size=500)
             for step in trace or ()
             if step.get("type") == "tool"
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runs.filters.fields import BUILT_IN, NOTHING, NUMBERS, Field, Source, Vocabulary
+from runs.filters.fields import BUILT_IN, EXAMPLES, NOTHING, Field, Source, Vocabulary
 from runs.filters.language import Direction, Words, quoted
 
 MAX_SUGGESTIONS = 12
@@ -62,8 +62,9 @@ def _values(match: re.Match[str], vocabulary: Vocabulary) -> Offers:
         return
     for value in field.choices or vocabulary.suggested.get(field.name, ()):
         yield (value if re.fullmatch(r'[^\s(),"]+', value) else quoted(value)), field.name
-    if field.kind in NUMBERS and not match["typed"]:
-        yield NUMBERS[field.kind].split(" ")[0].rstrip(","), f"such as {NUMBERS[field.kind]}"
+    if field.is_number and not match["typed"]:
+        example = EXAMPLES[field.kind]
+        yield example.split(" ")[0].rstrip(","), f"such as {example}"
     if field.has_none:
         yield NOTHING, "no value"
 

@@ -6,23 +6,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from runs.filters.fields import BUILT_IN, Field, Kind
+from runs.filters.fields import BUILT_IN
 from runs.filters.language import MAX_LENGTH
 from runs.filters.queries import run_vocabulary
 from runs.filters.suggestions import suggest
 from runs.lists import read_integer
 from runs.requests import get_named_run_or_404, get_run_or_404, may_view
-
-# How a value of each kind is written, for the page; other fields show their choices.
-WRITTEN = {
-    Kind.SHARE: "0.5 or 50%",
-    Kind.POINTS: "3.5",
-    Kind.MONEY: "$0.01",
-    Kind.DURATION: "3s, 300ms or 2min",
-    Kind.COUNT: "1000 or 1k",
-    Kind.NAME: "a name",
-    Kind.TEXT: "words it contains",
-}
 
 
 @require_safe
@@ -43,9 +32,4 @@ def filter_suggestions(request: HttpRequest, slug: str, number: int) -> JsonResp
 @may_view
 def filter_help(request: HttpRequest) -> HttpResponse:
     """Explain the language of filters with every field."""
-    rows = [(field, _written(field)) for field in BUILT_IN]
-    return render(request, "filters/help.html", {"rows": rows})
-
-
-def _written(field: Field) -> str:
-    return ", ".join(field.choices) if field.choices else WRITTEN[field.kind]
+    return render(request, "filters/help.html", {"fields": BUILT_IN})

@@ -113,7 +113,7 @@ def test_what_is_read(text: str, conditions: tuple[Condition, ...]) -> None:
         ("tone fell by", "After “by” comes a number", "tone fell by"),
         ("a, b", "comes the name of a field", ","),
         ("(" * 30 + "a" + ")" * 30, "at most 20 deep", "("),
-        ("a " * 51, "at most 50 conditions", "a"),
+        ("a " * 21, "at most 20 conditions", "a"),
         ("a" * 1001, "at most 1000 characters", "a"),
     ],
 )

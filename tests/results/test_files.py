@@ -71,8 +71,8 @@ def test_page_and_api_offer_the_junit_file_of_the_command_line(viewer_client: Cl
 
     run.refresh_from_db()
     url, conclusion = "http://testserver/suites/support/runs/1/", conclude(run)
-    told = "".join(write_junit(junit_run(run, conclusion, url=url), result_lines(run)))
-    assert content.decode() == told
+    expected = "".join(write_junit(junit_run(run, conclusion, url=url), result_lines(run)))
+    assert content.decode() == expected
     root = ElementTree.fromstring(content)
     sums = ("tests", "failures", "errors", "skipped")
     for element in (root, *root):

@@ -68,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to note, when told to."""
+    """Note what tests send, if an option asks for it."""
     if config.option.note_statements:
         config.pluginmanager.register(Notes(config.option.note_statements))
 
