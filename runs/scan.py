@@ -1,4 +1,4 @@
-"""Search texts that others will see for strings that look like keys, and for e-mail addresses."""
+"""Search texts that others will see for strings that look like keys, and for email addresses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 ROWS = {
     "answers": "answer",
     "cases": "case",
+    "comments": "comment",
     "differences": "difference",
     "evaluators": "evaluator",
     "facts": "fact",
@@ -21,6 +22,7 @@ ROWS = {
     "outcomes": "outcome",
     "question": "message",
     "remarks": "remark",
+    "replies": "reply",
     "rules": "rule",
     "sides": "run",
     "steps": "step",
@@ -61,7 +63,7 @@ def _row_key(row: Any) -> str:
 MAX_LISTED = 50
 # So many keys in one text show well enough that it is full of them.
 MAX_IN_TEXT = 100
-KEY, EMAIL = "key-like string", "e-mail address"
+KEY, EMAIL = "key-like string", "email address"
 # Prefixes that issuers give their keys, so that scanners can find leaked ones.
 PREFIXED = re.compile(
     r"(?<![A-Za-z0-9])(?:"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from runs.filters.language import (
@@ -31,7 +31,12 @@ from runs.filters.language import (
     read_filter,
 )
 from runs.summary.cases import STATES
+from runs.summary.words import words
 
+# A text may be searched in all texts of a run.
+MAX_TEXTS = 20
+# A longer name is compared with others character by character for too long.
+MAX_GUESSED_LENGTH = 60
 NOTHING = "none"
 METADATA = "meta."
 EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
@@ -58,6 +63,9 @@ class Source(StrEnum):
     EVALUATOR = "evaluator"
     METRIC = "metric"
     DIMENSION = "dimension"
+
+
+OWN_SOURCES = (Source.EVALUATOR, Source.METRIC, Source.DIMENSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ EXAMPLES: Mapping[Kind, str] = {
     Kind.DURATION: "3s, 300ms or 2min",
     Kind.COUNT: "1000 or 1k",
     Kind.NAME: "a name",
-    Kind.TEXT: "words it contains",
+    Kind.TEXT: "words, or the beginnings of words",
 }
 NUMBER = r"(?P<number>-?(?:\d+\.?\d*|\.\d+))"
 FORMS: Mapping[Kind, tuple[re.Pattern[str], Mapping[str, str]]] = {
@@ -160,9 +168,34 @@ BUILT_IN = (
     Field("review", Kind.CHOICE, "in the review queue, decided, or decided differently", key="review", choices=REVIEWS),
     Field("title", Kind.TEXT, "title of the case", key="title"),
     Field("input", Kind.TEXT, "input of the case", key="input"),
+    Field("expected", Kind.TEXT, "expected output or an expected outcome of the case", key="expected"),
     Field("output", Kind.TEXT, "answer of the target", key="output"),
     Field("reasoning", Kind.TEXT, "reasoning of the evaluators", key="reasoning"),
 )  # fmt: skip
+
+LAST_VERDICTS = ("pass", "borderline", "fail", "error", NOTHING)
+# What can be asked about a case that is not part of a run.
+CASE_FIELDS = (
+    Field("verdict", Kind.CHOICE, "verdict in the latest completed run", key="state", choices=LAST_VERDICTS),
+    *(one for one in BUILT_IN if one.key in ("tags", "key", "title", "input", "expected")),
+)  # fmt: skip
+
+
+BY_NAME: Mapping[str, Field] = {one.name: one for one in BUILT_IN}
+
+
+def field_named(name: str) -> Field | None:
+    """Return the field of a column or an order, which names the source: `evaluator.safety/tone`, `metric.tone`.
+
+    Whether a run has it is for the caller to find out. Fields of every case are named as in filters.
+    """
+    source, _, key = name.partition(".")
+    if key and source in OWN_SOURCES:
+        kind = Kind.SHARE if source == Source.EVALUATOR else Kind.POINTS
+        return _own(key, Source(source), kind)
+    if name.startswith(METADATA) and len(name) > len(METADATA):
+        return Field(name, Kind.NAME, source=Source.METADATA, key=name.removeprefix(METADATA))
+    return BY_NAME.get(name)
 
 
 def _plain(name: str) -> str:
@@ -175,8 +208,11 @@ class Vocabulary:
     """The fields that can be asked about: those of every case, and those of a suite.
 
     `evaluators` are paths in the tree, without the root. `compares` tells whether there is a second run.
+    `hint` ends the refusal of a name: what can be asked, where that is not everything.
     """
 
+    fields: Sequence[Field] = BUILT_IN
+    hint: str = ""
     evaluators: Sequence[str] = ()
     metrics: Sequence[str] = ()
     dimensions: Sequence[str] = ()
@@ -199,9 +235,9 @@ class Vocabulary:
         and dimensions. `evaluator.`, `metric.` or `dimension.` before a name leaves the others out.
         """
         plain = _plain(name)
-        for built_in in BUILT_IN:
-            if _plain(built_in.name) == plain:
-                return built_in
+        for shared in self.fields:
+            if _plain(shared.name) == plain:
+                return shared
         if name.lower().startswith(METADATA) and len(name) > len(METADATA):
             key = name[len(METADATA) :]
             return Field(name, Kind.NAME, source=Source.METADATA, key=key)
@@ -221,11 +257,32 @@ class Vocabulary:
             return f"{len(last)} evaluators are named “{name}”. Write {paths}."
         if last:
             return last[0]
-        known = {_plain(one.name): one.name for one in (*BUILT_IN, *own)}
+        known = {_plain(one.name): one.name for one in (*self.fields, *own)}
         known |= {_plain(one.key.rpartition("/")[2]): one.name for one in own}
-        near = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
+        near: list[str] = []
+        if len(plain) <= MAX_GUESSED_LENGTH:
+            guesses = [one for one in known if len(one) <= MAX_GUESSED_LENGTH]
+            near = difflib.get_close_matches(plain, guesses, n=1, cutoff=0.6)
         meant = f" Did you mean {known[near[0]]}?" if near else ""
+        if self.hint:
+            return f"“{name}” cannot be asked here.{meant} {self.hint}"
         return f"There is no field, evaluator, metric or dimension “{name}” here.{meant}"
+
+
+CASE_VOCABULARY = Vocabulary(
+    fields=CASE_FIELDS,
+    hint=f"Of a case ask for {', '.join(one.name for one in CASE_FIELDS)} or meta.…; "
+    "scores, costs and answers are asked in a run.",
+)
+
+
+@lru_cache(maxsize=1024)
+def field_filter(source: Source, name: str, operator: Operator, value: float) -> str:
+    """Return the filter that compares an evaluator, metric or dimension, as it is typed: `tone < 0.8`."""
+    is_taken = any(_plain(built_in.name) == _plain(name) for built_in in BUILT_IN)
+    is_taken = is_taken or name.lower().startswith(METADATA)
+    own = f"{source}.{name}" if is_taken or source != Source.EVALUATOR else name
+    return str(Comparison(own, operator, (f"{value:.12g}",)))
 
 
 def _own(key: str, source: Source, kind: Kind) -> Field:
@@ -235,10 +292,23 @@ def _own(key: str, source: Source, kind: Kind) -> Field:
 def read_checked(text: str, vocabulary: Vocabulary) -> Checked:
     """Read a filter and check it; raises FilterError, which then has the text."""
     try:
-        return check(read_filter(text), vocabulary)
+        checked = check(read_filter(text), vocabulary)
+        if _count_texts(checked) > MAX_TEXTS:
+            raise FilterError(f"A filter searches for at most {MAX_TEXTS} texts.", 0, len(text))
     except FilterError as error:
         error.text = text
         raise
+    return checked
+
+
+def _count_texts(condition: Checked) -> int:
+    if isinstance(condition, Not):
+        return _count_texts(condition.condition)
+    if isinstance(condition, All | Some):
+        return sum(map(_count_texts, condition.conditions))
+    if isinstance(condition, Test):
+        return len(condition.values) if condition.field.kind == Kind.TEXT else 0
+    return int(isinstance(condition, Words))
 
 
 def check(condition: Condition, vocabulary: Vocabulary) -> Checked:
@@ -250,6 +320,9 @@ def check(condition: Condition, vocabulary: Vocabulary) -> Checked:
     if isinstance(condition, Some):
         return Some(tuple(check(part, vocabulary) for part in condition.conditions))
     if isinstance(condition, Words):
+        if not words(condition.text):
+            message = f"“{condition.text}” has no letter or digit to look for."
+            raise FilterError(message, condition.start, condition.end)
         return condition
     found = vocabulary.find(condition.field)
     if isinstance(found, str):
@@ -318,6 +391,6 @@ def _choice(found: Field, value: str) -> str:
 
 
 def _text(found: Field, value: str) -> str:
-    if not value and found.kind == Kind.TEXT:
-        raise ValueError(f"There are no words for {found.name} to contain.")
+    if found.kind == Kind.TEXT and not words(value):
+        raise ValueError(f"“{value}” has no letter or digit that {found.name} could contain.")
     return value

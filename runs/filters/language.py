@@ -14,12 +14,14 @@ What the fields are is not known here (`runs.filters.fields`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
 from evaluators.scoring.types import DomainError
+from runs.summary.words import words
 
 MAX_LENGTH = 1_000
 MAX_CONDITIONS = 20
@@ -83,6 +85,8 @@ class Words:
     """A word, or words in quotes, that a text of the case contains."""
 
     text: str
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         """Return it as it is typed."""
@@ -180,15 +184,27 @@ def read_filter(text: str) -> All[Typed]:
     return _Reader(text).read()
 
 
-def every_condition(condition: Condition) -> Iterator[Typed]:
-    """Yield the words, comparisons and changes in a filter."""
-    if isinstance(condition, Not):
-        yield from every_condition(condition.condition)
-    elif isinstance(condition, All | Some):
+def wanted_conditions(condition: Condition) -> Iterator[Typed]:
+    """Yield the words, comparisons and changes in a filter, without those after “not”."""
+    if isinstance(condition, All | Some):
         for part in condition.conditions:
-            yield from every_condition(part)
-    else:
+            yield from wanted_conditions(part)
+    elif not isinstance(condition, Not):
         yield condition
+
+
+def wanted_words(condition: Condition) -> Mapping[str, Sequence[Sequence[str]]]:
+    """Return the words that a filter looks for by the name of the text, "" for all texts.
+
+    Conditions that no case on a list need fulfil, those with “not” and !=, are left out.
+    """
+    found: dict[str, list[Sequence[str]]] = defaultdict(list)
+    for part in wanted_conditions(condition):
+        if isinstance(part, Words):
+            found[""].append(words(part.text))
+        elif isinstance(part, Comparison) and part.operator == Operator.EQUAL:
+            found[part.field.casefold()] += map(words, part.values)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +309,7 @@ class _Reader:
             return self._change(name)
         if not name.text:
             raise FilterError("There are no words between the quotes.", name.start, name.end)
-        return Words(name.text)
+        return Words(name.text, name.start, name.end)
 
     def _comparison(self, name: _Token) -> Comparison:
         operator = self.token

@@ -1,4 +1,4 @@
-"""Which cases match a filter: sets of cases in, a set of cases out.
+"""Which rows match a filter: a filter in, a condition of the database out.
 
 A condition is about a case over its repetitions: figures are their means, costs and tokens their sums; a text, a tool or
 an error counts if any repetition has it. Numbers compare only where there is one: `score != 0.5` leaves out the cases
@@ -7,15 +7,49 @@ without a score, which `not score = 0.5` lists. Of names and texts `!=` is the o
 
 from __future__ import annotations
 
+import json
 import operator
-from collections.abc import Callable, Mapping, Set
-from typing import Any, Protocol
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
+from math import fsum
+from typing import Any
 
-from runs.filters.fields import ChangeTest, Checked, Field, Kind, Test
+from django.db.models import Avg, F, FloatField, Q, QuerySet, Sum
+from django.db.models.expressions import RawSQL
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce, Round
+
+from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.tree import EvaluatorSpec, negated_paths
+from evaluators.scoring.types import SCORE_DIGITS
+from runs.engine.plan import METRICS_KIND, read_plan
+from runs.filters.fields import NOTHING, ChangeTest, Checked, Field, Kind, Source, Test
 from runs.filters.language import All, Direction, Not, Operator, Some, Words
+from runs.lists import with_tag
+from runs.models.database import among
+from runs.models.results import MAX_MARKS, EvaluatorScore, Result, ResultStatus, ScoreState
+from runs.models.reviews import Review, ReviewItem
+from runs.models.run_cases import FIGURES, RUNNING, WAITING, RunCase
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run
+from runs.models.search import CaseText, Once, ResultText
+from runs.models.suites import Case, Suite
+from runs.summary.words import contains, words
 
 # Figures are stored and shown with fewer digits; a difference below is no change.
 TOLERANCE = 1e-9
+ANY_ERROR = "any"
+NUMBER = FloatField()
+# The only figure of every case that its row does not have.
+TOKENS = "tokens"
+MAX_SCOPES, MAX_FEW = 8, 1000
+LOOKUPS = {
+    Operator.LESS: "lt",
+    Operator.AT_MOST: "lte",
+    Operator.MORE: "gt",
+    Operator.AT_LEAST: "gte",
+}
 COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: lambda value, wanted: abs(value - wanted) <= TOLERANCE,
     Operator.UNEQUAL: lambda value, wanted: abs(value - wanted) > TOLERANCE,
@@ -24,83 +58,499 @@ COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
     Operator.MORE: operator.gt,
     Operator.AT_LEAST: operator.ge,
 }
+# By the source of a field: the kind of evaluator, the detail that holds its parts, and the number that counts.
+PARTS = {
+    Source.METRIC: (METRICS_KIND, "metrics", "score"),
+    Source.DIMENSION: (HYBRID_KIND, "dimensions", "final"),
+}
+# How a negated evaluator is written in the tree of a run, by either database.
+NEGATED = ('"negate": true', '"negate":true')
 VERDICTS = {"fail": 0.0, "borderline": 1.0, "pass": 2.0}
+# The marks of outcomes in `Result.outcome_marks`.
+MARKS = {"met": "1", "missed": "0"}
+# By the key of a field: the column of the index with its words.
+CASE_TEXTS = {"input": "input"}
+RESULT_TEXTS = {"output": "output", "reasoning": "reasoning"}
 
 
-class Cases(Protocol):
-    """The cases of a run by any key of theirs, with their values."""
+def condition(checked: Checked, rows: CaseRows) -> Q:
+    """Return the condition on rows under which they match a filter."""
+    match checked:
+        case All(conditions):
+            return reduce(operator.and_, (condition(part, rows) for part in conditions), Q())
+        case Some(conditions):
+            return _any(condition(part, rows) for part in conditions)
+        case Not(opposite):
+            return ~condition(opposite, rows)
+        case Words(text):
+            return rows.has_words(words(text))
+        case Test(field) if field.is_number:
+            return rows.has_number(checked)
+        case Test():
+            found = _any(rows.has_value(checked.field, value) for value in checked.values)
+            return ~found if checked.operator == Operator.UNEQUAL else found
+        case ChangeTest():
+            return rows.has_changed(checked)
 
-    @property
-    def keys(self) -> Set[int]:
-        """Return all cases."""
+
+def _any(conditions: Iterable[Q]) -> Q:
+    return reduce(operator.or_, conditions)
+
+
+class CaseRows:
+    """Some revisions of cases. The verdict of a case is that of `run`, `none` where it was not in it."""
+
+    # The column with the ids of cases.
+    column = "pk"
+
+    def __init__(
+        self, cases: QuerySet[Case], suites: Sequence[int], run: Run | None = None
+    ) -> None:
+        """Take the cases, and the ids of their suites, none for all."""
+        self.cases, self.suites, self.run = cases.order_by(), suites, run
+
+    def has_words(self, wanted: Sequence[str]) -> Q:
+        """Return the condition that a text of the case has words."""
+        return self._in(self._words("name", wanted).union(self._words("input", wanted)))
+
+    def has_value(self, field: Field, value: str | None) -> Q:
+        """Return the condition that a case has a name, a choice, or words in a text; for None, no name."""
+        if field.source == Source.METADATA:
+            return self._in(among(self._with_metadata(field.key, value)))
+        if field.kind == Kind.TEXT:
+            return self._has_text(field, words(value or ""))
+        if field.key == "tags":
+            return self._in(
+                self.cases.filter(tags=[]) if value is None else with_tag(self.cases, value)
+            )
+        if field.key == "key":
+            return self._in(self.cases.filter(key=value))
+        return self._has_choice(field, value)
+
+    def has_number(self, test: Test) -> Q:
+        """Return the condition that a figure compares as it should; a case has none, so none match."""
+        return Q(pk__in=[])
+
+    def has_changed(self, test: ChangeTest) -> Q:
+        """Return the condition that a figure changed; a case has none, so none match."""
+        return Q(pk__in=[])
+
+    def has_verdict(self, verdict: str | None) -> Q:
+        """Return the condition that a case got a verdict in the run; `none` for those that were not in it."""
+        if self.run is None:
+            return ~Q(pk__in=[]) if verdict == NOTHING else Q(pk__in=[])
+        ran = self.run.cases.live(self.run).order_by()
+        if verdict == NOTHING:
+            return ~Q(key__in=ran.values("case__key"))
+        return Q(key__in=ran.filter(live_state=verdict).values("case__key"))
+
+    def _has_choice(self, field: Field, value: str | None) -> Q:
+        return self.has_verdict(value)
+
+    def _has_text(self, field: Field, wanted: Sequence[str]) -> Q:
+        if field.key in CASE_TEXTS:
+            return self._in(self._words(CASE_TEXTS[field.key], wanted))
+        if field.key == "title":
+            # The index has the words of key and title together.
+            near = self.cases.filter(pk__in=self._words("name", wanted))
+            titles = near.values_list("pk", "title")
+            return self._in(among(pk for pk, title in titles if contains(title, wanted)))
+        rows = self.cases.exclude(expected_output="", expected_outcomes=[])
+        texts = rows.values_list("pk", "expected_output", "expected_outcomes")
+        found = (
+            pk
+            for pk, output, outcomes in texts.iterator(chunk_size=5000)
+            if any(contains(str(text), wanted) for text in (output, *outcomes))
+        )
+        return self._in(among(found))
+
+    def _in(self, cases: Any) -> Q:
+        return Q(**{f"{self.column}__in": cases})
+
+    def _words(self, column: str, wanted: Sequence[str]) -> QuerySet[Any, Any]:
+        found = CaseText.objects.with_words(column, wanted, scopes=self.suites)
+        rows: QuerySet[Any, Any] = found.values("case_id")
+        return rows
+
+    def _with_metadata(self, key: str, value: str | None) -> Iterable[int]:
+        rows = self.cases.values_list("pk", "metadata").iterator(chunk_size=5000)
+        for pk, metadata in rows:
+            found = _inside(metadata, key)
+            if found is None if value is None else value in _texts(found):
+                yield pk
+
+
+class ResultRows(CaseRows):
+    """The cases of runs with their results: of these runs, of a suite, or of all.
+
+    Changes are against `baseline`, by the keys of cases.
+    """
+
+    column = "case"
+
+    def __init__(
+        self,
+        runs: Sequence[Run] = (),
+        *,
+        suite: Suite | None = None,
+        baseline: Run | None = None,
+        counts_hits: bool = False,
+        only: Sequence[int] | None = None,
+    ) -> None:
+        """Take the runs, or the suite, or neither for all.
+
+        With `counts_hits` rare words are looked up at once; with `only`, the ids of few cases, values of no
+        others are read.
+        """
+        self.runs, self.suite, self.baseline, self.only = runs, suite, baseline, only
+        self.counts_hits = counts_hits
+        suites = [suite.pk] if suite else sorted({run.suite_id for run in runs})
+        self.rows = RunCase.objects.filter(self._of("run")).order_by()
+        cases = Case.objects.filter(suite__in=suites) if suites else Case.objects.all()
+        if runs:
+            cases = cases.filter(pk__in=self.rows.values("case_id"))
+        super().__init__(cases, suites)
+
+    def _of(self, name: str) -> Q:
+        if self.runs:
+            ids = [run.pk for run in self.runs]
+            part = {}
+            if self.only is not None:
+                part = {f"{name.removesuffix('run')}case__in": self.only}
+            one = {name: ids[0]} if len(ids) == 1 else {f"{name}__in": ids}
+            return Q(**one, **part)
+        return Q(**{f"{name}__suite": self.suite}) if self.suite else Q()
+
+    def has_words(self, wanted: Sequence[str]) -> Q:
+        """Return the condition that a text of the case or of a result has words."""
+        results = [self._with_words(column, wanted) for column in RESULT_TEXTS.values()]
+        cases = [self._few(self._words(column, wanted)) for column in ("name", "input")]
+        found = [self._cases_of(ids) for ids in results]
+        found += [self.rows.filter(case__in=ids).values("pk") for ids in cases]
+        any_found = Q(pk__in=found[0].union(*found[1:]))
+        are_few = all(isinstance(ids, RawSQL) for ids in (*results, *cases))
+        return any_found if are_few else Q(Once(any_found))
+
+    def _with_words(self, column: str, wanted: Sequence[str]) -> Any:
+        """Return the ids of results with words."""
+        # To join the lists of many runs takes longer than to look at all hits.
+        scopes = [run.pk for run in self.runs] if len(self.runs) <= MAX_SCOPES else []
+        found = ResultText.objects.with_words(column, wanted, scopes=scopes).filter(self._of("run"))
+        return self._few(found.values("pk"))
+
+    def _cases_of(self, ids: Any) -> QuerySet[Any, Any]:
+        """Return the ids of the cases of runs that have results with these ids."""
+        rows: QuerySet[Any, Any] = Result.objects.filter(pk__in=ids).order_by()
+        return rows.values("run_case__pk")
+
+    def _few(self, ids: QuerySet[Any, Any]) -> Any:
+        """Return these ids if they are few, so that the database plans for so many; it guesses words at 1 of 100."""
+        if not self.counts_hits:
+            return ids
+        found = [pk for (pk,) in ids.values_list(*ids.query.values_select)[: MAX_FEW + 1]]
+        return among(found) if len(found) <= MAX_FEW else ids
+
+    def _has_text(self, field: Field, wanted: Sequence[str]) -> Q:
+        if field.key in RESULT_TEXTS:
+            ids = self._with_words(RESULT_TEXTS[field.key], wanted)
+            found = Q(pk__in=self._cases_of(ids))
+            return found if isinstance(ids, RawSQL) else Q(Once(found))
+        if field.key in MARKS:
+            return self._has_outcome(MARKS[field.key], wanted)
+        return super()._has_text(field, wanted)
+
+    def _has_outcome(self, mark: str, wanted: Sequence[str]) -> Q:
+        """Return the condition that an expected outcome has the words and, in any repetition, the mark."""
+        by_place: dict[int, list[int]] = defaultdict(list)
+        cases = self.cases.exclude(expected_outcomes=[]).values_list("pk", "expected_outcomes")
+        for pk, outcomes in cases.iterator(chunk_size=5000):
+            for place, outcome in enumerate(outcomes[:MAX_MARKS]):
+                if contains(str(outcome), wanted):
+                    by_place[place].append(pk)
+        marked = [
+            Q(case__in=among(ids), outcome_marks__regex=f"^.{{{place}}}{mark}")
+            for place, ids in by_place.items()
+        ]
+        return self._results(Q(pk__in=[]) if not marked else _any(marked))
+
+    def _results(self, found: Q) -> Q:
+        """Return the condition that a case has such a result."""
+        results = Result.objects.filter(self._of("run"), found).order_by()
+        return Q(pk__in=results.values("run_case__pk"))
+
+    def _has_choice(self, field: Field, value: str | None) -> Q:
+        match field.key:
+            case "state":
+                return self._is_in_state(value)
+            case "is_flaky":
+                return Q(is_flaky=value == "yes")
+            case "error_stage" if value is None:
+                return ~self._results(~Q(error_stage=""))
+            case "error_stage":
+                any_stage = ~Q(error_stage="")
+                return self._results(any_stage if value == ANY_ERROR else Q(error_stage=value))
+            case "tool":
+                return self._has_tool(value)
+            case _:
+                return self._is_reviewed(value)
+
+    def _is_in_state(self, state: str | None) -> Q:
+        if state not in (RUNNING, WAITING):
+            return Q(state=state)
+        held = Q(status=ResultStatus.RUNNING, run__status__in=ACTIVE_RUN_STATUSES)
+        is_held = self._results(held)
+        return Q(state=WAITING) & (is_held if state == RUNNING else ~is_held)
+
+    def _has_tool(self, name: str | None) -> Q:
+        called = ResultText.objects.filter(self._of("run")).exclude(tools=[])
+        if name is not None:
+            called = with_tag(called, name, "tools")
+        found = Q(pk__in=called.values("result__run_case__pk"))
+        return ~found if name is None else found
+
+    def _is_reviewed(self, state: str | None) -> Q:
+        waiting = ReviewItem.objects.waiting().filter(self._of("run")).order_by()
+        decided = Review.objects.standing().filter(self._of("result__run")).order_by()
+        column = "result__run_case__pk"
+        changed = decided.exclude(verdict=F("machine_verdict"))
+        found = {
+            "waiting": Q(pk__in=waiting.values(column)),
+            "decided": Q(pk__in=decided.values(column)),
+            "changed": Q(pk__in=changed.values(column)),
+        }
+        return found[state] if state in found else ~(found["waiting"] | found["decided"])
+
+    def has_number(self, test: Test) -> Q:
+        """Return the condition that a figure compares as it should; without a value, that there is none."""
+        if test.field.source in PARTS:
+            return self._has_part(test)
+        if test.field.source == Source.CASE and test.field.key != TOKENS:
+            return _is_number(_column(test.field), test)
+        parts = self._figures(test.field)
+        none = ~_any(Q(pk__in=rows.values(key)) for rows, key in parts)
+        if test.operator == Operator.UNEQUAL:
+            return _any(Q(pk__in=rows.filter(_compare(test)).values(key)) for rows, key in parts)
+        found = Q(pk__in=[])
+        if any(value is not None for value in test.values):
+            found = _any(Q(pk__in=rows.filter(_compare(test)).values(key)) for rows, key in parts)
+        return found | none if None in test.values else found
+
+    def _has_part(self, test: Test) -> Q:
+        values = self._part_means(test.field)
+        wanted = [value for value in test.values if value is not None]
+        holds = COMPARE[test.operator]
+        is_unequal = test.operator == Operator.UNEQUAL
+        every = all if is_unequal else any
+        found = Q(
+            pk__in=among(
+                pk for pk, value in values.items() if every(holds(value, one) for one in wanted)
+            )
+        )
+        if None in test.values and not is_unequal:
+            found |= ~Q(pk__in=among(values))
+        return found
+
+    def _figures(self, field: Field) -> Sequence[tuple[QuerySet[Any, Any], str]]:
+        """Return rows with a `value` that is not null, and their column with the id of the case of the run."""
+        if field.source == Source.EVALUATOR:
+            return self._evaluator(field.key)
+        if field.key == TOKENS:
+            known = Result.objects.filter(self._of("run")).exclude(
+                input_tokens=None, output_tokens=None
+            )
+            both = Coalesce(F("input_tokens"), 0) + Coalesce(F("output_tokens"), 0)
+            rows = known.order_by().values("run_case__pk").annotate(value=Sum(both))
+            return [(rows, "run_case__pk")]
+        return [(self.rows.annotate(value=_column(field)).exclude(value=None), "pk")]
+
+    def _evaluator(self, path: str) -> Sequence[tuple[QuerySet[Any, Any], str]]:
+        """Return the means of an evaluator: its scores as they are, and where it is negated, turned."""
+        scored = EvaluatorScore.objects.filter(
+            self._of("result__run"), path=path, state=ScoreState.SCORED
+        )
+        key = "result__run_case__pk"
+        negated = self._is_negated(path)
+        mean = Round(Cast(Avg("score"), FloatField()), SCORE_DIGITS)
+        turned = Round(Cast(1.0 - Avg("score"), FloatField()), SCORE_DIGITS)
+        if negated is None:
+            return [(scored.order_by().values(key).annotate(value=mean), key)]
+        return [
+            (scored.exclude(negated).order_by().values(key).annotate(value=mean), key),
+            (scored.filter(negated).order_by().values(key).annotate(value=turned), key),
+        ]
+
+    def _is_negated(self, path: str) -> Q | None:
+        """Return the condition on scores that the evaluator is negated; None where it is nowhere."""
+        runs = [pk for pk, paths in self._negated_in_runs.items() if path in paths]
+        alone = [pk for pk, is_appended, _ in self._own_trees if not is_appended]
+        own = [pk for pk, _, paths in self._own_trees if path in paths]
+        if not (runs or own):
+            return None
+        in_runs = Q(result__run__in=runs) & ~Q(result__case__in=among(alone))
+        return in_runs | Q(result__case__in=among(own))
+
+    @cached_property
+    def _negated_in_runs(self) -> Mapping[int, frozenset[str]]:
+        """Return the paths of negated evaluators by run."""
+        runs = Run.objects.order_by()
+        if self.runs:
+            runs = runs.filter(pk__in=[run.pk for run in self.runs])
+        else:
+            tree = KeyTextTransform("evaluators", "snapshot")
+            has_any = _any(Q(tree__contains=negated) for negated in NEGATED)
+            runs = runs.filter(**({"suite": self.suite} if self.suite else {}))
+            runs = runs.annotate(tree=tree).filter(has_any)
+        rows = runs.values_list("pk", "snapshot")
+        return {pk: negated_paths(read_plan(snapshot).root) for pk, snapshot in rows}
+
+    @cached_property
+    def _own_trees(self) -> Sequence[tuple[int, bool, frozenset[str]]]:
+        """Return the cases with evaluators of their own, whether these are added, and the negated paths."""
+        own = self.cases.filter(evaluators__isnull=False)
+        rows = own.values_list("pk", "evaluators_append", "evaluators")
+        return [
+            (pk, is_appended, negated_paths(EvaluatorSpec.model_validate(tree)))
+            for pk, is_appended, tree in rows
+        ]
+
+    def _part_means(self, field: Field) -> Mapping[int, float]:
+        """Return the means of a metric or dimension by case of the run."""
+        kind, detail, number = PARTS[field.source]
+        scores: dict[int, list[float]] = defaultdict(list)
+        rows = EvaluatorScore.objects.filter(
+            self._of("result__run"), kind=kind, state=ScoreState.SCORED
+        )
+        parts = rows.order_by().values_list("result__run_case__pk", f"details__{detail}")
+        for pk, judged in parts.iterator(chunk_size=5000):
+            for part in judged or ():
+                if part["key"] == field.key and part.get(number) is not None:
+                    scores[pk].append(part[number])
+        return {pk: rounded(fsum(values) / len(values)) for pk, values in scores.items()}
+
+    def has_changed(self, test: ChangeTest) -> Q:
+        """Return the condition that a figure or the verdict of a case changed against the baseline."""
+        if self.baseline is None:
+            return Q(pk__in=[])
+        here, there = self.values(test.field), ResultRows([self.baseline]).values(test.field)
+        columns = "pk", "case__key"
+        earlier = {
+            key: there[pk]
+            for pk, key in RunCase.objects.filter(run=self.baseline)
+            .order_by()
+            .values_list(*columns)
+            if pk in there
+        }
+        rows = self.rows.exclude(run=self.baseline).values_list(*columns)
+        changes = (
+            (pk, _change(earlier[key], here[pk]))
+            for pk, key in rows
+            if pk in here and key in earlier
+        )
+        return Q(pk__in=among(pk for pk, change in changes if _holds(test, change)))
+
+    def names(self, field: Field) -> Mapping[int, Sequence[str]]:
+        """Return the metadata, tools, stages of errors or states of review of each case of the runs that has any."""
+        found: dict[int, set[str]] = defaultdict(set)
+        if field.source == Source.METADATA:
+            for pk, metadata in self.rows.values_list("pk", "case__metadata"):
+                value = _inside(metadata, field.key)
+                found[pk].update(() if value is None else _texts(value))
+        elif field.key == "tool":
+            called = ResultText.objects.filter(self._of("run")).exclude(tools=[])
+            for pk, tools in called.values_list("result__run_case__pk", "tools"):
+                found[pk].update(tools)
+        elif field.key == "error_stage":
+            errors = Result.objects.filter(self._of("run")).exclude(error_stage="").order_by()
+            for pk, stage in errors.values_list("run_case__pk", "error_stage"):
+                found[pk].add(stage)
+        else:
+            for state in ("waiting", "decided", "changed"):
+                for pk in self._reviewed(state).values_list("result__run_case__pk", flat=True):
+                    found[pk].add(state)
+        return {pk: sorted(names) for pk, names in found.items() if names}
+
+    def _reviewed(self, state: str) -> QuerySet[Any, Any]:
+        of_results = self._of("result__run")
+        if state == "waiting":
+            waiting: QuerySet[Any, Any] = ReviewItem.objects.waiting().filter(of_results).order_by()
+            return waiting
+        decided: QuerySet[Any, Any] = Review.objects.standing().filter(of_results).order_by()
+        return decided.exclude(verdict=F("machine_verdict")) if state == "changed" else decided
 
     def values(self, field: Field) -> Mapping[int, Any]:
-        """Return the value of each case that has one: a number, a choice, or the names that it has."""
-
-    def before(self, field: Field) -> Mapping[int, Any]:
-        """Return the values of the same cases in the run that changes are against."""
-
-    def containing(self, text: str, field: Field | None) -> Set[int]:
-        """Return the cases with a text in a field; None stands for all texts of a case."""
-
-
-def matching(condition: Checked, cases: Cases) -> Set[int]:
-    """Return the cases that match a filter."""
-    match condition:
-        case All(conditions):
-            found = cases.keys
-            for part in conditions:
-                found = found & matching(part, cases)
-            return found
-        case Some(conditions):
-            return frozenset().union(*(matching(part, cases) for part in conditions))
-        case Not(opposite):
-            return cases.keys - matching(opposite, cases)
-        case Words(text):
-            return cases.containing(text, None)
-        case Test():
-            return _tested(condition, cases)
-        case ChangeTest():
-            return _changed(condition, cases)
+        """Return the figure or the state of each case of the runs that has one."""
+        if field.key == "state" and field.source == Source.CASE:
+            return dict(self.rows.values_list("pk", "state"))
+        if field.source in PARTS:
+            return self._part_means(field)
+        return {
+            pk: value
+            for rows, key in self._figures(field)
+            for pk, value in rows.values_list(key, "value")
+        }
 
 
-def _tested(test: Test, cases: Cases) -> Set[int]:
-    is_unequal = test.operator == Operator.UNEQUAL
-    found: Set[int]
-    if test.field.kind == Kind.TEXT:
-        found = frozenset().union(*(cases.containing(text, test.field) for text in test.values))
-        return cases.keys - found if is_unequal else found
-    values = cases.values(test.field)
+def _column(field: Field) -> Cast:
+    """Return the figure that the row of a case has."""
+    return Cast(FIGURES.get(field.key, F(field.key)), NUMBER)
+
+
+def _is_number(figure: Cast, test: Test) -> Q:
+    """Return the condition that a figure compares as it should; where there is none, its opposite holds."""
+
+    def lookup(name: str, value: Any) -> Q:
+        return Q(NUMBER.get_lookups()[name](figure, value))
+
+    is_none = lookup("isnull", True)
+    if test.values == (None,) and test.operator == Operator.EQUAL:
+        return is_none
+    holds = Q(~is_none, _compare(test, lookup))
+    return is_none | holds if None in test.values and test.operator == Operator.EQUAL else holds
+
+
+def _of_value(name: str, value: Any) -> Q:
+    return Q(**{f"value__{name}": value})
+
+
+def _compare(test: Test, lookup: Callable[[str, Any], Q] = _of_value) -> Q:
+    """Return the condition on a figure, by default on `value`, that is not null."""
     wanted = [value for value in test.values if value is not None]
-    missing = cases.keys - values.keys() if None in test.values else frozenset()
-    if not test.field.is_number:
-        found = {key for key, names in values.items() if not names.isdisjoint(wanted)} | missing
-        return cases.keys - found if is_unequal else found
-    holds, every = COMPARE[test.operator], all if is_unequal else any
-    found = {key for key, value in values.items() if every(holds(value, one) for one in wanted)}
-    return found if is_unequal else found | missing
+    if test.operator in LOOKUPS:
+        return lookup(LOOKUPS[test.operator], wanted[0])
+    equal = [lookup("gte", one - TOLERANCE) & lookup("lte", one + TOLERANCE) for one in wanted]
+    if test.operator == Operator.EQUAL:
+        return _any(equal)
+    return reduce(operator.and_, (~one for one in equal), Q())
 
 
-def _changed(test: ChangeTest, cases: Cases) -> Set[int]:
-    before, after = cases.before(test.field), cases.values(test.field)
+def _holds(test: ChangeTest, change: float) -> bool:
     least = TOLERANCE if test.by is None else test.by - TOLERANCE
-    found = set()
-    for key in before.keys() & after.keys():
-        change = _change(before[key], after[key])
-        if test.direction == Direction.CHANGED:
-            holds = abs(change) > TOLERANCE and abs(change) >= least
-        else:
-            holds = (change if test.direction == Direction.ROSE else -change) >= least
-        if holds and abs(change) > TOLERANCE:
-            found.add(key)
-    return found
+    if abs(change) <= TOLERANCE:
+        return False
+    if test.direction == Direction.CHANGED:
+        return abs(change) >= least
+    return (change if test.direction == Direction.ROSE else -change) >= least
 
 
 def _change(before: Any, after: Any) -> float:
     """Return the difference of two numbers, or of two verdicts by their order; 0 where one is no verdict."""
-    if isinstance(before, float | int):
+    if not isinstance(before, str):
         return float(after - before)
-    [earlier], [later] = before, after
-    if earlier in VERDICTS and later in VERDICTS:
-        return VERDICTS[later] - VERDICTS[earlier]
+    if before in VERDICTS and after in VERDICTS:
+        return VERDICTS[after] - VERDICTS[before]
     return 0.0
+
+
+def _inside(value: Any, key: str) -> Any:
+    """Return what metadata has under a key, or under keys joined by dots; None for nothing."""
+    if not isinstance(value, dict):
+        return None
+    if key in value:
+        return value[key]
+    first, _, rest = key.partition(".")
+    return _inside(value.get(first), rest) if rest else None
+
+
+def _texts(value: Any) -> Iterable[str]:
+    values = value if isinstance(value, list) else [value]
+    return (one if isinstance(one, str) else json.dumps(one) for one in values)

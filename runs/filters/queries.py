@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
-from math import fsum
 from typing import Any
 
-from django.db.models import Avg, F, Q, QuerySet, Sum, TextField
-from django.db.models.functions import Cast, Coalesce
+from django.db.models import QuerySet
+from django.utils.safestring import SafeString, mark_safe
 
-from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.numbers import rounded, sum_known
-from evaluators.scoring.tree import ROOT_PATH, negated_paths, walk
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from runs import lists
-from runs.engine.plan import METRICS_KIND, read_plan
-from runs.filters.fields import Field, Source, Vocabulary, read_checked
-from runs.filters.language import MAX_LENGTH
-from runs.filters.matching import matching
-from runs.lists import ListQuery, Sort, with_tag
-from runs.models.results import EvaluatorScore, Result, ScoreState
-from runs.models.reviews import Review, ReviewItem
-from runs.models.run_cases import LiveCases
+from runs.engine.plan import read_plan
+from runs.filters.fields import OWN_SOURCES, Source, Vocabulary, field_named, read_checked
+from runs.filters.language import MAX_LENGTH, All, FilterError, read_filter, wanted_words
+from runs.filters.matching import ANY_ERROR, PARTS, ResultRows, condition
+from runs.lists import Chip, Key, Keyset, ListQuery, Sort, UnreadablePlaceError, with_tag
+from runs.models.database import among
+from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
+from runs.models.run_cases import LiveCases, RunCase, sorted_cases
 from runs.models.runs import Run
+from runs.models.search import exact_lookups, said
 from runs.models.suites import Case
 from runs.summary.cases import STATES
+from runs.summary.words import Piece, marked, snippet
 
-ANY_ERROR = "any"
-# By the source of a field: the kind of evaluator, the detail that holds its parts, and the number that counts.
-PARTS = {
-    Source.METRIC: (METRICS_KIND, "metrics", "score"),
-    Source.DIMENSION: (HYBRID_KIND, "dimensions", "final"),
-}
-MARKS = {"met": "1", "missed": "0"}
-
-
+FROM_LIST, FROM_COMPARISON = "from", "comparison"
 SORTS = (
     *("attention", "verdict", "case", "score", "spread", "metrics", "outcomes"),
-    *("latency", "cost"),
+    *("latency", "cost", "target_cost", "judge_cost", "tokens"),
+)
+DENSITIES = ("comfortable", "compact")
+# The database has no column to sort by these: their values are read, and sorted here.
+FAMILIES = tuple(f"{source}." for source in OWN_SOURCES)
+BY_VALUE = ("tokens",)
+IN_ORDER = Keyset(
+    Key("is_missing", int), Key("sort_value", float), Key("position", int), Key("case_id", int)
 )
 
 
@@ -52,8 +49,74 @@ class ResultsQuery(ListQuery):
     flaky: bool = lists.flag()
     tag: str = lists.text()
     text: str = lists.search(max_length=MAX_LENGTH + 1)
-    sort: Sort = lists.sort(SORTS, "attention")
+    sort: Sort = lists.sort(SORTS, "attention", families=FAMILIES)
+    columns: tuple[str, ...] = lists.names()
+    density: str = lists.option(DENSITIES, DENSITIES[0])
     after: str = lists.after()
+
+    @property
+    def only_filters(self) -> ResultsQuery:
+        """Return the query without what only changes how its cases are displayed."""
+        usual = ResultsQuery()
+        return self.changed(sort=usual.sort, columns=usual.columns, density=usual.density)
+
+    @property
+    def list_query(self) -> str:
+        """Return what links to results carry, so that the list can be stepped through from them."""
+        return f"?{FROM_LIST}=run&{self.address(after='').lstrip('?')}".rstrip("&")
+
+
+def is_read(sort: Sort) -> bool:
+    """Tell whether the values that cases are sorted by must be read: those of an evaluator, say."""
+    return sort.name in BY_VALUE or sort.name.startswith(FAMILIES)
+
+
+CaseRow = Mapping[str, Any]
+
+
+def ordered_cases(run: Run, cases: LiveCases, sort: Sort) -> Sequence[CaseRow]:
+    """Return the place of each case in an order by `IN_ORDER`, those without a value last; at most three queries.
+
+    The values are those that filters compare, over all repetitions of a case.
+    """
+    columns = ("pk", "case_id", "position", "live_state")
+    if not is_read(sort):
+        found = sorted_cases(cases, sort.name).order_by().values(*columns, "sort_value")
+        rows = [{**row, "is_missing": 0} for row in found]
+    else:
+        field = field_named(sort.name)
+        known = ResultRows([run]).values(field) if field else {}
+        rows = [
+            {
+                **row,
+                "is_missing": int(row["pk"] not in known),
+                "sort_value": known.get(row["pk"], 0.0),
+            }
+            for row in cases.order_by().values(*columns)
+        ]
+    return sorted(rows, key=lambda row: rank(row, sort))
+
+
+def rank(row: CaseRow, sort: Sort) -> tuple[int, float, int, int]:
+    """Return what the rows of `ordered_cases` are sorted by."""
+    value = row["sort_value"]
+    return (
+        row["is_missing"],
+        -value if sort.is_descending else value,
+        row["position"],
+        row["case_id"],
+    )
+
+
+def behind(rows: Sequence[CaseRow], place: str, sort: Sort) -> Sequence[CaseRow]:
+    """Return the rows of `ordered_cases` after a place, all for "" or an invalid one."""
+    try:
+        values = IN_ORDER.read(place)
+    except UnreadablePlaceError:
+        return rows
+    names = [key.column for key in IN_ORDER.keys]
+    last = rank(dict(zip(names, values, strict=True)), sort)
+    return rows[bisect_right(rows, last, key=lambda row: rank(row, sort)) :]
 
 
 def matching_cases(run: Run, query: ResultsQuery) -> LiveCases:
@@ -64,25 +127,154 @@ def matching_cases(run: Run, query: ResultsQuery) -> LiveCases:
     if not query.text:
         return cases
     checked = read_checked(query.text, run_vocabulary(run))
-    states = dict(cases.order_by().values_list("case_id", "live_state"))
-    return cases.filter(case__in=matching(checked, RunCases(run, states)))
+    found = run.cases.filter(condition(checked, ResultRows([run]))).order_by()
+    # A page asks several questions about these cases; the filter is answered once.
+    with exact_lookups():
+        return cases.filter(pk__in=among(found.values_list("pk", flat=True)))
 
 
-def matching_keys(candidate: Run, baseline: Run, text: str) -> Set[str]:
-    """Return the keys of the cases of a comparison that match a filter, which asks about the candidate.
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Where a text of a case has what a filter looks for: its name, a line of it, and the repetition (1 for an input)."""
+
+    place: str
+    pieces: Sequence[Piece]
+    repetition: int = 1
+
+
+def first_hits(text: str, cases: QuerySet[RunCase, Any]) -> Mapping[tuple[int, int], Hit]:
+    """Return by run and case the first text with words of a filter that is correct, in at most three queries.
+
+    Titles are left out: a list shows them anyway.
+    """
+    wanted = wanted_words(read_filter(text))
+    found: dict[tuple[int, int], Hit] = {}
+    for place, rows in _texts_by_place(cases.order_by()):
+        phrases = [*wanted.get("", ()), *wanted.get(place, ())]
+        if not phrases:
+            continue
+        for run, case, repetition, content in rows():
+            if (run, case) not in found and (pieces := snippet(content, phrases)):
+                found[run, case] = Hit(place, pieces, repetition)
+    return found
+
+
+def hits_by_key(text: str, runs: Sequence[Run], keys: Sequence[str]) -> Mapping[str, Hit]:
+    """Return by case key the text with words of a correct filter, of the last run that has any; four queries."""
+    order = {run.pk: place for place, run in enumerate(runs)}
+    cases = RunCase.objects.filter(run__in=list(order), case__key__in=keys)
+    found = first_hits(text, cases)
+    rows = cases.order_by().values_list("run_id", "case_id", "case__key")
+    ordered = sorted(rows, key=lambda row: order[row[0]])
+    return {key: found[run, case] for run, case, key in ordered if (run, case) in found}
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The words of the filter that a page was opened from, to mark in the texts of a result."""
+
+    wanted: Mapping[str, Sequence[Sequence[str]]]
+
+    @property
+    def conversation(self) -> HitMarker:
+        """Return what marks input and output."""
+        return self._of("input", "output")
+
+    @property
+    def reasoning(self) -> HitMarker:
+        """Return what marks the reasons of evaluators."""
+        return self._of("reasoning")
+
+    def _of(self, *places: str) -> HitMarker:
+        wanted = [words for place in ("", *places) for words in self.wanted.get(place, ()) if words]
+        return HitMarker(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class HitMarker:
+    """Marks words in HTML, as lists mark them in a line."""
+
+    wanted: Sequence[Sequence[str]]
+
+    def html(self, html: SafeString) -> SafeString:
+        """Return clean HTML with the hits marked; none goes across a tag or an entity."""
+        if not self.wanted:
+            return html
+        parts = OUTSIDE_TEXT.split(html)
+        for place in range(0, len(parts), 2):
+            pieces = marked(parts[place], self.wanted)
+            parts[place] = "".join(
+                f'<mark class="found">{piece.text}</mark>' if piece.is_hit else piece.text
+                for piece in pieces
+            )
+        return mark_safe("".join(parts))  # noqa: S308 - the HTML is clean, and a word has no sign of HTML
+
+
+OUTSIDE_TEXT = re.compile(r"(<[^>]*>|&[#\w]+;)")
+
+
+def marks_of(text: str) -> Marks:
+    """Return what a filter marks; nothing for one that cannot be read."""
+    try:
+        return Marks(wanted_words(read_filter(text)) if text else {})
+    except FilterError:
+        return Marks({})
+
+
+def _texts_by_place(
+    cases: QuerySet[RunCase, Any],
+) -> Iterable[tuple[str, Callable[[], Iterable[tuple[int, int, int, str]]]]]:
+    # Their ids, not their condition: PostgreSQL would guess their number too high, and read whole tables.
+    ids = list(cases.values_list("pk", flat=True))
+    outputs = ResultOutput.objects.filter(result__run_case__pk__in=ids).order_by(
+        "result__repetition"
+    )
+    scores = EvaluatorScore.objects.filter(result__run_case__pk__in=ids).exclude(reasoning="")
+    reasons = scores.order_by("result__repetition", "position")
+    inputs = RunCase.objects.filter(pk__in=ids).order_by()
+    place = "result__run_id", "result__case_id", "result__repetition"
+    return (
+        ("output", lambda: outputs.values_list(*place, "text")),
+        ("reasoning", lambda: reasons.values_list(*place, "reasoning")),
+        (
+            "input",
+            lambda: (
+                (run, case, 1, said(messages))
+                for run, case, messages in inputs.values_list("run_id", "case_id", "case__input")
+            ),
+        ),
+    )
+
+
+def condition_chips(query: Any) -> tuple[Chip, ...]:
+    """Return the conditions of the `text` of a list, each with the address without it; raises FilterError."""
+    conditions = read_filter(query.text).conditions
+    # One alone is what the field shows.
+    if len(conditions) == 1:
+        return ()
+    return tuple(
+        Chip(
+            str(condition),
+            query.address(text=str(All((*conditions[:place], *conditions[place + 1 :])))),
+            is_on=True,
+        )
+        for place, condition in enumerate(conditions)
+    )
+
+
+def matching_keys(candidates: Sequence[Run], baseline: Run, text: str) -> Set[str]:
+    """Return the keys of the cases that match a filter in any candidate, compared with a baseline.
 
     Cases that only the baseline has count with its figures. Raises FilterError.
     """
-    checked = read_checked(text, run_vocabulary(candidate, baseline))
-    found: set[str] = set()
-    known: set[str] = set()
-    for run, other in ((candidate, baseline), (baseline, candidate)):
-        rows = run.cases.live(run).order_by().values_list("case_id", "case__key", "live_state")
-        keys = {pk: key for pk, key, _ in rows if key not in known}
-        states = {pk: state for pk, key, state in rows if key not in known}
-        found |= {keys[pk] for pk in matching(checked, RunCases(run, states, other))}
-        known |= set(keys.values())
-    return found
+    runs = [*candidates, baseline]
+    checked = read_checked(text, run_vocabulary(*runs, compares=True))
+    rows = RunCase.objects.filter(run__in=[run.pk for run in runs]).order_by()
+    shared = rows.exclude(run=baseline).values("case__key")
+    found = rows.filter(condition(checked, ResultRows(runs, baseline=baseline)))
+    counted = found.exclude(run=baseline, case__key__in=shared)
+    with exact_lookups():
+        return set(counted.values_list("case__key", flat=True))
 
 
 def in_state(cases: LiveCases, query: ResultsQuery) -> LiveCases:
@@ -92,265 +284,48 @@ def in_state(cases: LiveCases, query: ResultsQuery) -> LiveCases:
     return cases.filter(is_flaky=True) if query.flaky else cases
 
 
-def run_vocabulary(run: Run, baseline: Run | None = None) -> Vocabulary:
-    """Return what a filter can ask about the cases of a run, with tags and stages of errors to suggest.
-
-    With `baseline`, it may ask how a case changed, and about what only that run has.
-    """
-    runs = [run] if baseline is None else [run, baseline]
-    paths: dict[str, None] = {}
-    for one in runs:
-        root = read_plan(one.snapshot).root
-        for tree in (root, *(tree for _, _, tree in one.own_trees(root))):
-            paths |= {path: None for path, _ in walk(tree) if path != ROOT_PATH}
-    lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
-    stages = run.results.exclude(error_stage="").order_by().values_list("error_stage", flat=True)
+def run_vocabulary(*runs: Run, compares: bool = False) -> Vocabulary:
+    """Return what a filter can ask about the cases of runs; with `compares`, also how they changed."""
+    stored = Run.objects.filter(pk__in=[run.pk for run in runs]).values_list("pk", "snapshot")
+    snapshots = dict(stored.order_by())
+    own = Case.objects.filter(
+        pk__in=RunCase.objects.filter(run__in=runs).values("case_id"), evaluators__isnull=False
+    )
+    trees = [read_plan(snapshots[run.pk]).root for run in runs]
+    trees += map(EvaluatorSpec.model_validate, own.values_list("evaluators", flat=True))
     return Vocabulary(
-        evaluators=tuple(paths),
+        evaluators=tree_paths(trees),
         metrics=_part_keys(runs, Source.METRIC),
         dimensions=_part_keys(runs, Source.DIMENSION),
-        compares=baseline is not None,
-        suggested={
-            "tag": sorted({tag for tags in lists.distinct() for tag in tags}),
-            "error": (ANY_ERROR, *sorted(stages.distinct())),
-        },
+        compares=compares,
     )
 
 
-def _parts(run: Run, source: Source) -> Iterable[tuple[int, list[dict[str, Any]]]]:
-    """Yield the metrics or dimensions of every score of their judges, with the id of the case."""
-    kind, detail, _ = PARTS[source]
-    rows = EvaluatorScore.objects.filter(result__run=run, kind=kind, state=ScoreState.SCORED)
-    return (
-        rows.order_by().values_list("result__case", f"details__{detail}").iterator(chunk_size=5000)
-    )
+def tree_paths(trees: Iterable[EvaluatorSpec]) -> tuple[str, ...]:
+    """Return the paths of all evaluators of trees, without their roots."""
+    paths = {path: None for tree in trees for path, _ in walk(tree) if path != ROOT_PATH}
+    return tuple(paths)
 
 
-class RunCases:
-    """The cases of a run by their ids; `states` are their verdicts, or why they have none."""
-
-    def __init__(self, run: Run, states: Mapping[int, str], baseline: Run | None = None) -> None:
-        """Take the run and the one that changes are against."""
-        self.run, self.states, self.baseline = run, states, baseline
-        self._read: dict[Field, Mapping[int, Any]] = {}
-
-    @property
-    def keys(self) -> Set[int]:
-        """Return all cases."""
-        return self.states.keys()
-
-    @cached_property
-    def _results(self) -> QuerySet[Result]:
-        return Result.objects.filter(run=self.run).order_by()
-
-    def values(self, field: Field) -> Mapping[int, Any]:
-        """Return the value of each case that has one: a number, or the set of its names."""
-        if field not in self._read:
-            self._read[field] = self._values(field)
-        return self._read[field]
-
-    def _values(self, field: Field) -> Mapping[int, Any]:
-        if field.source == Source.EVALUATOR:
-            return self._evaluator(field.key)
-        if field.source in PARTS:
-            return self._part_means(field)
-        if field.source == Source.METADATA:
-            return self._metadata(field.key)
-        # The rest are figures in columns.
-        readers: Mapping[str, Callable[[], Mapping[int, Any]]] = {
-            "state": self._state,
-            "is_flaky": self._is_flaky,
-            "cost": self._cost,
-            "tokens": self._tokens,
-            "error_stage": self._error_stage,
-            "tool": self._tool,
-            "review": self._review,
-            "tags": self._tags,
-            "key": self._key,
-        }
-        return readers[field.key]() if field.key in readers else self._column(field.key)
-
-    def before(self, field: Field) -> Mapping[int, Any]:
-        """Return the values of the cases of the other run, by the ids of the cases here that have the same key."""
-        if self.baseline is None:
-            return {}
-        columns = ("case_id", "case__key")
-        own = {key: pk for pk, key in self.run.cases.order_by().values_list(*columns)}
-        rows = self.baseline.cases.live(self.baseline).order_by()
-        other = {pk: (key, state) for pk, key, state in rows.values_list(*columns, "live_state")}
-        states = {pk: state for pk, (_, state) in other.items()}
-        values = RunCases(self.baseline, states).values(field)
-        return {
-            own[key]: values[pk] for pk, (key, _) in other.items() if key in own and pk in values
-        }
-
-    def _state(self) -> Mapping[int, Set[str]]:
-        return {pk: frozenset([state]) for pk, state in self.states.items()}
-
-    def _column(self, name: str) -> Mapping[int, float]:
-        rows = self.run.cases.order_by().exclude(**{name: None})
-        return {pk: float(value) for pk, value in rows.values_list("case_id", name)}
-
-    def _is_flaky(self) -> Mapping[int, Set[str]]:
-        rows = self.run.cases.order_by().values_list("case_id", "is_flaky")
-        return {pk: frozenset(["yes" if is_flaky else "no"]) for pk, is_flaky in rows}
-
-    def _cost(self) -> Mapping[int, float]:
-        rows = self.run.cases.order_by().values_list(
-            "case_id", "run_cost_usd", "evaluation_cost_usd"
-        )
-        sums = {pk: sum_known(costs) for pk, *costs in rows}
-        return {pk: float(cost) for pk, cost in sums.items() if cost is not None}
-
-    def _tokens(self) -> Mapping[int, float]:
-        known = self._results.exclude(input_tokens=None, output_tokens=None)
-        both = Coalesce(F("input_tokens"), 0) + Coalesce(F("output_tokens"), 0)
-        return dict(known.values_list("case_id").annotate(total=Sum(both)))
-
-    def _error_stage(self) -> Mapping[int, Set[str]]:
-        rows = self._results.exclude(error_stage="").values_list("case_id", "error_stage")
-        return _sets((pk, name) for pk, stage in rows for name in (stage, ANY_ERROR))
-
-    def _tags(self) -> Mapping[int, Set[str]]:
-        rows = Case.objects.filter(pk__in=self._case_ids).values_list("pk", "tags")
-        return {pk: frozenset(tags) for pk, tags in rows if tags}
-
-    def _key(self) -> Mapping[int, Set[str]]:
-        rows = Case.objects.filter(pk__in=self._case_ids).values_list("pk", "key")
-        return {pk: frozenset([key]) for pk, key in rows}
-
-    def _metadata(self, key: str) -> Mapping[int, Set[str]]:
-        rows = Case.objects.filter(pk__in=self._case_ids).values_list("pk", "metadata")
-        found = ((pk, _inside(metadata, key)) for pk, metadata in rows)
-        return {pk: frozenset(_texts(value)) for pk, value in found if value is not None}
-
-    def _review(self) -> Mapping[int, Set[str]]:
-        items = ReviewItem.objects.waiting().filter(run=self.run)
-        rows = [(pk, "waiting") for pk in items.order_by().values_list("result__case", flat=True)]
-        decided = Review.objects.standing().filter(result__run=self.run).order_by()
-        for pk, verdict, machine in decided.values_list(
-            "result__case", "verdict", "machine_verdict"
-        ):
-            rows += [(pk, "decided"), *([(pk, "changed")] if verdict != machine else [])]
-        found = _sets(rows)
-        return {pk: found.get(pk, frozenset(["none"])) for pk in self.states}
-
-    def _evaluator(self, path: str) -> Mapping[int, float]:
-        scored = EvaluatorScore.objects.filter(path=path, state=ScoreState.SCORED)
-        rows = scored.filter(result__run=self.run).order_by().values_list("result__case")
-        root = read_plan(self.run.snapshot).root
-        negated = path in negated_paths(root)
-        own = {pk: path in negated_paths(tree) for pk, _, tree in self.run.own_trees(root)}
-        found = {}
-        for pk, average in rows.annotate(average=Avg("score")):
-            turns = own.get(pk, negated)
-            found[pk] = rounded(1.0 - average if turns else average)
-        return found
-
-    def _part_means(self, field: Field) -> Mapping[int, float]:
-        scores: dict[int, list[float]] = defaultdict(list)
-        number = PARTS[field.source][2]
-        for pk, parts in _parts(self.run, field.source):
-            for part in parts or ():
-                if part["key"] == field.key and part.get(number) is not None:
-                    scores[pk].append(part[number])
-        return {pk: rounded(fsum(values) / len(values)) for pk, values in scores.items()}
-
-    @property
-    def _case_ids(self) -> QuerySet[Any, Any]:
-        return self.run.cases.order_by().values("case_id")
-
-    def containing(self, text: str, field: Field | None) -> Set[int]:
-        """Return the cases with a text in a field; None stands for all texts of a case."""
-        if field is None:
-            named = self._of_cases(Q(key__icontains=text) | Q(title__icontains=text))
-            return named | self._input(text) | self._output(text) | self._reasoning(text)
-        if field.key in MARKS:
-            return self._outcomes(MARKS[field.key], text)
-        if field.key == "title":
-            return self._of_cases(Q(title__icontains=text))
-        readers = {"input": self._input, "output": self._output, "reasoning": self._reasoning}
-        return readers[field.key](text)
-
-    def _of_cases(self, where: Q) -> Set[int]:
-        cases = Case.objects.filter(where, pk__in=self._case_ids)
-        return set(cases.values_list("pk", flat=True))
-
-    def _input(self, text: str) -> Set[int]:
-        # One database stores letters of other alphabets unchanged, the other escapes them.
-        plain, escaped = (json.dumps(text, ensure_ascii=ascii)[1:-1] for ascii in (False, True))
-        cases = Case.objects.filter(pk__in=self._case_ids).alias(
-            messages=Cast("input", TextField())
-        )
-        where = Q(messages__icontains=plain) | Q(messages__icontains=escaped)
-        return set(cases.filter(where).values_list("pk", flat=True))
-
-    def _output(self, text: str) -> Set[int]:
-        rows = self._results.filter(output__text__icontains=text)
-        return set(rows.values_list("case_id", flat=True))
-
-    def _reasoning(self, text: str) -> Set[int]:
-        scores = EvaluatorScore.objects.filter(result__run=self.run, reasoning__icontains=text)
-        return set(scores.order_by().values_list("result__case", flat=True))
-
-    def _tool(self) -> Mapping[int, Set[str]]:
-        rows = self._results.exclude(output__trace=None).values_list("case_id", "output__trace")
-        return _sets(
-            (pk, step["name"])
-            for pk, trace in rows.iterator(chunk_size=500)
-            for step in trace or ()
-            if step.get("type") == "tool"
-        )
-
-    def _outcomes(self, mark: str, text: str) -> Set[int]:
-        """Return the cases with an expected outcome that has the text and, in any repetition, the mark."""
-        rows = self._results.filter(outcome_marks__contains=mark).values_list(
-            "case_id", "outcome_marks"
-        )
-        marks = [*rows]
-        outcomes = dict(
-            Case.objects.filter(pk__in={pk for pk, _ in marks}).values_list(
-                "pk", "expected_outcomes"
-            )
-        )
-        wanted = text.casefold()
-        return {
-            pk
-            for pk, given in marks
-            for outcome, one in zip(outcomes[pk], given, strict=False)
-            if one == mark and wanted in str(outcome).casefold()
-        }
+def run_suggestions(run: Run) -> Mapping[str, Sequence[str]]:
+    """Return the values to suggest for the cases of a run: tags and stages of errors."""
+    lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
+    stages = run.results.exclude(error_stage="").order_by().values_list("error_stage", flat=True)
+    return {
+        "tag": sorted({tag for tags in lists.distinct() for tag in tags}),
+        "error": (ANY_ERROR, *sorted(stages.distinct())),
+    }
 
 
 def _part_keys(runs: Sequence[Run], source: Source) -> tuple[str, ...]:
     """Return the metrics or dimensions of runs: those of the summary, or without one, those scored so far."""
-    keys: dict[str, None] = {}
-    for run in runs:
-        if run.summary and PARTS[source][1] in run.summary:
-            parts = run.summary[PARTS[source][1]]
-        else:
-            parts = [part for _, scored in _parts(run, source) for part in scored or ()]
-        keys |= dict.fromkeys(part["key"] for part in parts)
-    return tuple(keys)
-
-
-def _sets(rows: Iterable[tuple[int, str]]) -> Mapping[int, Set[str]]:
-    found: dict[int, set[str]] = defaultdict(set)
-    for pk, name in rows:
-        found[pk].add(name)
-    return found
-
-
-def _inside(value: Any, key: str) -> Any:
-    """Return what metadata has under a key, or under keys joined by dots; None for nothing."""
-    if not isinstance(value, dict):
-        return None
-    if key in value:
-        return value[key]
-    first, _, rest = key.partition(".")
-    return _inside(value.get(first), rest) if rest else None
-
-
-def _texts(value: Any) -> Iterable[str]:
-    values = value if isinstance(value, list) else [value]
-    return (one if isinstance(one, str) else json.dumps(one) for one in values)
+    kind, detail, _ = PARTS[source]
+    summarized = [run for run in runs if run.summary and detail in run.summary]
+    parts = [part for run in summarized for part in (run.summary or {})[detail]]
+    if others := [run.pk for run in runs if run not in summarized]:
+        scores = EvaluatorScore.objects.filter(
+            result__run__in=others, kind=kind, state=ScoreState.SCORED
+        )
+        rows = scores.order_by().values_list(f"details__{detail}", flat=True)
+        parts += [part for scored in rows.iterator(chunk_size=5000) for part in scored or ()]
+    return tuple(dict.fromkeys(part["key"] for part in parts))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runs.filters.fields import BUILT_IN, EXAMPLES, NOTHING, Field, Source, Vocabulary
+from runs.filters.fields import EXAMPLES, NOTHING, Field, Source, Vocabulary
 from runs.filters.language import Direction, Words, quoted
 
 MAX_SUGGESTIONS = 12
@@ -99,7 +99,7 @@ def _fields(vocabulary: Vocabulary) -> Offers:
     for field, last in zip(vocabulary.own_fields, names, strict=True):
         is_short = field.source != Source.EVALUATOR or names.count(last) == 1
         yield str(Words(last if is_short else field.key)), field.help
-    yield from ((field.name, field.help) for field in BUILT_IN)
+    yield from ((field.name, field.help) for field in vocabulary.fields)
 
 
 def _fitting(offers: Offers, typed: str) -> list[tuple[str, str]]:

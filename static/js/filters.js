@@ -14,7 +14,7 @@ function close() {
   asked += 1;
   list?.remove();
   list = null;
-  box?.setAttribute("aria-expanded", "false");
+  if (box?.matches("[role=combobox]")) box.setAttribute("aria-expanded", "false");
   box?.removeAttribute("aria-activedescendant");
 }
 
@@ -40,7 +40,7 @@ function take(option) {
 function show(suggestions) {
   list?.remove();
   list = null;
-  box.setAttribute("aria-expanded", String(suggestions.length > 0));
+  if (box.matches("[role=combobox]")) box.setAttribute("aria-expanded", String(suggestions.length > 0));
   if (!suggestions.length) return;
   list = document.createElement("ul");
   list.id = "filter-suggestions";
@@ -65,16 +65,24 @@ function show(suggestions) {
   box.after(list);
 }
 
+// In a text of several lines only the word at the caret is looked at, and only one that mentions somebody.
+function begun() {
+  const typed = box.value.slice(0, box.selectionStart);
+  return box.matches("textarea") ? typed.search(/\S*$/) : 0;
+}
+
 async function ask() {
   const turn = (asked += 1);
+  const from = begun();
   const address = new URL(box.dataset.suggestions, location);
-  address.searchParams.set("q", box.value);
-  address.searchParams.set("caret", box.selectionStart);
+  if (box.matches("textarea") && box.value[from] !== "@") return close();
+  address.searchParams.set("q", box.matches("textarea") ? box.value.slice(from, box.selectionStart) : box.value);
+  address.searchParams.set("caret", box.selectionStart - from);
   try {
     const answer = await fetch(address);
     if (!answer.ok || turn !== asked) return;
     const { suggestions } = await answer.json();
-    if (turn === asked) show(suggestions);
+    if (turn === asked) show(suggestions.map((one) => ({ ...one, start: from + one.start })));
   } catch {
     // Offline, a filter is typed without suggestions; the page says that it is offline.
   }
@@ -90,7 +98,7 @@ document.addEventListener("input", ({ target }) => {
 document.addEventListener("focusin", ({ target }) => {
   if (!target.matches("[data-suggestions]")) return;
   box = target;
-  if (!box.value) ask();
+  if (!box.value && !box.matches("textarea")) ask();
 });
 
 document.addEventListener("focusout", ({ target }) => {

@@ -12,6 +12,7 @@ from runs.filters.fields import (
     Test,
     Vocabulary,
     check,
+    read_checked,
 )
 from runs.filters.language import All, Direction, FilterError, Operator, read_filter
 
@@ -107,7 +108,9 @@ def test_values(text: str, operator: Operator, values: tuple[Any, ...]) -> None:
         ("score < none", "“none” is no number: write score = none."),
         ("verdict = good", "verdict is one of pass, borderline, fail"),
         ("verdict < pass", "verdict is no number: write verdict = … or verdict != …."),
-        ('output = ""', "no words for output"),
+        ('output = ""', "no letter or digit that output could contain"),
+        ("output = !!!", "no letter or digit that output could contain"),
+        ('"…"', "“…” has no letter or digit to look for."),
         ("score fell", "needs two runs"),
     ],
 )
@@ -116,6 +119,29 @@ def test_values_that_are_none(text: str, problem: str) -> None:
         only(text)
     assert problem in refusal.value.message
     assert text[refusal.value.start : refusal.value.end] == text
+
+
+@pytest.mark.parametrize("text", ["output = {}", "case = C-1 missed != {}", "word input = {}"])
+def test_a_filter_searches_for_at_most_twenty_texts(text: str) -> None:
+    words = [f"word{number}" for number in range(21)]
+    with pytest.raises(FilterError, match="at most 20 texts"):
+        read_checked(text.format(", ".join(words)), SUITE)
+
+
+def test_names_are_no_texts_to_search_for() -> None:
+    keys = ", ".join(f"C-{number}" for number in range(50))
+    assert read_checked(f"case = {keys} output = a, b", SUITE)
+
+
+def test_what_was_meant_is_not_guessed_from_a_long_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr("difflib.get_close_matches", lambda *facts, **_: compared.extend(facts[1]))
+    vocabulary = Vocabulary(evaluators=("tone", "ab" * 100))
+    assert "Did you mean" not in str(vocabulary.find("ab" * 99))
+    assert compared == []
+    vocabulary.find("tune")
+    assert "tone" in compared
+    assert "ab" * 100 not in compared
 
 
 def test_an_unknown_name_is_marked_alone() -> None:

@@ -1,41 +1,71 @@
+"""Which cases match a filter: every operator with numbers, names, texts and missing values, and every change."""
+
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
 from typing import Any
 
 import pytest
 
-from runs.filters.fields import Field, Vocabulary, check
-from runs.filters.language import read_filter
-from runs.filters.matching import matching
+from runs.filters.queries import matching_keys
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_snapshot,
+    make_suite,
+    make_target,
+    refresh_cases,
+)
+from tests.support.trees import CHECK, tree
 
-VALUES: Mapping[str, Mapping[int, Any]] = {
-    "state": {1: {"pass"}, 2: {"fail"}, 3: {"error"}, 4: {"borderline"}},
-    "score": {1: 0.9, 2: 0.3, 4: 0.7},
-    "tags": {1: {"billing"}, 2: {"billing", "late"}},
-    "channel": {1: {"email"}, 2: {"chat"}},
-    "tone": {1: 0.30000000001, 2: 0.5},
+pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
+TREE = tree({**CHECK, "name": "tone"})
+CASES: dict[int, dict[str, Any]] = {
+    1: {"tags": ["billing"], "metadata": {"channel": "email"}},
+    2: {"tags": ["billing", "late"], "metadata": {"channel": "chat"}},
+    3: {"tags": []},
+    4: {"tags": []},
 }
-BEFORE: Mapping[str, Mapping[int, Any]] = {
-    "state": {1: {"pass"}, 2: {"pass"}, 3: {"pass"}, 4: {"fail"}},
-    "score": {1: 0.9, 2: 0.8, 3: 0.5, 4: 0.65},
+ERROR = {"status": "error", "error": "502", "error_stage": "target"}
+BEFORE: dict[int, dict[str, Any]] = {
+    1: {"verdict": "pass", "score": 0.9},
+    2: {"verdict": "pass", "score": 0.8},
+    3: {"verdict": "pass", "score": 0.5},
+    4: {"verdict": "fail", "score": 0.65},
 }
-TEXTS: Mapping[tuple[str, str], Set[int]] = {("refund", ""): {1, 2}, ("late", "output"): {2, 3}}
+NOW: dict[int, dict[str, Any]] = {
+    1: {"verdict": "pass", "score": 0.9, "output": {"text": "A refund"}},
+    2: {"verdict": "fail", "score": 0.3, "output": {"text": "A refund, too late"}},
+    3: {**ERROR, "output": {"text": "Late"}},
+    4: {"verdict": "borderline", "score": 0.7},
+}
+TONES = {1: 0.30000000001, 2: 0.5}
 
 
-class FourCases:
-    """Four cases with the values above."""
+def run_with(suite: Suite, results: dict[int, dict[str, Any]]) -> Run:
+    """Make a run with a result of each case."""
+    target = make_target()
+    snapshot = make_snapshot(suite=suite, target=target, tree=TREE)
+    run = make_run(suite=suite, target=target, snapshot=snapshot)
+    for number, facts in results.items():
+        result = make_result(run=run, case=suite.cases.get(key=str(number)), **facts)
+        if results is NOW and number in TONES:
+            make_score(result=result, path="tone", score=TONES[number], reasoning="")
+    refresh_cases(run)
+    return run
 
-    keys = frozenset({1, 2, 3, 4})
 
-    def values(self, field: Field) -> Mapping[int, Any]:
-        return VALUES[field.key]
-
-    def before(self, field: Field) -> Mapping[int, Any]:
-        return BEFORE[field.key]
-
-    def containing(self, text: str, field: Field | None) -> Set[int]:
-        return TEXTS[text, field.key if field else ""]
+@pytest.fixture
+def two_runs() -> tuple[Run, Run]:
+    """Make the same four cases run twice."""
+    suite = make_suite(tree=TREE)
+    for number, facts in CASES.items():
+        say = [{"role": "user", "content": "Hello"}]
+        make_case(suite=suite, key=str(number), title="", input=say, **facts)
+    return run_with(suite, BEFORE), run_with(suite, NOW)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +116,6 @@ class FourCases:
         ("verdict changed", {2, 4}),
     ],
 )
-def test_which_cases_match(text: str, found: set[int]) -> None:
-    vocabulary = Vocabulary(evaluators=("tone",), compares=True)
-    assert matching(check(read_filter(text), vocabulary), FourCases()) == found
+def test_which_cases_match(two_runs: tuple[Run, Run], text: str, found: set[int]) -> None:
+    before, now = two_runs
+    assert {int(key) for key in matching_keys([now], before, text)} == found

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
 from runs.models.runs import Run
-from tests.support.factories import make_scored_run, make_suite
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+    refresh_cases,
+)
 from tests.support.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db
@@ -147,3 +157,45 @@ def test_a_comparison_says_why_a_filter_cannot_be_read_also_for_its_table(
         shown = compare(viewer_client, *two_runs, "scoer fell", path)
         assert "Did you mean score?" in shown
         assert "<mark>scoer</mark>" in shown
+
+
+def test_a_row_shows_where_its_texts_have_the_words(viewer_client: Client) -> None:
+    run = make_run()
+    case = make_case(suite=run.suite, title="Refunds", input=[{"role": "user", "content": "Hello"}])
+    text = "We are sorry. Your <Refund> is on its way."
+    result = make_result(run=run, case=case, verdict="pass", score=0.9, output={"text": text})
+    make_score(result=result, path="tone", score=0.9, reasoning="Polite refund")
+    refresh_cases(run)
+
+    def shown(text: str) -> str:
+        found = re.search(r'<small class="hit">(.*?)</small>', page(viewer_client, run, text))
+        return " ".join(found[1].split()) if found else ""
+
+    whole = "We are sorry. Your &lt;<mark>Refund</mark>&gt; is on its way."
+    assert shown("refund") == shown("output = refund") == f"Output: {whole}"
+    assert shown("reasoning = refund") == "Reasoning: Polite <mark>refund</mark>"
+    assert shown("hell") == "Input: <mark>Hello</mark>"
+    assert shown("score > 0.5 -nothing") == shown("output != nothing") == ""
+
+
+def test_a_row_of_a_comparison_shows_where_the_words_are_now_or_were_before(
+    viewer_client: Client,
+) -> None:
+    suite = make_suite(slug="support")
+    cases = [make_case(suite=suite, key=key, title="") for key in ("A", "B")]
+    runs = []
+    for texts in (("A refund before", "Refunds before"), ("A refund now", "Nothing")):
+        run = make_run(suite=suite)
+        for case, text in zip(cases, texts, strict=True):
+            make_result(run=run, case=case, verdict="pass", score=0.9, output={"text": text})
+        refresh_cases(run)
+        runs.append(run)
+    shown = compare(viewer_client, *runs, "refund or case = B")
+    hits = [
+        " ".join(hit.split())
+        for hit in re.findall(r'<small class="hit">(.*?)</small>', shown, re.DOTALL)
+    ]
+    assert hits == [
+        "Output: A <mark>refund</mark> now",
+        "Output: <mark>Refunds</mark> before",
+    ]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from runs.filters.fields import check
-from runs.filters.language import FilterError, read_filter
-from runs.filters.matching import matching
-from runs.filters.queries import RunCases, run_vocabulary
+from runs.compare.many import ManyQuery, many_runs
+from runs.filters.language import FilterError
+from runs.filters.queries import ResultsQuery, matching_cases, matching_keys
 from runs.models.results import ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
+from runs.results.files import listed_ids
 from tests.support.factories import (
     make_case,
     make_result,
     make_run,
     make_score,
+    make_scored_run,
     make_snapshot,
     make_suite,
     make_target,
@@ -35,10 +40,10 @@ DIMENSIONS = [{"key": "process", "name": "Process", "final": 7.5}]
 
 def keys_of(run: Run, text: str, baseline: Run | None = None) -> set[str]:
     """Return the keys of the cases that match."""
-    vocabulary = run_vocabulary(run, baseline)
-    states = dict(run.cases.live(run).values_list("case_id", "live_state"))
-    found = matching(check(read_filter(text), vocabulary), RunCases(run, states, baseline))
-    return set(Case.objects.filter(pk__in=found).values_list("key", flat=True))
+    if baseline is not None:
+        return set(matching_keys([run], baseline, text))
+    found = matching_cases(run, ResultsQuery(text=text))
+    return set(found.values_list("case__key", flat=True))
 
 
 @pytest.fixture
@@ -105,7 +110,9 @@ def run(suite: Suite) -> Run:
         trace=[{"type": "tool", "name": "find_order", "input": {"name": "x"}}],
     )
     ResultOutput.objects.create(
-        result=third, text="No idea", trace=[{"type": "model", "name": "m"}]
+        result=third,
+        text="No idea, the 返金 is at Lange Straße 5",
+        trace=[{"type": "model", "name": "m"}],
     )
     make_result(
         run=run, case=cases["C-3"], status="error", repetition=1, error="502", error_stage="target",
@@ -128,6 +135,17 @@ def run(suite: Suite) -> Run:
         ("curt", {"C-1"}),
         ("reasoning = curt", {"C-1"}),
         ("output = refund", {"C-1"}),
+        ("output = ref", {"C-1"}),
+        ("output = fund", set()),
+        ('output = "refund is on"', {"C-1"}),
+        ('output = "refund is o"', {"C-1"}),
+        ('output = "is refund"', set()),
+        ('output = "refund way"', set()),
+        ("output = 返金", {"C-2"}),
+        ("output = straße", {"C-2"}),
+        ("output = STRASSE", {"C-2"}),
+        ("packchen", {"C-1"}),
+        ("C-1", {"C-1"}),
         ("output != refund", {"C-2", "C-3"}),
         ("input = refund", set()),
         ("verdict = error", {"C-3"}),
@@ -173,6 +191,26 @@ def test_every_field(run: Run, text: str, found: set[str]) -> None:
     assert keys_of(run, text) == found
 
 
+@pytest.mark.each_database
+def test_an_outcome_far_down_a_long_list(suite: Suite) -> None:
+    outcomes = [*["Names a price"] * 199, "Offers a voucher", *["Offers a voucher"] * 1000]
+    make_case(suite=suite, key="C-4", expected_outcomes=outcomes)
+    run, cases = begin(suite)
+    # Only the first 200 are marked.
+    make_result(run=run, case=cases["C-4"], outcome_marks="0" * 199 + "1")
+    refresh_cases(run)
+    assert keys_of(run, "met = voucher") == {"C-4"}
+    assert keys_of(run, "missed = voucher") == set()
+    assert keys_of(run, "missed = price") == {"C-4"}
+
+
+@pytest.mark.parametrize("number", ["9" * 12, "9" * 300])
+def test_numbers_beyond_what_a_column_takes(run: Run, number: str) -> None:
+    assert keys_of(run, f"tokens > {number}") == set()
+    assert keys_of(run, f"tokens = {number}") == set()
+    assert keys_of(run, f"tokens < {number}") == {"C-1"}
+
+
 def test_reviews(run: Run) -> None:
     first, second = run.results.order_by("position", "repetition")[:2]
     ReviewItem.objects.create(result=first, run=run, reasons=" close ")
@@ -211,3 +249,45 @@ def test_changes_are_those_of_the_cases_with_the_same_key(run: Run, suite: Suite
     assert keys_of(later, "latency fell", run) == {"C-1"}
     with pytest.raises(FilterError, match="needs two runs"):
         keys_of(later, "tone fell")
+
+
+@pytest.fixture
+def two_runs() -> tuple[Run, Run]:
+    """Make two runs of forty cases."""
+    suite = make_suite(slug="support")
+    first, second = (make_scored_run(suite=suite, verdicts=["pass"] * 40) for _ in range(2))
+    return first, second
+
+
+@pytest.fixture
+def few_values(two_runs: tuple[Run, Run]) -> Iterator[None]:
+    """Let SQLite take thirty values in a statement; it takes 32,766."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    usual = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 30)
+    yield
+    connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, usual)
+
+
+@pytest.mark.usefixtures("few_values")
+def test_filters_find_more_cases_than_a_statement_takes_values(two_runs: tuple[Run, Run]) -> None:
+    first, second = two_runs
+    assert matching_cases(first, ResultsQuery(text="score > 0.1 C-0")).count() == 40
+    assert len(matching_keys([second], first, "score > 0.1")) == 40
+    names = f"support:{first.number},support:{second.number}"
+    assert many_runs(ManyQuery(runs=names, text="score > 0.1"), 5).total == 40
+    assert len(listed_ids(first, ResultsQuery(text="score > 0.1"))) == 40
+
+
+def test_six_runs_side_by_side_are_filtered_in_as_many_queries_as_two() -> None:
+    suite = make_suite(slug="support")
+    runs = [make_scored_run(suite=suite, verdicts=["pass", "fail"]) for _ in range(6)]
+    counts = []
+    for some in (runs[:2], runs):
+        names = ",".join(f"support:{run.number}" for run in some)
+        with CaptureQueriesContext(connection) as queries:
+            page = many_runs(ManyQuery(runs=names, text="score < 0.5 or C-001 or score fell"))
+        assert page.total == 2
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
