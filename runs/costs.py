@@ -239,7 +239,7 @@ def _costs(run: Run, unpriced: Calls, answers: Calls, outputs: Mapping[str, Any]
     if _calls_model(run):
         target = called(run.run_cost_usd, CallPurpose.TARGET)
     elif outputs.get("priced", 0) < outputs.get("answers", 0):
-        target = _partial_cost(run.run_cost_usd, outputs, outputs["priced"], "execution")
+        target = _partial_cost(run.run_cost_usd, outputs, outputs["priced"], "result")
     else:
         target = Cost(run.run_cost_usd)
     if not _is_imported(run):
@@ -299,7 +299,7 @@ def missing_usd(run: Run, budget_usd: Decimal, *, snapshot: Mapping[str, Any]) -
 
 def budget_words(spent_usd: Decimal, budget_usd: Decimal) -> str:
     """Return how much of a budget is spent."""
-    return f"{money(spent_usd)} of a budget of {money(budget_usd)} is spent"
+    return f"{money(spent_usd)} of the {money(budget_usd)} budget is spent"
 
 
 def is_replayed(snapshot: Mapping[str, Any]) -> bool:
@@ -334,16 +334,24 @@ def read_result_costs(run: Run, results: Sequence[Result]) -> Mapping[int, CostP
     for row in rows:
         found: dict[str, Any] = {**row}
         counts[found.pop("result_id"), found.pop("purpose")] = found
-    return {result.pk: _result_costs(run, result, counts) for result in results}
+    calls_model, is_imported = _calls_model(run), _is_imported(run)
+    return {
+        result.pk: _result_costs(result, counts, calls_model=calls_model, is_imported=is_imported)
+        for result in results
+    }
 
 
 def _result_costs(
-    run: Run, result: Result, counts: Mapping[tuple[int, str], dict[str, Any]]
+    result: Result,
+    counts: Mapping[tuple[int, str], dict[str, Any]],
+    *,
+    calls_model: bool,
+    is_imported: bool,
 ) -> CostPair:
     target = counts.get((result.pk, CallPurpose.TARGET.value), {})
     evaluation = counts.get((result.pk, CallPurpose.EVALUATION.value), {})
     has_ended = result.status in ENDED_RESULT_STATUSES
-    if not _calls_model(run):
+    if not calls_model:
         # The target is no model of ours: it reports cost and tokens with its output.
         target |= {
             "answers": int(has_ended),
@@ -351,7 +359,7 @@ def _result_costs(
             "input_tokens": result.input_tokens,
             "output_tokens": result.output_tokens,
         }
-    if _is_imported(run) and result.evaluation_cost_usd is None:
+    if is_imported and result.evaluation_cost_usd is None:
         # The judges were paid elsewhere, and the file does not have their costs.
         evaluation |= {"answers": int(has_ended)}
     return CostPair(

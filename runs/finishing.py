@@ -145,8 +145,11 @@ def complete_run(run_id: int) -> bool:
     left = run.results.filter(status=ResultStatus.CANCELLED).count()
     status, reason = RunStatus.COMPLETED, ""
     if left:
-        verb = "executions are" if left > 1 else "execution is"
-        status, reason = RunStatus.STOPPED, f"The retry is done; {left} {verb} left"
+        verb = "results are" if left > 1 else "result is"
+        status, reason = (
+            RunStatus.STOPPED,
+            f"The rerun is done. {left} {verb} still missing. Resume the run to get them.",
+        )
     outcome = RunOutcome.compute(run, status)
     with transaction.atomic():
         held = Run.objects.hold(run_id)
@@ -252,7 +255,7 @@ def _waiting_at_source(run: Run) -> Iterator[int]:
 def finished_executions(
     run: Run, policy: PolicySpec, root: EvaluatorSpec
 ) -> Iterator[FinishedExecution]:
-    """Yield the executions of a run that have a verdict, with the evidence that the rules need."""
+    """Yield the results of a run that have a verdict, with the evidence that the rules need."""
     evidence: dict[int, _Evidence] = defaultdict(_Evidence)
     if policy.review_split_panel or policy.review_samples:
         _read_judges(run, evidence)

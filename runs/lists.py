@@ -176,18 +176,42 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class SortType:
-    """One of several columns, with a minus sign for descending."""
+    """One of several columns, or any that begins as those of a family do; with a minus sign for descending."""
 
     names: Collection[str]
+    families: tuple[str, ...] = ()
 
     def read(self, text: str) -> Sort | None:
-        """Return the sort if there is such a column."""
+        """Return the sort if there can be such a column."""
         name = text.removeprefix("-")
-        return Sort(name, text.startswith("-")) if name in self.names else None
+        is_own = (
+            name.startswith(self.families)
+            and name not in self.families
+            and len(name) <= MAX_PLACE_LENGTH
+            and NUL not in name
+        )
+        return Sort(name, text.startswith("-")) if name in self.names or is_own else None
 
     def write(self, value: Sort) -> str:
         """Return the column with its sign."""
         return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Some different names in an order, joined by commas; a comma within a name is escaped."""
+
+    max_names: int = 40
+
+    def read(self, text: str) -> tuple[str, ...] | None:
+        """Return the names, None where one has the character NUL."""
+        parts = [part.replace("%2C", ",").replace("%25", "%") for part in text.split(",")]
+        names = tuple(dict.fromkeys(name for name in parts if 0 < len(name) <= MAX_PLACE_LENGTH))
+        return None if NUL in text else names[: self.max_names]
+
+    def write(self, value: Sequence[str]) -> str:
+        """Return the names joined by commas."""
+        return ",".join(name.replace("%", "%25").replace(",", "%2C") for name in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +278,24 @@ def setting(*, name: str = "", max_length: int = MAX_TEXT_LENGTH) -> Any:
     return _param(Text(max_length), "", name=name)
 
 
-def sort(names: Collection[str], default: str) -> Any:
-    """Declare the columns by which the list can be sorted, ascending or descending."""
-    return _param(SortType(names), Sort(default))
+def names() -> Any:
+    """Declare names in an order, such as those of the columns to show, which filter nothing."""
+    return _param(Names(), ())
+
+
+def sort(
+    names: Collection[str],
+    default: str,
+    *,
+    is_descending: bool = False,
+    families: tuple[str, ...] = (),
+    help: str = "",
+) -> Any:
+    """Declare the columns by which the list can be sorted, ascending or descending.
+
+    Names that begin with one of the `families` are columns too: those of a run's evaluators, say.
+    """
+    return _param(SortType(names, families), Sort(default, is_descending), help=help)
 
 
 def after() -> Any:
@@ -291,6 +330,7 @@ class HeadCell:
     url: str
     direction: str
     is_number: bool = False
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +390,8 @@ class ListQuery:
 
     def address(self, **changes: Any) -> str:
         """Return the query part of the address with some changes, on the first page."""
-        # Runs are named suite:number, which reads better unescaped.
-        return "?" + urlencode(self.changed(**changes).parameters(), safe=":")
+        # Runs are named suite:number, and several of them with commas, which reads better unescaped.
+        return "?" + urlencode(self.changed(**changes).parameters(), safe=":,")
 
     def at(self, path: str, **changes: Any) -> str:
         """Return the address of the list under a path."""
@@ -432,7 +472,13 @@ class ListQuery:
 
 
 def head_cell(
-    query: Any, name: str, label: str, *, is_number: bool = False, best_first: bool = False
+    query: Any,
+    name: str,
+    label: str,
+    *,
+    is_number: bool = False,
+    best_first: bool = False,
+    title: str = "",
 ) -> HeadCell:
     """Return the head of a column of a list with a `sort`; a second click reverses the order.
 
@@ -441,7 +487,7 @@ def head_cell(
     is_now = query.sort.name == name
     wanted = Sort(name, not query.sort.is_descending if is_now else best_first)
     direction = query.sort.direction if is_now else ""
-    return HeadCell(name, label, query.address(sort=wanted), direction, is_number)
+    return HeadCell(name, label, query.address(sort=wanted), direction, is_number, title)
 
 
 Row = TypeVar("Row")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 from typing import IO, Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from django import forms
 from django.conf import settings
@@ -31,6 +32,7 @@ may_delete = permission_required("runs.delete_run", raise_exception=True)
 may_change_suites = permission_required("runs.change_suite", raise_exception=True)
 may_see_audit = permission_required(SEE_AUDIT, raise_exception=True)
 may_share = permission_required("runs.share", raise_exception=True)
+may_change_members = permission_required(CHANGE_MEMBERS, raise_exception=True)
 may_change_targets = permission_required("runs.change_target", raise_exception=True)
 STOP_POLLING = 286
 REFUSED = 422
@@ -41,6 +43,21 @@ class MemberRequest(HttpRequest):
 
     user: User
     htmx: HtmxDetails
+
+
+def follow_address(
+    request: HttpRequest, response: HttpResponse, url: str, *, typed: str = "q"
+) -> None:
+    """Let the browser show the address of what it fetched, so that Back returns to the state before.
+
+    A poll changes nothing, and while a text is typed into the field `typed` its states replace each other.
+    """
+    here = urlsplit(request.headers.get("HX-Current-URL", ""))
+    before, after = dict(parse_qsl(here.query)), dict(parse_qsl(urlsplit(url).query))
+    if before == after and here.path == urlsplit(url).path:
+        return
+    is_typing = bool(before.pop(typed, "")) and bool(after.pop(typed, "")) and before == after
+    response["HX-Replace-Url" if is_typing else "HX-Push-Url"] = url
 
 
 def form_data(request: HttpRequest) -> QueryDict | None:

@@ -11,6 +11,7 @@ from runs import finishing
 from runs.audit.queries import audit_file
 from runs.cases.queries import case_file
 from runs.compare.files import comparison_file
+from runs.compare.many import many_file
 from runs.execution import run_worker, trials
 from runs.execution.reaper import runs_needing_workers
 from runs.exports.services import WRITER
@@ -30,6 +31,7 @@ FILE_KINDS: Mapping[str, FileKind] = {
         cases_file,
         comparison_file,
         junit_file,
+        many_file,
         results_file,
         results_table_file,
         reviews_file,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from django.urls import include, path, register_converter
 
 from runs.audit import views as audit
+from runs.bulk import views as bulk
 from runs.campaigns import views as campaigns
 from runs.cases import views as cases
 from runs.charts import views as charts
+from runs.comments import views as comments
 from runs.compare import views as compare
 from runs.evaluator_trials import views as evaluator_trials
 from runs.exports import views as exports
@@ -83,6 +85,7 @@ urlpatterns = [
     path("suites/<slug:slug>/what-if/score/", what_if.what_if_score, name="what-if-score"),
     path("suites/<slug:slug>/draft/save/", suites.draft_save, name="draft-save"),
     path("suites/<slug:slug>/draft/discard/", suites.draft_discard, name="draft-discard"),
+    path("suites/<slug:slug>/draft/problems/", suites.draft_problems, name="draft-problems"),
     path("suites/<slug:slug>/draft/conflict/", suites.draft_conflict, name="draft-conflict"),
     path("suites/<slug:slug>/file/", files.suite_file, name="suite-file"),
     path("suites/<slug:slug>/file/<int:version>/", files.suite_file, name="suite-file"),
@@ -104,7 +107,9 @@ urlpatterns = [
     ),
     path("suites/<slug:slug>/cases/", cases.suite_cases, name="suite-cases"),
     path("suites/<slug:slug>/case-rows/", cases.case_rows, name="case-rows"),
+    path("suites/<slug:slug>/case-suggestions/", cases.case_suggestions, name="case-suggestions"),
     path("suites/<slug:slug>/case-bulk/", cases.case_bulk, name="case-bulk"),
+    path("suites/<slug:slug>/case-suite/", bulk.case_suite, name="case-suite"),
     path("suites/<slug:slug>/case-export/", cases.case_export, name="case-export"),
     path("suites/<slug:slug>/cases/new/", cases.case_new, name="case-new"),
     path("suites/<slug:slug>/cases/<case_key:key>/", cases.case, name="case"),
@@ -112,6 +117,11 @@ urlpatterns = [
     path("suites/<slug:slug>/cases/<case_key:key>/delete/", cases.case_delete, name="case-delete"),
     path(
         "suites/<slug:slug>/cases/<case_key:key>/restore/", cases.case_restore, name="case-restore"
+    ),
+    path(
+        "suites/<slug:slug>/cases/<case_key:key>/comments/",
+        comments.case_comments,
+        name="case-comments",
     ),
     path("suites/<slug:slug>/agreement/", reviews.suite_agreement, name="suite-agreement"),
     path("suites/<slug:slug>/agreement/bands/", reviews.agreement_bands, name="agreement-bands"),
@@ -121,15 +131,32 @@ urlpatterns = [
         "suites/<slug:slug>/charts/score-cost.csv", charts.score_cost_file, name="score-cost-file"
     ),
     path("suites/<slug:slug>/charts/trend.csv", charts.suite_trend_file, name="suite-trend-file"),
+    path("suites/<slug:slug>/pictures/<slug:name>/", charts.suite_picture, name="suite-picture"),
+    path(
+        "suites/<slug:slug>/pictures/<slug:name>.csv",
+        charts.suite_picture_file,
+        name="suite-picture-file",
+    ),
     path("suites/<slug:slug>/runs/new/", running.run_new, name="run-new"),
     path("suites/<slug:slug>/runs/new/estimate/", running.run_estimate, name="run-estimate"),
     path("suites/<slug:slug>/runs/new/cases/", running.run_cases, name="run-cases"),
     path("runs/new/", running.run_start_any, name="run-start-any"),
     path("compare/", compare.compare, name="compare"),
+    path("compare/breakdown/", compare.compare_breakdown, name="compare-breakdown"),
+    path("compare/many/", compare.compare_many, name="compare-many"),
+    path("compare/many/cases.csv", compare.many_table, name="many-table"),
     path("compare/score/", compare.compare_score, name="compare-score"),
+    path("compare/step/", compare.compare_step, name="compare-step"),
     path("compare/case/", compare.compare_case, name="compare-case"),
     path("compare/cases.csv", compare.comparison_table, name="comparison-table"),
     path("compare/comparison.jsonl", compare.comparison_lines, name="comparison-lines"),
+    path("compare/comments/", comments.compare_comments, name="compare-comments"),
+    path("compare/pictures/<slug:name>/", charts.comparison_picture, name="comparison-picture"),
+    path(
+        "compare/pictures/<slug:name>.csv",
+        charts.comparison_picture_file,
+        name="comparison-picture-file",
+    ),
     path("runs/", results.run_list, name="run-list"),
     path("runs/rows/", results.run_rows, name="run-rows"),
     path(RUN, results.run, name="run"),
@@ -137,6 +164,13 @@ urlpatterns = [
     path(f"{RUN}live/", results.run_live, name="run-live"),
     path(f"{RUN}evaluators/", results.run_evaluators, name="run-evaluators"),
     path(f"{RUN}results/", results.run_results, name="run-results"),
+    path(f"{RUN}comments/", comments.run_comments, name="run-comments"),
+    path(f"{RUN}table.csv", results.run_displayed_table, name="run-displayed-table"),
+    path(f"{RUN}display/", results.run_display, name="run-display"),
+    path(f"{RUN}heat-map/", charts.run_heat_map, name="run-heat-map"),
+    path(f"{RUN}heat-map.csv", charts.run_heat_map_file, name="run-heat-map-file"),
+    path(f"{RUN}pictures/<slug:name>/", charts.run_picture, name="run-picture"),
+    path(f"{RUN}pictures/<slug:name>.csv", charts.run_picture_file, name="run-picture-file"),
     path(f"{RUN}filter/", filters.filter_suggestions, name="filter-suggestions"),
     path(f"{RUN}summary.json", results.run_summary_file, name="run-summary-file"),
     path(f"{RUN}cases.jsonl", results.run_cases_file, name="run-cases-file"),
@@ -150,6 +184,10 @@ urlpatterns = [
     path(f"{RUN}retry/", running.run_retry, name="run-retry"),
     path(f"{RUN}start-chosen/", running.run_chosen, name="run-chosen"),
     path(f"{RUN}retry/ask/", running.run_retry_ask, name="run-retry-ask"),
+    path(f"{RUN}selected/review/", bulk.run_reviews, name="run-reviews"),
+    path(f"{RUN}selected/tags/", bulk.run_tags, name="run-tags"),
+    path(f"{RUN}selected/suite/", bulk.run_suite, name="run-suite"),
+    path(f"{RUN}selected/file/", bulk.run_selected_file, name="run-selected-file"),
     path(RESULT, results.result, name="result"),
     path(f"{RESULT}calls/", results.result_calls, name="result-calls"),
     path(f"{RESULT}calls/<int:pk>/", results.result_call, name="result-call"),
@@ -158,8 +196,10 @@ urlpatterns = [
     path(f"{RESULT}progress/", results.result_progress, name="result-progress"),
     path(f"{RESULT}retry/", running.result_retry, name="result-retry"),
     path(f"{RESULT}review/", reviews.result_review, name="result-review"),
+    path(f"{RESULT}comments/", comments.result_comments, name="result-comments"),
     path(f"{RESULT}case/", cases.result_case, name="result-case"),
     path(f"{RESULT}expected/", cases.result_expected, name="result-expected"),
+    path(f"{RESULT}outcome/", cases.result_outcome, name="result-outcome"),
     path("campaigns/", campaigns.campaign_list, name="campaign-list"),
     path("campaigns/<int:pk>/", campaigns.campaign, name="campaign"),
     path("campaigns/<int:pk>/head/", campaigns.campaign_head, name="campaign-head"),
@@ -199,6 +239,14 @@ urlpatterns = [
     path("review/<int:pk>/skip/", reviews.review_skip, name="review-skip"),
     path("review/<int:pk>/release/", reviews.review_release, name="review-release"),
     path("review/<int:pk>/hold/", reviews.review_hold, name="review-hold"),
+    path("palette/", home.palette, name="palette"),
+    path("comments/members/", comments.comment_members, name="comment-members"),
+    path("comments/<int:pk>/", comments.comment, name="comment"),
+    path("comments/<int:pk>/edit/", comments.comment_edit, name="comment-edit"),
+    path("comments/<int:pk>/delete/", comments.comment_delete, name="comment-delete"),
+    path("comments/<int:pk>/resolve/", comments.comment_resolve, name="comment-resolve"),
+    path("mentions/", comments.mentions, name="mentions"),
+    path("mentions/read/", comments.mentions_read, name="mentions-read"),
     path("recent-suites/", home.recent_suites, name="recent-suites"),
     path("audit/", audit.audit, name="audit"),
     path("audit/audit.jsonl", audit.audit_file, name="audit-file"),
@@ -214,6 +262,7 @@ urlpatterns = [
     path("retention/removals/", retention.removals, name="removals"),
     path("retention/removals/<int:pk>/retry/", retention.removal_retry, name="removal-retry"),
     path("search/", home.search, name="search"),
+    path("search/suggestions/", home.search_suggestions, name="search-suggestions"),
     path("shares/", sharing.share_links, name="share-list"),
     path("shares/new/", sharing.share_new, name="share-new"),
     path("shares/preview/", sharing.share_preview_part, name="share-preview"),

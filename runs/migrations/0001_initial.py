@@ -4,6 +4,7 @@ import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.utils.timezone
 import runs.models.database
+import runs.models.search
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -160,93 +161,6 @@ class Migration(migrations.Migration):
                 ("last_error", models.TextField(blank=True, default="")),
                 ("last_error_at", models.DateTimeField(blank=True, null=True)),
             ],
-        ),
-        migrations.CreateModel(
-            name="ApiToken",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("name", models.CharField(max_length=100)),
-                ("prefix", models.CharField(blank=True, default="", max_length=12)),
-                ("token_hash", models.CharField(max_length=64, unique=True)),
-                ("role", models.CharField(max_length=20)),
-                ("created_at", models.DateTimeField(auto_now_add=True)),
-                ("expires_at", models.DateTimeField(blank=True, null=True)),
-                ("revoked_at", models.DateTimeField(blank=True, null=True)),
-                ("last_used_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "owner",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="api_tokens",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-            ],
-            options={
-                "ordering": ("-created_at", "-id"),
-            },
-        ),
-        migrations.CreateModel(
-            name="MemberSession",
-            fields=[
-                ("session_data", models.TextField(verbose_name="session data")),
-                ("expire_date", models.DateTimeField(db_index=True, verbose_name="expire date")),
-                ("session_key", models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ("started_at", models.DateTimeField()),
-                ("seen_at", models.DateTimeField()),
-                ("client", models.CharField(blank=True, default="", max_length=200)),
-                (
-                    "user",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "session",
-                "verbose_name_plural": "sessions",
-                "abstract": False,
-            },
-        ),
-        migrations.CreateModel(
-            name="MemberIdentity",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("issuer", models.CharField(max_length=500)),
-                ("subject", models.CharField(max_length=255)),
-                ("linked_at", models.DateTimeField(auto_now_add=True)),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="identities",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-            ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("issuer", "subject"), name="one_member_for_an_account"
-                    ),
-                    models.UniqueConstraint(
-                        fields=("user", "issuer"), name="one_account_of_a_member"
-                    ),
-                ],
-            },
         ),
         migrations.CreateModel(
             name="Campaign",
@@ -864,6 +778,7 @@ class Migration(migrations.Migration):
                         max_length=12,
                     ),
                 ),
+                ("has_comments", models.BooleanField(default=False)),
                 ("sources", models.JSONField(default=dict)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
@@ -1812,6 +1727,223 @@ class Migration(migrations.Migration):
                 "ordering": ("-asked_at", "-id"),
                 "constraints": [
                     models.UniqueConstraint(fields=("owner", "export"), name="export_asked_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="CaseText",
+            fields=[
+                (
+                    "case",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="search",
+                        serialize=False,
+                        to="runs.case",
+                    ),
+                ),
+                ("name", models.TextField(blank=True, default="")),
+                ("input", models.TextField(blank=True, default="")),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to="runs.suite",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    runs.models.search.WordIndex(
+                        fields=["suite", "name", "input"], name="case_words"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ResultText",
+            fields=[
+                (
+                    "result",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="search",
+                        serialize=False,
+                        to="runs.result",
+                    ),
+                ),
+                ("output", models.TextField(blank=True, default="")),
+                ("reasoning", models.TextField(blank=True, default="")),
+                ("tools", models.JSONField(blank=True, default=list)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "case",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to="runs.case",
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [
+                    runs.models.search.WordIndex(
+                        fields=["run", "output", "reasoning"], name="result_words"
+                    ),
+                ],
+            },
+        ),
+        # It has no column, and SQLite would make the whole table again for it.
+        migrations.SeparateDatabaseAndState(
+            state_operations=[
+                migrations.AddField(
+                    model_name="result",
+                    name="run_case",
+                    field=models.ForeignObject(
+                        from_fields=("run", "case"),
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="results",
+                        to="runs.runcase",
+                        to_fields=("run", "case"),
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Comment",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("case_key", models.CharField(blank=True, default="", max_length=200)),
+                ("generation", models.PositiveIntegerField(default=0)),
+                ("text", models.TextField()),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("created_at", models.DateTimeField(default=runs.models.database.database_now)),
+                ("edited_at", models.DateTimeField(null=True)),
+                ("deleted_at", models.DateTimeField(null=True)),
+                ("resolved_at", models.DateTimeField(null=True)),
+                (
+                    "author",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "baseline",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="replies",
+                        to="runs.comment",
+                    ),
+                ),
+                (
+                    "resolved_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "result",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="comments",
+                        to="runs.result",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="runs.suite",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("-id",),
+                "indexes": [models.Index(fields=["suite", "case_key"], name="comment_by_case")],
+            },
+        ),
+        migrations.CreateModel(
+            name="Mention",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("read_at", models.DateTimeField(null=True)),
+                (
+                    "comment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="mentions",
+                        to="runs.comment",
+                    ),
+                ),
+                (
+                    "member",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [models.Index(fields=["member", "read_at"], name="mention_unread")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("comment", "member"), name="mention_one_a_comment"
+                    )
                 ],
             },
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runs.models.comments import Comment, Mention
 from runs.models.removals import Removal, RemovalPart, RetentionRule
 from runs.models.results import (
     ANSWERED,
@@ -33,7 +34,8 @@ from runs.models.runs import (
     RunWorker,
     WorkerProcess,
 )
-from runs.models.sharing import ApiToken, MemberIdentity, MemberSession, ShareLink
+from runs.models.search import CaseText, ResultText
+from runs.models.sharing import ShareLink
 from runs.models.suites import (
     Case,
     CaseGate,
@@ -64,7 +66,6 @@ __all__ = [
     "ANSWERED",
     "OPEN_RESULT_STATUSES",
     "RESUMABLE_RUN_STATUSES",
-    "ApiToken",
     "Artifact",
     "Attempt",
     "CallPurpose",
@@ -73,7 +74,9 @@ __all__ = [
     "Case",
     "CaseGate",
     "CaseStateChoice",
+    "CaseText",
     "CaseUpload",
+    "Comment",
     "EvaluatorScore",
     "EvaluatorTrial",
     "Export",
@@ -81,8 +84,7 @@ __all__ = [
     "FileContent",
     "FinalScore",
     "JudgeOutcomes",
-    "MemberIdentity",
-    "MemberSession",
+    "Mention",
     "ModelCall",
     "OnUnscored",
     "RecordedOutput",
@@ -91,6 +93,7 @@ __all__ = [
     "Result",
     "ResultOutput",
     "ResultStatus",
+    "ResultText",
     "RetentionRule",
     "Retry",
     "Review",

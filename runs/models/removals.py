@@ -24,7 +24,7 @@ class RemovalPart(models.TextChoices):
     """What is removed of a run.
 
     `outputs` are the answers of the target with traces and files, and the texts of all calls. `details`
-    are these and every other text: reasons, findings, reviewers' notes; the figures of every result
+    are these and every other text: reasons, findings, reviewers' notes, comments; the figures of every result
     stay. `run` is everything.
     """
 

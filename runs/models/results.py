@@ -41,6 +41,10 @@ class VerdictChoice(models.TextChoices):
     FAIL = "fail", "Fail"
 
 
+# Of more expected outcomes only the first so many are marked.
+MAX_MARKS = 200
+
+
 class Result(models.Model):
     """One execution of one case with its verdict. Long texts are in ResultOutput and EvaluatorScore.
 
@@ -53,6 +57,14 @@ class Result(models.Model):
     # The indexes below begin with the run, so its own index would only slow down writing.
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="results", db_index=False)
     case = models.ForeignKey(Case, on_delete=models.PROTECT, related_name="results")
+    # No column: the row of both, for joins.
+    run_case = models.ForeignObject(
+        "runs.RunCase",
+        on_delete=models.DO_NOTHING,
+        from_fields=("run", "case"),
+        to_fields=("run", "case"),
+        related_name="results",
+    )
     position = models.PositiveIntegerField(default=0)
     repetition = models.PositiveIntegerField(default=1)
     status = models.CharField(
@@ -68,7 +80,7 @@ class Result(models.Model):
     is_forced = models.BooleanField(default=False)
     error = models.TextField(blank=True, default="")
     error_stage = models.CharField(max_length=30, blank=True, default="")
-    outcome_marks = models.CharField(max_length=200, blank=True, default="")
+    outcome_marks = models.CharField(max_length=MAX_MARKS, blank=True, default="")
     warnings = models.JSONField(default=list, blank=True)
     attempt = models.PositiveIntegerField(default=0)
     generation = models.PositiveIntegerField(default=1)

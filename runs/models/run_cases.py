@@ -228,6 +228,8 @@ FIGURES: Mapping[str, Any] = {
     "metrics": F("metrics_score"),
     "outcomes": F("outcome_share"),
     "latency": F("latency_ms"),
+    "target_cost": F("run_cost_usd"),
+    "judge_cost": F("evaluation_cost_usd"),
     "cost": models.Case(
         When(run_cost_usd=None, evaluation_cost_usd=None, then=None),
         default=Coalesce(F("run_cost_usd"), NO_USD) + Coalesce(F("evaluation_cost_usd"), NO_USD),

@@ -33,7 +33,7 @@ class RunStatus(models.TextChoices):
 # A worker renews its leases of results six times in this span. One that has not counts as dead.
 LEASE = timedelta(seconds=settings.LEASE_S)
 # The reason of a run that failed because of its target begins so, before the target's error.
-ALL_ALIKE = "The first executions all ended alike."
+ALL_ALIKE = "The first results all had the same error."
 HEAVY_RUN_COLUMNS = ("snapshot", "summary", "leaf_scores")
 MAX_OWNER_ID_LENGTH = 200
 OWNER_COLUMNS = ("owner", "owner_id", "heartbeat_at")

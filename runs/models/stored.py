@@ -26,7 +26,7 @@ from evaluators.scoring.types import (
     Verdict,
 )
 from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, is_nested
-from runs.models.database import read_ids
+from runs.models.database import among, read_ids
 from runs.models.results import (
     CHUNK,
     CallPurpose,
@@ -226,10 +226,10 @@ def read_executions(
 def _some_executions(
     in_order: QuerySet[Result], ids: Sequence[int], *, is_model: bool, parts: bool
 ) -> Iterator[ExecutionRecord]:
-    tokens = _tokens(ModelCall.objects.filter(result__in=ids))
+    tokens = _tokens(ModelCall.objects.filter(result__in=among(ids)))
     judged_parts = _parts(ids) if parts else {}
     # A list: a cursor left open while somebody takes the rows would keep SQLite from being written.
-    for row in list(in_order.filter(pk__in=ids).values_list(*COLUMNS)):
+    for row in list(in_order.filter(pk__in=among(ids)).values_list(*COLUMNS)):
         pk, key, status, verdict, score, is_forced, reviewed, latency_ms, *rest = row
         paid, judged = (
             tokens.get((pk, CallPurpose.TARGET)),
@@ -268,7 +268,7 @@ def _parts(
 ) -> Mapping[int, tuple[dict[str, float], dict[str, float]]]:
     """Return metrics (0 to 5) and final dimensions (0 to 10) by result, from the first judge of each."""
     scores = EvaluatorScore.objects.filter(
-        result__in=ids,
+        result__in=among(ids),
         kind__in=(METRICS_KIND, HYBRID_KIND),
         state=ScoreState.SCORED,
     ).order_by("result_id", "position", "id")

@@ -145,6 +145,12 @@ class Suite(models.Model):
         """Return the scale that pages show scores on."""
         return int(self.content["policy"]["scale"])
 
+    @property
+    def version_stamp(self) -> str:
+        """Return what differs whenever the suite was saved; one query."""
+        current = self.versions.filter(number=self.version).order_by()
+        return current.values_list("content_hash", flat=True).first() or ""
+
     def tag_counts(self) -> Sequence[tuple[str, int]]:
         """Return the tags of the current cases by name, with the number of cases for each."""
         tags = self.cases.filter(is_current=True).order_by()
