@@ -218,6 +218,57 @@ class TraceStep:
         return cls(**values)
 
 
+VERDICT_WORDS = {
+    Verdict.PASS: "Passed",
+    Verdict.BORDERLINE: "Borderline",
+    Verdict.FAIL: "Failed",
+    None: "No verdict",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CausePart:
+    """A piece of a cause; with a `path` it names that evaluator."""
+
+    text: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCause:
+    """Why a result has its verdict: the verdict in a word, and why, as pieces of one text.
+
+    `to_change` says what would change it; empty for a pass, and where there is no verdict.
+    """
+
+    word: str
+    parts: tuple[CausePart, ...]
+    to_change: tuple[CausePart, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Return why, without the verdict."""
+        return "".join(part.text for part in self.parts)
+
+    def __str__(self) -> str:
+        """Return the whole text."""
+        change = "".join(part.text for part in self.to_change)
+        return f"{self.word}: {self.reason} {change}".rstrip()
+
+    def as_json(self) -> list[Any]:
+        """Return plain JSON values."""
+        parts, change = (
+            [[part.text, part.path] for part in some] for some in (self.parts, self.to_change)
+        )
+        return [self.word, parts, change]
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> VerdictCause:
+        """Read what as_json returned."""
+        word, *texts = values
+        return cls(word, *(tuple(CausePart(*part) for part in parts) for parts in texts))
+
+
 @dataclass(frozen=True, slots=True)
 class Flip:
     """The smallest change that reaches the next verdict (SCORING §4.5).
@@ -279,6 +330,7 @@ class Decision:
     warnings: tuple[str, ...] = ()
     error: str | None = None
     outcomes: tuple[OutcomeResult, ...] = ()
+    cause: VerdictCause | None = None
 
     @property
     def passed(self) -> bool:
@@ -310,6 +362,7 @@ class Decision:
                 {"text": o.text, "passed": o.passed, "justification": o.justification}
                 for o in self.outcomes
             ],
+            "cause": None if self.cause is None else self.cause.as_json(),
         }
 
     @classmethod
@@ -325,6 +378,7 @@ class Decision:
             "misses": tuple(values["misses"]),
             "warnings": tuple(values["warnings"]),
             "outcomes": tuple(OutcomeResult(**outcome) for outcome in values["outcomes"]),
+            "cause": VerdictCause.from_json(values["cause"]) if values.get("cause") else None,
         }
         return cls(**{**values, **changed})
 

@@ -329,13 +329,23 @@ def explain_tree(
     basis: CaseBasis,
     result: VerdictResult,
     reasons: Mapping[str, str],
+    *,
+    nodes: Mapping[str, NodeResult],
+    decided: str,
 ) -> tuple[TraceStep, ...]:
-    """Return the steps: scored evaluators, gates, requirements, final score, case gate (SCORING §4)."""
+    """Return the steps: scored evaluators, gates, requirements, final score, case gate (SCORING §4).
+
+    `nodes` are the results of all nodes, and `decided` is the text of `decided_by`.
+    """
     steps = [*_scored_steps(tree, values, result, reasons), *_own_rule_steps(tree, values)]
     steps += _required_steps(tree, values)
     if result.is_error:
         return (*steps, TraceStep(error_text(tree, basis, result, reasons), None, passed=False))
-    return (*steps, *_final_steps(tree, values, result), *_basis_steps(tree, values, basis, result))
+    return (
+        *steps,
+        *_final_steps(tree, values, result, nodes),
+        *_basis_steps(tree, basis, result, decided),
+    )
 
 
 def _scored_steps(
@@ -385,7 +395,9 @@ def _required_steps(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:
             yield TraceStep(text, node.path, not is_forced(node, values))
 
 
-def _final_steps(tree: CompiledTree, values: Values, result: VerdictResult) -> Iterator[TraceStep]:
+def _final_steps(
+    tree: CompiledTree, values: Values, result: VerdictResult, nodes: Mapping[str, NodeResult]
+) -> Iterator[TraceStep]:
     if result.score is None:
         yield TraceStep("No final score: an evaluator it needs could not be scored")
         return
@@ -395,12 +407,12 @@ def _final_steps(tree: CompiledTree, values: Values, result: VerdictResult) -> I
     if is_judged and values.failures[source.index] == NO_INDEX:
         yield TraceStep(f"Final score, the judge's own overall score: {score}")
     else:
-        how = arithmetic(tree, source, values) or score
+        how = nodes[source.path].arithmetic or score
         yield TraceStep(f"Final score: {how}", source.path)
 
 
 def _basis_steps(
-    tree: CompiledTree, values: Values, basis: CaseBasis, result: VerdictResult
+    tree: CompiledTree, basis: CaseBasis, result: VerdictResult, decided: str
 ) -> Iterator[TraceStep]:
     is_by_outcomes = basis.rule == "expected_outcomes"
     for outcome in basis.outcomes if is_by_outcomes else ():
@@ -409,7 +421,7 @@ def _basis_steps(
         )
     passed = result.verdict is Verdict.PASS
     verdict = result.verdict.value if result.verdict else ""
-    text = f"{verdict.capitalize()}: {decided_by(tree, values, basis, result)}"
+    text = f"{verdict.capitalize()}: {decided}"
     path = (
         tree.nodes[result.index].path
         if result.rule not in ("score", "fallback", "expected_outcomes")

@@ -216,9 +216,9 @@ def _final_dimension(
             return judge, f"{name}: no check covers it, the judge's score counts"
         return deterministic, ""
     if deterministic is None:
-        return judge, f"{name}: no check covers it, the judge's score counts alone"
+        return judge, f"{name}: no check covers it, only the judge's score counts"
     if judge is None:
-        return deterministic, f"{name}: the judge gave no score, the checks count alone"
+        return deterministic, f"{name}: the judge gave no score, only the checks count"
     part = policy.judge_weight
     return weighted_mean((judge, deterministic), (part, 1.0 - part)), ""
 

@@ -18,6 +18,7 @@ from evaluators.scoring.aggregate import (
     overall_judge,
     score_nodes,
 )
+from evaluators.scoring.cause import find_cause
 from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, compile_tree
 from evaluators.scoring.decision import (
     ROOT,
@@ -179,21 +180,27 @@ class Rules:
         result = decide_verdict(self.tree, values, basis, judged)
         case = DecidedCase(self.tree, values, basis, judged, result)
         reasons = _reasons(self.tree, outcomes)
+        nodes = self._nodes(outcomes, case)
+        flip = smallest_flip(case)
+        decided = decided_by(self.tree, values, basis, result)
         return Decision(
             status="error" if result.is_error else "scored",
             verdict=result.verdict,
             score=None if result.score is None else rounded(result.score),
-            decided_by=decided_by(self.tree, values, basis, result),
+            decided_by=decided,
             rule=result.rule,
             evaluator=_evaluator(self.tree, result),
-            trace=explain_tree(self.tree, values, basis, result, reasons),
-            flip=smallest_flip(case),
-            nodes=self._nodes(outcomes, case),
+            trace=explain_tree(
+                self.tree, values, basis, result, reasons, nodes=nodes, decided=decided
+            ),
+            flip=flip,
+            nodes=nodes,
             hits=tuple(_findings(self.tree, outcomes, values, passed=True)),
             misses=tuple(_findings(self.tree, outcomes, values, passed=False)),
             warnings=tuple(_warnings(case, outcomes, reasons, outcome_results)),
             error=error_text(self.tree, basis, result, reasons) if result.is_error else None,
             outcomes=basis.outcomes,
+            cause=find_cause(case, outcomes, flip),
         )
 
     def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:

@@ -127,7 +127,7 @@ class Unscored:
 class Skipped:
     """The evaluator was not run because a gate before it failed (SCORING §3)."""
 
-    reason: str = "a gate failed before it"
+    reason: str = "an earlier gate failed"
 
 
 Outcome = Score | Unscored | Skipped

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
+from urllib.parse import quote
 
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from evaluators.scoring.decision import CausePart, VerdictCause
 from evaluators.templatetags import figures
 from evaluators.templatetags.figures import AnyNumber
 
@@ -66,8 +68,9 @@ GATES = {
     "failed": ("fail", "Failed"),
     "on_course": ("pass", "On course"),
     "at_risk": ("borderline", "At risk"),
-    "out_of_reach": ("fail", "Out of reach"),
-    "open": ("waiting", "Not judged"),
+    "out_of_reach": ("fail", "Can't pass"),
+    "early": ("waiting", "Too early to say"),
+    "open": ("waiting", "Not evaluated"),
 }
 
 
@@ -141,7 +144,7 @@ def status(value: str, size: str = "") -> SafeString:
 
 
 def gate_verdict(state: str) -> SafeString:
-    """Draw whether a gate passed: passed, failed, on_course, at_risk, out_of_reach or open."""
+    """Draw whether a gate passed: passed, failed, on_course, at_risk, out_of_reach, early or open."""
     tone, word = GATES[state]
     return verdict(tone, word=word)
 
@@ -213,10 +216,8 @@ def reps(verdicts: Sequence[str]) -> SafeString:
     return format_html('<span class="reps" role="img" aria-label="{}">{}</span>', words, shapes)
 
 
-def rep_links(
-    repetitions: Sequence[MarkedRepetition], unshown: int = 0, scale: int = 1
-) -> SafeString:
-    """Draw one shape per repetition, linked to its result, and the count of `unshown` ones."""
+def rep_links(repetitions: Sequence[MarkedRepetition], scale: int = 1) -> SafeString:
+    """Draw one shape per repetition, linked to its result."""
     words = ", ".join(VERDICT_WORDS[known(repetition.state)].lower() for repetition in repetitions)
     links = format_html_join(
         "",
@@ -231,9 +232,21 @@ def rep_links(
             for repetition in repetitions
         ),
     )
-    more = format_html('<span class="quiet">+{}</span>', unshown) if unshown else ""
+    return format_html('<span class="reps" role="group" aria-label="{}">{}</span>', words, links)
+
+
+def rep_bar(counts: Mapping[str, int], url: str) -> SafeString:
+    """Draw more repetitions than have a shape each: a strip of their states and how many passed."""
+    label = ", ".join(
+        f"{count} {VERDICT_WORDS[state].lower()}" for state, count in known_counts(counts)
+    )
     return format_html(
-        '<span class="reps" role="group" aria-label="{}">{}{}</span>', words, links, more
+        '<a class="rep-bar" href="{}" title="{}">{}<span class="num">{}/{}</span></a>',
+        url,
+        label,
+        _strip(counts, mark_safe(' aria-hidden="true"')),
+        counts.get("pass", 0),
+        sum(counts.values()),
     )
 
 
@@ -288,33 +301,61 @@ def known_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [(state, count) for state, count in totals.items() if count]
 
 
-def dist(counts: Mapping[str, int]) -> SafeString:
-    """Draw the shares of the states as one strip; a `tally` belongs under it."""
+RECT = '<rect data-verdict="{0}" x="{1}%" width="{2}%" height="100%"/>'
+
+
+def dist(counts: Mapping[str, int], url: str = "") -> SafeString:
+    """Draw the shares of the states as one strip; a `tally` belongs under it.
+
+    With the `url` of a run each part leads to its cases, for the mouse: keys and screen readers use the tally.
+    """
+    if url:
+        return _strip(counts, mark_safe(' aria-hidden="true"'), url)
+    words = (f"{count} {VERDICT_WORDS[state].lower()}" for state, count in known_counts(counts))
+    label = ", ".join(words) or "nothing yet"
+    return _strip(counts, format_html(' role="img" aria-label="{}"', label))
+
+
+def _strip(counts: Mapping[str, int], attributes: SafeString, url: str = "") -> SafeString:
     parts = known_counts(counts)
     total = sum(count for _, count in parts)
-    label = ", ".join(f"{count} {VERDICT_WORDS[state].lower()}" for state, count in parts)
     rects, before = [], 0
     for state, count in parts:
-        rects.append((state, f"{before * 100 / total:.2f}", f"{count * 100 / total:.2f}"))
+        start, width = f"{before * 100 / total:.2f}", f"{count * 100 / total:.2f}"
+        rects.append((state, start, width, cases_address(url, state) if url else ""))
         before += count
+    template = f'<a href="{{3}}" tabindex="-1">{RECT}</a>' if url else RECT
     return format_html(
-        '<svg class="dist" role="img" aria-label="{}">{}</svg>',
-        label or "nothing yet",
-        format_html_join("", '<rect data-verdict="{}" x="{}%" width="{}%" height="100%"/>', rects),
+        '<svg class="dist"{}>{}</svg>', attributes, format_html_join("", template, rects)
     )
 
 
-def tally(counts: Mapping[str, int], short: bool = False) -> SafeString:
-    """List the counts of the states with their shapes; `short` hides the words, except from screen readers."""
-    template = '<span class="unseen">{}</span>' if short else "{}"
+def cases_address(url: str, state: str) -> str:
+    """Return the address of the cases of a run in a state, below the `url` of the run."""
+    return f"{url}?verdict={state}#results-title"
+
+
+def tally(counts: Mapping[str, int], short: bool = False, url: str = "") -> SafeString:
+    """List the counts of the states with their shapes; `short` hides the words, except from screen readers.
+
+    With the `url` of a run each count leads to its cases.
+    """
+    word = '<span class="unseen">{3}</span>' if short else "{3}"
+    item = f"{{1}}<b>{{2}}</b> {word}"
+    linked = f'<a href="{{4}}">{item}</a>' if url else item
     items = (
-        (state, icon(f"v-{state}"), figures.thousands(count), format_html(template, word.lower()))
+        (
+            state,
+            icon(f"v-{state}"),
+            figures.thousands(count),
+            VERDICT_WORDS[state].lower(),
+            cases_address(url, state) if url else "",
+        )
         for state, count in known_counts(counts)
-        for word in (VERDICT_WORDS[state],)
     )
     return format_html(
         '<ul class="tally">{}</ul>',
-        format_html_join("", '<li data-verdict="{}">{}<b>{}</b> {}</li>', items),
+        format_html_join("", f'<li data-verdict="{{0}}">{linked}</li>', items),
     )
 
 
@@ -334,13 +375,35 @@ def bar(share: AnyNumber | None, limit: AnyNumber | None = None, state: str = ""
     )
 
 
-def gate_row(name: str, share: AnyNumber | None, limit: AnyNumber, state: str) -> SafeString:
-    """Draw one gate as a row of `dl.gates`."""
+def rate_bar(share: AnyNumber | None, low: AnyNumber | None, high: AnyNumber | None) -> SafeString:
+    """Draw a share of 0 to 1 with its interval; "" without a share. The figures stand beside it."""
+    if share is None:
+        return mark_safe("")
+    whisker = mark_safe("")
+    if low is not None and high is not None:
+        ends = [f"{figures.down(end * 100, 2)}%" for end in (low, high)]
+        whisker = format_html(
+            '<line x1="{0}" x2="{1}" y1="3" y2="3"/><line x1="{0}" x2="{0}" y1="-1" y2="7"/>'
+            '<line x1="{1}" x2="{1}" y1="-1" y2="7"/>',
+            *ends,
+        )
+    return format_html(
+        '<svg class="bar rate" aria-hidden="true"><rect width="100%" height="100%"/>'
+        '<rect class="fill" width="{}%" height="100%"/>{}</svg>',
+        figures.down(share * 100, 2),
+        whisker,
+    )
+
+
+def gate_row(
+    name: str, share: AnyNumber | None, limit: AnyNumber, state: str, url: str = ""
+) -> SafeString:
+    """Draw one gate as a row of `dl.gates`; its figure leads to `url`."""
     return format_html(
         '<div><dt>{}</dt><dd>{}</dd><dd class="num">{}</dd><dd>{}</dd></div>',
         name,
         bar(share, limit, GATES[state][0]),
-        figures.pct(share),
+        format_html('<a href="{}">{}</a>', url, figures.pct(share)) if url else figures.pct(share),
         gate_verdict(state),
     )
 
@@ -385,7 +448,7 @@ def _spark_label(trend: MarkedTrend, limit: float | None) -> str:
     needs = "" if limit is None else f", threshold {figures.threshold(limit)}"
     first, *_, last = trend.scores
     ends = f"from {figures.pct(first)} to {figures.pct(last)}"
-    return f"Metrics score of {trend.target} in its last {len(trend.scores)} runs, {ends}{needs}"
+    return f"Mean score of {trend.target} in its last {len(trend.scores)} runs, {ends}{needs}"
 
 
 def meter(
@@ -424,3 +487,119 @@ def metric(name: str, value: AnyNumber, binary: bool = False, note: str = "") ->
         figures.metric_tone(value, binary),
         figures.metric_label(value, binary),
     )
+
+
+class DrawnMark(Protocol):
+    """A shape or a text of a picture."""
+
+    @property
+    def shape(self) -> str: ...
+    @property
+    def at(self) -> Sequence[tuple[str, str]]: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def symbol(self) -> str: ...
+
+
+class DrawnSpot(Protocol):
+    """A part of a picture that can be clicked."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def marks(self) -> Sequence[DrawnMark]: ...
+
+
+class Drawn(Protocol):
+    """A picture: across in percent of its width, down in pixels."""
+
+    @property
+    def height(self) -> int: ...
+    @property
+    def below(self) -> Sequence[DrawnMark]: ...
+    @property
+    def spots(self) -> Sequence[DrawnSpot]: ...
+    @property
+    def above(self) -> Sequence[DrawnMark]: ...
+
+
+def drawing(drawn: Drawn, label: str) -> SafeString:
+    """Draw a picture. Of its links one is reached by Tab, the others from there by arrow keys."""
+    first = next((place for place, spot in enumerate(drawn.spots) if spot.url), None)
+    return format_html(
+        '<svg height="{}" role="group" aria-label="{}">{}{}{}</svg>',
+        drawn.height,
+        label,
+        _draw_marks(drawn.below),
+        format_html_join(
+            "",
+            "{}",
+            (
+                (_draw_spot(spot, is_first=place == first),)
+                for place, spot in enumerate(drawn.spots)
+            ),
+        ),
+        _draw_marks(drawn.above),
+    )
+
+
+def _draw_spot(spot: DrawnSpot, *, is_first: bool) -> SafeString:
+    if not spot.url:
+        return format_html(
+            '<g data-tip role="img" aria-label="{}">{}</g>',
+            spot.label,
+            _draw_marks(spot.marks),
+        )
+    return format_html(
+        '<a href="{}" data-tip aria-label="{}" tabindex="{}">{}</a>',
+        spot.url,
+        spot.label,
+        "0" if is_first else "-1",
+        _draw_marks(spot.marks),
+    )
+
+
+def _draw_marks(drawn: Iterable[DrawnMark]) -> SafeString:
+    return format_html_join("", "{}", ((_draw_mark(one),) for one in drawn))
+
+
+def _draw_mark(drawn: DrawnMark) -> SafeString:
+    look = format_html(' class="{}"', drawn.kind) if drawn.kind else mark_safe("")
+    look = format_html("{}{}", look, toned(drawn.verdict))
+    at = format_html_join("", ' {}="{}"', drawn.at)
+    if drawn.shape == "point":
+        # A drawing inside the drawing stands at a place in percent, which a path cannot.
+        return format_html('<svg{}><path{} d="{}"/></svg>', at, look, drawn.symbol)
+    if drawn.shape == "text":
+        # Only to look at: the label of the picture and its table say the same.
+        return format_html('<text aria-hidden="true"{}{}>{}</text>', look, at, drawn.text)
+    return format_html("<line{}{}/>" if drawn.shape == "line" else "<rect{}{}/>", look, at)
+
+
+def cause(found: VerdictCause, *, links: bool = False) -> SafeString:
+    """Draw why a result has its verdict; with `links`, each name leads to its evaluator on the page."""
+    parts = (*found.parts, CausePart(" "), *found.to_change)
+    return format_html(
+        '<p class="cause"><strong>{}:</strong> {}</p>',
+        found.word,
+        format_html_join("", "{}", ((_cause_part(part, links=links),) for part in parts)),
+    )
+
+
+def _cause_part(part: CausePart, *, links: bool) -> SafeString | str:
+    if part.path is None:
+        return part.text
+    name = format_html("<code>{}</code>", part.text)
+    return format_html('<a href="#{}">{}</a>', node_id(part.path), name) if links else name
+
+
+def node_id(path: str) -> str:
+    """Return the id of an evaluator on the page of a result."""
+    return f"at-{quote(path, safe='')}"

@@ -42,11 +42,21 @@ for figure in (
 
 for mark in (
     *(marks.icon, marks.shape, marks.verdict, marks.status, marks.gate_verdict, marks.flip),
-    *(marks.pips, marks.reps, marks.rep_links, marks.flaky, marks.mosaic, marks.delta),
+    *(
+        marks.pips,
+        marks.reps,
+        marks.rep_links,
+        marks.rep_bar,
+        marks.flaky,
+        marks.mosaic,
+        marks.delta,
+    ),
     *(marks.reviewed, marks.dist, marks.tally, marks.bar, marks.gate_row, marks.spark),
-    *(marks.meter, marks.metric),
+    *(marks.meter, marks.metric, marks.drawing, marks.rate_bar, marks.cause),
 ):
     register.simple_tag(mark, name=mark.__name__)
+
+register.filter("node_id", marks.node_id)
 
 register.simple_tag(figures.money_parts)
 
@@ -133,11 +143,18 @@ def prose(parser: Parser, token: Token) -> ProseNode:
 
 @register.simple_tag
 def style_sheets() -> SafeString:
-    """Link the site's style sheets: one file where they were collected, else each from its source."""
+    """Link the site's style sheets: one file where they were collected, else each from its source.
+
+    The font of the texts is fetched beside them, so that nothing is set in another first.
+    """
     bundle = getattr(staticfiles_storage, "bundle", "")
     paths = [bundle] if bundle else [f"css/{name}.css" for name in settings.STYLE_SHEETS]
     links = ((staticfiles_storage.url(path),) for path in paths)
-    return format_html_join("\n", '<link rel="stylesheet" href="{}">', links)
+    font = format_html(
+        '<link rel="preload" href="{}" as="font" type="font/woff2" crossorigin>\n',
+        staticfiles_storage.url("fonts/inter-latin.woff2"),
+    )
+    return font + format_html_join("\n", '<link rel="stylesheet" href="{}">', links)
 
 
 # The section of the sidebar a page belongs to, by the start of its view's name; the first match counts.
@@ -151,6 +168,7 @@ SECTIONS = (
     ("retention", ("runs:retention", "runs:suite-retention")),
     ("search", ("runs:search",)),
     ("audit", ("runs:audit",)),
+    ("mentions", ("runs:mentions",)),
     ("shares", ("runs:share",)),
     ("api", ("runs:api",)),
     ("tokens", ("access:token",)),
@@ -163,14 +181,22 @@ SECTIONS = (
 
 
 @register.simple_tag(takes_context=True)
-def current(context: Context, section: str) -> SafeString:
-    """Mark the section of the sidebar that this page belongs to."""
+def current(context: Context, *sections: str) -> SafeString:
+    """Mark the section of the sidebar that this page belongs to; empty if it belongs to none of the sections."""
     request = context.get("request")
     match = getattr(request, "resolver_match", None)
     name = match.view_name if match else ""
     open_section = next((key for key, starts in SECTIONS if name.startswith(starts)), "")
-    is_current = name and open_section == section
+    is_current = name and open_section in sections
     return format_html(' aria-current="{}"', "page") if is_current else SafeString()
+
+
+@register.simple_tag(takes_context=True)
+def modifier(context: Context, on_mac: str = "⌘", elsewhere: str = "Ctrl") -> str:
+    """Return the name of the key that shortcuts are pressed with: `on_mac` for browsers on macOS."""
+    request = context.get("request")
+    agent = request.headers.get("User-Agent", "") if request else ""
+    return on_mac if "Macintosh" in agent else elsewhere
 
 
 @register.simple_tag(takes_context=True)
@@ -222,9 +248,18 @@ def empty_state(
 
 @register.simple_block_tag(takes_context=True)
 def confirm(
-    context: Context, content: str, name: str, title: str, url: str, action: str, keep: str
+    context: Context,
+    content: str,
+    name: str,
+    title: str,
+    url: str,
+    action: str,
+    keep: str = "Cancel",
 ) -> SafeString:
-    """Ask for confirmation in a dialog that a button with this name in `commandfor` opens."""
+    """Ask for confirmation in a dialog that a button with this name in `commandfor` opens.
+
+    `keep` labels the button that changes nothing; "Cancel" would be ambiguous where the action cancels something.
+    """
     own = {"name": name, "title": title, "url": url, "action": action, "keep": keep}
     return _draw("confirm", content, {**own, "csrf_token": context.get("csrf_token", "")})
 
@@ -236,16 +271,20 @@ def _draw(component: str, content: str, context: dict[str, Any]) -> SafeString:
 
 @register.inclusion_tag("components/gate.html")
 def gate(
-    name: str, share: AnyNumber | None, limit: AnyNumber, state: str, note: str = ""
+    name: str, share: AnyNumber | None, limit: AnyNumber, state: str, note: str = "", url: str = ""
 ) -> dict[str, Any]:
-    """Draw one gate in full: its share from 0 to 1, its threshold and what is still needed."""
-    live = state in ("on_course", "at_risk", "out_of_reach")
+    """Draw one gate in full: its share from 0 to 1, its threshold and what is still needed.
+
+    The share leads to `url`, the cases behind it.
+    """
+    live = state in ("on_course", "at_risk", "out_of_reach", "early")
     return {
         "name": name,
         "share": share,
         "limit": limit,
         "state": state,
         "note": note,
+        "url": url,
         "live": live,
         "tone": marks.GATES[state][0],
     }
@@ -323,11 +362,30 @@ def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float
 MAX_TURNS = 300
 
 
+class Marker(Protocol):
+    """What marks words in clean HTML."""
+
+    def html(self, html: SafeString) -> SafeString:
+        """Return the HTML with the words marked."""
+
+
+@register.filter
+def marked(html: SafeString, marks: Marker | str | None) -> SafeString:
+    """Return HTML with the words marked that a page was opened for; as it is where there are none."""
+    return html if marks is None or isinstance(marks, str) else marks.html(html)
+
+
 @register.inclusion_tag("components/turns.html")
 def turns(
-    messages: Sequence[Mapping[str, Any]], agent: str = "", marker: str = ""
+    messages: Sequence[Mapping[str, Any]],
+    agent: str = "",
+    marker: str = "",
+    marks: Marker | None = None,
 ) -> dict[str, Any]:
-    """Draw the first turns of a conversation; the agent's are Markdown, with the raw text one click away."""
+    """Draw the first turns of a conversation; the agent's are Markdown, with the raw text one click away.
+
+    `marks` marks words in them.
+    """
     rows = [
         {
             "role": "agent" if message["role"] == "assistant" else "customer",
@@ -337,7 +395,7 @@ def turns(
         }
         for message in messages[:MAX_TURNS]
     ]
-    return {"rows": rows, "marker": marker, "total": len(messages)}
+    return {"rows": rows, "marker": marker, "marks": marks, "total": len(messages)}
 
 
 def _speaker(role: str, agent: str) -> str:

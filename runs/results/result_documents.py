@@ -1,4 +1,4 @@
-"""A result as a document: what lists and the API say of one execution of a case."""
+"""A result as a document: one case and one repetition, for lists and the API."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from runs.costs import CostPair, booked_usd, read_result_costs
 from runs.documents import Document, Dollars, TextOrNone, VerdictOrNone
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.runs import Run
+from runs.results.result_cause import cause_text
 from runs.results.result_page import ResultPage, result_page
 from runs.results.result_state import result_url
 from runs.results.result_tree import ResultMetrics, TreeNode
@@ -26,7 +27,7 @@ Shortened = Annotated[str, BeforeValidator(lambda text: text[:MAX_SHOWN_LENGTH])
 
 
 class ResultDoc(Document):
-    """One execution of a case as lists show it."""
+    """One case and one repetition, as lists show it."""
 
     id: int
     """Its id."""
@@ -81,7 +82,7 @@ class ResultDoc(Document):
     run_cost_usd: Dollars | None
     """What the target cost, US dollars; null where nothing is known."""
     evaluation_cost_usd: Dollars | None
-    """What the evaluation cost, US dollars; null where nothing is known."""
+    """What the judges cost, US dollars; null where nothing is known."""
     total_cost_usd: Dollars | None
     """What is known of both costs, US dollars; null where nothing is known."""
 
@@ -168,7 +169,7 @@ class NodeDoc(Document):
     score: float | None
     """Its score as it counts, 0 to 1; null without one."""
     verdict: VerdictOrNone
-    """The verdict of its score alone; null without one."""
+    """The verdict that follows from its score; null without one."""
     note: str
     """Why there is no score; empty with one."""
     arithmetic: str
@@ -384,6 +385,8 @@ class ResultDetailDoc(ResultDoc):
     """The first 300 steps that the target reported; null where it reported none."""
     step_count: int
     """How many steps there are."""
+    cause: TextOrNone
+    """Why it has its verdict, in a sentence, and what would change it; null while it is open."""
     rule: str | None
     """The rule that decided, in one word."""
     trace: list[TraceStepDoc]
@@ -427,6 +430,7 @@ def result_detail_document(run: Run, result: Result) -> ResultDetailDoc:
         conversation=[dict(turn) for turn in page.turns.messages],
         steps=None if page.steps is None else [dict(step) for step in page.steps],
         step_count=page.step_count,
+        cause=cause_text(page.cause, page.result, page.policy),
         rule=decision.rule if decision else None,
         trace=decision.trace if decision else [],
         flip=decision.flip if decision else None,

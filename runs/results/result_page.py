@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Count, QuerySet
+from django.http import QueryDict
 from django.urls import reverse
 
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.decision import Decision
+from evaluators.scoring.decision import Decision, VerdictCause
 from evaluators.scoring.numbers import sum_known
 from evaluators.scoring.policy import PolicySpec
 from runs.costs import CostPair, result_costs
 from runs.engine.plan import METRICS_KIND, case_tree, read_plan
+from runs.filters.language import FilterError
+from runs.filters.queries import (
+    FROM_COMPARISON,
+    FROM_LIST,
+    CaseRow,
+    Marks,
+    ResultsQuery,
+    in_state,
+    is_read,
+    marks_of,
+    matching_cases,
+    ordered_cases,
+)
+from runs.lists import Key, Keyset, Sort
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     REMOVED_HASH,
@@ -34,10 +49,11 @@ from runs.models.results import (
     Retry,
     ScoreState,
 )
-from runs.models.run_cases import execution_from, live_state
+from runs.models.run_cases import LiveCases, execution_from, live_state, sorted_cases
 from runs.models.runs import RESCORED, Run, RunStatus, removal_message
 from runs.models.stored import read_executions
 from runs.models.suites import Case
+from runs.results.result_cause import NO_STAGE, STAGES, result_cause
 from runs.results.result_state import (
     ArtifactFile,
     Override,
@@ -59,6 +75,7 @@ from runs.results.result_tree import (
     remarks,
     result_metrics,
     result_tree,
+    walk_rows,
 )
 from runs.summary.cases import summarise_case
 from runs.summary.figures import (
@@ -143,10 +160,16 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """The case before or after this one in the run."""
+    """The case before or after this one; `repetition` is the one it leads to where that is worth saying."""
 
     key: str
     url: str
+    repetition: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what a link to it is called."""
+        return f"{self.key}, repetition {self.repetition}" if self.repetition else self.key
 
 
 def list_repetitions(
@@ -175,12 +198,165 @@ def list_repetitions(
     return repetitions, live_state(rows, policy)
 
 
-def neighbour(run: Run, result: Result, *, back: bool) -> Neighbour | None:
-    """Return the case before or after this one in the run, None at the end."""
-    here = {f"position__{'lt' if back else 'gt'}": result.position}
-    rows = run.results.filter(**here).order_by("-position" if back else "position", "repetition")
-    row = rows.values_list("case__key", "repetition").first()
-    return Neighbour(row[0], result_url(run, row[0], 1 if back else row[1])) if row else None
+FAILURES = ("fail", "error")
+STATE_WORDS = {"pass": "passed", "fail": "failed", "error": "errored"}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsList:
+    """The list that a result was opened from, and what stands beside the result in it.
+
+    `query` continues the list in links, "" for the order of the suite; `label` says which of how many, "" where
+    the result is no longer in the list or it is that of a comparison. `previous_failure` and `next_failure` are None where the neighbour is
+    that failure.
+    """
+
+    query: str
+    label: str
+    previous: Neighbour | None
+    following: Neighbour | None
+    previous_failure: Neighbour | None
+    next_failure: Neighbour | None
+    is_comparison: bool = False
+
+
+def results_list(run: Run, result: Result, params: QueryDict) -> ResultsList:
+    """Return the place of a result in the list that its address names; at most eight queries."""
+    if params.get(FROM_LIST) == FROM_COMPARISON:
+        # What stands beside it there takes both runs: the page asks for that when it is shown.
+        return ResultsList(
+            f"?{params.urlencode(safe=':,')}", "", None, None, None, None, is_comparison=True
+        )
+    if FROM_LIST not in params:
+        return _list_in(run, result, run.cases.live(run), None)
+    query = ResultsQuery.read(params)
+    try:
+        cases = in_state(matching_cases(run, query), query)
+    except FilterError:
+        return _list_in(run, result, run.cases.live(run), None)
+    return _list_in(run, result, cases, query)
+
+
+def _list_in(run: Run, result: Result, cases: LiveCases, query: ResultsQuery | None) -> ResultsList:
+    text = query.list_query if query else ""
+    found = (
+        _read_place(run, result, cases, query.sort)
+        if query and is_read(query.sort)
+        else _stored_place(run, result, cases, query)
+    )
+    if found is None:
+        return ResultsList(text, "", None, None, None, None)
+    near = _neighbours(run, [row for row in found.beside if row], text)
+    previous, previous_failure, following, next_failure = (
+        near[row[0]] if row else None for row in found.beside
+    )
+    word = STATE_WORDS.get(query.state, query.state) if query else ""
+    if query and (query.flaky or query.tag or query.text):
+        word = f"{word} matching".strip()
+    return ResultsList(
+        query=text,
+        label=f"{found.ahead + 1:,} of {found.total:,} {word}".rstrip(),
+        previous=previous,
+        following=following,
+        previous_failure=previous_failure,
+        next_failure=next_failure,
+    )
+
+
+CaseState = tuple[int, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlace:
+    """How many of a list are ahead of a result, and what is beside it.
+
+    `beside` is the case before, the failure before unless that is it, and the same two behind.
+    """
+
+    beside: Sequence[CaseState | None]
+    ahead: int
+    total: int
+
+
+def _read_place(run: Run, result: Result, cases: LiveCases, sort: Sort) -> ListPlace | None:
+    """Return the place in an order by values that are read, such as those of an evaluator."""
+    rows = ordered_cases(run, cases, sort)
+    at = next((at for at, row in enumerate(rows) if row["case_id"] == result.case_id), None)
+    if at is None:
+        return None
+    beside = [*_first_two(reversed(rows[:at])), *_first_two(rows[at + 1 :])]
+    keys = dict(
+        Case.objects.filter(pk__in=[row["case_id"] for row in beside if row]).values_list(
+            "pk", "key"
+        )
+    )
+    states = [
+        None if row is None else (row["case_id"], keys[row["case_id"]], row["live_state"])
+        for row in beside
+    ]
+    return ListPlace(states, at, len(rows))
+
+
+def _first_two(rows: Iterable[CaseRow]) -> tuple[CaseRow | None, CaseRow | None]:
+    """Return the first row, and the first failure unless that is it."""
+    ordered = iter(rows)
+    first = next(ordered, None)
+    if first is None or first["live_state"] in FAILURES:
+        return first, None
+    return first, next((row for row in ordered if row["live_state"] in FAILURES), None)
+
+
+def _stored_place(
+    run: Run, result: Result, cases: LiveCases, query: ResultsQuery | None
+) -> ListPlace | None:
+    """Return the place in an order by a column of the database."""
+    sort = query.sort if query else Sort("case")
+    column = "sort_value" if query else "position"
+    keys = (
+        Key(column, float if query else int, is_descending=sort.is_descending),
+        *((Key("position", int),) if query else ()),
+        Key("case_id", int),
+    )
+    # The same order backwards.
+    backwards = Keyset(*(replace(key, is_descending=not key.is_descending) for key in keys))
+    order, rows = Keyset(*keys), sorted_cases(cases, sort.name) if query else cases
+    if query is None:
+        here: Mapping[str, Any] | None = {"position": result.position, "case_id": result.case_id}
+    else:
+        found = rows.filter(case_id=result.case_id)
+        here = found.values(*(key.column for key in keys)).first()
+    if here is None:
+        return None
+    before, after = (each.behind(rows, order.place(here)) for each in (backwards, order))
+    total = rows.count() if query else run.case_count
+    return ListPlace([*_beside(before), *_beside(after)], before.count(), total)
+
+
+def _beside(rows: LiveCases) -> tuple[CaseState | None, CaseState | None]:
+    """Return the first case of rows with its key and state, and the first failure unless that is it."""
+    columns = rows.values_list("case_id", "case__key", "live_state")
+    first = columns.first()
+    if first is None or first[2] in FAILURES:
+        return first, None
+    return first, columns.filter(live_state__in=FAILURES).first()
+
+
+def _neighbours(run: Run, rows: Sequence[CaseState], query: str) -> Mapping[int, Neighbour]:
+    """Return where cases lead to: the first repetition in the state of its case. One query."""
+    first: dict[int, int] = {}
+    fitting: dict[int, int] = {}
+    states = {case: state for case, _, state in rows}
+    results = run.results.filter(case__in=states).order_by("repetition")
+    for case, *found, repetition in results.values_list(
+        "case_id", "verdict", "status", "repetition"
+    ):
+        first.setdefault(case, repetition)
+        if states[case] in found:
+            fitting.setdefault(case, repetition)
+    shown = first | fitting
+    return {
+        case: Neighbour(key, result_url(run, key, shown[case]) + query) for case, key, _ in rows
+    }
 
 
 Parts = Sequence[Mapping[str, Any]]
@@ -333,15 +509,18 @@ def one_file(run: Run, key: str, repetition: int, path: str) -> bytes:
 
 
 MAX_STEPS = 300
-STAGES = {
-    "target": "The target gave no output",
-    "judge": "A judge gave no readable reply",
-    "parse": "A judge gave no readable reply",
-    "script": "A script ended badly",
-    "config": "An evaluator is set up wrongly",
-    "limits": "A limit was reached",
-    "evaluator": "An evaluator could not score",
-    "worker": "The worker was lost",
+
+
+# What was being done when an error came.
+STAGE_WORDS = {
+    "target": "asking the target",
+    "judge": "asking a judge",
+    "parse": "reading a judge's reply",
+    "script": "running a script",
+    "config": "reading an evaluator's settings",
+    "limits": "checking a limit",
+    "evaluator": "scoring",
+    "worker": "running on a worker",
 }
 
 
@@ -356,6 +535,7 @@ class ResultPage:
     state: str
     is_open: bool
     stage: str
+    cause: VerdictCause | None
     decision: Decision | None
     turns: Turns
     output_size: int
@@ -374,8 +554,8 @@ class ResultPage:
     costs: CostPair
     repetitions: tuple[Repetition, ...]
     over: CaseRepetitions | None
-    previous: Neighbour | None
-    following: Neighbour | None
+    listed: ResultsList | None
+    marks: Marks
     attempts: tuple[AttemptRow, ...]
     try_name: str
     last_retry: int
@@ -384,6 +564,12 @@ class ResultPage:
     files: tuple[ArtifactFile, ...]
     override: Override | None
     reviews: ReviewHistory | None
+
+    @property
+    def near(self) -> list[Neighbour]:
+        """Return what J and K open, for the browser to fetch while the reader reads."""
+        listed = self.listed
+        return [near for near in (listed.following, listed.previous) if near] if listed else []
 
     @property
     def earlier(self) -> Repetition | None:
@@ -403,6 +589,21 @@ class ResultPage:
         if removed_at is None or (ended is not None and ended > removed_at):
             return ""
         return removal_message("Reasons and findings were", removed_at, self.run.details_removed_by)
+
+    @property
+    def stage_words(self) -> str:
+        """Say what was being done when the error came."""
+        return STAGE_WORDS.get(self.result.error_stage, "evaluating the result")
+
+    @property
+    def saved_message(self) -> str:
+        """Say what of an error is saved: the output, and scores that need no rescoring."""
+        if not self.has_answer:
+            return "No output came, so nothing is saved."
+        if not self.scored_count:
+            return "The output is saved."
+        scores = "1 score" if self.scored_count == 1 else f"{self.scored_count} scores"
+        return f"The output and {scores} are saved."
 
     @property
     def has_output(self) -> bool:
@@ -425,6 +626,25 @@ class ResultPage:
         return self.case.expected_output[:MAX_SHOWN_LENGTH]
 
     @property
+    def missed_first(self) -> list[Mapping[str, Any]]:
+        """Return the expected outcomes, missed ones first."""
+        return sorted(self.outcomes, key=lambda outcome: bool(outcome["passed"]))
+
+    @property
+    def skipped_count(self) -> int:
+        """Return how many evaluators did not run because a gate failed."""
+        return sum(node.state == ScoreState.SKIPPED for node in self._leaves)
+
+    @property
+    def scored_leaves(self) -> int:
+        """Return how many evaluators scored, without composites."""
+        return sum(node.state == ScoreState.SCORED for node in self._leaves)
+
+    @property
+    def _leaves(self) -> list[TreeNode]:
+        return [node for node in walk_rows(self.tree) if not node.children]
+
+    @property
     def outcomes_words(self) -> str:
         """Say how many of the expected outcomes were met."""
         return f"{self.outcomes_met} of {len(self.outcomes)} met"
@@ -445,14 +665,16 @@ class ResultPage:
     def history_words(self) -> str:
         """Say in how many of the last runs the case passed."""
         if len(self.history) == 1:
-            return "It will be compared with later runs here."
+            return "Later runs appear here."
         passed = sum(past.state == "pass" for past in self.history)
-        ends = f"#{self.history[0].number} to #{self.history[-1].number}"
-        return f"{ends}. Pass in {passed} of {len(self.history)}."
+        return f"Passed in {passed} of {len(self.history)} runs"
 
 
-def result_page(run: Run, key: str, repetition: int) -> ResultPage:
-    """Return the page of one execution; raises Result.DoesNotExist."""
+def result_page(run: Run, key: str, repetition: int, params: QueryDict | None = None) -> ResultPage:
+    """Return the page of one result; `params` name the list it was opened from, without them there is none.
+
+    Raises Result.DoesNotExist.
+    """
     result = run.results.select_related("case", "output").get(case__key=key, repetition=repetition)
     rows = {row.path: row for row in result.scores.all()}
     plan, case = read_plan(run.snapshot), result.case
@@ -470,7 +692,8 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         policy=plan.policy,
         state=result_mark(result),
         is_open=result.status in OPEN_RESULT_STATUSES,
-        stage=STAGES.get(result.error_stage, "The result is errored") if result.error else "",
+        stage=STAGES.get(result.error_stage, NO_STAGE) if result.error else "",
+        cause=result_cause(result, (output.decision or {}).get("cause")),
         decision=decision,
         turns=conversation(case, output),
         output_size=len(output.text),
@@ -489,8 +712,8 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         costs=result_costs(run, result),
         repetitions=repetitions,
         over=case_repetitions(run, case, plan.policy, case_state),
-        previous=neighbour(run, result, back=True),
-        following=neighbour(run, result, back=False),
+        listed=None if params is None else results_list(run, result, params),
+        marks=marks_of(ResultsQuery.read(params).text if params and FROM_LIST in params else ""),
         attempts=result_attempts(result),
         try_name=attempt_name(result.generation, result.attempt),
         last_retry=run.retries.values_list("pk", flat=True).first() or 0,

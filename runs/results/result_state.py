@@ -192,6 +192,10 @@ def _past(row: Review) -> PastReview:
     )
 
 
+# More repetitions than this are drawn as one strip.
+MAX_MARKS = 5
+
+
 @dataclass(frozen=True, slots=True)
 class RepetitionMark:
     """One repetition: its number, the address of its result, its state, and its score.

@@ -24,6 +24,7 @@ AGGREGATORS = {
     "code_judge": "script over its children",
     "llm_judge": "judge over its children",
 }
+WORST_FIRST = {"unscored": 0, "fail": 1, "borderline": 2, "pass": 3, "skipped": 4}
 DEFAULT_TEMPLATE = "kinds/_default.html"
 
 
@@ -61,6 +62,23 @@ class TreeNode:
         """Tell whether a script or a judge makes its score from its children."""
         aggregator = self.config.get("aggregator") or {}
         return bool(self.children) and aggregator.get("type") in JUDGING_AGGREGATORS
+
+    @property
+    def worst_first(self) -> list[TreeNode]:
+        """Return its children: what decided first, then by verdict and score; what was skipped last."""
+        return sorted(
+            self.children,
+            key=lambda child: (
+                not child.is_decisive,
+                WORST_FIRST.get(child.verdict or child.state, len(WORST_FIRST)),
+                1.0 if child.score is None else child.score,
+            ),
+        )
+
+    @property
+    def is_culprit(self) -> bool:
+        """Tell whether the path that decided the verdict ends here."""
+        return self.is_decisive and not any(child.is_decisive for child in self.children)
 
     @property
     def tone(self) -> str:
@@ -148,7 +166,9 @@ def _node(
         note=_note(decided, row),
         arithmetic=decided.arithmetic if decided else "",
         is_decisive=is_decisive,
-        is_open=is_composite or is_decisive or state == ScoreState.UNSCORED,
+        is_open=(is_composite and state != ScoreState.SKIPPED)
+        or is_decisive
+        or state == ScoreState.UNSCORED,
         config=node.config,
         row=row,
         details=row.details if row else {},
@@ -215,6 +235,11 @@ class MetricTier:
     name: str
     bars: tuple[MetricBar, ...]
 
+    @property
+    def worst_first(self) -> list[MetricBar]:
+        """Return its metrics, the lowest score first."""
+        return sorted(self.bars, key=lambda bar: bar.score)
+
 
 @dataclass(frozen=True, slots=True)
 class ResultMetrics:
@@ -223,6 +248,11 @@ class ResultMetrics:
     path: str
     score: float
     tiers: tuple[MetricTier, ...]
+
+    @property
+    def worst_first(self) -> list[MetricTier]:
+        """Return its tiers, the one with the lowest metric first."""
+        return sorted(self.tiers, key=lambda tier: tier.worst_first[0].score)
 
 
 def result_metrics(tree: TreeNode) -> tuple[ResultMetrics, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from django.urls import reverse
 
 from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
-from evaluators.scoring.types import OutcomeResult, Score, Unscored
+from evaluators.scoring.types import Finding, OutcomeResult, Score, Unscored
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from tests.support.factories import (
     TREE,
@@ -51,7 +53,12 @@ def judged(
     suite = columns.pop("suite", None) or make_suite()
     case = columns.pop("case", None) or make_case(suite=suite, key="C-001")
     run = columns.pop("run", None) or make_run(suite=suite)
-    outcomes = {"tone": Score(tone, reasoning="Kind enough."), "refund": Score(refund)}
+    findings = (
+        Finding("Names the customer", passed=True, evidence="Ingrid"),
+        Finding("No apology", passed=False),
+    )
+    said = Score(tone, reasoning="Kind enough.", findings=findings)
+    outcomes = {"tone": said, "refund": Score(refund)}
     decision = decide(EvaluatorSpec.model_validate(TREE), outcomes, suite.policy)
     result = make_result(
         run=run,
@@ -73,10 +80,7 @@ def judged(
         path="tone",
         score=tone,
         reasoning="Kind enough.",
-        findings=[
-            {"text": "Names the customer", "passed": True, "evidence": "Ingrid"},
-            {"text": "No apology", "passed": False, "evidence": ""},
-        ],
+        findings=[asdict(finding) for finding in findings],
     )
     make_score(result=result, path="refund", score=refund, kind="text_check")
     return result
@@ -85,10 +89,12 @@ def judged(
 def test_a_scored_result_tells_what_decided_and_what_would_flip_it(viewer_client: Client) -> None:
     result = judged(tone=0.5)
     page = text(viewer_client, at(result))
-    assert "Why borderline" in page
+    assert "Why it is borderline" in page
     assert "0.66 &lt; 0.80" in page
     assert "(0.50×2 + 1.00×1) ÷ 3 = 0.66" in page
-    assert "tone" in page.partition("Smallest change")[2][:300]
+    assert "scored 0.50 (“No apology”), so the score is 0.66" in page.replace("</code></a>", "")
+    assert '<a href="#at-tone"><code>tone</code></a> must reach 0.70 (now 0.50).' in page
+    assert 'id="at-tone"' in page
     assert "Kind enough." in page
     assert "Names the customer" in page
     assert "No apology" in page
@@ -100,7 +106,7 @@ def test_the_conversation_shows_markdown_safely_and_raw(viewer_client: Client) -
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
     assert "<img" not in page
-    assert "Raw text" in page
+    assert "Show as plain text" in page
 
 
 def test_hostile_texts_of_every_kind_stay_text(viewer_client: Client) -> None:
@@ -144,7 +150,7 @@ def test_hostile_texts_of_every_kind_stay_text(viewer_client: Client) -> None:
     )
     page = text(viewer_client, at(result)) + text(viewer_client, at(result, "result-calls"))
     assert "<script>alert" not in page
-    assert "Why fail" in page  # the verdict in the output is only text
+    assert "Why it failed" in page  # the verdict in the output is only text
 
 
 @pytest.mark.parametrize(
@@ -153,7 +159,7 @@ def test_hostile_texts_of_every_kind_stay_text(viewer_client: Client) -> None:
 def test_every_key_has_an_address_of_its_own(viewer_client: Client, key: str) -> None:
     suite = make_suite()
     result = judged(suite=suite, case=make_case(suite=suite, key=key, title=f"Title of {key}"))
-    assert "Why borderline" in text(viewer_client, at(result))
+    assert "Why it is borderline" in text(viewer_client, at(result))
     assert text(viewer_client, at(result, "result-output")) == "Here is your refund."
 
 
@@ -180,14 +186,15 @@ def test_an_errored_result_says_stage_cost_and_what_is_kept(editor_client: Clien
         reasoning="the reply was no JSON object",
         stage="parse",
     )
+    make_score(result=result, path="refund", score=1.0)
     make_call(result=result, status="unreadable")
     page = text(editor_client, at(result))
     assert "No verdict" in page
-    assert "A judge gave no readable reply" in page
-    assert "the reply was no JSON object" in page
-    assert "after 3 tries" in page
+    assert "reading a judge&#x27;s reply, in each of 3 attempts" in " ".join(page.split())
+    assert "has no score: the reply was no JSON object." in page
+    assert "The output and 1 score are saved." in page
     assert "$0.016" in page
-    assert "Retry the scoring" in page
+    assert "Rescore" in page
     assert "Unscored" in page
     assert "Errored 0." not in page
 
@@ -205,9 +212,9 @@ def test_a_failed_target_leaves_nothing_to_score(editor_client: Client) -> None:
         latency_ms=None,
     )
     page = text(editor_client, at(result))
-    assert "The target gave no output" in page
-    assert "nothing: no output came" in page
-    assert "Retry this result" in page
+    assert "the target gave no output: Timed out: no answer in 60 s." in page
+    assert "No output came, so nothing is saved." in page
+    assert "Rerun" in page
 
 
 @pytest.mark.parametrize(("status", "word"), [("pending", "Waiting."), ("running", "Running.")])
@@ -228,7 +235,7 @@ def test_an_open_result_waits_and_fills_in(viewer_client: Client, status: str, w
 def test_a_cancelled_result_was_not_executed(viewer_client: Client) -> None:
     suite = make_suite()
     result = make_result(run=make_run(suite=suite), case=make_case(suite=suite), status="cancelled")
-    assert "Not executed." in text(viewer_client, at(result))
+    assert "Not run." in text(viewer_client, at(result))
 
 
 def test_the_difference_to_the_expected_output_is_marked_by_words(viewer_client: Client) -> None:
@@ -243,7 +250,7 @@ def test_an_output_of_megabytes_is_cut_and_offered_whole(viewer_client: Client) 
     result = judged(text_="x" * 5_000_000)
     page = text(viewer_client, at(result))
     assert len(page) < 120_000
-    assert "Open the whole text" in page
+    assert "Download the whole output" in page
     whole = viewer_client.get(at(result, "result-output"))
     assert whole["Content-Type"] == "text/plain; charset=utf-8"
     assert whole["Content-Disposition"].startswith("attachment")
@@ -346,7 +353,7 @@ def test_earlier_runs_of_the_case_are_one_click_away(viewer_client: Client) -> N
     make_result(run=stopped, case=case, verdict="fail", score=0.1)
     last = make_result(run=make_run(suite=suite), case=case, verdict="pass", score=0.95)
     page = text(viewer_client, at(last))
-    assert "#1 to #4. Pass in 2 of 3." in page
+    assert "Passed in 2 of 3 runs" in page
     assert "Run #3" not in page  # stopped runs are left out
 
 
@@ -371,7 +378,7 @@ def test_trying_again_keeps_the_earlier_attempt(editor_client: Client) -> None:
     result = judged()
     response = editor_client.post(at(result, "result-retry"), {"keep_output": "on"}, follow=True)
     page = response.content.decode()
-    assert "The output is scored again." in page
+    assert "The result is queued to be rescored." in page
     assert "2, newest first; all are kept" in page
     result.refresh_from_db()
     assert result.status == "pending"
@@ -381,7 +388,7 @@ def test_trying_again_keeps_the_earlier_attempt(editor_client: Client) -> None:
 def test_a_viewer_may_not_try_again(viewer_client: Client) -> None:
     result = judged()
     assert viewer_client.post(at(result, "result-retry")).status_code == 403
-    assert "Run again" not in text(viewer_client, at(result))
+    assert "Rerun" not in text(viewer_client, at(result))
 
 
 @pytest.mark.parametrize("name", ["result", "result-output", "result-progress"])
@@ -401,5 +408,30 @@ def test_a_result_is_a_fixed_number_of_queries(
         for repetition in range(1, 6):
             make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
     # One reads the ids of the case's results before their columns, as for the results of a whole run.
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(29):
         text(viewer_client, at(run.results.last()))
+
+
+def test_the_words_of_the_filter_it_was_opened_from_are_marked(
+    viewer_client: Client, db: None
+) -> None:
+    run = make_run(suite=make_suite(slug="support"))
+    case = make_case(
+        suite=run.suite, key="C-1", input=[{"role": "user", "content": "Résumé & <b>lt</b>"}]
+    )
+    output = {"text": "A **refund** of it's refunds"}
+    result = make_result(run=run, case=case, verdict="fail", output=output)
+    make_score(result=result, path="tone", score=0.4, reasoning="No refund was named.")
+    address = "/suites/support/runs/1/C-1/1/"
+
+    def marked(**params: str) -> list[str]:
+        page = viewer_client.get(address, params).content.decode()
+        return re.findall(r'<mark class="found">([^<]*)</mark>', page)
+
+    assert marked(**{"from": "run", "q": "refund"}) == ["refund", "refund", "refunds"]
+    words = "input = resume or output = refund"
+    assert marked(**{"from": "run", "q": words}) == ["Résumé", "refund", "refunds"]
+    assert marked(**{"from": "comparison", "q": "reasoning = named"}) == ["named"]
+    assert marked(**{"from": "run", "q": "lt"}) == ["lt"], "no entity is a word"
+    assert marked(**{"from": "run", "q": "(refund"}) == []
+    assert marked(q="refund") == [], "no list, no filter"

@@ -68,7 +68,7 @@ class TestEveryPage:
         assert "Borderline , people say Pass (ann, " in rows
         assert "shown, not counted" in rows
         page = text_of(viewer, "runs:result", slug, run.number, key, 1)
-        assert re.search("people say pass ?, shown, not counted", page)
+        assert re.search("reviewed as pass ?, not counted", page)
         assert "Names the date." in page
         assert "The machine said borderline." in page
         case = text_of(viewer, "runs:case", slug, key)
@@ -102,7 +102,7 @@ class TestHistory:
         page = text_of(viewer, *place)
         assert "3 earlier decisions" in page
         assert "Reviews 2 decisions more wanted" in page
-        assert "people say fail" not in page
+        assert "reviewed as fail" not in page
 
 
 def outputs_of(client: Client, run: Run) -> dict[str, str]:
@@ -158,12 +158,12 @@ def test_every_figure_says_that_reviews_count_or_is_the_machines(
     assert has == dict.fromkeys(said, counts)
     assert ('failures="0"' in said["JUnit"]) is counts
     assert 'name="reviewed_verdict" value="pass"' in said["JUnit"]
-    assert f"{passed} of 2 executions passed" in said["run page"]
-    assert f"{passed} of 2 → 1 of 2 executions" in said["comparison"]
-    counting = "counts in place of the machine's verdict, here with 1 review ."
-    assert (counting.replace(" .", ".") in said["run page"]) is counts
-    assert ("What people decide is shown, not counted." in said["run page"]) is not counts
-    assert "the machine says borderline, people say pass" in said["campaign"]
+    assert f"{passed} of 2 results passed" in said["run page"]
+    assert f"{passed} of 2 → 1 of 2 results" in said["comparison"]
+    assert ("Numbers include 1 human review." in said["run page"]) is counts
+    shown = "Human reviews are shown but don't change these numbers."
+    assert (shown in said["run page"]) is not counts
+    assert "automatic verdict borderline, reviewed as pass" in said["campaign"]
 
 
 def test_both_verdicts_stand_in_a_comparison_side_by_side_and_in_its_files(
@@ -242,8 +242,8 @@ def test_a_late_review_changes_every_figure_and_a_share_link_says_so(
     rates = [(text.count("50.0%"), text.count("100.0%")) for text in (before, after)]
     assert rates == [(2, 0), (1, 1)]
     changes = [
-        ("Pass rate Within limit ±0.0", "100.0%", "with 1 → 0 reviews −50.0"),
-        ("1 of 2 executions) at $0.032", "2 of 2 executions) at $0.016", "with 1 review"),
+        ("Pass rate Within limit ±0.0", "Over limit −50.0 pts 100.0%", "with 1 → 0 reviews"),
+        ("1 of 2 results) at $0.032", "2 of 2 results) at $0.016", "with 1 review"),
         (",0.5,0.094531206,0.905468794,failed,0", ",1.0,0.342380228,1.0,passed,1"),
         (",0.032000000,3400.0,front,,0", ",0.016000000,3400.0,front,,1"),
     ]
@@ -262,5 +262,5 @@ def test_a_run_scored_again_says_of_which_run_its_decisions_are(viewer: Client, 
     run = reviewed_run(ann)
     Run.objects.filter(pk=run.pk).update(snapshot={**run.snapshot, "rescored": {"run": 41}})
     page = text_of(viewer, "runs:result", run.suite.slug, run.number, "C-001", 1)
-    assert "people say pass" in page
-    assert "are of run #41, whose output this is" in page
+    assert "with reviews pass" in page
+    assert "belong to run #41, whose output this is" in page

@@ -66,7 +66,7 @@ def test_a_gate_that_fails_scores_0_and_skips_the_rest() -> None:
     assert decision.evaluator == "safety"
     assert decision.is_forced
     assert decision.nodes["quality"].state == "skipped"
-    assert decision.nodes["tone"].note == "a gate failed before it"
+    assert decision.nodes["tone"].note == "an earlier gate failed"
     assert decision.nodes[""].arithmetic == "safety 0.59 < 0.60, so 0.00"
 
 

@@ -266,7 +266,7 @@ class TestUnscored:
         tree = root(leaf("g"), leaf("a"), rule="safety_gate", required=("g",), gate_threshold=0.1)
         outcomes: dict[str, Outcome] = {"g": Score(0.5), "a": Skipped()}
         decision = decide(tree, outcomes, POLICY)
-        assert decision.error == "a could not be scored: a gate failed before it"
+        assert decision.error == "a could not be scored: an earlier gate failed"
 
 
 class TestJudgeOverall:

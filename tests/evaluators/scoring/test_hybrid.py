@@ -106,8 +106,8 @@ def test_every_dimension_follows_its_policy() -> None:
     }
     assert warnings == (
         "autonomy: no check covers it, the judge's score counts",
-        "closeness: no check covers it, the judge's score counts alone",
-        "checked: the judge gave no score, the checks count alone",
+        "closeness: no check covers it, only the judge's score counts",
+        "checked: the judge gave no score, only the checks count",
     )
 
 

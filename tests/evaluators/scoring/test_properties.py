@@ -18,9 +18,7 @@ RANKS = {"fail": 0, "borderline": 1, "pass": 2}
 RULES = ("weighted_average", "minimum", "maximum", "safety_gate", "all_or_nothing", "threshold")
 # Steps that a mean of few can tell apart by far more than the ninth decimal.
 HAIR = 1e-5
-FEW = settings(
-    deadline=None,
-    max_examples=50,
+SAME_EACH_TIME = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -70,7 +68,7 @@ def shuffled(node: EvaluatorSpec, order: st.DataObject) -> EvaluatorSpec:
     return node.replace(children=tuple(shuffled(child, order) for child in children))
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(), st.data())
 def test_the_order_of_evaluators_changes_neither_score_nor_verdict(
     case: tuple[EvaluatorSpec, dict[str, Outcome]], order: st.DataObject
@@ -80,7 +78,7 @@ def test_the_order_of_evaluators_changes_neither_score_nor_verdict(
     assert (one.score, one.verdict) == (other.score, other.verdict)
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(), st.sampled_from(["error", "exclude", "zero"]))
 def test_scores_stay_between_0_and_1_and_between_their_parts(
     case: tuple[EvaluatorSpec, dict[str, Outcome]], on_unscored: str
@@ -97,7 +95,7 @@ def test_scores_stay_between_0_and_1_and_between_their_parts(
             assert min(known) <= found <= max(known)
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(), st.sampled_from([0.001, 0.1, 3.0, 1000.0]))
 def test_only_the_ratio_of_weights_matters(
     case: tuple[EvaluatorSpec, dict[str, Outcome]], factor: float
@@ -113,7 +111,7 @@ def test_only_the_ratio_of_weights_matters(
     assert one.score == pytest.approx(other.score, abs=1e-9)
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases())
 def test_a_composite_of_one_is_its_only_child(
     case: tuple[EvaluatorSpec, dict[str, Outcome]],
@@ -127,7 +125,7 @@ def test_a_composite_of_one_is_its_only_child(
         assert (one.score, one.verdict) == (other.score, other.verdict)
 
 
-@FEW
+@SAME_EACH_TIME
 @given(st.lists(st.tuples(score_values, weight_values), min_size=2, max_size=8), st.data())
 def test_averages_of_averages_are_one_average_with_proportional_weights(
     parts: list[tuple[float, float]], data: st.DataObject
@@ -146,7 +144,7 @@ def test_averages_of_averages_are_one_average_with_proportional_weights(
     assert decide(nested, outcomes, POLICY).score == pytest.approx(flat.score, abs=1e-9)
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(), st.data())
 def test_a_higher_score_never_makes_the_verdict_worse(
     case: tuple[EvaluatorSpec, dict[str, Outcome]], data: st.DataObject
@@ -161,7 +159,7 @@ def test_a_higher_score_never_makes_the_verdict_worse(
     assert (other.score or 0) >= (one.score or 0)
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(unscored=True), st.sampled_from(["error", "exclude", "zero"]))
 def test_the_quick_way_agrees_with_the_whole_decision(
     case: tuple[EvaluatorSpec, dict[str, Outcome]], on_unscored: str
@@ -174,7 +172,7 @@ def test_the_quick_way_agrees_with_the_whole_decision(
     assert Decision.from_json(decision.as_json()) == decision
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(unscored=True))
 def test_no_verdict_without_a_score_that_it_needs(
     case: tuple[EvaluatorSpec, dict[str, Outcome]],
@@ -185,7 +183,7 @@ def test_no_verdict_without_a_score_that_it_needs(
     assert (decision.status == "error") == bool(seen)
 
 
-@settings(parent=FEW, max_examples=120)
+@SAME_EACH_TIME
 @given(cases())
 def test_the_flip_is_the_smallest_rise_that_reaches_the_next_verdict(
     case: tuple[EvaluatorSpec, dict[str, Outcome]],

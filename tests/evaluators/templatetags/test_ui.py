@@ -239,7 +239,7 @@ def test_a_gate_shows_share_threshold_and_state() -> None:
     assert "106 of the last 114 must pass" in html
     row = render('<dl class="gates">{% gate_row "Metrics" none 0.8 "open" %}</dl>', none=None)
     assert '<dd class="num">–</dd>' in row
-    assert "Not judged" in row
+    assert "Not evaluated" in row
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_so_do_the_known_parts_of_a_sum_without_all_prices(
 def test_a_trend_names_its_ends_and_its_threshold() -> None:
     trend = SimpleNamespace(target="mini", scores=[0.779, 0.81, 0.826])
     html = render('{% spark trend 0.8 "pass" %}', trend=trend)
-    label = "Metrics score of mini in its last 3 runs, from 77.9% to 82.6%, threshold 80%"
+    label = "Mean score of mini in its last 3 runs, from 77.9% to 82.6%, threshold 80%"
     assert f'aria-label="{label}"' in html
     assert 'points="2.0,23.0 60.0,11.1 118.0,5.0"' in html
 
@@ -442,6 +442,20 @@ def test_the_sidebar_marks_the_section_of_the_page(view: str, section: str) -> N
     assert marked == [section]
 
 
+@pytest.mark.parametrize(
+    ("agent", "key"),
+    [
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)", "⌘"),
+        ("Mozilla/5.0 (X11; Linux)", "Ctrl"),
+        ("", "Ctrl"),
+    ],
+)
+def test_shortcuts_name_the_key_of_the_readers_system(agent: str, key: str) -> None:
+    request = RequestFactory().get("/", headers={"User-Agent": agent})
+    html = render('{% include "components/keys.html" %}', request=request)
+    assert f"<kbd>{key}</kbd> <kbd>K</kbd>" in html
+
+
 def test_choices_of_the_browser_are_rendered_from_its_cookies() -> None:
     request = RequestFactory().get("/")
     request.COOKIES["theme"] = "dark"
@@ -568,3 +582,18 @@ def test_a_line_of_a_diff_adds_no_white_space() -> None:
         '<p data-tone="good"><span class="unseen">after: </span>keep <ins>&lt;new&gt;</ins></p>'
     )
     assert diff_line("same", [TextPart(" a  b", is_changed=True)]) == "<p> a  b</p>"
+
+
+@pytest.mark.parametrize(
+    ("rate", "parts"),
+    [
+        ((None, None, None), []),
+        ((0.5, None, None), ['class="fill" width="50.00%"']),
+        ((0.9, 0.75, 1.0), ['width="90.00%"', 'x1="75.00%" x2="100.00%"']),
+    ],
+)
+def test_a_rate_is_a_bar_with_its_interval(rate: Any, parts: list[str]) -> None:
+    html = render("{% rate_bar share low high %}", share=rate[0], low=rate[1], high=rate[2])
+    assert all(part in html for part in parts)
+    assert bool(html) == bool(parts)
+    assert html.count("<line") == (0 if rate[1] is None else 3)
