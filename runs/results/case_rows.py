@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -13,9 +14,27 @@ from django.urls import reverse
 
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
-from runs.filters.language import All, FilterError, read_filter
-from runs.filters.queries import ResultsQuery, in_state, matching_cases
-from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, head_cell
+from runs.filters.fields import Field, Kind, Source, field_named
+from runs.filters.language import FilterError
+from runs.filters.matching import ResultRows
+from runs.filters.queries import (
+    FAMILIES,
+    IN_ORDER,
+    SORTS,
+    CaseRow,
+    Hit,
+    ResultsQuery,
+    behind,
+    condition_chips,
+    first_hits,
+    in_state,
+    is_read,
+    matching_cases,
+    ordered_cases,
+    run_vocabulary,
+)
+from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, cut_page, head_cell
+from runs.models.results import OPEN_RESULT_STATUSES
 from runs.models.run_cases import (
     LiveCases,
     count_states_and_flaky,
@@ -25,6 +44,7 @@ from runs.models.run_cases import (
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.result_state import (
+    MAX_MARKS,
     Override,
     RepetitionMark,
     case_override,
@@ -33,14 +53,105 @@ from runs.results.result_state import (
     row_reviewed_verdict,
     with_reviewers,
 )
-from runs.running.retrying import is_retryable, retryable_results
 from runs.summary.cases import BY_FORCE, STATES, summarise_case
 from runs.summary.figures import CaseSummary
 
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")
-# A row shows this many marks; the page of a result has all.
-MAX_MARKS = 12
+# A regular comparison of score and threshold, which the columns of score and verdict tell.
+BY_BANDS = re.compile(r"[\d.]+ [≥<] [\d.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table; `shape` says how its cells are drawn, `head` is None where it cannot sort."""
+
+    name: str
+    label: str
+    shape: str
+    title: str = ""
+    head: HeadCell | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Tell whether its cells are numbers."""
+        return self.shape in NUMBERS
+
+
+NUMBERS = ("score", "spread", "share", "points", "percent", "duration", "money", "count")
+COLUMNS: Mapping[str, Column] = {
+    column.name: column
+    for column in (
+        Column("verdict", "Verdict", "verdict"),
+        Column("case", "Case", "case"),
+        Column("score", "Score", "score"),
+        Column("spread", "Spread", "spread", "Highest − lowest score of the repetitions"),
+        Column("metrics", "Metrics", "percent", "Weighted score of the 0–5 metrics"),
+        Column("outcomes", "Outcomes", "outcomes", "Expected outcomes that were met"),
+        Column("why", "Why", "why", "What decided the verdict"),
+        Column("repetitions", "Repetitions", "repetitions"),
+        Column("tag", "Tags", "tags"),
+        Column("latency", "Latency", "duration", "Time of the target"),
+        Column("cost", "Cost", "money", "Target cost + judge cost"),
+        Column("target_cost", "Target cost", "money"),
+        Column("judge_cost", "Judge cost", "money"),
+        Column("tokens", "Tokens", "count", "Input and output tokens of the target"),
+        Column("tool", "Tools", "names", "Tools that were called"),
+        Column("error", "Error stage", "names", "Stage in which a repetition had an error"),
+        Column("review", "Review", "names"),
+        Column("attempts", "Attempts", "count"),
+    )
+}
+USUAL = (
+    *("verdict", "case", "score", "spread", "metrics", "outcomes", "why", "repetitions", "tag"),
+    *("latency", "cost"),
+)
+OF_REPETITIONS = ("spread", "repetitions")
+# Columns whose values are in the results.
+OF_RESULTS = ("tokens", "tool", "error", "review")
+# Figures of a row by the names of their columns.
+OF_ROW: Mapping[str, str] = {
+    "metrics": "metrics",
+    "latency": "latency_ms",
+    "cost": "cost_usd",
+    "target_cost": "target_usd",
+    "judge_cost": "judge_usd",
+}
+
+
+def column_named(name: str) -> Column | None:
+    """Return the column of a name: one of every run, or that of an evaluator, metric, dimension or metadata key."""
+    if name in COLUMNS:
+        return COLUMNS[name]
+    field = field_named(name)
+    return None if field is None or field.source == Source.CASE else own_column(name, field)
+
+
+def own_column(name: str, field: Field) -> Column:
+    """Return the column of an evaluator, metric, dimension or metadata key."""
+    shape = {Kind.SHARE: "share", Kind.POINTS: "points"}.get(field.kind, "names")
+    return Column(
+        name, field.key.rpartition("/")[2], shape, f"{str(field.source).capitalize()} {field.key}"
+    )
+
+
+def column_values(
+    run: Run, rows: Sequence[ResultRow], names: Sequence[str]
+) -> Mapping[str, Mapping[int, Any]]:
+    """Return the values of columns that are no part of a row, by name and case; a query or two for each source."""
+    asked = [name for name in names if name not in COLUMNS or name in OF_RESULTS]
+    fields = {name: field for name in asked if (field := field_named(name))}
+    if not fields:
+        return {}
+    read = ResultRows([run], only=[row.id for row in rows])
+    cases = dict(read.rows.values_list("pk", "case_id"))
+    values = {
+        name: read.values(field) if field.is_number else read.names(field)
+        for name, field in fields.items()
+    }
+    return {
+        name: {cases[pk]: value for pk, value in found.items()} for name, found in values.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +159,9 @@ class ResultRow:
     """One case with its repetitions; missing figures are None.
 
     `passed` of `scored` repetitions passed; with two or more scores these lie from `lowest` to `highest`.
-    `unshown` repetitions have no mark in the row. `retries` counts its retries, `retryable` its results
-    that can be retried. `override` is the verdict of reviewers.
+    `repetitions` is empty where there are too many for a mark each; `states` counts all by state. `note` says
+    what decided the case, "" where that is its score. `retries` counts its retries, `selectable` its results
+    that have ended. `override` is the verdict of reviewers.
     """
 
     id: int
@@ -62,7 +174,7 @@ class ResultRow:
     metrics: float | None
     outcomes: tuple[float, ...]
     repetitions: tuple[RepetitionMark, ...]
-    unshown: int
+    states: Mapping[str, int]
     scored: int
     passed: int
     is_flaky: bool
@@ -72,9 +184,13 @@ class ResultRow:
     note: str
     latency_ms: float | None
     cost_usd: Decimal | None
+    target_usd: Decimal | None
+    judge_usd: Decimal | None
     retries: int
-    retryable: int
+    selectable: int
     override: Override | None
+    hit: Hit | None = None
+    cells: tuple[tuple[Column, Any], ...] = ()
 
 
 def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[ResultRow, ...]:
@@ -134,9 +250,10 @@ def _row(
                 row["score"],
                 row_reviewed_verdict(row),
             )
-            for row, mark in zip(results[:MAX_MARKS], marks, strict=False)
+            for row, mark in zip(results, marks, strict=True)
+            if len(results) <= MAX_MARKS
         ),
-        unshown=max(0, len(results) - MAX_MARKS),
+        states=Counter(marks),
         scored=summary.scored,
         passed=summary.passed,
         is_flaky=summary.is_flaky,
@@ -146,8 +263,10 @@ def _row(
         note=_note(results, group["live_state"], shown, summary),
         latency_ms=_mean(row["latency_ms"] for row in results),
         cost_usd=sum_known(row[cost] for row in results for cost in COSTS),
+        target_usd=sum_known(row["run_cost_usd"] for row in results),
+        judge_usd=sum_known(row["evaluation_cost_usd"] for row in results),
         retries=max(row["generation"] for row in results) - 1,
-        retryable=sum(is_retryable(run, row["status"]) for row in results),
+        selectable=sum(row["status"] not in OPEN_RESULT_STATUSES for row in results),
         override=None,
     )
 
@@ -159,6 +278,16 @@ def _note(
     summary: CaseSummary,
 ) -> str:
     """Say what decided the case; for several repetitions, the rule that combined their verdicts."""
+    note = _rule(results, state, shown, summary)
+    return "" if BY_BANDS.fullmatch(note) else note
+
+
+def _rule(
+    results: Sequence[Mapping[str, Any]],
+    state: str,
+    shown: Mapping[str, Any],
+    summary: CaseSummary,
+) -> str:
     if len(results) == 1 or state == "error":
         return str(shown["error"] or shown["decided_by"])
     if summary.rule == BY_FORCE:
@@ -180,24 +309,30 @@ def _outcome_shares(marks: Sequence[str]) -> tuple[float, ...]:
     return tuple(column.count("1") / len(marks) for column in zip(*marks, strict=False))
 
 
-FIGURES = (("latency", "Latency", True), ("cost", "Cost", True))
 FLAKY, EVERY = "flaky", "every"
 UNSORTED = ResultsQuery().sort
-STATUS_OF = {"running": "running", "waiting": "pending", "cancelled": "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of the results that are listed."""
+
+    label: str
+    url: str
+    help: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsTable:
     """One page of the table with its filters.
 
-    `retryable` is how many results of all its pages can be retried; `mark` differs between filters.
+    `selectable` is how many results of all its pages have ended; `mark` differs between filters.
     """
 
     query: ResultsQuery
     rows: tuple[ResultRow, ...]
     chips: tuple[Chip, ...]
-    columns: tuple[HeadCell, ...]
-    figures: tuple[HeadCell, ...]
+    columns: tuple[Column, ...]
     controls: tuple[Control, ...]
     total: int
     matching: int
@@ -205,14 +340,45 @@ class ResultsTable:
     page_url: str
     url: str
     next_address: str
-    has_metrics: bool
-    has_outcomes: bool
-    retryable: int
+    selectable: int
     mark: str
     flaky: Chip | None
     hidden: tuple[tuple[str, str], ...]
     conditions: tuple[Chip, ...] = ()
     problem: FilterError | None = None
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[ListedFile, ...]:
+        """Return the files of the listed results; of a list of all only this table, as the page offers the rest."""
+        if not self.rows:
+            return ()
+        shown = ListedFile(
+            "This table",
+            self.query.changed().at(f"{self.page_url}table.csv"),
+            "These cases with these columns in this order, as CSV",
+        )
+        if not self.query.is_narrowed:
+            return (shown,)
+        table, lines = f"{self.page_url}results.csv", f"{self.page_url}results.jsonl"
+        only_filters = self.query.only_filters
+        return (
+            shown,
+            ListedFile("CSV", only_filters.at(table), "The listed results, a row each"),
+            ListedFile(
+                "CSV with texts",
+                f"{only_filters.at(table)}&texts=1",
+                "The same with the input of each case and the output",
+            ),
+            ListedFile(
+                "JSON Lines", only_filters.at(lines), "The listed results with their scores"
+            ),
+        )
+
+    @property
+    def tags_shown(self) -> str:
+        """Return the slice of the tags that a row has room for."""
+        return ":1" if self.flaky else ":2"
 
     @property
     def nothing(self) -> str:
@@ -247,28 +413,27 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     conditions: tuple[Chip, ...] = ()
     try:
         cases = matching_cases(run, query)
-        conditions = _conditions(query) if query.text else ()
+        conditions = condition_chips(query)
     except FilterError as error:
         problem, cases = error, run.cases.live(run).none()
+    unknown = unknown_names(run, query)
+    if query.sort.name in unknown:
+        query = query.changed(sort=UNSORTED)
     counts = _counts(cases, query)
-    page = _page(cases, query)
+    page = _page(run, cases, query)
     rows = case_rows(run, page.rows)
+    if query.text and not problem:
+        hits = first_hits(query.text, run.cases.filter(case__in=[row.id for row in rows]))
+        rows = tuple(replace(row, hit=hits.get((run.pk, row.id))) for row in rows)
     any_count = sum(counts[state] for state in STATES)
     matching = counts[query.state] if query.state else any_count
-    has_outcomes = any(row.outcomes for row in rows)
-    has_metrics = any(row.metrics is not None for row in rows)
+    columns = table_columns(run, query, rows, unknown)
     place = {"slug": run.suite.slug, "number": run.number}
     return ResultsTable(
         query=query,
-        rows=rows,
+        rows=with_cells(run, rows, columns),
         chips=_chips(query, counts),
-        columns=_columns(
-            query,
-            has_spread=run.repetitions > 1,
-            has_metrics=has_metrics,
-            has_outcomes=has_outcomes,
-        ),
-        figures=tuple(_head(query, *figure) for figure in FIGURES),
+        columns=columns,
         controls=_controls(run, query),
         total=run.case_count,
         matching=matching,
@@ -276,10 +441,8 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         page_url=reverse("runs:run", kwargs=place),
         url=reverse("runs:run-results", kwargs=place),
         next_address=page.next_address(query),
-        has_metrics=has_metrics,
-        has_outcomes=has_outcomes,
-        retryable=_retryable(run, cases, query, counts),
-        mark=f"{crc32(query.address(sort=UNSORTED).encode()):x}",
+        selectable=_selectable(run, cases, query, counts),
+        mark=f"{crc32(query.only_filters.address().encode()):x}",
         flaky=Chip(
             "Flaky",
             query.address(flaky=not query.flaky),
@@ -292,7 +455,74 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         hidden=query.hidden("q", "tag"),
         conditions=conditions,
         problem=problem,
+        unknown=unknown,
     )
+
+
+def unknown_names(run: Run, query: ResultsQuery) -> tuple[str, ...]:
+    """Return the columns of an address, and its order, that the run does not have."""
+    asked = tuple(dict.fromkeys((*query.columns, query.sort.name)))
+    unknown = [name for name in asked if name not in SORTS and column_named(name) is None]
+    if own := [name for name in asked if name.startswith(FAMILIES)]:
+        fields = run_vocabulary(run).own_fields
+        unknown += [name for name in own if name not in unknown and field_named(name) not in fields]
+    return tuple(unknown)
+
+
+def table_columns(
+    run: Run, query: ResultsQuery, rows: Sequence[ResultRow], unknown: Sequence[str]
+) -> tuple[Column, ...]:
+    """Return the columns that are chosen, otherwise the usual ones that have values; always the case and the order."""
+    names = [name for name in query.columns if name not in unknown]
+    if not query.columns and rows:
+        empty = {
+            "metrics": all(row.metrics is None for row in rows),
+            "outcomes": not any(row.outcomes for row in rows),
+            "why": not any(row.note for row in rows),
+        }
+        names = [name for name in usual_columns(run) if not empty.get(name)]
+    elif not query.columns:
+        names = list(usual_columns(run))
+    if "case" not in names:
+        names.insert(0, "case")
+    if query.sort.name not in (*names, UNSORTED.name) and column_named(query.sort.name):
+        after = names.index("score") if "score" in names else names.index("case")
+        names.insert(after + 1, query.sort.name)
+    found = (column_named(name) for name in names)
+    return tuple(_with_head(run, query, column) for column in found if column)
+
+
+def usual_columns(run: Run) -> tuple[str, ...]:
+    """Return the columns that are shown unless others are chosen."""
+    return tuple(name for name in USUAL if run.repetitions > 1 or name not in OF_REPETITIONS)
+
+
+def _with_head(run: Run, query: ResultsQuery, column: Column) -> Column:
+    label = "Mean score" if column.name == "score" and run.repetitions > 1 else column.label
+    if column.name not in SORTS and not column.name.startswith(FAMILIES):
+        return replace(column, label=label)
+    head = head_cell(query, column.name, label, is_number=column.is_number, title=column.title)
+    return replace(column, label=label, head=head)
+
+
+def with_cells(
+    run: Run, rows: Sequence[ResultRow], columns: Sequence[Column]
+) -> tuple[ResultRow, ...]:
+    """Return the rows with their cells; a query or two for each source of columns that are no part of a row."""
+    values = column_values(run, rows, [column.name for column in columns])
+    return tuple(
+        replace(row, cells=tuple((column, _value(row, column, values)) for column in columns))
+        for row in rows
+    )
+
+
+def _value(row: ResultRow, column: Column, values: Mapping[str, Mapping[int, Any]]) -> Any:
+    """Return what a column shows of a case; None where it has no value."""
+    if column.name == "attempts":
+        return row.retries + 1
+    if column.name in OF_ROW:
+        return getattr(row, OF_ROW[column.name])
+    return values.get(column.name, {}).get(row.id)
 
 
 def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
@@ -305,40 +535,28 @@ def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
     return {**counts, FLAKY: flaky, EVERY: totals.total()}
 
 
-def _conditions(query: ResultsQuery) -> tuple[Chip, ...]:
-    """Return the conditions of the filter, each with the address without it; raises FilterError."""
-    conditions = read_filter(query.text).conditions
-    # One alone is what the field shows.
-    if len(conditions) == 1:
-        return ()
-    return tuple(
-        Chip(
-            str(condition),
-            query.address(text=str(All((*conditions[:place], *conditions[place + 1 :])))),
-            is_on=True,
-        )
-        for place, condition in enumerate(conditions)
-    )
-
-
-def _retryable(run: Run, cases: LiveCases, query: ResultsQuery, counts: Mapping[str, int]) -> int:
-    """Return how many results of the filter can be retried; with one repetition, from the counts of states."""
+def _selectable(run: Run, cases: LiveCases, query: ResultsQuery, counts: Mapping[str, int]) -> int:
+    """Return how many results of the filter have ended; with one repetition, from the counts of states."""
     if run.repetitions > 1 or query.flaky:
         listed = in_state(cases, query).values("case_id")
-        return retryable_results(run).filter(case__in=listed).count()
+        ended = run.results.filter(case__in=listed)
+        return ended.exclude(status__in=OPEN_RESULT_STATUSES).count()
     states = [query.state] if query.state else STATES
-    return sum(counts[state] for state in states if is_retryable(run, STATUS_OF.get(state, "")))
+    return sum(counts[state] for state in states if state not in OPEN_STATES)
 
 
-def _page(cases: LiveCases, query: ResultsQuery) -> Page[Mapping[str, Any]]:
+def _page(run: Run, cases: LiveCases, query: ResultsQuery) -> Page[CaseRow]:
+    if is_read(query.sort):
+        rows = ordered_cases(run, in_state(cases, query), query.sort)
+        return cut_page(behind(rows, query.after, query.sort), IN_ORDER.place)
     order = Keyset(
         Key("sort_value", float, is_descending=query.sort.is_descending),
         Key("position", int),
         Key("case_id", int),
     )
-    rows = in_state(sorted_cases(cases, query.sort.name), query)
-    page: Page[Mapping[str, Any]] = order.page(
-        rows.values("case_id", "position", "live_state", "sort_value"), query.after
+    sorted_ = in_state(sorted_cases(cases, query.sort.name), query)
+    page: Page[CaseRow] = order.page(
+        sorted_.values("case_id", "position", "live_state", "sort_value"), query.after
     )
     return page
 
@@ -350,24 +568,6 @@ def _chips(query: ResultsQuery, counts: Mapping[str, int]) -> tuple[Chip, ...]:
         query.chip(labels.get(state, state.capitalize()), counts[state], value=state, state=state)
         for state in shown
     )
-
-
-def _columns(
-    query: ResultsQuery, *, has_spread: bool, has_metrics: bool, has_outcomes: bool
-) -> tuple[HeadCell, ...]:
-    named = [
-        ("verdict", "Verdict", False),
-        ("case", "Case", False),
-        ("score", "Mean score" if has_spread else "Score", True),
-        *([("spread", "Spread", True)] if has_spread else ()),
-        *([("metrics", "Metrics", True)] if has_metrics else ()),
-        *([("outcomes", "Outcomes", False)] if has_outcomes else ()),
-    ]
-    return tuple(_head(query, *column) for column in named)
-
-
-def _head(query: ResultsQuery, name: str, label: str, is_number: bool) -> HeadCell:
-    return head_cell(query, name, label, is_number=is_number)
 
 
 def _controls(run: Run, query: ResultsQuery) -> tuple[Control, ...]:

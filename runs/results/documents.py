@@ -27,7 +27,7 @@ from runs.summary.figures import CaseSummary, Summary
 
 CHUNK = 2000
 
-GateState = Literal["passed", "failed", "open", "on_course", "at_risk", "out_of_reach"]
+GateState = Literal["passed", "failed", "open", "early", "on_course", "at_risk", "out_of_reach"]
 Interval = tuple[float, float] | None
 
 
@@ -35,13 +35,13 @@ class GateDoc(Document):
     """One of the two gates of a run."""
 
     share: Annotated[float | None, FIGURES]
-    """The mean score, or the share of executions that passed, 0 to 1; null where there is none."""
+    """The mean score, or the share of results that passed, 0 to 1; null if there is none."""
     threshold: Annotated[float, FIGURES] = Field(validation_alias="limit")
     """What it has to reach, 0 to 1."""
     state: Annotated[GateState, FIGURES]
-    """Passed or failed once the run is completed; before, how it stands so far."""
+    """Passed or failed once the run is completed; before that, a forecast."""
     note: Annotated[str, FIGURES]
-    """What the figure rests on, in words."""
+    """How many results the figure is based on, in words."""
     reviews: Annotated[int, FIGURES]
     """How many decisions of reviewers count in it."""
 
@@ -50,13 +50,13 @@ class GatesDoc(Document):
     """Both gates; they are judged separately."""
 
     metrics: GateDoc
-    """The mean score of all executions that have one."""
+    """The mean score of all results that have one."""
     cases: GateDoc
-    """The share of executions that passed; those with errors have not."""
+    """The share of results that passed; errors count as not passed."""
 
 
 class CountsDoc(Document):
-    """How many executions are in each state."""
+    """How many results are in each state."""
 
     passed: Annotated[int, FIGURES] = Field(0, alias="pass")
     """Passed."""
@@ -117,18 +117,18 @@ class RunDoc(Document):
     """When it ended."""
     case_count: Annotated[int, FIGURES]
     """How many cases it has."""
-    executions: Annotated[int, FIGURES]
-    """How many executions it has: cases times repetitions."""
+    results: Annotated[int, FIGURES]
+    """How many results it has when it is complete: cases times repetitions."""
     done: Annotated[int, FIGURES]
     """How many of them have ended, with or without an error."""
     counts: CountsDoc
-    """How many executions are in each state."""
+    """How many results are in each state."""
     gates: GatesDoc
     """The two gates."""
     run_cost_usd: Annotated[Dollars | None, FIGURES]
     """What the target cost, US dollars; null where nothing is known."""
     evaluation_cost_usd: Annotated[Dollars | None, FIGURES]
-    """What the evaluation cost, US dollars; null where nothing is known."""
+    """What the judges cost, US dollars; null where nothing is known."""
     total_cost_usd: Annotated[Dollars | None, FIGURES]
     """What is known of both costs, US dollars; null where nothing is known."""
     costs_are_partial: Annotated[bool, FIGURES]
@@ -151,18 +151,18 @@ class GateResultDoc(Document):
     passed: bool | None
     """Whether it passed; null until it is judged."""
     counted: int
-    """How many executions count."""
+    """How many results count."""
     total: int
     """Of how many."""
 
 
 class MeansDoc(Document):
-    """Means and sums over the executions that have a value."""
+    """Means and sums over the results that have a value."""
 
     score: Annotated[float | None, FIGURES]
     """The mean score, 0 to 1; null where there is none."""
     scored: Annotated[int, FIGURES]
-    """How many executions have a score."""
+    """How many results have a score."""
     latency_ms: Annotated[float | None, FIGURES]
     """The mean latency, milliseconds."""
     metrics: dict[str, float]
@@ -176,7 +176,7 @@ class MeansDoc(Document):
     run_cost_usd: Dollars | None
     """What the target cost, US dollars; null where nothing is known."""
     evaluation_cost_usd: Dollars | None
-    """What the evaluation cost, US dollars; null where nothing is known."""
+    """What the judges cost, US dollars; null where nothing is known."""
     evaluation_input_tokens: int | None
     """The input tokens of the evaluation."""
     evaluation_output_tokens: int | None
@@ -184,7 +184,7 @@ class MeansDoc(Document):
 
 
 class MetricMeanDoc(Document):
-    """The mean of a metric over the executions in which it was judged."""
+    """The mean of a metric over the results in which it was judged."""
 
     path: str
     """The evaluator's place in the tree."""
@@ -201,7 +201,7 @@ class MetricMeanDoc(Document):
     mean: Annotated[float, FIGURES]
     """The mean, 0 to 5."""
     judged: Annotated[int, FIGURES]
-    """How many executions the mean is of."""
+    """How many results the mean is of."""
 
 
 class SideMeanDoc(Document):
@@ -210,7 +210,7 @@ class SideMeanDoc(Document):
     mean: Annotated[float | None, FIGURES]
     """The mean, 0 to 10; null where there is none."""
     counted: Annotated[int, FIGURES]
-    """How many executions the mean is of."""
+    """How many results the mean is of."""
 
 
 class DimensionMeanDoc(Document):
@@ -233,8 +233,8 @@ class DimensionMeanDoc(Document):
 class SummaryDoc(Document):
     """A run in numbers; names that end in _pct and the two thresholds beside them are percent."""
 
-    executions: int
-    """How many executions there are."""
+    results: int = Field(validation_alias="executions")
+    """How many results there are when the run is complete."""
     ended: int
     """How many have ended."""
     passed: int
@@ -272,11 +272,11 @@ class SummaryDoc(Document):
     spread_cases: int
     """How many cases that mean is of."""
     timed: Annotated[int, FIGURES]
-    """How many executions have a latency."""
+    """How many results have a latency."""
     latency_p50_ms: Annotated[float | None, FIGURES]
     """The median latency, milliseconds."""
     latency_p95_ms: Annotated[float | None, FIGURES]
-    """95 of 100 executions are as fast or faster, milliseconds."""
+    """95 of 100 results are as fast or faster, milliseconds."""
     weighted_metrics_score_pct: float | None
     """The mean score, percent."""
     metrics_pass_threshold: float | None
@@ -315,7 +315,7 @@ class OverRepetitionsDoc(Document):
 
     @classmethod
     def make(cls, repetitions: RunRepetitions) -> OverRepetitionsDoc:
-        """Describe what the repetitions of a run came to."""
+        """Describe the repetitions of a run."""
         return cls(
             all_k_passed=repetitions.all_passed.count,
             any_k_passed=repetitions.any_passed.count,
@@ -334,12 +334,12 @@ class FinalEvaluationDoc(Document):
     """The mean final score, 0 to 10."""
     final_dimensions: dict[str, float]
     """The mean of each dimension, 0 to 10."""
-    scored_executions: int
-    """How many executions they are of."""
+    scored_results: int
+    """How many results they are of."""
 
 
 class CostDoc(Document):
-    """What the target, or the evaluation, of a run cost."""
+    """What the target, or the judges, of a run cost."""
 
     usd: Dollars | None
     """What is known, US dollars; null where nothing is known."""
@@ -381,7 +381,7 @@ class RunDetailDoc(RunDoc):
     """A run with its policy, its costs and its summary."""
 
     concurrency: int
-    """How many executions ran at once, at most."""
+    """How many cases run in parallel, at most."""
     budget_usd: Dollars | None
     """What it was allowed to cost, US dollars; null without a limit."""
     max_minutes: int | None
@@ -418,8 +418,8 @@ class RunCaseDoc(Document):
     """Its verdict; null without one."""
     decided_by: TextOrNone
     """The rule and the numbers that decided."""
-    executions: int
-    """How many repetitions it has."""
+    results: int = Field(validation_alias="executions")
+    """How many results it has, one for each repetition."""
     scored: int
     """How many of them have a verdict."""
     passed: int
@@ -515,7 +515,7 @@ def _fields(run: Run) -> dict[str, Any]:
         "started_at": run.started_at,
         "finished_at": run.finished_at,
         "case_count": run.case_count,
-        "executions": row.executions,
+        "results": row.executions,
         "done": row.done,
         "counts": row.counts,
         "gates": {"metrics": row.metrics, "cases": row.cases},
@@ -545,7 +545,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         final = {
             "final_score": _mean([score for scores in finals.values() for score in scores]),
             "final_dimensions": summary["means"]["dimensions"] if summary else {},
-            "scored_executions": sum(map(len, finals.values())),
+            "scored_results": sum(map(len, finals.values())),
         }
     return {
         **_fields(run),
@@ -563,7 +563,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
 
 
 def _final_scores(run: Run, cases: Sequence[str] | None = None) -> Mapping[str, Sequence[float]]:
-    """Return by case the final scores, 0 to 10, of the first hybrid judge of each execution.
+    """Return by case the final scores, 0 to 10, of the first hybrid judge of each result.
 
     `cases` are keys, None for all. One query, and another for the results of `cases`: the database finds their
     scores by an index, not among all scores of the run.

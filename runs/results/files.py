@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,11 +29,18 @@ from runs.engine.plan import (
     read_plan,
 )
 from runs.exports.specs import MAX_BYTES_AT_ONCE, MAX_ROWS_AT_ONCE, ExportSpec, file_kind
+from runs.filters.queries import (
+    CaseRow,
+    ResultsQuery,
+    in_state,
+    matching_cases,
+    ordered_cases,
+)
 from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
-from runs.models.database import TextBytes, database_now, read_ids
+from runs.models.database import TextBytes, among, database_now, read_ids
 from runs.models.results import (
     EvaluatorScore,
     Result,
@@ -40,95 +50,156 @@ from runs.models.results import (
 )
 from runs.models.reviews import Review
 from runs.models.runs import Run
+from runs.models.search import said
 from runs.requests import get_run_or_404
+from runs.results.case_rows import (
+    Column,
+    ResultRow,
+    case_rows,
+    table_columns,
+    unknown_names,
+    with_cells,
+)
 from runs.results.documents import case_lines
+from runs.results.result_cause import cause_text, result_cause
 from runs.results.run_figures import run_repetitions
 from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
 
 CHUNK = 500
 # An output may have many megabytes.
 OUTPUTS_AT_ONCE = 25
-# What a line needs of a result and its case: a case's texts are longer than all of it.
+OUTPUT_BYTES_AT_ONCE = 4 * 1024 * 1024
+# What a line needs. Plain rows take half the time of models, and a case's texts are longer than all of it.
 RESULT_COLUMNS = (
-    *("case__key", "case__title", "case__evaluators", "case__evaluators_append", "repetition"),
+    *("pk", "case__key", "case__title", "case__evaluators", "case__evaluators_append"),
+    "repetition",
     *("status", "score", "verdict", "reviewed_verdict", "decided_by", "warnings", "finished_at"),
     *("error", "error_stage", "latency_ms", "input_tokens", "output_tokens"),
     *("run_cost_usd", "evaluation_cost_usd"),
 )
-OUTPUT_COLUMNS = ("text", "outcomes", "removed_at", "removed_by")
+SCORE_COLUMNS = (
+    *("result_id", "path", "kind", "state", "score", "raw_score", "scale", "weight"),
+    *("input_tokens", "output_tokens", "cost_usd", "latency_ms", "reasoning"),
+    *("findings", "details"),
+)
+OUTPUT_COLUMNS = ("pk", "text", "outcomes", "removed_at", "removed_by", "decision__cause")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
-Rows = Mapping[str, EvaluatorScore]
+# A row of some columns of a model, with their names.
+Row = Any
 
 
-def result_lines(run: Run) -> Iterator[ResultLine]:
-    """Return the executions of a run in the order of its suite.
+def listed_ids(run: Run, query: ResultsQuery, cases: Sequence[int] | None = None) -> Sequence[int]:
+    """Return the results of `cases`, or of those that a list shows, in the order of the suite; raises FilterError."""
+    results = run.results.order_by("position", "repetition", "id")
+    if cases is not None:
+        results = results.filter(case__in=cases)
+    elif query.is_narrowed:
+        listed = in_state(matching_cases(run, query), query)
+        results = results.filter(case__in=listed.values("case_id"))
+    return read_ids(results)
 
-    One query finds them, three more read each batch of 500, and one 25 outputs. Raises UnreadableSnapshotError at once for
-    a run of another version.
+
+def result_lines(run: Run, ids: Sequence[int] | None = None) -> Iterator[ResultLine]:
+    """Return the executions of a run, perhaps only these, in the order of its suite.
+
+    One query finds them, four more read each batch of 500, and one each 4 MB of outputs. Raises
+    UnreadableSnapshotError at once for a run of another version.
     """
-    return _lines(run, read_plan(run.snapshot))
+    return _lines(run, read_plan(run.snapshot), ids)
 
 
-def _lines(run: Run, plan: Plan) -> Iterator[ResultLine]:
-    for _, line in _results_with_lines(run, plan):
+def _lines(run: Run, plan: Plan, ids: Sequence[int] | None) -> Iterator[ResultLine]:
+    for _, line in _results_with_lines(run, plan, ids):
         yield line
 
 
-def _results_with_lines(run: Run, plan: Plan) -> Iterator[tuple[Result, ResultLine]]:
-    ids = read_ids(run.results.order_by("position", "repetition", "id"))
+def _results_with_lines(
+    run: Run, plan: Plan, ids: Sequence[int] | None, *, texts: bool = False
+) -> Iterator[tuple[Row, ResultLine]]:
+    if ids is None:
+        ids = listed_ids(run, ResultsQuery())
     for start in range(0, len(ids), CHUNK):
-        yield from _some(run, plan, ids[start : start + CHUNK])
+        yield from _some(run, plan, ids[start : start + CHUNK], texts=texts)
 
 
-def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[tuple[Result, ResultLine]]:
-    results = Result.objects.select_related("case").only(*RESULT_COLUMNS).in_bulk(ids)
+def _some(
+    run: Run, plan: Plan, ids: Sequence[int], *, texts: bool
+) -> Iterator[tuple[Row, ResultLine]]:
+    columns = (*RESULT_COLUMNS, "case__input") if texts else RESULT_COLUMNS
+    found = Result.objects.filter(pk__in=among(ids)).order_by()
+    results: dict[int, Row] = {row.pk: row for row in found.values_list(*columns, named=True)}
     outputs = _outputs(ids)
     output = next(outputs, None)
-    rows: dict[int, dict[str, EvaluatorScore]] = {}
-    for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
-        rows.setdefault(row.result_id, {})[row.path] = row
+    rows: dict[int, dict[str, Row]] = defaultdict(dict)
+    # A line has no place for the root.
+    scores = (
+        EvaluatorScore.objects.filter(result_id__in=among(ids)).exclude(path=ROOT_PATH).order_by()
+    )
+    for row in scores.values_list(*SCORE_COLUMNS, named=True):
+        rows[row.result_id][row.path] = row
     costs = read_result_costs(run, list(results.values()))
     for pk in ids:
         # The run may be deleted meanwhile.
         if pk in results:
             own = output if output is not None and output.pk == pk else None
-            yield results[pk], _line(run, plan, results[pk], own, rows.get(pk, {}), costs[pk])
+            yield results[pk], _line(run, plan, results[pk], own, rows[pk], costs[pk])
         if output is not None and output.pk == pk:
             output = next(outputs, None)
 
 
-def _outputs(ids: Sequence[int]) -> Iterator[ResultOutput]:
+def _outputs(ids: Sequence[int]) -> Iterator[Row]:
     """Return the outputs of results, which have one or none, in the order of the ids."""
-    for start in range(0, len(ids), OUTPUTS_AT_ONCE):
-        some = ids[start : start + OUTPUTS_AT_ONCE]
-        outputs = ResultOutput.objects.only(*OUTPUT_COLUMNS).in_bulk(some)
+    lengths = dict(
+        ResultOutput.objects.filter(pk__in=among(ids))
+        .values_list("pk", TextBytes("text"))
+        .order_by()
+    )
+    for some in _batches([pk for pk in ids if pk in lengths], lengths):
+        found = ResultOutput.objects.filter(pk__in=among(some)).order_by()
+        outputs = {row.pk: row for row in found.values_list(*OUTPUT_COLUMNS, named=True)}
         yield from (outputs[pk] for pk in some if pk in outputs)
+
+
+def _batches(ids: Sequence[int], lengths: Mapping[int, int]) -> Iterator[Sequence[int]]:
+    """Yield the ids in parts of not much more than OUTPUT_BYTES_AT_ONCE, at least one at a time."""
+    some: list[int] = []
+    total = 0
+    for pk in ids:
+        some.append(pk)
+        total += lengths[pk]
+        if total >= OUTPUT_BYTES_AT_ONCE:
+            yield some
+            some, total = [], 0
+    if some:
+        yield some
 
 
 def _line(
     run: Run,
     plan: Plan,
-    result: Result,
-    output: ResultOutput | None,
-    rows: Rows,
+    result: Row,
+    output: Row | None,
+    rows: Mapping[str, Row],
     costs: CostPair,
 ) -> ResultLine:
-    case = result.case
-    root = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
+    root = case_tree(plan.root, result.case__evaluators, append=result.case__evaluators_append)
     is_scored = result.status == ResultStatus.SCORED
     run_usd, evaluation_usd = booked_usd(result, costs)
     return ResultLine(
         suite=run.suite.slug,
         run=run.number,
         target=run.target_name,
-        eval_id=case.key,
+        eval_id=result.case__key,
         repetition=result.repetition,
         status=result.status,
         score=_score(result.score) if is_scored else None,
         verdict=result.verdict,
         reviewed_verdict=result.reviewed_verdict,
         decided_by=result.decided_by,
+        cause=cause_text(
+            result_cause(result, output.decision__cause if output else None), result, plan.policy
+        ),
         evaluators=(*_evaluators(root, rows), *_outcomes_judge(rows)) if rows else (),
         outcomes=_outcomes(output),
         error=result.error,
@@ -150,22 +221,24 @@ def _line(
     )
 
 
-def _answer(run: Run, output: ResultOutput | None) -> str | None:
+def _answer(run: Run, output: Row | None) -> str | None:
     """Return the answer; imported results may have none, and some were removed."""
     if output is None or output.removed_at is not None or (not output.text and run.imported_from):
         return None
-    return output.text
+    return str(output.text)
 
 
 def _moment(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
 
 
-def _evaluators(node: EvaluatorSpec, rows: Rows, path: str = "") -> tuple[EvaluatorLine, ...]:
+def _evaluators(
+    node: EvaluatorSpec, rows: Mapping[str, Row], path: str = ""
+) -> tuple[EvaluatorLine, ...]:
     return tuple(_evaluator(child, rows, below(path, child.name)) for child in node.children)
 
 
-def _evaluator(node: EvaluatorSpec, rows: Rows, path: str) -> EvaluatorLine:
+def _evaluator(node: EvaluatorSpec, rows: Mapping[str, Row], path: str) -> EvaluatorLine:
     row = rows.get(path) or EvaluatorScore(path=path, state=ScoreState.UNSCORED, weight=node.weight)
     score = None if row.score is None else node.counted_score(row.score)
     return EvaluatorLine(
@@ -197,7 +270,7 @@ def _spelling(node: EvaluatorSpec) -> str:
         return ""
 
 
-def _outcomes_judge(rows: Rows) -> tuple[EvaluatorLine, ...]:
+def _outcomes_judge(rows: Mapping[str, Row]) -> tuple[EvaluatorLine, ...]:
     """Return the judge of the expected outcomes where it is not part of the tree."""
     row = rows.get(OUTCOMES_PATH)
     if row is None:
@@ -215,7 +288,7 @@ def _outcomes_judge(rows: Rows) -> tuple[EvaluatorLine, ...]:
     return (judge,)
 
 
-def _metrics(row: EvaluatorScore) -> tuple[Mapping[str, Any], ...]:
+def _metrics(row: Row) -> tuple[Mapping[str, Any], ...]:
     """Return the metrics that a metrics judge scored, in their order."""
     if row.kind != METRICS_KIND:
         return ()
@@ -225,14 +298,14 @@ def _metrics(row: EvaluatorScore) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _findings(row: EvaluatorScore) -> tuple[Finding, ...]:
+def _findings(row: Row) -> tuple[Finding, ...]:
     return tuple(
         Finding(finding["text"], bool(finding["passed"]), finding.get("evidence", ""))
         for finding in row.findings
     )
 
 
-def _usage(row: EvaluatorScore) -> Usage:
+def _usage(row: Row) -> Usage:
     return Usage(
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,
@@ -241,7 +314,7 @@ def _usage(row: EvaluatorScore) -> Usage:
     )
 
 
-def _outcomes(output: ResultOutput | None) -> tuple[OutcomeResult, ...]:
+def _outcomes(output: Row | None) -> tuple[OutcomeResult, ...]:
     judged = (output.outcomes if output else None) or ()
     return tuple(
         OutcomeResult(outcome["text"], bool(outcome["passed"]), outcome.get("justification", ""))
@@ -254,30 +327,53 @@ def _score(score: float | None) -> float | None:
 
 
 COLUMNS = (
-    *("case", "title", "repetition", "status", "verdict", "reviewed_verdict", "decided_by"),
+    *(
+        "case",
+        "title",
+        "repetition",
+        "status",
+        "verdict",
+        "reviewed_verdict",
+        "decided_by",
+        "cause",
+    ),
     *("score", "raw_score", "scale", "outcomes_met", "outcomes"),
     *("latency_ms", "input_tokens", "output_tokens"),
     *("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"),
     *("error_stage", "error", "warnings", "finished_at", "suite", "run", "target"),
 )
+TEXT_COLUMNS = ("input", "output")
+# A row names its case by key and title.
+OF_CASE = {"case": ("case", "title"), "tag": ("tags",)}
 SCORE, METRIC, DIMENSION = "score", "metric", "dimension"
 # A column of an evaluator: what it holds, the path, and the key of a metric or dimension.
 Part = tuple[str, str, str]
 
 
-def results_csv(run: Run) -> Iterator[str]:
-    """Return the table in parts; missing values are empty, never zero.
+def results_csv(
+    run: Run, ids: Sequence[int] | None = None, *, texts: bool = False
+) -> Iterator[str]:
+    """Return the table in parts, perhaps of some results only; missing values are empty, never zero.
+
+    With `texts` it has the input of the case and the answer.
 
     Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
     metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
     are named by evaluators' paths, `metric:` and `dimension:` ones by the path and the key. Raises
     UnreadableSnapshotError for a run of another version.
     """
-    found = _results_with_lines(run, read_plan(run.snapshot))
+    found = _results_with_lines(run, read_plan(run.snapshot), ids, texts=texts)
     parts = [*_scores(run), *_judged(run)]
     names = [f"{kind}:{path}/{key}" if key else f"{kind}:{path}" for kind, path, key in parts]
-    rows = ([*_row(line, result.case.title), *_part_scores(line, parts)] for result, line in found)
-    return csv_parts((*COLUMNS, *names), rows)
+    rows = (
+        [
+            *_row(line, result.case__title),
+            *((said(result.case__input), line.output) if texts else ()),
+            *_part_scores(line, parts),
+        ]
+        for result, line in found
+    )
+    return csv_parts((*COLUMNS, *(TEXT_COLUMNS if texts else ()), *names), rows)
 
 
 def _scores(run: Run) -> Iterator[Part]:
@@ -311,7 +407,7 @@ def _row(line: ResultLine, title: str) -> Sequence[Any]:
     met = sum(outcome.passed for outcome in outcomes) if outcomes else None
     return (
         *(line.eval_id, title, line.repetition, line.status, line.verdict, line.reviewed_verdict),
-        *(line.decided_by, line.score, raw, line.scale, met, len(outcomes) or None),
+        *(line.decided_by, line.cause, line.score, raw, line.scale, met, len(outcomes) or None),
         *(usage.latency_ms, usage.input_tokens, usage.output_tokens, *costs, combined_cost(*costs)),
         *(line.error_stage, line.error, "\n".join(line.warnings), line.finished_at),
         *(line.suite, line.run, line.target),
@@ -418,30 +514,136 @@ def _output_bytes(run: Run) -> int:
 
 
 @file_kind("run-results")
-def results_file(*, slug: str, number: int, is_camel: bool = False) -> ExportSpec:
-    """Describe the file of every result of a run, a line of JSON each; raises Http404."""
+def results_file(
+    *,
+    slug: str,
+    number: int,
+    is_camel: bool = False,
+    query: Mapping[str, str] | None = None,
+    cases: Sequence[int] | None = None,
+) -> ExportSpec:
+    """Describe the file of results of a run, a line of JSON each: all, or those that a list shows, or of `cases`.
+
+    `query` are the parameters of the list. Raises Http404 and FilterError.
+    """
     run = get_run_or_404(slug, number)
-    output_bytes = _output_bytes(run) if run.execution_count <= MAX_ROWS_AT_ONCE else 0
-    return _run_file(
+    return _listed_file(
         run,
+        query or {},
+        cases,
         ".jsonl",
-        rows=run.execution_count,
-        row_bytes=RESULT_BYTES + output_bytes // max(1, run.execution_count),
-        write=lambda: write_results(result_lines(run), is_camel=is_camel),
+        row_bytes=RESULT_BYTES,
+        texts=True,
+        write=lambda ids: write_results(result_lines(run, ids), is_camel=is_camel),
     )
 
 
 @file_kind("run-table")
-def results_table_file(*, slug: str, number: int) -> ExportSpec:
-    """Describe the table of every result of a run; raises Http404."""
+def results_table_file(
+    *,
+    slug: str,
+    number: int,
+    query: Mapping[str, str] | None = None,
+    texts: bool = False,
+    cases: Sequence[int] | None = None,
+) -> ExportSpec:
+    """Describe the table of results of a run: all, or those that a list shows, or of `cases`.
+
+    With `texts` it has input and output. `query` are the parameters of the list. Raises Http404 and FilterError.
+    """
     run = get_run_or_404(slug, number)
-    return _run_file(
+    return _listed_file(
         run,
+        query or {},
+        cases,
         ".csv",
-        rows=run.execution_count,
         row_bytes=TABLE_ROW_BYTES,
-        write=lambda: results_csv(run),
+        texts=texts,
+        write=lambda ids: results_csv(run, ids, texts=texts),
     )
+
+
+def _listed_file(
+    run: Run,
+    query: Mapping[str, str],
+    cases: Sequence[int] | None,
+    ending: str,
+    *,
+    row_bytes: int,
+    texts: bool,
+    write: Callable[[Sequence[int] | None], Iterator[str]],
+) -> ExportSpec:
+    wanted = ResultsQuery.read(query)
+    is_part = wanted.is_narrowed or cases is not None
+    ids = listed_ids(run, wanted, cases) if is_part else None
+    count = run.execution_count if ids is None else len(ids)
+    if texts and count <= MAX_ROWS_AT_ONCE:
+        row_bytes += _output_bytes(run) // max(1, run.execution_count)
+    spec = _run_file(run, ending, rows=count, row_bytes=row_bytes, write=lambda: write(ids))
+    if ids is None:
+        return spec
+    listed = hashlib.sha256(repr(list(ids)).encode()).hexdigest()
+    name = f"{run.suite.slug}-{run.number}-{'filtered' if cases is None else 'selected'}{ending}"
+    return replace(spec, name=name, fingerprint=(*spec.fingerprint, listed))
+
+
+@file_kind("run-view")
+def displayed_table_file(
+    *, slug: str, number: int, query: Mapping[str, str] | None = None
+) -> ExportSpec:
+    """Describe the table of cases as a page displays it: its columns, in its order, of what its filter lists.
+
+    `query` are the parameters of the list. Raises Http404 and FilterError.
+    """
+    run = get_run_or_404(slug, number)
+    wanted = ResultsQuery.read(query or {})
+    count = in_state(matching_cases(run, wanted), wanted).count()
+    spec = _run_file(
+        run,
+        "-table.csv",
+        rows=count,
+        row_bytes=TABLE_ROW_BYTES,
+        write=lambda: displayed_csv(run, wanted),
+    )
+    return replace(spec, fingerprint=(*spec.fingerprint, wanted.address(after="")))
+
+
+def displayed_csv(run: Run, query: ResultsQuery) -> Iterator[str]:
+    """Return the cases of a list as a table in parts, a row each, with the columns and the order of its page.
+
+    Units are those of `results_csv`; figures are over the repetitions of a case, as on the page.
+    """
+    unknown = unknown_names(run, query)
+    sort = ResultsQuery().sort if query.sort.name in unknown else query.sort
+    columns = table_columns(run, query.changed(sort=sort), (), unknown)
+    cases = ordered_cases(run, in_state(matching_cases(run, query), query), sort)
+    names = [name for column in columns for name in OF_CASE.get(column.name, (column.name,))]
+    return csv_parts(names, _displayed_rows(run, cases, columns))
+
+
+def _displayed_rows(
+    run: Run, cases: Sequence[CaseRow], columns: Sequence[Column]
+) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(cases), CHUNK):
+        for row in with_cells(run, case_rows(run, cases[start : start + CHUNK]), columns):
+            yield [cell for column, value in row.cells for cell in _displayed(row, column, value)]
+
+
+def _displayed(row: ResultRow, column: Column, value: Any) -> Sequence[Any]:
+    """Return what the cells of a column hold for a case."""
+    drawn: Mapping[str, Sequence[Any]] = {
+        "case": (row.key, row.title),
+        "verdict": (row.state,),
+        "score": (_score(row.score),),
+        "spread": (_score(row.spread),),
+        "outcomes": (sum(row.outcomes) / len(row.outcomes) if row.outcomes else None,),
+        "why": (row.note,),
+        "repetitions": (f"{row.passed}/{row.scored}" if row.scored else None,),
+        "tag": (", ".join(row.tags),),
+    }
+    if column.name in drawn:
+        return drawn[column.name]
+    return (", ".join(value or ()) if column.shape == "names" else value,)
 
 
 @file_kind("run-cases")

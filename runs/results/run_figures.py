@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import groupby
@@ -13,6 +14,8 @@ from django.db.models import Avg, Count, Min, Q, Sum
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
+from runs.filters.fields import Source, field_filter
+from runs.filters.language import Operator
 from runs.models.results import CallPurpose, EvaluatorScore, ScoreState
 from runs.models.run_cases import repetition_figures
 from runs.models.runs import Run
@@ -118,11 +121,15 @@ MAX_SCORES_AT_ONCE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorRow:
-    """One evaluator of the tree over the run: the mean of the results it scored, 0 to 1."""
+    """One evaluator of the tree over the run: the mean of the results it scored, 0 to 1.
+
+    `name` is its path where another evaluator has its name; `below` is the filter of the cases that it
+    scored below the threshold of a pass.
+    """
 
     path: str
     name: str
-    depth: int
+    below: str
     mean: float | None
     scored: int
     unscored: int
@@ -130,7 +137,7 @@ class EvaluatorRow:
 
 
 def evaluator_rows(run: Run) -> tuple[EvaluatorRow, ...]:
-    """Return the evaluators below the root in tree order; at most three queries.
+    """Return the evaluators below the root, the lowest mean first; at most three queries.
 
     The mean of a negated evaluator is that of the scores that count, also where only some cases have it.
     """
@@ -148,10 +155,12 @@ def evaluator_rows(run: Run) -> tuple[EvaluatorRow, ...]:
             skipped=Count("id", filter=Q(state=ScoreState.SKIPPED)),
         )
     )
-    return tuple(
-        _row(row, by_cases, is_negated=row["path"] in negated)
+    names = Counter(row["path"].rpartition("/")[2] for row in by_path)
+    figures = [
+        _row(row, by_cases, names, run.policy.pass_threshold, is_negated=row["path"] in negated)
         for row in sorted(by_path, key=lambda row: (row["place"], row["path"]))
-    )
+    ]
+    return tuple(sorted(figures, key=lambda row: math.inf if row.mean is None else row.mean))
 
 
 def reads_evaluators_at_once(run: Run) -> bool:
@@ -180,14 +189,21 @@ def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
 
 
 def _row(
-    row: Mapping[str, Any], by_cases: Mapping[str, float], *, is_negated: bool
+    row: Mapping[str, Any],
+    by_cases: Mapping[str, float],
+    names: Mapping[str, int],
+    threshold: float,
+    *,
+    is_negated: bool,
 ) -> EvaluatorRow:
     path, mean = row["path"], row["mean"]
+    last = path.rpartition("/")[2]
+    name = last if names[last] == 1 else path
     counted = 1 - mean if is_negated and mean is not None else mean
     return EvaluatorRow(
         path=path,
-        name=path.rpartition("/")[2],
-        depth=path.count("/"),
+        name=name,
+        below=field_filter(Source.EVALUATOR, name, Operator.LESS, threshold),
         mean=by_cases.get(path, counted),
         scored=row["scored"],
         unscored=row["unscored"],

@@ -15,12 +15,13 @@ from django.urls import reverse
 from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import money, thousands
+from evaluators.templatetags.figures import counted, money, thousands
 from runs.costs import CostPair, budget_words, counted_usd, missing_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
-from runs.models.run_cases import count_states
+from runs.models.reviews import Review
+from runs.models.run_cases import count_states, sorted_cases
 from runs.models.runs import (
     ALL_ALIKE,
     LEASE,
@@ -43,7 +44,7 @@ from runs.results.run_figures import (
     run_repetitions,
     run_usage,
 )
-from runs.results.runs import RunGate, cases_gate, metrics_gate
+from runs.results.runs import RunGate, RunVerdict, cases_gate, metrics_gate, run_verdict
 from runs.suites.differences import METRIC
 from runs.suites.version_pages import value_label, value_text
 
@@ -201,7 +202,11 @@ class RunEnd:
     @property
     def spent_words(self) -> str:
         """Say how much of the budget is spent."""
-        return budget_words(self.spent_usd, self.budget_usd) if self.budget_usd is not None else ""
+        if self.budget_usd is None:
+            return ""
+        if self.status == RunStatus.BUDGET_REACHED:
+            return f"Stopped at the {money(self.budget_usd)} budget ({money(self.spent_usd)} spent)"
+        return budget_words(self.spent_usd, self.budget_usd)
 
 
 def run_end(run: Run, *, now: datetime) -> RunEnd | None:
@@ -270,7 +275,7 @@ class RunHead:
     evaluators: tuple[OutlineLine, ...]
     source_number: int | None
     changes: tuple[str, ...]
-    stop_title: str
+    verdict: RunVerdict | None
     stop_text: str
 
 
@@ -295,18 +300,32 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         evaluators=tuple(_outline(snapshot["evaluators"])),
         source_number=(snapshot.get("rescored") or {}).get("run"),
         changes=run_changes(snapshot),
-        stop_title=f"Cancel run #{run.number}?",
-        stop_text=_stop_text(run),
+        verdict=run_verdict(run, _gates(run)),
+        stop_text=_stop_text(run, _open(run)[1]),
     )
 
 
-def _stop_text(run: Run) -> str:
+def _gates(run: Run) -> tuple[RunGate, RunGate]:
+    return metrics_gate(run, run.policy), cases_gate(run, run.policy)
+
+
+def _review_note(run: Run, rate: RunGate) -> str:
+    """Say whether human reviews change the figures, "" where there are none."""
+    if rate.reviews:
+        return f"Numbers include {counted(rate.reviews, 'human review')}."
+    if run.policy.count_reviews or not Review.objects.standing().filter(result__run=run).exists():
+        return ""
+    return "Human reviews are shown but don't change these numbers."
+
+
+def _stop_text(run: Run, left: int) -> str:
+    """Say what a stop keeps, what it leaves, and what is spent."""
     spent = run.run_cost_usd + run.evaluation_cost_usd
-    left = run.results.filter(status__in=OPEN_RESULT_STATUSES).count() if run.is_active else 0
-    kept = f"{run.done_count} of {run.execution_count} executions are finished and are kept."
+    done = f"{thousands(run.done_count)} of {counted(run.execution_count, 'result')}"
     return (
-        f"{kept} Executions under way stop now; {left} {'is' if left == 1 else 'are'} left. "
-        f"{money(spent)} is spent so far; calls that are on their way may still be billed."
+        f"{done} {'is' if run.execution_count == 1 else 'are'} finished and kept; the "
+        f"{counted(left, 'result')} left can be run later. {money(spent)} is spent so far; calls "
+        "already sent may still be billed."
     )
 
 
@@ -355,7 +374,7 @@ class Costs:
 
     costs: CostPair
     forecast_usd: Decimal | None
-    budget_words: str
+    budget_usd: Decimal | None
     share: float | None
 
 
@@ -372,9 +391,12 @@ class RunLive:
     is_moving: bool
     is_completed: bool
     end: RunEnd | None
+    verdict: RunVerdict | None
+    stop_text: str
     progress: RunProgress
     metrics: RunGate
     cases: RunGate
+    review_note: str
     costs: Costs
     counts: Mapping[str, int]
     marks: tuple[tuple[str, str, str], ...]
@@ -398,7 +420,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
     rows = _states(run) if has_marks else ()
     counts = _count(rows) if has_marks else _distribution(run)
     end = run_end(run, now=now)
-    errors, open_ = run_errors(run), _open(run)
+    errors, open_, gates = run_errors(run), _open(run), _gates(run)
     events = tuple(run.events.all()[:MAX_EVENTS])
     return RunLive(
         status=run.status,
@@ -406,9 +428,12 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         is_moving=run.is_active or bool(end and end.is_settling),
         is_completed=run.status == RunStatus.COMPLETED,
         end=end,
+        verdict=run_verdict(run, gates),
+        stop_text=_stop_text(run, open_[1]),
         progress=_progress(run, counts, open_, now),
-        metrics=metrics_gate(run, policy),
-        cases=cases_gate(run, policy),
+        metrics=gates[0],
+        cases=gates[1],
+        review_note=_review_note(run, gates[1]),
         costs=_costs(run, open_[1]),
         counts=counts,
         marks=tuple(_mark(run, *row) for row in rows),
@@ -427,7 +452,8 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
 
 
 def _states(run: Run) -> tuple[tuple[str, str, str], ...]:
-    rows = run.cases.live(run).order_by("position", "case_id")
+    """Return the cases that need attention first, then by score."""
+    rows = sorted_cases(run.cases.live(run), "attention").order_by("sort_value", "position")
     return tuple(rows.values_list("live_state", "case__key", "case__title"))
 
 
@@ -505,9 +531,7 @@ def _costs(run: Run, left: int) -> Costs:
     return Costs(
         costs=known,
         forecast_usd=forecast,
-        budget_words=budget_words(spent, run.budget_usd)
-        if spent is not None and run.budget_usd
-        else "No budget set",
+        budget_usd=run.budget_usd,
         share=float(spent / ceiling) if spent is not None and ceiling else None,
     )
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, QuerySet, Sum
+from django.db.models import Count, F, Q, QuerySet, Sum
 from django.urls import reverse
 
 from evaluators.scoring.intervals import bootstrap_interval
 from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import counted, thousands
+from evaluators.templatetags.figures import counted, pct, thousands, threshold
 from runs import lists
 from runs.costs import CostPair, listed_costs, with_costs
-from runs.lists import NEWEST_FIRST, Chip, Control, ListQuery
+from runs.lists import MAX_RUN_NUMBER, NEWEST_FIRST, Chip, Control, ListQuery, read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
 from runs.summary.figures import Summary
-from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast
+from runs.summary.run import OUT_OF_REACH, SummaryProgress, cases_forecast, metrics_forecast
 
 
 def run_word(run: Run) -> str:
@@ -40,6 +40,9 @@ HEAVY = ("snapshot", "leaf_scores", "suite__content", "suite__description", "sui
 class RunsQuery(ListQuery):
     """Which runs a page or the API lists."""
 
+    search: str = lists.search(
+        help="Runs whose suite, target or note contains this text, or with this number as in #12."
+    )
     suite: str = lists.text(help="Runs of the suite with this slug.")
     status: str = lists.choice(
         (ACTIVE, *RunStatus.values),
@@ -62,13 +65,35 @@ class RunsQuery(ListQuery):
         if self.status:
             is_active = self.status == ACTIVE
             runs = runs.filter(status__in=ACTIVE_RUN_STATUSES if is_active else (self.status,))
+        if self.search:
+            runs = runs.filter(self._named())
         filters = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
         return runs.filter(**filters)
+
+    def _named(self) -> Q:
+        number = read_integer(self.search.removeprefix("#"), maximum=MAX_RUN_NUMBER)
+        named = Q()
+        for column in ("suite__title", "suite__slug", "target_name", "note"):
+            named |= Q(**{f"{column}__icontains": self.search})
+        return named if number is None else named | Q(number=number)
+
+    def periods(self, *, now: datetime) -> Sequence[tuple[str, str]]:
+        """Return the times since when runs can be listed, with that of the address."""
+        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        days = ((0, "Today"), (7, "Last 7 days"), (30, "Last 30 days"), (90, "Last 90 days"))
+        offers = [((today - timedelta(days=count)).isoformat(), label) for count, label in days]
+        own = self.since.isoformat() if self.since else ""
+        if own and own not in dict(offers):
+            offers.append((own, f"Since {self.since:%-d %b %Y}"))
+        return offers
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run as lists show it; `campaign` is the name and the address of its campaign."""
+    """One run as lists show it; `campaign` is the name and the address of its campaign.
+
+    `counts` are its results by state, `verdicts` its cases, none while it is active.
+    """
 
     number: int
     url: str
@@ -94,6 +119,7 @@ class RunRow:
     source_url: str = ""
     campaign: tuple[str, str] | None = None
     word: str = ""
+    verdicts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +135,7 @@ class RunList:
     next_address: str
 
 
-def run_list(query: RunsQuery) -> RunList:
+def run_list(query: RunsQuery, *, now: datetime) -> RunList:
     """Return 50 runs, newest first, in a fixed number of queries."""
     page = NEWEST_FIRST.page(query.runs(), query.after)
     rows = tuple(run_row(run) for run in page.rows)
@@ -118,14 +144,16 @@ def run_list(query: RunsQuery) -> RunList:
         query=query,
         rows=rows,
         controls=(
+            query.search_box("search", "Filter runs", id="runs-text"),
             query.select(
                 "suite", "Suite", Suite.objects.values_list("slug", "title"), "All suites"
             ),
             query.select("status", "Status", STATUSES, "Any status"),
             query.select("target", "Target", ((name, name) for name in targets), "All targets"),
+            query.select("since", "Started", query.periods(now=now), "Any time"),
         ),
-        hidden=query.hidden("suite", "status", "target"),
-        removable=query.removable({"campaign": "Campaign", "since": "Since"}),
+        hidden=query.hidden("q", "suite", "status", "target", "since"),
+        removable=query.removable({"campaign": "Campaign"}),
         has_active=any(row.is_active for row in rows),
         next_address=page.next_address(query),
     )
@@ -179,7 +207,19 @@ def run_row(run: Run) -> RunRow:
         **_source(run),
         campaign=_campaign(run),
         word=run_word(run),
+        verdicts={} if run.is_active else case_verdicts(run),
     )
+
+
+def case_verdicts(run: Run) -> Mapping[str, int]:
+    """Return the number of cases of an ended run by verdict, and of errored ones."""
+    counts: Mapping[str, int] = (run.summary or {}).get("distribution") or {
+        "pass": run.pass_count,
+        "borderline": run.borderline_count,
+        "fail": run.fail_count,
+        "error": run.error_count,
+    }
+    return {name: counts.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
 
 
 def _campaign(run: Run) -> tuple[str, str] | None:
@@ -195,6 +235,9 @@ def _source(run: Run) -> dict[str, Any]:
         return {}
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
     return {"source_number": number, "source_url": url}
+
+
+SCORE, RATE = "Mean score", "Pass rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +265,11 @@ def metrics_gate(run: Run, policy: PolicySpec) -> RunGate:
     limit = policy.metrics_pass_threshold
     if run.is_active:
         forecast = metrics_forecast(_progress(run), policy)
-        return RunGate("Metrics", forecast.so_far, limit, _live(run, forecast.state), forecast.text)
+        return RunGate(SCORE, forecast.so_far, limit, _live(run, forecast.state), forecast.text)
     share = run.score_sum / run.score_count if run.score_count else None
     share, state = _ended(run, "metrics_gate", share, limit)
-    has = "has" if 1 in (run.score_count, run.execution_count) else "have"
-    note = (
-        f"{thousands(run.score_count)} of {counted(run.execution_count, 'execution')} {has} a score"
-    )
-    return RunGate("Metrics", share, limit, state, note)
+    note = f"{thousands(run.score_count)} of {counted(run.execution_count, 'result')} scored"
+    return RunGate(SCORE, share, limit, state, note)
 
 
 def cases_gate(run: Run, policy: PolicySpec) -> RunGate:
@@ -237,20 +277,29 @@ def cases_gate(run: Run, policy: PolicySpec) -> RunGate:
     limit = policy.cases_pass_threshold
     if run.is_active:
         forecast = cases_forecast(_progress(run), policy)
-        note = f"{run.pass_count} of {run.done_count} passed · {forecast.text}"
-        return RunGate("Cases", forecast.so_far, limit, _live(run, forecast.state), note)
+        passed = f"{run.pass_count} of {run.done_count} passed · " if run.done_count else ""
+        note = f"{passed}{forecast.text}"
+        return RunGate(RATE, forecast.so_far, limit, _live(run, forecast.state), note)
     is_completed = run.status == RunStatus.COMPLETED
     total = run.execution_count if is_completed else run.done_count
     share, state = _ended(run, "cases_gate", run.pass_count / total if total else None, limit)
     summary = run.summary or {}
-    note = f"{summary.get('passed', run.pass_count)} of {total} executions passed"
-    gate = RunGate("Cases", share, limit, state, note, summary.get("reviews", 0))
+    passed = thousands(summary.get("passed", run.pass_count))
+    note = f"{passed} of {counted(total, 'result')} passed"
+    gate = RunGate(RATE, share, limit, state, note, summary.get("reviews", 0))
     return replace(gate, note=f"{note}, {gate.with_reviews}") if gate.reviews else gate
 
 
+# Below this share of its results a run says little: its cases are executed in the order of the suite.
+EARLY = 0.1
+
+
 def _live(run: Run, state: str) -> str:
-    """Return the state of a gate while its run is active; before the first result it is open."""
-    return state if run.done_count else "open"
+    """Return the state of a gate while its run is active: open before the first result, early while few are in."""
+    if not run.done_count:
+        return "open"
+    is_early = run.done_count < EARLY * run.execution_count and state != OUT_OF_REACH
+    return "early" if is_early else state
 
 
 def _progress(run: Run) -> SummaryProgress:
@@ -293,23 +342,71 @@ def conclude(run: Run) -> ExitConclusion:
     if run.status != RunStatus.COMPLETED or not run.summary:
         return ExitConclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
     summary = Summary.from_json(run.summary)
-    metrics, cases = summary.metrics_gate, summary.cases_gate
-    if metrics.passed and cases.passed:
-        return ExitConclusion(PASSED, f"Both gates passed{_with_reviews(summary)}.")
-    if metrics.passed is None:
+    score, rate = summary.metrics_gate, summary.cases_gate
+    if score.passed and rate.passed:
+        return ExitConclusion(PASSED, f"Passed: both gates met{_with_reviews(summary)}.")
+    if score.passed is None:
         return ExitConclusion(
-            NOT_EVALUATED, f"Not evaluated: none of {summary.executions} executions has a score."
+            NOT_EVALUATED, f"Not evaluated: none of {counted(summary.executions, 'result')} scored."
         )
+    gates = "; ".join(
+        f"{name.lower()} {pct(gate.share)}, needs {threshold(gate.threshold)}"
+        for name, gate in ((SCORE, score), (RATE, rate))
+        if not gate.passed
+    )
     best = (summary.passed + summary.errors) / summary.executions
-    if metrics.passed and is_at_least(best, cases.threshold):
+    if score.passed and is_at_least(best, rate.threshold):
         return ExitConclusion(
             NOT_EVALUATED,
-            f"Not evaluated: the cases gate fails by errors alone, {summary.errors} of "
-            f"{summary.executions} executions. Check the errors and retry them.",
+            f"Not evaluated: {gates}, but only because of errors in {thousands(summary.errors)} of "
+            f"{counted(summary.executions, 'result')}. Check the errors and rerun those results.",
         )
-    names = [name for name, gate in (("metrics", metrics), ("cases", cases)) if not gate.passed]
-    gates = f"The {' gate and the '.join(names)} gate failed{_with_reviews(summary)}."
-    return ExitConclusion(GATE_FAILED, gates)
+    return ExitConclusion(GATE_FAILED, f"Failed: {gates}{_with_reviews(summary)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """What the gates say of a run: the state of its mark, and a sentence."""
+
+    state: str
+    sentence: str
+
+    @property
+    def word(self) -> str:
+        """Return the sentence up to its reasons."""
+        return self.sentence.partition(":")[0]
+
+
+VERDICT_STATES = {PASSED: "pass", GATE_FAILED: "fail", NOT_EVALUATED: "error"}
+
+
+def run_verdict(run: Run, gates: Sequence[RunGate]) -> RunVerdict | None:
+    """Return the verdict of a run, while it is active the outlook; None before there are figures."""
+    if not run.is_active:
+        if run.status != RunStatus.COMPLETED:
+            return RunVerdict("cancelled", "Not evaluated: the run is incomplete")
+        if not run.summary:
+            return None
+        conclusion = conclude(run)
+        return RunVerdict(VERDICT_STATES[conclusion.code], conclusion.sentence.removesuffix("."))
+    if not run.done_count:
+        return None
+    for state, mark, words in (
+        ("out_of_reach", "fail", "Can't pass"),
+        ("early", "waiting", ""),
+        ("at_risk", "borderline", "At risk"),
+    ):
+        reached = [gate for gate in gates if gate.state == state]
+        if reached and state == "early":
+            done = f"{thousands(run.done_count)} of {counted(run.execution_count, 'result')}"
+            return RunVerdict(mark, f"Too early to say: {done}")
+        if reached:
+            figures = "; ".join(
+                f"{gate.name.lower()} {pct(gate.share)} so far, needs {threshold(gate.limit)}"
+                for gate in reached
+            )
+            return RunVerdict(mark, f"{words}: {figures}")
+    return RunVerdict("pass", "On course: both gates met so far")
 
 
 def _with_reviews(summary: Summary) -> str:

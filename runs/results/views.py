@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.text import get_valid_filename
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
+from runs.exports.specs import FileKind
 from runs.exports.views import answer_file
+from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery
+from runs.lists import Names
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
 from runs.models.runs import Run
@@ -24,6 +29,7 @@ from runs.requests import (
     REFUSED,
     STOP_POLLING,
     MemberRequest,
+    follow_address,
     get_run_or_404,
     may_change_suites,
     may_start,
@@ -32,8 +38,15 @@ from runs.requests import (
 )
 from runs.results import runs as listing
 from runs.results.case_rows import results_table
+from runs.results.display import table_display
 from runs.results.documents import run_file_document
-from runs.results.files import cases_file, junit_file, results_file, results_table_file
+from runs.results.files import (
+    cases_file,
+    displayed_table_file,
+    junit_file,
+    results_file,
+    results_table_file,
+)
 from runs.results.result_page import (
     is_finished,
     one_call,
@@ -56,7 +69,7 @@ from runs.suites.services import drop_baseline, make_baseline
 @may_view
 def run_list(request: HttpRequest) -> HttpResponse:
     """List all runs, newest first."""
-    report = listing.run_list(listing.RunsQuery.read(request.GET))
+    report = listing.run_list(listing.RunsQuery.read(request.GET), now=timezone.localtime())
     return render(request, "results/run_list.html", {"list": report})
 
 
@@ -65,10 +78,10 @@ def run_list(request: HttpRequest) -> HttpResponse:
 @may_view
 def run_rows(request: HttpRequest) -> HttpResponse:
     """Return the rows of the list again while runs are active."""
-    report = listing.run_list(listing.RunsQuery.read(request.GET))
+    report = listing.run_list(listing.RunsQuery.read(request.GET), now=timezone.localtime())
     status = 200 if report.has_active else STOP_POLLING
     response = render(request, "results/_run_rows.html", {"list": report}, status=status)
-    response["HX-Replace-Url"] = report.query.at(reverse("runs:run-list"))
+    follow_address(request, response, report.query.at(reverse("runs:run-list")))
     return response
 
 
@@ -89,7 +102,7 @@ def show_run(
         "run": run,
         "head": build_head(run, now=now),
         "live": build_live(run, now=now),
-        "table": results_table(run, ResultsQuery.read(request.GET)),
+        "table": results_table(run, _results_query(request.GET)),
         "resume": resume,
         "scripts_problem": resume.scripts_problem(request.user),
     }
@@ -139,11 +152,38 @@ def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse
 def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return one page of a run's results."""
     run = get_run_or_404(slug, number)
-    table = results_table(run, ResultsQuery.read(request.GET))
+    table = results_table(run, _results_query(request.GET))
     response = render(request, "results/_run_results.html", {"run": run, "table": table})
     if not table.query.after:
-        response["HX-Replace-Url"] = table.query.at(table.page_url)
+        follow_address(request, response, table.query.at(table.page_url))
     return response
+
+
+def _results_query(parameters: QueryDict) -> ResultsQuery:
+    """Return the query of an address, or that of the form that sets how the table is displayed."""
+    given = {name: parameters.get(name, "") for name in parameters}
+    if "by" in given:
+        given["sort"] = ("-" if given.get("order") == "down" else "") + given["by"]
+        columns = Names().write(parameters.getlist("column"))
+        given["columns"] = "" if columns == given.get("usual") else columns
+    return ResultsQuery.read(given)
+
+
+@require_safe
+@vary_on_headers("HX-Request")
+@may_view
+def run_display(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Show how the table of results can be displayed, beside it or as a page."""
+    run = get_run_or_404(slug, number)
+    display = table_display(
+        run,
+        _results_query(request.GET),
+        up=request.GET.get("up", ""),
+        down=request.GET.get("down", ""),
+    )
+    is_part = bool(request.htmx)
+    template = "results/_run_display.html" if is_part else "results/run_display.html"
+    return render(request, template, {"run": run, "display": display, "is_part": is_part})
 
 
 @require_safe
@@ -167,9 +207,9 @@ def run_cases_file(request: HttpRequest, slug: str, number: int) -> HttpResponse
 @require_safe
 @may_view
 def run_results_file(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
-    """Return every result of a run as JSON Lines."""
+    """Return the results of a run, or those that its page lists, as JSON Lines."""
     is_camel = request.GET.get("keys") == "camelCase"
-    return answer_file(request, results_file(slug=slug, number=number, is_camel=is_camel))
+    return _listed_file(request, results_file, slug=slug, number=number, is_camel=is_camel)
 
 
 @require_safe
@@ -183,8 +223,35 @@ def run_junit(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
 @require_safe
 @may_view
 def run_results_table(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
-    """Return every result of a run as a table for spreadsheets."""
-    return answer_file(request, results_table_file(slug=slug, number=number))
+    """Return the results of a run, or those that its page lists, as a table for spreadsheets."""
+    texts = {"texts": True} if request.GET.get("texts") == "1" else {}
+    return _listed_file(request, results_table_file, slug=slug, number=number, **texts)
+
+
+@require_safe
+@may_view
+def run_displayed_table(request: HttpRequest, slug: str, number: int) -> HttpResponseBase:
+    """Return the cases that the page of a run lists, with its columns and in its order, for spreadsheets."""
+    query = ResultsQuery.read(request.GET)
+    parameters = query.changed().parameters()
+    listed = {"query": parameters} if parameters else {}
+    try:
+        return answer_file(request, displayed_table_file(slug=slug, number=number, **listed))
+    except FilterError:
+        return redirect(query.at(reverse("runs:run", args=(slug, number))))
+
+
+def _listed_file(request: HttpRequest, kind: FileKind, **params: Any) -> HttpResponseBase:
+    """Send a file of the listed results; redirect to the page if the filter is wrong, for it says why."""
+    query = ResultsQuery.read(request.GET)
+    # A file is in the order of the suite, however the page sorts.
+    filters = query.only_filters.parameters()
+    listed = {"query": filters} if filters else {}
+    try:
+        return answer_file(request, kind(**params, **listed))
+    except FilterError:
+        page = reverse("runs:run", args=(params["slug"], params["number"]))
+        return redirect(query.at(page))
 
 
 @require_safe
@@ -194,7 +261,7 @@ def result(
 ) -> HttpResponse:
     """Show one result in full."""
     try:
-        page = result_page(get_run_or_404(slug, number), key, repetition)
+        page = result_page(get_run_or_404(slug, number), key, repetition, request.GET)
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
     item = review_item(page.result)

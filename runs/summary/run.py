@@ -115,11 +115,11 @@ def metrics_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     so_far = progress.score_sum / progress.score_count if progress.score_count else None
     reached = so_far is not None and is_at_least(so_far, limit)
     if left <= 0:
-        return Forecast(_settled(reached), so_far, None, 0, "Every execution has ended")
+        return Forecast(_settled(reached), so_far, None, 0, "All results are in")
     needed = rounded((limit * (progress.score_count + left) - progress.score_sum) / left)
     units = _units(progress)
     if needed > 1:
-        text = f"Out of reach: the remaining {units} would have to average {_percent(needed)}"
+        text = f"Can't be reached: the remaining {units} would have to average {_percent(needed)}"
         return Forecast(OUT_OF_REACH, so_far, needed, left, text)
     state = ON_COURSE if reached or so_far is None else AT_RISK
     if needed <= 0:
@@ -136,15 +136,17 @@ def cases_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     so_far = progress.passed / progress.ended if progress.ended else None
     reached = so_far is not None and is_at_least(so_far, limit)
     if left <= 0:
-        return Forecast(_settled(reached), so_far, None, 0, "Every execution has ended")
+        return Forecast(_settled(reached), so_far, None, 0, "All results are in")
     needed = max(0, math.ceil(rounded(limit * progress.total)) - progress.passed)
     if needed > left:
-        text = f"Out of reach: {needed} more must pass, {left} {'is' if left == 1 else 'are'} left"
+        text = (
+            f"Can't be reached: {needed} more must pass, {left} {'is' if left == 1 else 'are'} left"
+        )
         return Forecast(OUT_OF_REACH, so_far, needed, left, text)
     state = ON_COURSE if reached or so_far is None else AT_RISK
     if needed == 0:
         return Forecast(ON_COURSE, so_far, 0, left, "Enough have passed already")
-    return Forecast(state, so_far, needed, left, f"{needed} of the last {left} must pass")
+    return Forecast(state, so_far, needed, left, f"{needed} of the remaining {left} must pass")
 
 
 def _settled(reached: bool) -> str:
@@ -152,9 +154,9 @@ def _settled(reached: bool) -> str:
 
 
 def _units(progress: SummaryProgress) -> str:
-    """Return what remains, as cases if all their repetitions remain, else as executions."""
+    """Return what remains, as cases if all their repetitions remain, else as results."""
     whole, rest = divmod(progress.remaining, progress.repetitions)
-    count, unit = (progress.remaining, "execution") if rest else (whole, "case")
+    count, unit = (progress.remaining, "result") if rest else (whole, "case")
     return f"{count} {unit}s" if count != 1 else unit
 
 

@@ -140,8 +140,8 @@ def test_a_model_without_prices_shows_its_tokens(viewer_client: Client) -> None:
         book(result, "evaluation", "0.004")
     cell = run_page(viewer_client, run)
     assert "≥ $0.012" in cell
-    assert "Run not known + evaluation $0.012" in cell
-    assert "Run: no price known, 3 000 tokens in, 300 out" in cell
+    assert "Target unknown + judge $0.012" in cell
+    assert "Target: no price known, 3 000 tokens in, 300 out" in cell
     rows = viewer_client.get(reverse("runs:run-list")).content.decode()
     assert "≥ $0.012" in rows
     assert dashboard([], now=timezone.localtime()).unpriced == 3
@@ -158,7 +158,7 @@ def test_a_cost_of_which_a_part_has_prices_says_how_many(viewer_client: Client) 
     assert (found.evaluation.usd, found.evaluation.priced, found.evaluation.answers) == (0.5, 2, 3)
     cell = run_page(viewer_client, run)
     assert "≥ $2.00" in cell
-    assert "Evaluation: 2 of 3 calls priced" in cell
+    assert "Judge: 2 of 3 calls priced" in cell
     assert "Run:" not in cell
     first = run.results.select_related("output").first()
     assert first is not None
@@ -184,8 +184,8 @@ def test_a_target_that_says_itself_what_it_cost_counts_its_outputs(viewer_client
         )
     cell = run_page(viewer_client, run)
     assert "≥ $1.00" in cell
-    assert "Run: 2 of 3 executions priced, 30 tokens in, 6 out" in cell
-    assert "evaluation $0" in cell
+    assert "Target: 2 of 3 results priced, 30 tokens in, 6 out" in cell
+    assert "judge $0" in cell
 
 
 @pytest.mark.django_db(transaction=True)
@@ -213,8 +213,8 @@ def test_what_a_failed_agent_cost_is_not_known_unless_it_did_nothing(
     row = run_row(with_list_columns(Run.objects.filter(pk=run.pk)).get())
     assert row.costs.run.usd == usd
     cell = run_page(viewer_client, run)
-    assert ("Run not known" in cell) == (usd is None)
-    assert ("Run: no price known" in cell) == (usd is None)
+    assert ("Target unknown" in cell) == (usd is None)
+    assert ("Target: no price known" in cell) == (usd is None)
 
 
 @pytest.mark.django_db
@@ -222,7 +222,7 @@ def test_a_free_model_costs_nothing_and_that_is_known(viewer_client: Client) -> 
     run = chat_run()
     for result in run.results.all():
         book(result, "target", "0")
-    assert run_page(viewer_client, run).startswith("$0 Run $0 + evaluation $0")
+    assert run_page(viewer_client, run).startswith("$0 Target $0 + judge $0")
 
 
 @pytest.mark.django_db

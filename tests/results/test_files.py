@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import re
+from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
 
@@ -127,6 +130,54 @@ def test_no_cell_of_the_table_is_a_formula_to_a_spreadsheet(viewer_client: Clien
     [row] = rows_of(viewer_client.get("/suites/support/runs/1/results.csv"))
 
     assert (row["case"], row["title"], row["error"]) == ("'-1+1", "'=cmd()", "'@SUM(A1)")
+
+
+def test_files_of_a_filtered_list_have_its_results_alone(viewer_client: Client) -> None:
+    run = make_scored_run(
+        suite=make_suite(slug="support"), verdicts=("pass", "fail", "borderline", "fail")
+    )
+    listed = reverse("runs:run-results", args=["support", run.number])
+    page = viewer_client.get(listed, {"q": "score < 0.9", "verdict": "fail", "sort": "-case"})
+    links = re.findall(r'href="([^"]+)" title="The (?:listed|same)', page.content.decode())
+    answers = [viewer_client.get(html.unescape(link)) for link in links]
+    table, with_texts, lines = answers
+    assert [row["case"] for row in rows_of(table)] == ["C-002", "C-004"]
+    assert [row["input"] for row in rows_of(with_texts)] == ["The tent arrived torn. What now?"] * 2
+    told = [json.loads(line)["eval_id"] for line in lines.getvalue().decode().splitlines()]
+    assert told == ["C-002", "C-004"]
+    assert 'filename="support-1-filtered.csv"' in table["Content-Disposition"]
+    assert "CSV with texts" not in viewer_client.get(listed).content.decode()
+
+
+def test_a_table_can_have_inputs_and_outputs(viewer_client: Client) -> None:
+    run = make_run(suite=make_suite(slug="support"))
+    turns = [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Torn, =cmd()"}]
+    case = make_case(suite=run.suite, input=turns)
+    make_result(run=run, case=case, verdict="pass", output={"text": "Sorry\nto hear"})
+    address = "/suites/support/runs/1/results.csv"
+    rows = csv.DictReader(StringIO(viewer_client.get(f"{address}?texts=1").getvalue().decode()))
+    [row] = rows
+    assert (row["input"], row["output"]) == ("Be brief\nTorn, =cmd()", "Sorry\nto hear")
+    assert "input" not in rows_of(viewer_client.get(address))[0]
+
+
+def test_a_file_by_a_wrong_filter_leads_to_the_page_that_says_why(viewer_client: Client) -> None:
+    make_scored_run(suite=make_suite(slug="support"), verdicts=("pass",))
+    answer = viewer_client.get("/suites/support/runs/1/results.csv?q=scoer+<+1")
+    assert answer.status_code == 302
+    assert "Did you mean score?" in viewer_client.get(answer["Location"]).content.decode()
+
+
+def test_the_api_gives_the_results_that_match_a_filter(viewer_client: Client) -> None:
+    make_scored_run(suite=make_suite(slug="support"), verdicts=("pass", "fail"))
+    address = "/api/runs/support:1/results."
+    answers = [
+        viewer_client.get(address + form, {"filter": "score < 0.5"}) for form in ("csv", "jsonl")
+    ]
+    assert [row["case"] for row in rows_of(answers[0])] == ["C-002"]
+    assert json.loads(answers[1].getvalue())["eval_id"] == "C-002"
+    assert "output" in rows_of(viewer_client.get(f"{address}csv?texts=true"))[0]
+    assert viewer_client.get(f"{address}csv?filter=scoer<1").status_code == 400
 
 
 def test_the_table_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

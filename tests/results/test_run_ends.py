@@ -31,7 +31,7 @@ def at(run: Run, name: str = "run") -> str:
 
 def end_of(client: Client, run: Run) -> str:
     page = client.get(at(run)).content.decode()
-    banner = page.partition('id="run-end"')[2].partition('<section class="panel cells"')[0]
+    banner = page.partition('id="run-end"')[2].partition("<h2")[0]
     return " ".join(re.sub(r"<[^>]+>", " ", banner.partition(">")[2]).split())
 
 
@@ -47,7 +47,7 @@ def chat_run(error: str, *, errors: int = 8, left: int = 22, **columns: Any) -> 
         target=target,
         snapshot=snapshot,
         status="failed",
-        status_reason=f"The first executions all ended alike. {error}",
+        status_reason=f"The first results all had the same error. {error}",
         **columns,
     )
     run.results.filter(status="error").update(error=error, error_stage="target")
@@ -67,8 +67,8 @@ def test_a_stopped_run_says_what_is_kept_and_left(
     run.results.filter(pk=last.pk).update(generation=2)
     said = end_of(editor_client, run)
     assert said.startswith("Cancelled. Stopped by mira.")
-    assert "2 of 5 executions are finished and kept, 3 are left" in said
-    assert "of which 1 came to something before a retry" in said
+    assert "2 of 5 results are finished and kept, 3 are left" in said
+    assert "of which 1 had a result before a retry" in said
     assert said.endswith("Run the 3 left")
     assert "Run the" not in end_of(viewer_client, run)
 
@@ -80,10 +80,10 @@ def test_a_stop_says_when_calls_may_still_be_booked_and_the_page_waits_for_them(
     run_worker = RunWorker.objects.create(
         run=run, token="t", worker="w", started_at=timezone.now(), heartbeat_at=timezone.now()
     )
-    assert "Calls that were under way are still being booked" in end_of(editor_client, run)
+    assert "Calls in progress are still being recorded" in end_of(editor_client, run)
     assert editor_client.get(at(run, "run-live")).status_code == 200
     run_worker.delete()
-    assert "still being booked" not in end_of(editor_client, run)
+    assert "still being recorded" not in end_of(editor_client, run)
     assert editor_client.get(at(run, "run-live")).status_code == 286
 
 
@@ -97,8 +97,8 @@ def test_a_budget_that_is_reached_gives_its_figures_and_takes_a_higher_one(
         status_reason="$0.004 of $0.004 is spent.",
     )
     said = end_of(editor_client, run)
-    assert "$0.004 of a budget of $0.004 is spent." in said
-    assert "1 of 18 executions is finished and kept, 17 are left" in said
+    assert "Stopped at the $0.004 budget ($0.004 spent)." in said
+    assert "1 of 18 results is finished and kept, 17 are left" in said
     assert said.endswith("New budget in US dollars Run the 17 left")
 
     response = editor_client.post(at(run, "run-resume"), {"budget": "0.5"}, follow=True)
@@ -177,7 +177,7 @@ def test_a_broken_target_is_named_with_what_helps_and_where(
 ) -> None:
     run = chat_run(error)
     said = end_of(editor_client, run)
-    assert said.startswith(f"The run failed. The first executions all ended alike. {error}")
+    assert said.startswith(f"The run failed. The first results all had the same error. {error}")
     assert remedy in said
     assert said.endswith(f"{action} Run the 22 left and retry 8")
     page = editor_client.get(at(run)).content.decode()
@@ -223,7 +223,7 @@ def test_the_time_taken_is_of_all_stretches(viewer_client: Client) -> None:
         started_at=now - timedelta(minutes=2), finished_at=now, worked_before_ms=8 * 60_000
     )
     page = viewer_client.get(at(run)).content.decode()
-    assert "took 10\u00a0min\u00a000\u00a0s of work" in page
+    assert "ran for 10\u00a0min\u00a000\u00a0s" in page
 
 
 def test_many_events_are_folded(viewer_client: Client) -> None:

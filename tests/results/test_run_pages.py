@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from runs.finishing import summarise_run
 from runs.models.runs import Run
 from tests.support.factories import (
     make_case,
@@ -84,11 +85,12 @@ def test_the_list_takes_as_many_queries_for_fifty_runs_as_for_one(
 
 def test_a_completed_run_judges_both_gates(viewer_client: Client) -> None:
     run = make_scored_run(verdicts=["pass", "pass", "fail", "error"], status="completed")
+    summarise_run(run.pk)
     page = text(viewer_client, at(run))
-    assert "Completed" in page
+    assert "Failed: mean score 74.6%, needs 80%; pass rate 50.0%, needs 100%" in page
     assert "74.6%" in page  # (0.92 + 0.92 + 0.4) / 3, of the three that have a score
-    assert "3 of 4 executions have a score" in page
-    assert "2 of 4 executions passed" in page
+    assert "3 of 4 results scored" in page
+    assert "2 of 4 results passed" in page
     assert page.count("Failed</span>") == 2
 
 
@@ -98,7 +100,7 @@ def test_a_live_run_says_what_is_left_to_do(viewer_client: Client) -> None:
     )
     page = text(viewer_client, at(run))
     assert "On course" in page
-    assert "2 of the last 2 must pass" in page
+    assert "2 of the remaining 2 must pass" in page
     assert "50.0%" in page
     assert 'hx-trigger="every 2s"' in page
 
@@ -107,7 +109,7 @@ def test_before_the_first_result_no_gate_is_on_course(viewer_client: Client) -> 
     run = make_scored_run(verdicts=["pending", "pending"], status="running", finished_at=None)
     page = text(viewer_client, at(run))
     assert "On course" not in page
-    assert page.count("Not judged") == 2
+    assert page.count("Not evaluated<") == 2
 
 
 def test_a_live_part_polls_until_the_run_is_over(viewer_client: Client) -> None:
@@ -127,14 +129,14 @@ def test_a_queued_run_waits_for_a_worker(viewer_client: Client) -> None:
     run = make_scored_run(verdicts=["pending"], status="queued", started_at=None, finished_at=None)
     page = text(viewer_client, at(run))
     assert "Waiting for a worker" in page
-    assert "about" not in page.partition('id="run-live"')[2].partition("Metrics gate")[0]
+    assert "about" not in page.partition('id="run-live"')[2].partition("Cost")[0]
 
 
 def test_a_run_of_a_command_line_names_its_machine(viewer_client: Client) -> None:
     own = {"owner": "command_line", "owner_id": "build-7/04dd83286097/5812/380214"}
     run = make_run(status="queued", **own)
     page = text(viewer_client, at(run))
-    assert "executed by the command line on build-7<" in page
+    assert "started from the command line (build-7)<" in page
     assert "Waiting for its command line" in page
 
 
@@ -144,7 +146,7 @@ def test_a_stopped_run_keeps_its_figures_and_its_gates_open(viewer_client: Clien
     )
     page = text(viewer_client, at(run))
     assert "Stopped by mira" in page
-    assert page.count("Not judged") == 2
+    assert page.count("Not evaluated<") == 2
     assert "92.0%" in page
 
 
@@ -176,7 +178,7 @@ def test_errors_alike_stand_together_with_one_retry(editor_client: Client) -> No
     run = make_scored_run(verdicts=["error", "error", "pass"])
     page = text(editor_client, at(run))
     assert "and 1 more: Server error: HTTP 502 after 3 tries" in page
-    assert "Retry these 2" in page
+    assert "Rerun these 2" in page
 
 
 def test_retrying_errors_alike_opens_the_run_again(editor_client: Client) -> None:
@@ -186,7 +188,7 @@ def test_retrying_errors_alike_opens_the_run_again(editor_client: Client) -> Non
     other.save()
     like = run.results.filter(status="error").first().pk
     response = editor_client.post(at(run, "run-retry"), {"like": like}, follow=True)
-    assert "1 result is tried again." in response.content.decode()
+    assert "1 result is queued again." in response.content.decode()
     assert run.results.filter(status="pending").count() == 1
     run.refresh_from_db()
     assert run.is_active
@@ -231,7 +233,7 @@ def test_a_run_needs_a_login(client: Client, name: str) -> None:
 
 def test_the_fold_shows_what_was_frozen(viewer_client: Client) -> None:
     page = text(viewer_client, at(make_scored_run(verdicts=["pass"])))
-    assert "What was frozen when the run began" in page
+    assert "Run configuration" in page
     assert "weighted average" in page
 
 

@@ -94,7 +94,7 @@ def run_of(**columns: Any) -> Run:
             {"done_count": 5, "score_count": 5, "score_sum": 2.0},
             0.4,
             "out_of_reach",
-            "Out of reach",
+            "Can't be reached",
         ),
         (
             {"done_count": 5, "score_count": 5, "score_sum": 3.5},
@@ -119,7 +119,7 @@ def test_the_metrics_gate_in_words(
 @pytest.mark.parametrize(
     ("columns", "state", "words"),
     [
-        ({"done_count": 4, "pass_count": 4}, "on_course", "6 of the last 6 must pass"),
+        ({"done_count": 4, "pass_count": 4}, "on_course", "6 of the remaining 6 must pass"),
         ({"done_count": 4, "pass_count": 3}, "out_of_reach", "3 of 4 passed"),
         ({"status": "completed", "done_count": 10, "pass_count": 10}, "passed", "10 of 10"),
         ({"status": "completed", "done_count": 10, "pass_count": 9}, "failed", "9 of 10"),
