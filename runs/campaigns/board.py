@@ -34,10 +34,10 @@ COLUMNS: Mapping[str, tuple[str, bool]] = {
     "score": ("Mean score", True),
     "verdicts": ("Verdicts", True),
     "latency": ("Mean latency", False),
-    "target_cost": ("Run cost", False),
-    "evaluation_cost": ("Evaluation cost", False),
+    "target_cost": ("Target cost", False),
+    "evaluation_cost": ("Judge cost", False),
     "cost": ("Total cost", False),
-    "passed_execution": ("Per passed execution", False),
+    "passed_result": ("Cost per pass", False),
     "front": ("Pareto front", False),
 }
 DIFFER, ALL_FAILED, ERRORED = "differ", "failed", "errored"
@@ -83,13 +83,13 @@ COMPARED: Mapping[str, bool] = {
     "target_cost": False,
     "evaluation_cost": False,
     "cost": False,
-    "passed_execution": False,
+    "passed_result": False,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A completed run to rank: its pass rate over all executions, and its mean score or None, both 0 to 1."""
+    """A completed run to rank: its pass rate over all results, and its mean score or None, both 0 to 1."""
 
     key: int
     rate: float
@@ -114,7 +114,7 @@ def _sort_key(standing: Standing) -> tuple[float, float]:
 class BoardRow:
     """One run. `rank` is None until it has a final figure; missing figures are None.
 
-    `passed` of `counted` executions passed, `scored` of them have a score. `figures` holds the sort
+    `passed` of `counted` results passed, `scored` of them have a score. `figures` holds the sort
     values of the columns, `best` the columns in which the run is best. `against` is the evidence of a
     difference from the first run. `beaten_by` dominates the run by score and total cost, and `is_offer`
     tells whether it has both.
@@ -158,9 +158,9 @@ class BoardRow:
         return latency
 
     @property
-    def passed_execution_usd(self) -> Decimal | None:
+    def passed_result_usd(self) -> Decimal | None:
         """Return the total cost per passed execution; None when none passed."""
-        usd: Decimal | None = self.figures["passed_execution"]
+        usd: Decimal | None = self.figures["passed_result"]
         return usd
 
 
@@ -253,7 +253,7 @@ def _figures(run: Run, row: RunRow, rank: int | None) -> Mapping[str, Any]:
         "target_cost": None if row.costs.run.is_partial else row.costs.run.usd,
         "evaluation_cost": None if row.costs.evaluation.is_partial else row.costs.evaluation.usd,
         "cost": total,
-        "passed_execution": total / passed if total is not None and passed else None,
+        "passed_result": total / passed if total is not None and passed else None,
         "execution_cost": total / row.done if total is not None and row.done else None,
     }
 
@@ -281,7 +281,7 @@ def _interval(run: Run) -> Interval | None:
 
 
 def _counts(run: Run, row: RunRow) -> Mapping[str, int]:
-    """Return the number of cases by state from the summary; before there is one, of executions."""
+    """Return the number of cases by state from the summary; before there is one, of results."""
     counts: Mapping[str, int] = (run.summary or {}).get("distribution", {})
     shown_as = {"not_run": "cancelled"}
     cases = {shown_as.get(name, name): count for name, count in counts.items() if name != "total"}
@@ -296,12 +296,12 @@ def headline(rows: Sequence[BoardRow]) -> str:
     if not first:
         if active:
             return f"{_running(active, rows)}; no run has a final figure yet."
-        return "No run was completed, so none has a final figure and nobody leads."
+        return "No run was completed, so no run leads."
     ranked = [row for row in rows if row.rank is not None]
     if all(_has_only_errors(row) for row in ranked):
         of_which = "" if len(ranked) == len(rows) else " of the completed runs"
-        nobody = f"obody leads: all executions{of_which} errored."
-        return f"{_running(active, rows)}; n{nobody}" if active else f"N{nobody}"
+        none = f"o run leads: all results{of_which} have errors."
+        return f"{_running(active, rows)}; n{none}" if active else f"N{none}"
     lead = _lead(first, "so far " if active else "")
     if active:
         return f"{_running(active, rows)}; {lead}."
@@ -315,12 +315,12 @@ def _has_only_errors(row: BoardRow) -> bool:
 
 def _lead(first: Sequence[BoardRow], when: str) -> str:
     row = first[0]
-    rate = f"{pct(row.run.cases.share)} ({row.passed} of {counted(row.counted, 'execution')})"
+    rate = f"{pct(row.run.cases.share)} ({row.passed} of {counted(row.counted, 'result')})"
     if len(first) > 1:
         names = " and ".join(leader.run.target for leader in first)
         return f"{when}{names} share the lead with {rate}"
-    cost = row.passed_execution_usd
-    at = f" at {money(cost)} a passed execution" if cost is not None else ""
+    cost = row.passed_result_usd
+    at = f" at {money(cost)} per pass" if cost is not None else ""
     return f"{when}{row.run.target} leads with {rate}{at}"
 
 
@@ -329,7 +329,7 @@ def _for_its_cost(first: Sequence[BoardRow]) -> str:
         return ""
     row = first[0]
     if not row.is_offer:
-        return "; its cost is not known in full" if row.passed_execution_usd is None else ""
+        return "; its cost is only partly known" if row.passed_result_usd is None else ""
     if row.beaten_by:
         return f"; {row.beaten_by.name} scores no less for no more"
     return "; nothing dominates it"
@@ -348,7 +348,7 @@ def _gates(first: Sequence[BoardRow]) -> str:
 
 def _missed(row: BoardRow) -> list[str]:
     gates = (row.run.metrics, row.run.cases)
-    return [gate.name for gate in gates if gate.state != "passed"]
+    return [gate.name.lower() for gate in gates if gate.state != "passed"]
 
 
 def _doubt(doubts: Sequence[BoardRow], first: Sequence[BoardRow]) -> str:
@@ -569,10 +569,10 @@ def _with_reviews(
         return cell
     ((machine, reviewed), *_) = reviews
     if repetitions > 1:
-        words = f"people decided {len(reviews)} of {repetitions} repetitions"
+        words = f"reviewers decided {len(reviews)} of {repetitions} repetitions"
     else:
         verdict = VERDICT_WORDS[machine or "error"].lower()
-        words = f"the machine says {verdict}, people say {VERDICT_WORDS[reviewed].lower()}"
+        words = f"automatic verdict {verdict}, reviewed as {VERDICT_WORDS[reviewed].lower()}"
     return replace(cell, label=f"{cell.label}; {words}", is_reviewed=True)
 
 

@@ -49,8 +49,8 @@ class LeaderboardRowDoc(Document):
     status: RunStatus
     """How far the run is."""
     done: int
-    """How many executions have ended."""
-    executions: int
+    """How many results have ended."""
+    results: int
     """Of how many."""
     passed: int
     """How many passed."""
@@ -61,7 +61,7 @@ class LeaderboardRowDoc(Document):
     pass_rate_high: float | None
     """The upper end of its 95% interval."""
     cases_gate: GateState
-    """The Cases gate."""
+    """The pass-rate gate."""
     reviews: int
     """How many decisions of reviewers count in the pass rate."""
     mean_score: float | None
@@ -71,9 +71,9 @@ class LeaderboardRowDoc(Document):
     mean_score_high: float | None
     """The upper end of its 95% interval."""
     scored: int
-    """How many executions have a score."""
+    """How many results have a score."""
     metrics_gate: GateState
-    """The Metrics gate."""
+    """The score gate."""
     pass_count: int
     """Cases that passed."""
     borderline_count: int
@@ -87,13 +87,13 @@ class LeaderboardRowDoc(Document):
     run_cost_usd: Dollars | None
     """What the target cost, US dollars; null where nothing is known."""
     evaluation_cost_usd: Dollars | None
-    """What the evaluation cost, US dollars; null where nothing is known."""
+    """What the judges cost, US dollars; null where nothing is known."""
     total_cost_usd: Dollars | None
     """What is known of both costs, US dollars; null where nothing is known."""
     cost_is_known_in_full: bool
     """Whether no more was spent than is known."""
-    cost_per_passed_execution_usd: Dollars | None
-    """The total cost divided by the executions that passed, US dollars; null where that is not known."""
+    cost_per_passed_result_usd: Dollars | None
+    """The total cost divided by the results that passed, US dollars; null where that is not known."""
     pareto: Literal["front", "dominated"] | None
     """Whether another run is both better and cheaper; null where that is not known."""
     dominated_by_run: int | None
@@ -101,7 +101,7 @@ class LeaderboardRowDoc(Document):
     shared_cases: int | None
     """How many cases it shares with the first."""
     p_value: float | None
-    """How likely chance alone makes such a difference from the first, 0 to 1."""
+    """How likely such a difference from the first is by chance, 0 to 1."""
     differs_from_first: bool | None
     """Whether the difference from the first is proven; null where it was not tested."""
 
@@ -119,7 +119,7 @@ class LeaderboardRowDoc(Document):
             target=run.target,
             status=RunStatus(run.status),
             done=run.done,
-            executions=run.executions,
+            results=run.executions,
             passed=row.passed,
             pass_rate=run.cases.share,
             pass_rate_low=low,
@@ -140,7 +140,7 @@ class LeaderboardRowDoc(Document):
             evaluation_cost_usd=costs.evaluation.usd,
             total_cost_usd=costs.total_usd,
             cost_is_known_in_full=not costs.is_partial,
-            cost_per_passed_execution_usd=row.passed_execution_usd,
+            cost_per_passed_result_usd=row.passed_result_usd,
             pareto=("dominated" if row.beaten_by else "front") if row.is_offer else None,
             dominated_by_run=row.beaten_by.number if row.beaten_by else None,
             shared_cases=against.shared if against else None,

@@ -116,7 +116,7 @@ def _row(campaign: Campaign, runs: Sequence[Run]) -> CampaignRow:
     )
 
 
-NUMBERS = ("rate", "score", "latency", "target_cost", "evaluation_cost", "cost", "passed_execution")
+NUMBERS = ("rate", "score", "latency", "target_cost", "evaluation_cost", "cost", "passed_result")
 MAX_NAMED = 5
 ENDINGS: Mapping[str, str] = {
     RunStatus.STOPPED: "was cancelled,were cancelled",

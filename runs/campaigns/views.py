@@ -21,7 +21,15 @@ from runs.campaigns.page import CampaignPage
 from runs.charts.queries import score_cost_csv
 from runs.charts.views import EMPTY_STYLE
 from runs.models.runs import Campaign
-from runs.requests import REFUSED, STOP_POLLING, MemberRequest, csv_answer, may_start, may_view
+from runs.requests import (
+    REFUSED,
+    STOP_POLLING,
+    MemberRequest,
+    csv_answer,
+    follow_address,
+    may_start,
+    may_view,
+)
 from runs.running.services import rename_campaign, stop_campaign
 
 
@@ -163,8 +171,8 @@ def _shown(
 def _part(
     request: HttpRequest, page: CampaignPage, part: str, *, status: int = 200
 ) -> HttpResponse:
-    """Return a part of the page, and replace the address by that of the page."""
+    """Return a part of the page, at the address of the page."""
     response = render(request, f"campaigns/_{part}.html", {"page": page}, status=status)
     if "was" not in request.GET:
-        response["HX-Replace-Url"] = (page.url + page.address).rstrip("?")
+        follow_address(request, response, (page.url + page.address).rstrip("?"))
     return response

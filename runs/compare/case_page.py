@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec
-from runs.compare.comparison import NAMES, PARTS, case_side
+from runs.compare.comparison import NAMES, PARTS, case_side, comparison_heading
 from runs.compare.documents import CaseChangeDoc, CaseComparisonDoc, NodeChangeDoc, PartChangeDoc
 from runs.compare.evidence import SCALES
 from runs.compare.page import KINDS
-from runs.compare.rules import CaseChange, CaseSide, compare_case, rounded_change
+from runs.compare.rules import (
+    CaseChange,
+    CaseSide,
+    Standing,
+    compare_case,
+    most_changed,
+    rounded_change,
+    standing,
+)
 from runs.engine.plan import OUTCOMES_PATH, case_tree, read_plan, read_policy
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -25,7 +35,7 @@ MAX_SHOWN_LENGTH = 20_000
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """One expected outcome: lost, won, met in both, missed in both, or judged on one side only."""
+    """One expected outcome: no longer met, now met, met in both, missed in both, or judged in one run only."""
 
     text: str
     before: bool | None
@@ -36,20 +46,22 @@ class OutcomeRow:
     def word(self) -> str:
         """Return the change in words."""
         if self.before is None or self.after is None:
-            return "not judged on a side"
+            return "judged in one run only"
         if self.before != self.after:
-            return "won" if self.after else "lost"
+            return "now met" if self.after else "no longer met"
         return "met in both" if self.after else "missed in both"
 
     @property
     def tone(self) -> str:
-        """Return bad for a lost outcome, good for one that was won."""
-        return {"lost": "bad", "won": "good"}.get(self.word, "same")
+        """Return bad for an outcome that is no longer met, good for one that is now."""
+        if self.before is None or self.after is None or self.before == self.after:
+            return "same"
+        return "good" if self.after else "bad"
 
     @property
     def icon(self) -> str:
         """Return the arrow of the change."""
-        return {"lost": "i-drop", "won": "i-rise"}.get(self.word, "i-same")
+        return {"bad": "i-drop", "good": "i-rise"}.get(self.tone, "i-same")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +75,13 @@ class OutputDiff:
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
+# Not slots: what a page shows of the evaluators is computed once.
+@dataclass(frozen=True)
 class CaseSideBySide:
-    """One repetition of a case in both runs; a side is None where its run has none."""
+    """One repetition of a case in both runs; a side is None where its run has none.
+
+    `is_chosen` tells whether the reader chose the repetition; else it is the one that changed most.
+    """
 
     key: str
     title: str
@@ -73,6 +89,7 @@ class CaseSideBySide:
     candidate: Run
     change: CaseChange
     repetition: int
+    is_chosen: bool
     repetitions: Sequence[tuple[int, bool]]
     before: Result | None
     after: Result | None
@@ -81,6 +98,41 @@ class CaseSideBySide:
     output: OutputDiff
     removal_messages: Sequence[str]
     reviewed: tuple[Override | None, Override | None]
+
+    @property
+    def comparison_heading(self) -> str:
+        """Return the two runs by their numbers."""
+        return comparison_heading(self.baseline, self.candidate)
+
+    @cached_property
+    def changed(self) -> Sequence[NodeChangeDoc]:
+        """Return the evaluators that changed and those above them, the largest change first in each branch."""
+        below: dict[str, list[NodeChangeDoc]] = defaultdict(list)
+        for node in self.evaluators:
+            below[node.evaluator.rpartition("/")[0]].append(node)
+
+        def branch(path: str) -> list[NodeChangeDoc]:
+            found = [node for node in below[path] if self._sizes[node.evaluator]]
+            found.sort(key=lambda node: -self._sizes[node.evaluator])
+            return [one for node in found for one in (node, *branch(node.evaluator))]
+
+        return branch("")
+
+    @property
+    def equal(self) -> Sequence[NodeChangeDoc]:
+        """Return the other evaluators, in tree order."""
+        return [node for node in self.evaluators if not self._sizes[node.evaluator]]
+
+    @cached_property
+    def _sizes(self) -> Mapping[str, float]:
+        """Return by evaluator its largest change or that of one inside it, 0 to 1."""
+        sizes: dict[str, float] = defaultdict(float)
+        for node in self.evaluators:
+            path, size = node.evaluator, _size(node)
+            while path:
+                sizes[path] = max(sizes[path], size)
+                path = path.rpartition("/")[0]
+        return sizes
 
     @property
     def label(self) -> tuple[str, str, str]:
@@ -93,7 +145,7 @@ def case_side_by_side(
 ) -> CaseSideBySide | None:
     """Return a case of both runs; None if neither has it.
 
-    It shows the `repetition` if there is one, else the first that got worse. Outcomes are matched by
+    It shows the `repetition` if there is one, else the one that changed most. Outcomes are matched by
     their text, evaluators by their path. Four queries, and one more a side where reviewers decided.
     """
     results = _results(baseline, key), _results(candidate, key)
@@ -103,7 +155,8 @@ def case_side_by_side(
     worse = [
         number for number in numbers if _is_worse(results[0].get(number), results[1].get(number))
     ]
-    shown = repetition if repetition in numbers else (worse or numbers)[0]
+    is_chosen = repetition in numbers
+    shown = repetition if is_chosen else most_changed(_standings(*results))
     before, after = results[0].get(shown), results[1].get(shown)
     sides = _side(baseline, results[0]), _side(candidate, results[1])
     case = next(iter((results[1] or results[0]).values())).case
@@ -114,6 +167,7 @@ def case_side_by_side(
         candidate=candidate,
         change=compare_case(key, *sides),
         repetition=shown,
+        is_chosen=is_chosen,
         repetitions=[(number, number in worse) for number in numbers],
         before=before,
         after=after,
@@ -153,6 +207,17 @@ def _reviewed(run: Run, result: Result | None) -> Override | None:
     return with_reviewers({result.pk: override}, {result.pk: [result.pk]})[result.pk]
 
 
+def _standings(
+    before: Mapping[int, Result], after: Mapping[int, Result]
+) -> Mapping[int, tuple[Standing | None, Standing | None]]:
+    """Return the verdict and score of each repetition in both runs."""
+    sides = [
+        {number: standing(row.status, row.verdict, row.score) for number, row in rows.items()}
+        for rows in (before, after)
+    ]
+    return {number: (sides[0].get(number), sides[1].get(number)) for number in {*before, *after}}
+
+
 def _is_worse(before: Result | None, after: Result | None) -> bool:
     return bool(before and after and before.verdict == "pass" and after.verdict != "pass")
 
@@ -163,8 +228,9 @@ def _text(result: Result | None) -> str:
 
 
 def _outcomes(before: Result | None, after: Result | None) -> list[OutcomeRow]:
+    """Return the outcomes of both sides, those that changed first."""
     old, new = _judged(before), _judged(after)
-    return [
+    rows = [
         OutcomeRow(
             text,
             old[text][0] if text in old else None,
@@ -173,6 +239,7 @@ def _outcomes(before: Result | None, after: Result | None) -> list[OutcomeRow]:
         )
         for text in dict.fromkeys((*old, *new))
     ]
+    return sorted(rows, key=lambda row: ("bad", "good", "same").index(row.tone))
 
 
 def _judged(result: Result | None) -> dict[str, tuple[bool, str]]:
@@ -181,6 +248,19 @@ def _judged(result: Result | None) -> dict[str, tuple[bool, str]]:
         str(outcome["text"]): (bool(outcome["passed"]), str(outcome.get("justification") or ""))
         for outcome in (output.outcomes or () if output else ())
     }
+
+
+# An evaluator that scored in only one run stands below those whose score changed.
+ONE_SIDED = 1e-9
+
+
+def _size(node: NodeChangeDoc) -> float:
+    """Return how much an evaluator or a part of it changed."""
+    states = {side.state if side else "" for side in (node.baseline, node.candidate)}
+    if len(states) > 1:
+        return ONE_SIDED
+    parts = (abs(part.change or 0.0) / part.scale for part in node.parts)
+    return max(abs(node.change or 0.0), *parts, 0.0)
 
 
 def _evaluators(*sides: tuple[Run, Result | None]) -> list[NodeChangeDoc]:

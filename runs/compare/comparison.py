@@ -20,6 +20,7 @@ from runs.compare.evidence import (
     IMPROVED,
     METRIC,
     MIN_CASES,
+    NO_CLEAR_CHANGE,
     REGRESSED,
     TOO_FEW_CASES,
     Measured,
@@ -63,7 +64,7 @@ from runs.summary.figures import ExecutionRecord
 
 
 def run_gates(run: Run) -> tuple[RunGate, RunGate]:
-    """Return the Metrics gate and the Cases gate of a run, over all its cases."""
+    """Return the gates of a run by mean score and pass rate, over all its cases."""
     policy = run.policy
     return metrics_gate(run, policy), cases_gate(run, policy)
 
@@ -77,14 +78,14 @@ def missed_gates_text(run: Run) -> str:
         return ""
     gates = run_gates(run)
     if run.status != RunStatus.COMPLETED:
-        return f"the gates of {run} are not judged: the run was not completed"
+        return f"the gates of {run} are not evaluated: the run was not completed"
     failed = [gate for gate in gates if gate.state == "failed"]
     if len(failed) == len(gates):
-        figures = ", ".join(f"{gate.name} {_figure(gate)}" for gate in failed)
+        figures = ", ".join(f"{gate.name.lower()} {_figure(gate)}" for gate in failed)
         return f"both gates of {run} failed: {figures}"
-    parts = [f"the {gate.name} gate of {run} failed: {_figure(gate)}" for gate in failed]
+    parts = [f"the {gate.name.lower()} gate of {run} failed: {_figure(gate)}" for gate in failed]
     parts += [
-        f"the {gate.name} gate of {run} is not judged: {gate.note}"
+        f"the {gate.name.lower()} gate of {run} is not evaluated: {gate.note}"
         for gate in gates
         if gate.state == "open"
     ]
@@ -98,7 +99,7 @@ def short_gates_text(run: Run) -> str:
     states = [gate.state for gate in run_gates(run)]
     if failed := states.count("failed"):
         return "gate failed" if failed == 1 else "gates failed"
-    return "gate not judged" if "open" in states else ""
+    return "gate not evaluated" if "open" in states else ""
 
 
 def _figure(gate: RunGate) -> str:
@@ -140,7 +141,7 @@ class ComparisonSide:
 
     @property
     def gates(self) -> tuple[RunGate, RunGate]:
-        """Return the Metrics gate and the Cases gate of the run, over all its cases."""
+        """Return the Score gate and the Pass-rate gate of the run, over all its cases."""
         return run_gates(self.run)
 
 
@@ -463,8 +464,12 @@ class Comparison:
             _testable_scores(self.candidate, after),
             [change.case for change in shared],
         )
-        seed = self.baseline.run.pk * SEED_STEP + self.candidate.run.pk
-        return significance(shared, pairs, seed=seed)
+        return significance(shared, pairs, seed=self.seed)
+
+    @property
+    def seed(self) -> int:
+        """Return the seed of every resampling of these two runs."""
+        return self.baseline.run.pk * SEED_STEP + self.candidate.run.pk
 
     def title(self, case: str) -> str:
         """Return the title of a case, from the candidate where it has the case."""
@@ -478,7 +483,7 @@ class SameRunError(DomainError):
 
     def __init__(self) -> None:
         """Say what would help."""
-        super().__init__("Both sides name the same run. Choose another one to compare it with.")
+        super().__init__("Both sides are the same run. Choose two different runs.")
 
 
 def build_comparison(
@@ -508,6 +513,11 @@ def build_comparison(
     )
 
 
+def comparison_heading(baseline: Run, candidate: Run) -> str:
+    """Name both runs by their numbers: `#2 vs #1 (baseline)`."""
+    return f"#{candidate.number} vs #{baseline.number} (baseline)"
+
+
 def case_override(side: CaseSide | None, *, is_counted: bool) -> Override | None:
     """Return the verdict of a case without and with its reviews; None without a review."""
     if side is None or side.reviewed is None:
@@ -527,7 +537,7 @@ FINE_P = 0.1
 class Conclusion:
     """A conclusion: `state` is regression, no regression or inconclusive, `sentence` explains it.
 
-    `limits` names the exceeded tolerances, `evidence` what the shared cases show. An inconclusive
+    `regressed` names the figures beyond their limits, of which a regression is made. `limits` says it in full, `evidence` what the shared cases show. An inconclusive
     comparison has an `obstacle` of one `kind`; both are "" otherwise. `gates` names the gates that the
     candidate did not pass, "" where it passed both, for a run without regression can still be too bad;
     `gates_short` is the same in two or three words.
@@ -541,11 +551,15 @@ class Conclusion:
     obstacle: str = ""
     gates: str = ""
     gates_short: str = ""
+    regressed: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        """Return the state as a heading."""
-        return self.state.capitalize()
+        """Return the state as a heading: `Latency regressed`, `No regression`, `Inconclusive`."""
+        if self.state != REGRESSION:
+            return self.state.capitalize()
+        names = join_names(self.regressed)
+        return f"{names[:1].upper()}{names[1:]} regressed"
 
     @property
     def word(self) -> str:
@@ -589,8 +603,18 @@ def conclude(
     sentence = (
         f"{limits} {_meaning(comparison, is_breach)}{_as_sentence(gates) if is_breach else ''}"
     )
-    short = short_gates_text(comparison.candidate.run) if gates else ""
-    return Conclusion(state, sentence, limits, evidence, gates=gates, gates_short=short)
+    return Conclusion(
+        state,
+        sentence,
+        limits,
+        evidence,
+        gates=gates,
+        gates_short=short_gates_text(comparison.candidate.run) if gates else "",
+        regressed=tuple(
+            reason.measure.removeprefix("mean ") if "latency" in reason.measure else reason.measure
+            for reason in comparison.runs.reasons
+        ),
+    )
 
 
 def format_p(p: float | None) -> str:
@@ -615,12 +639,8 @@ def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tupl
             ended = RunStatus(run.status).label.lower()
             return NOT_COMPLETED, f"{name} was not completed ({ended})."
     if not is_forced and not comparison.is_comparable:
-        *others, last = (
-            difference.what for difference in comparison.differences if difference.spoils
-        )
-        parts = f"{', '.join(others)} and {last}" if others else last
         return NOT_COMPARABLE, (
-            f"The runs differ in {parts}, not in their targets alone, "
+            f"The runs differ in {_names(comparison, spoils=True)}, not only in their targets, "
             "so no change can be attributed to the target."
         )
     if comparison.shared < least_cases:
@@ -630,13 +650,34 @@ def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tupl
     return "", ""
 
 
+def _names(comparison: Comparison, *, spoils: bool) -> str:
+    """Name the differences that can change verdicts, or those that cannot: `cases, policy and judge`."""
+    differences = (one for one in comparison.differences if one.spoils is spoils)
+    return join_names(list(dict.fromkeys(one.what for one in differences)))
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Join names as a sentence does: `pass rate, mean score and latency`."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def comparability_text(comparison: Comparison) -> str:
+    """Say in a line whether verdicts can be compared."""
+    if not comparison.is_comparable:
+        return f"Not comparable: different {_names(comparison, spoils=True)}"
+    if comparison.differences:
+        return f"Comparable, with a different {_names(comparison, spoils=False)}"
+    return "Comparable: only the target differs"
+
+
 def _as_sentence(gates: str) -> str:
     return f" {gates[:1].upper()}{gates[1:]}." if gates else ""
 
 
 def _limits(comparison: Comparison) -> str:
     if not comparison.runs.regression_detected:
-        return "Every tolerance is kept."
+        return "All limits are met."
     text = "; ".join(reason.text for reason in comparison.runs.reasons)
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -651,36 +692,40 @@ def _evidence(comparison: Comparison) -> str:
             f"{cases} {has} a verdict on both sides; ten are needed to tell a change from chance."
         )
     sentences = [
-        f"The pass rate of {counted(rate.cases, 'shared case')} {_moved(rate)} "
+        f"Over {counted(rate.cases, 'shared case')} the pass rate changed by {_moved(rate)} "
         f"({format_p(rate.p)}, {evidence.test})."
     ]
     if score.p is not None:
-        sentences.append(f"Their mean score {_moved(score)} ({format_p(score.p)}).")
+        sentences.append(f"The mean score changed by {_moved(score)} ({format_p(score.p)}).")
         sentences.append("Both p are corrected by Holm's method.")
     return " ".join(sentences)
 
 
 def _moved(paired: Paired) -> str:
-    if paired.change == REGRESSED:
-        return f"fell by more than chance explains, {delta(paired.mean, 'pts')}"
-    if paired.change == IMPROVED:
-        return f"rose by more than chance explains, {delta(paired.mean, 'pts')}"
-    return f"changed by {delta(paired.mean, 'pts')}, which cannot be told from chance"
+    return f"{delta(paired.mean, 'pts')}, {chance_text(paired)}"
+
+
+def chance_text(paired: Paired) -> str:
+    """Say in plain words what the corrected p of a change means."""
+    if paired.p is None:
+        return "too few cases to tell a change from chance"
+    return "could be chance" if paired.change == NO_CLEAR_CHANGE else "unlikely to be chance"
 
 
 def _meaning(comparison: Comparison, is_breach: bool) -> str:
-    """Say what the evidence means for a breach of tolerances, or for the lack of one."""
+    """Say what the evidence means for a breach of limits, or for the lack of one."""
     classes = {comparison.evidence.pass_rate.change, comparison.evidence.mean_score.change}
     if {REGRESSED, IMPROVED} <= classes:
-        return "The shared cases got worse in one figure and better in the other; read them before you decide."
+        return "One figure got worse and the other better. Look at the cases before you decide."
     if REGRESSED in classes:
-        still = "The" if is_breach else "Still the"
-        return f"{still} shared cases got worse, by more than chance explains."
+        return (
+            "Quality fell significantly." if is_breach else "Even so, quality fell significantly."
+        )
     if IMPROVED in classes:
-        still = "Still the" if is_breach else "The"
-        return f"{still} shared cases got better, by more than chance explains."
+        even = "Even so, quality" if is_breach else "Quality"
+        return f"{even} improved significantly."
     if classes == {TOO_FEW_CASES}:
         return "There are too few shared cases to tell a change from chance."
-    if is_breach:
-        return "The shared cases do not show that the candidate is worse: it may be chance."
-    return "Nothing shows that the shared cases got worse or better."
+    if is_breach and all("latency" in reason.measure for reason in comparison.runs.reasons):
+        return "Quality did not change significantly."
+    return f"The {'drop' if is_breach else 'difference'} could be chance."

@@ -34,13 +34,13 @@ class ComparisonSideDoc(Document):
     suite_version: int
     """The version of the suite it ran."""
     repetitions: int
-    """How often each case was executed."""
+    """How often each case ran."""
     status: RunStatus
     """How far the run is."""
     case_count: int
     """How many cases the figures are of."""
-    executions: Annotated[int, FIGURES]
-    """How many executions they are of."""
+    results: Annotated[int, FIGURES]
+    """How many results they are of."""
     passed: Annotated[int, FIGURES]
     """How many passed."""
     scored: int
@@ -52,7 +52,7 @@ class ComparisonSideDoc(Document):
     reviews: int
     """How many decisions of reviewers count."""
     pass_rate: Annotated[float | None, FIGURES]
-    """Passed of executions, 0 to 1; those with errors have not passed."""
+    """The share of results that passed, 0 to 1; errors count as not passed."""
     mean_score: Annotated[float | None, FIGURES]
     """The mean score, 0 to 1; null where there is none."""
     mean_latency_ms: Annotated[float | None, FIGURES]
@@ -62,7 +62,7 @@ class ComparisonSideDoc(Document):
     run_cost_usd: Annotated[Dollars | None, FIGURES]
     """What the target cost, US dollars; null where nothing is known."""
     evaluation_cost_usd: Annotated[Dollars | None, FIGURES]
-    """What the evaluation cost, US dollars; null where nothing is known."""
+    """What the judges cost, US dollars; null where nothing is known."""
     total_cost_usd: Annotated[Dollars | None, FIGURES]
     """What is known of both costs, US dollars; null where nothing is known."""
     gates: GatesDoc
@@ -84,7 +84,7 @@ class ComparisonSideDoc(Document):
             repetitions=run.repetitions,
             status=RunStatus(run.status),
             case_count=len(side.cases),
-            executions=figures.total,
+            results=figures.total,
             passed=figures.passed,
             scored=side.scored,
             timed=side.timed,
@@ -109,7 +109,7 @@ class ConclusionDoc(Document):
     sentence: str
     """The same in a sentence."""
     limits: str
-    """Which tolerances are exceeded."""
+    """Which regression limits are exceeded."""
     evidence: str
     """What the shared cases show."""
     kind: str
@@ -117,7 +117,7 @@ class ConclusionDoc(Document):
     obstacle: str
     """That obstacle in words; empty without one."""
     gates: str
-    """Which gates the candidate failed, or was not judged by; empty where it passed both."""
+    """Which gates the candidate failed, or were not evaluated; empty if it passed both."""
 
 
 class DifferenceDoc(Document):
@@ -141,7 +141,7 @@ class ToleranceDoc(Document):
 
 
 class TolerancesDoc(Document):
-    """The tolerances that were applied, each with its unit."""
+    """The regression limits that were applied, each with its unit."""
 
     max_pass_rate_drop: ToleranceDoc
     """A share from 0 to 1."""
@@ -152,7 +152,7 @@ class TolerancesDoc(Document):
 
     @classmethod
     def make(cls, tolerances: Tolerances) -> TolerancesDoc:
-        """Describe each tolerance in the unit it is given in."""
+        """Describe each regression limit in the unit it is given in."""
         return cls(
             max_pass_rate_drop=ToleranceDoc(
                 value=tolerances.max_pass_rate_drop, unit="share, 0 to 1"
@@ -167,7 +167,7 @@ class TolerancesDoc(Document):
 
 
 class ReasonDoc(Document):
-    """A tolerance that was exceeded; shares from 0 to 1, milliseconds and percent for latency."""
+    """A regression limit that was exceeded; shares from 0 to 1, milliseconds and percent for latency."""
 
     measure: str
     """The figure."""
@@ -195,7 +195,7 @@ class PairedDoc(Document):
     high: float | None
     """The upper end of its 95% interval."""
     p: float | None
-    """How likely chance alone makes the change: corrected by Holm's method, with pass rate and mean score as one
+    """How likely such a change is by chance: corrected by Holm's method, with pass rate and mean score as one
     family, what evaluators measured as another, and evaluators inside composites as a third; null below ten cases."""
     smallest: float | None
     """The smallest change that so many cases show with 80% power."""
@@ -237,8 +237,8 @@ class OwnMeanDoc(Document):
 
     mean: float | None
     """The mean; null where there is none."""
-    executions: int
-    """How many executions it is of."""
+    results: int = Field(validation_alias="executions")
+    """How many results it is of."""
 
 
 class MeasuredDoc(PairedDoc):
@@ -300,7 +300,7 @@ class CaseSideDoc(Document):
     """How many repetitions passed."""
     scored: int
     """How many have a verdict."""
-    executions: int
+    results: int = Field(validation_alias="executions")
     """How many there are."""
     flaky: bool = Field(validation_alias="is_flaky")
     """Whether the verdicts of its repetitions differ."""
@@ -313,7 +313,7 @@ class CaseSideDoc(Document):
     run_cost_usd: Dollars | None
     """What the target cost, US dollars; null where nothing is known."""
     evaluation_cost_usd: Dollars | None
-    """What the evaluation cost, US dollars; null where nothing is known."""
+    """What the judges cost, US dollars; null where nothing is known."""
     total_cost_usd: Dollars | None = Field(validation_alias="cost_usd")
     """What is known of both costs, US dollars; null where nothing is known."""
 
@@ -358,8 +358,13 @@ class CaseFigureDoc(Document):
     """Candidate minus baseline; null without both."""
 
 
+def change_tone(change: float | None) -> str:
+    """Return the tone of a change of one case, which is no evidence about the run."""
+    return "" if not change else "bad" if change < 0 else "good"
+
+
 class NodeScoreDoc(Document):
-    """What an evaluator gave one execution."""
+    """What an evaluator gave one result."""
 
     state: EvaluatorState
     """Whether it scored."""
@@ -385,9 +390,14 @@ class PartChangeDoc(Document):
     change: float | None
     """Candidate minus baseline; null without both."""
 
+    @property
+    def tone(self) -> str:
+        """Return bad for a fall, good for a rise."""
+        return change_tone(self.change)
+
 
 class NodeChangeDoc(Document):
-    """How one evaluator changed between two executions of a case."""
+    """How one evaluator changed between two results of a case."""
 
     evaluator: str
     """Its place in the tree."""
@@ -408,6 +418,11 @@ class NodeChangeDoc(Document):
     parts: list[PartChangeDoc]
     """Its metrics or dimensions."""
 
+    @property
+    def tone(self) -> str:
+        """Return bad for a fall, good for a rise."""
+        return change_tone(self.change)
+
 
 class CaseComparisonDoc(CaseChangeDoc):
     """How one case changed, with every evaluator of one repetition."""
@@ -419,7 +434,7 @@ class CaseComparisonDoc(CaseChangeDoc):
 
 
 class ComparisonDoc(Document):
-    """Two runs side by side: the exceeded tolerances and the evidence are two separate facts.
+    """Two runs side by side: the exceeded regression limits and the evidence are two separate facts.
 
     `evidence` and `metrics` are of the shared cases without errors; the rest are each run's own
     figures (SCORING §9).
@@ -432,17 +447,17 @@ class ComparisonDoc(Document):
     verdict: ConclusionDoc
     """The conclusion in words."""
     differences: list[DifferenceDoc]
-    """What differs besides the targets."""
+    """What else differs, apart from the targets."""
     is_comparable: bool
     """Whether verdicts can only differ because of the target."""
     only_shared_cases: bool
-    """Whether the figures are of the shared cases alone."""
+    """Whether the figures are of the shared cases only."""
     tolerances: TolerancesDoc
-    """The tolerances that were applied."""
+    """The regression limits that were applied."""
     regression_detected: Annotated[bool, FIGURES]
-    """Whether any tolerance is exceeded."""
+    """Whether any regression limit is exceeded."""
     reasons: list[ReasonDoc]
-    """The tolerances that are exceeded."""
+    """The regression limits that are exceeded."""
     pass_rate_change: Annotated[float | None, FIGURES]
     """Candidate minus baseline, −1 to 1."""
     score_change: Annotated[float | None, FIGURES]

@@ -27,7 +27,7 @@ FIGURES = (
         "mean_score",
         "passed",
         "scored",
-        "executions",
+        "results",
         "flaky",
     ),
     *("outcomes_met", "outcomes", "latency_ms"),
@@ -148,7 +148,7 @@ def comparison_file(*, query: Mapping[str, str], form: str) -> ExportSpec:
     if baseline == candidate:
         raise SameRunError
     if wanted.text:
-        read_checked(wanted.text, run_vocabulary(candidate, baseline))
+        read_checked(wanted.text, run_vocabulary(candidate, baseline, compares=True))
     tolerances = tolerances_form(wanted, candidate).tolerances
 
     def write() -> Iterator[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from evaluators.templatetags.figures import (
@@ -16,12 +15,10 @@ from evaluators.templatetags.figures import (
     money,
     nearest,
     pct,
-    plain,
-    points,
     sign,
 )
 from evaluators.templatetags.ui import as_text
-from runs.compare.comparison import Comparison, ComparisonSide, format_p
+from runs.compare.comparison import Comparison, ComparisonSide, chance_text, format_p
 from runs.compare.evidence import (
     DIMENSION,
     EVALUATOR,
@@ -30,6 +27,7 @@ from runs.compare.evidence import (
     MeasuredFigure,
     Paired,
 )
+from runs.compare.rules import format_drop_limit, format_growth_limit
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
 from runs.suites.differences import FileChange, compare_specs
@@ -45,12 +43,13 @@ BAD, GOOD, SAME = "bad", "good", "same"
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """A bar: where it begins, its width and both ends of its whisker, as percent of the drawing."""
+    """A bar: where it begins, its width, and the ends of its whisker or "", as percent of the drawing."""
 
-    x: str
-    width: str
-    tone: str
-    whisker: tuple[str, str] | None = None
+    x: str = field(default="", kw_only=True)
+    width: str = field(default="", kw_only=True)
+    bar_tone: str = field(default="", kw_only=True)
+    low: str = field(default="", kw_only=True)
+    high: str = field(default="", kw_only=True)
 
 
 def axis_end(values: Iterable[float], ends: Iterable[float]) -> float:
@@ -70,12 +69,13 @@ def interval_bar(
     """Return the bar of a change on an axis from −`axis` to `axis`."""
     width = _along(abs(value), axis)
     tone = BAD if value < 0 else GOOD if value > 0 else SAME
-    ends = [f"{HALF + _along(end, axis):.1f}%" for end in interval] if interval else []
+    low, high = (f"{HALF + _along(end, axis):.1f}%" for end in interval) if interval else ("", "")
     return IntervalBar(
         x=f"{HALF - width if value < 0 else HALF:.1f}%",
         width=f"{width:.1f}%",
-        tone=tone if is_coloured else SAME,
-        whisker=(ends[0], ends[1]) if ends else None,
+        bar_tone=tone if is_coloured else SAME,
+        low=low,
+        high=high,
     )
 
 
@@ -88,63 +88,69 @@ TONES = {"regressed": "bad", "improved": "good"}
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of both runs: its change, whether its tolerance is kept, and notes on the evidence."""
+    """One figure of both runs: its change, whether its limit is met, and what the evidence means.
+
+    `note` says how many results count where these are not all. `method` explains the evidence.
+    """
 
     name: str
-    change: float | Decimal | None
-    unit: str
+    change: str
     before: str
     after: str
     note: str
     limit: str
     state: str
     tone: str
-    notes: Sequence[str]
+    notes: Sequence[str] = ()
+    method: Sequence[str] = ()
 
 
-def headline_measures(comparison: Comparison) -> tuple[Measure, ...]:
-    """Return the four figures, each run's own over all its executions (SCORING §9)."""
+def headline_measures(comparison: Comparison, *, is_conclusive: bool) -> tuple[Measure, ...]:
+    """Return the four figures, each run's own over all its results (SCORING §9).
+
+    Where nothing can be concluded, no limit counts as met.
+    """
     limits, evidence = comparison.tolerances, comparison.evidence
     before, after, runs = comparison.baseline.figures, comparison.candidate.figures, comparison.runs
     slower = runs.latency_change_pct
     exceeded = {reason.measure for reason in runs.reasons}
     latency = before.mean_latency_ms, after.mean_latency_ms
     sides = comparison.baseline, comparison.candidate
+    met = "pass" if is_conclusive else ""
     return (
         Measure(
             "Pass rate",
-            runs.pass_rate_change,
-            "pts",
+            delta(runs.pass_rate_change, "pts"),
             pct(before.pass_rate),
             pct(after.pass_rate),
-            f"{before.passed} of {before.total} → {after.passed} of {after.total} executions"
+            f"{before.passed} of {before.total} → {after.passed} of {after.total} results"
             f"{_with_reviews(sides)}",
-            _drop(limits.max_pass_rate_drop),
-            _kept("pass rate", exceeded, runs.pass_rate_change),
+            _sentence(format_drop_limit(limits.max_pass_rate_drop)),
+            _state("pass rate", exceeded, runs.pass_rate_change, met),
             TONES.get(evidence.pass_rate.change, ""),
-            _evidence_notes(evidence.pass_rate),
+            _chance(evidence.pass_rate),
+            _method("Pass rate", evidence.pass_rate),
         ),
         Measure(
             "Mean score",
-            runs.score_change,
-            "pts",
+            delta(runs.score_change, "pts"),
             pct(before.mean_score),
             pct(after.mean_score),
             _counted("with a score", [(side.scored, side.figures.total) for side in sides]),
-            _drop(limits.max_avg_score_drop),
-            _kept("mean score", exceeded, runs.score_change),
+            _sentence(format_drop_limit(limits.max_avg_score_drop)),
+            _state("mean score", exceeded, runs.score_change, met),
             TONES.get(evidence.mean_score.change, ""),
-            _evidence_notes(evidence.mean_score),
+            _chance(evidence.mean_score),
+            _method("Mean score", evidence.mean_score),
         ),
         Measure(
-            "Latency, mean",
-            None if slower is None else slower / 100,
-            "pct",
+            "Mean latency",
+            delta(None if slower is None else slower / 100, "pct"),
             duration(latency[0]),
             duration(latency[1]),
             _counted("with a latency", [(side.timed, side.figures.total) for side in sides]),
-            f"Limit: +{plain(limits.max_latency_increase_pct)}%",
-            _kept("mean latency", exceeded, slower),
+            _sentence(format_growth_limit(limits.max_latency_increase_pct)),
+            _state("mean latency", exceeded, slower, met),
             "",
             (f"p95 {duration(sides[0].p95_ms)} → {duration(sides[1].p95_ms)}",),
         ),
@@ -163,8 +169,7 @@ def _cost(before: ComparisonSide, after: ComparisonSide) -> Measure:
     was, now = before.cost_usd, after.cost_usd
     return Measure(
         "Total cost",
-        now / was - 1 if was and now is not None else None,
-        "pct",
+        delta(now / was - 1 if was and now is not None else None, "pct"),
         money(was),
         money(now),
         "",
@@ -172,44 +177,48 @@ def _cost(before: ComparisonSide, after: ComparisonSide) -> Measure:
         "",
         "",
         (
-            f"Run {money(before.run_cost_usd)} → {money(after.run_cost_usd)}",
-            f"Evaluation {money(before.evaluation_cost_usd)} → {money(after.evaluation_cost_usd)}",
+            f"Target {money(before.run_cost_usd)} → {money(after.run_cost_usd)}",
+            f"Judge {money(before.evaluation_cost_usd)} → {money(after.evaluation_cost_usd)}",
         ),
     )
 
 
 def _counted(property_: str, counts: Sequence[tuple[int, int]]) -> str:
-    """Say how many executions a figure counts on both sides, "" where it counts all."""
+    """Say how many results a figure counts on both sides, "" where it counts all."""
     if all(count == total for count, total in counts):
         return ""
     (was, before), (now, after) = counts
-    return f"{was} of {before} → {now} of {after} executions {property_}"
+    return f"{was} of {before} → {now} of {after} {property_}"
 
 
-def _drop(limit: float) -> str:
-    return f"Limit: drop of {points(limit)}" if limit else "Limit: no drop"
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
-def _kept(measure: str, exceeded: set[str], change: float | None) -> str:
+def _state(measure: str, exceeded: set[str], change: float | None, met: str) -> str:
     if change is None:
         return ""
-    return "fail" if measure in exceeded else "pass"
+    return "fail" if measure in exceeded else met
 
 
-def _evidence_notes(paired: Paired) -> Sequence[str]:
-    """Return the interval over the shared cases, the p, and the smallest change they can show."""
-    if paired.mean is None or paired.low is None or paired.high is None:
+def _chance(paired: Paired) -> Sequence[str]:
+    if paired.mean is None:
         return ("No shared case has a verdict on both sides",)
+    text = _sentence(chance_text(paired))
+    return (f"{text} ({format_p(paired.p)})" if paired.p is not None else text,)
+
+
+def _method(name: str, paired: Paired) -> Sequence[str]:
+    """Return the interval over the shared cases, and the smallest change they can show."""
+    if paired.mean is None or paired.low is None or paired.high is None:
+        return ()
     ends = f"{_signed(paired.low)} to {_signed(paired.high)} pts"
-    p = f", {format_p(paired.p)}" if paired.p is not None else ""
-    change = f"{_signed(paired.mean)} over shared cases"
-    notes = [f"{change}, 95% CI {ends}{p}, n = {paired.cases}"]
+    cases = counted(paired.cases, "shared case")
+    notes = [f"{name} over {cases}: {_signed(paired.mean)} pts, 95% CI {ends}."]
     if paired.smallest is not None:
         smallest = f"{paired.smallest * 100:.1f}{NO_BREAK}pts"
-        notes.append(f"Smallest change that shows at 80% power: {smallest}")
-    elif paired.p is None:
-        notes.append("Too few cases to tell a change from chance")
-    return notes
+        notes.append(f"{cases} can only show changes of {smallest} or more (80% power).")
+    return (" ".join(notes),)
 
 
 def _signed(share: float) -> str:
@@ -226,10 +235,10 @@ DIGITS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class MetricRow:
-    """One figure: means of the shared cases, the change with its tone, the interval with its p, and a bar.
+class MetricRow(IntervalBar):
+    """One figure: means of the shared cases, the change with its tone, the interval with its p, and its bar.
 
-    `inner` are the evaluators inside a composite, named by their path within it.
+    Without a change its bar has no width. `inner` are the evaluators inside a composite, named by their path within it.
     """
 
     name: str
@@ -239,7 +248,6 @@ class MetricRow:
     tone: str
     interval: str
     note: str
-    bar: IntervalBar | None
     inner: Sequence[MetricRow] = ()
 
 
@@ -300,9 +308,10 @@ def _metric_row(
     if paired.mean is None or paired.low is None or paired.high is None:
         means = " → ".join(format_mean(side.mean) for side in change.own)
         note = _why_unpaired(comparison, change)
-        return MetricRow(change.name, path, means, MISSING, "", "", note, None)
+        return MetricRow(change.name, path, means, MISSING, "", "", note)
     ends = paired.low, paired.high
-    bar = interval_bar(paired.mean, axis, ends, is_coloured=paired.excludes_zero)
+    is_clear = paired.change in TONES
+    bar = interval_bar(paired.mean, axis, ends, is_coloured=is_clear)
     low, high = map(format_mean_change, ends)
     p = format_p(paired.p) if paired.p is not None else "too few cases to test"
     return MetricRow(
@@ -310,10 +319,10 @@ def _metric_row(
         path=path,
         means=f"{format_mean(change.before)} → {format_mean(change.after)}",
         change=format_mean_change(paired.mean),
-        tone=bar.tone if paired.excludes_zero else "",
+        tone=bar.bar_tone if is_clear else "",
         interval=f"95% CI {low} to {high}, {p}",
         note=f"n{NO_BREAK}={NO_BREAK}{paired.cases}",
-        bar=bar,
+        **asdict(bar),
     )
 
 
@@ -321,8 +330,8 @@ def _why_unpaired(comparison: Comparison, change: MeasuredChange) -> str:
     sides = zip(change.own, (comparison.baseline, comparison.candidate), strict=True)
     runs = [side.run for own, side in sides if own.executions]
     if len(runs) == 1:
-        executions = max(own.executions for own in change.own)
-        return f"only in #{runs[0].number}, n = {executions} executions"
+        count = max(own.executions for own in change.own)
+        return f"only in #{runs[0].number}, n = {counted(count, 'result')}"
     return "no shared case has it on both sides"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +20,8 @@ from runs.compare.comparison import (
     ComparisonSide,
     Conclusion,
     case_override,
+    comparability_text,
+    comparison_heading,
     conclude,
 )
 from runs.compare.evidence import REGRESSED
@@ -35,13 +37,23 @@ from runs.compare.measures import (
     interval_bar,
     metric_groups,
 )
-from runs.compare.rules import UNITS, CaseChange, CaseSide, Tolerances, by_harm
+from runs.compare.rules import (
+    UNITS,
+    CaseChange,
+    CaseSide,
+    Standing,
+    Tolerances,
+    by_harm,
+    most_changed,
+    standing,
+)
 from runs.engine.plan import read_policy
 from runs.filters.language import MAX_LENGTH, FilterError
-from runs.filters.queries import matching_keys
+from runs.filters.queries import Hit, hits_by_key, matching_keys
 from runs.lists import Chip, Control, HeadCell, ListQuery, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
+from runs.results.result_page import Neighbour, ResultsList
 from runs.results.result_state import Override
 
 SHARED = "shared"
@@ -158,13 +170,21 @@ def chips(comparison: Comparison, query: ComparisonQuery) -> list[Chip]:
     ]
 
 
-def matrix(
-    comparison: Comparison, query: ComparisonQuery
-) -> Sequence[tuple[str, Sequence[TransitionCell]]]:
+@dataclass(frozen=True, slots=True)
+class TransitionRow:
+    """The cases of one verdict in the baseline, by their verdict in the candidate."""
+
+    verdict: str
+    cells: Sequence[TransitionCell]
+
+
+def matrix(comparison: Comparison, query: ComparisonQuery) -> Sequence[TransitionRow]:
     """Return a row for each verdict of the baseline, with a cell for each verdict of the candidate."""
     counts = Counter(_cell(change) for change in comparison.cases)
     return [
-        (before.value, [_matrix_cell(before, after, counts, query) for after in VERDICTS])
+        TransitionRow(
+            before.value, [_matrix_cell(before, after, counts, query) for after in VERDICTS]
+        )
         for before in VERDICTS
     ]
 
@@ -216,6 +236,7 @@ class ChangeRow:
     cost: Decimal | None
     error: str
     bar: IntervalBar | None
+    hit: Hit | None = None
 
     @property
     def is_bare(self) -> bool:
@@ -237,6 +258,7 @@ class ChangeTable:
     chips: Sequence[Chip]
     pages: NumberedPage[CaseChange]
     axis: float
+    has_repetitions: bool
     hidden: tuple[tuple[str, str], ...]
     controls: tuple[Control, ...]
     problem: FilterError | None = None
@@ -253,15 +275,25 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
     # Every page has the same axis, so bars can be compared across pages.
     axis = axis_end((change.score_change or 0.0 for change in comparison.cases), AXIS_OF_POINTS)
     errors = _errors(comparison, pages.rows)
+    runs = [comparison.baseline.run, comparison.candidate.run]
+    keys = [change.case for change in pages.rows]
+    hits = hits_by_key(query.text, runs, keys) if query.text and keys else {}
     return ChangeTable(
         query=query,
         rows=[
-            _change_row(comparison, change, errors.get(change.case, ""), axis)
+            replace(
+                _change_row(comparison, change, errors.get(change.case, ""), axis),
+                hit=hits.get(change.case),
+            )
             for change in pages.rows
         ],
         chips=chips(comparison, query),
         pages=pages,
         axis=axis,
+        has_repetitions=max(
+            side.run.repetitions for side in (comparison.baseline, comparison.candidate)
+        )
+        > 1,
         hidden=query.hidden("q"),
         controls=(query.search_box("text", "Filter cases", id="changes-text"),),
         problem=problem,
@@ -275,9 +307,75 @@ def listed_changes(comparison: Comparison, query: ComparisonQuery) -> Sequence[C
     ]
     if not query.text:
         return shown
-    runs = comparison.candidate.run, comparison.baseline.run
-    found = matching_keys(*runs, query.text)
+    found = matching_keys([comparison.candidate.run], comparison.baseline.run, query.text)
     return [change for change in shown if change.case in found]
+
+
+def listed_around(
+    comparison: Comparison,
+    query: ComparisonQuery,
+    key: str,
+    url: Callable[[CaseChange, int], str],
+    *,
+    is_blind: bool = False,
+) -> ResultsList | None:
+    """Return what stands beside a case in the list of a comparison, with the next regressions as failures.
+
+    `url` is where a case leads to, in the repetition that changed most; for a blind reader, who must not learn
+    which that is, in the first. One query where a run has several repetitions. None for a case that the list does not have, or an unreadable filter.
+    """
+    try:
+        cases = listed_changes(comparison, query)
+    except FilterError:
+        return None
+    place = next((n for n, change in enumerate(cases) if change.case == key), None)
+    if place is None:
+        return None
+
+    def first(changes: Sequence[CaseChange], *, worse: bool) -> CaseChange | None:
+        shown = (one for one in changes if not worse or KINDS[one.status][0] == SHOW_REGRESSED)
+        return next(shown, None)
+
+    before, after = cases[:place][::-1], cases[place + 1 :]
+    beside = [first(side, worse=worse) for side in (before, after) for worse in (False, True)]
+    shown = {} if is_blind else _most_changed(comparison, [one.case for one in beside if one])
+
+    def neighbour(changes: Sequence[CaseChange], *, worse: bool = False) -> Neighbour | None:
+        found = first(changes, worse=worse)
+        if found is None or (worse and found is first(changes, worse=False)):
+            return None
+        return Neighbour(found.case, url(found, shown.get(found.case, 1)), shown.get(found.case))
+
+    words = (
+        "" if query.show == EVERY else query.show,
+        "matching" if query.cell or query.text else "",
+    )
+    return ResultsList(
+        query="",
+        label=" ".join([f"{place + 1:,} of {len(cases):,}", *filter(None, words)]),
+        previous=neighbour(before),
+        following=neighbour(after),
+        previous_failure=neighbour(before, worse=True),
+        next_failure=neighbour(after, worse=True),
+    )
+
+
+def _most_changed(comparison: Comparison, keys: Sequence[str]) -> Mapping[str, int]:
+    """Return by case the repetition that changed most; nothing where each case ran once."""
+    runs = [side.run for side in (comparison.baseline, comparison.candidate)]
+    if not keys or max(run.repetitions for run in runs) == 1:
+        return {}
+    results = Result.objects.filter(run__in=runs, case__key__in=keys).order_by()
+    found: dict[str, dict[int, list[Standing | None]]] = {key: {} for key in keys}
+    columns = ("case__key", "repetition", "run_id", "status", "verdict", "score")
+    for key, repetition, run, *state in results.values_list(*columns):
+        sides = found[key].setdefault(repetition, [None, None])
+        sides[run == runs[1].pk] = standing(*state)
+    return {
+        key: most_changed({number: (old, new) for number, (old, new) in rows.items()})
+        for key, rows in found.items()
+        if rows
+    }
 
 
 def _in_order(cases: Sequence[CaseChange], sort: str) -> Sequence[CaseChange]:
@@ -365,14 +463,19 @@ class Changes:
 
     comparison: Comparison
     query: ComparisonQuery
-    matrix: Sequence[tuple[str, Sequence[TransitionCell]]]
+    matrix: Sequence[TransitionRow]
     table: ChangeTable
     heads: dict[str, HeadCell]
 
     @property
     def flips(self) -> int:
         """Return how many cases changed their verdict."""
-        return sum(cell.count for _, row in self.matrix for cell in row if not cell.is_same)
+        return sum(cell.count for row in self.matrix for cell in row.cells if not cell.is_same)
+
+    @property
+    def shared(self) -> int:
+        """Return how many cases have a verdict on both sides."""
+        return self.comparison.shared
 
     @property
     def out_of_grid(self) -> int:
@@ -404,6 +507,19 @@ def build_changes(comparison: Comparison, query: ComparisonQuery) -> Changes:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SidePanel:
+    """One of the two runs: its role, and how many of its cases have each verdict."""
+
+    role: str
+    side: ComparisonSide
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return the number of cases by verdict, or by why they have none."""
+        return Counter(STATES.get(case.state, case.state) for case in self.side.cases.values())
+
+
 # The verdict whose mark the heading shows: an inconclusive comparison has neither passed nor failed.
 HEADING_VERDICTS = {REGRESSION: "fail", NO_REGRESSION: "pass", INCONCLUSIVE: "borderline"}
 
@@ -415,9 +531,10 @@ class ComparisonPage:
     comparison: Comparison
     query: ComparisonQuery
     conclusion: Conclusion
+    comparability: str
     measures: Sequence[Measure]
     metrics: Sequence[MetricGroup]
-    counts: tuple[Mapping[str, int], Mapping[str, int]]
+    sides: tuple[SidePanel, SidePanel]
     changes: Changes
     unfinished: Sequence[str]
     configuration: ConfigurationComparison
@@ -441,14 +558,14 @@ class ComparisonPage:
         return "" if REGRESSED in changes else "good"
 
     @property
-    def matrix(self) -> Sequence[tuple[str, Sequence[TransitionCell]]]:
-        """Return the cases by verdict before and now."""
-        return self.changes.matrix
-
-    @property
     def table(self) -> ChangeTable:
         """Return the page of cases."""
         return self.changes.table
+
+    @property
+    def heading(self) -> str:
+        """Return the two runs by their numbers."""
+        return comparison_heading(self.comparison.baseline.run, self.comparison.candidate.run)
 
     @property
     def worse(self) -> Chip:
@@ -462,16 +579,6 @@ class ComparisonPage:
 
     def _chip(self, show: str) -> Chip:
         return next(chip for chip in self.table.chips if chip.value == show)
-
-    @property
-    def flips(self) -> int:
-        """Return how many cases changed their verdict."""
-        return self.changes.flips
-
-    @property
-    def out_of_grid(self) -> int:
-        """Return how many cases of both runs lack a verdict on a side."""
-        return self.changes.out_of_grid
 
     @property
     def is_of_one_suite(self) -> bool:
@@ -490,6 +597,17 @@ class ComparisonPage:
         return any(run.is_active and run.source_run_id for run in runs)
 
     @property
+    def has_comparability_notes(self) -> bool:
+        """Tell whether there is more to say about how the runs compare than that only the target differs."""
+        return bool(
+            self.comparison.differences
+            or self.unfinished
+            or self.is_shared
+            or self.has_other_cases
+            or not self.comparison.in_both
+        )
+
+    @property
     def has_other_cases(self) -> bool:
         """Tell whether only one run has some case."""
         return self.comparison.in_both < len(self.comparison.cases)
@@ -498,23 +616,24 @@ class ComparisonPage:
 def comparison_page(comparison: Comparison, query: ComparisonQuery) -> ComparisonPage:
     """Return the page of a comparison; one more query than the comparison."""
     sides = comparison.baseline, comparison.candidate
+    conclusion = conclude(comparison)
     return ComparisonPage(
         comparison=comparison,
         query=query,
-        conclusion=conclude(comparison),
-        measures=headline_measures(comparison),
+        conclusion=conclusion,
+        comparability=comparability_text(comparison),
+        measures=headline_measures(comparison, is_conclusive=conclusion.state != INCONCLUSIVE),
         metrics=metric_groups(comparison),
-        counts=(_counts(comparison.baseline), _counts(comparison.candidate)),
+        sides=(
+            SidePanel("baseline", comparison.baseline),
+            SidePanel("candidate", comparison.candidate),
+        ),
         changes=build_changes(comparison, query),
         unfinished=[
             _unfinished(change) for change in sides if change.run.status != RunStatus.COMPLETED
         ],
         configuration=configuration_comparison(comparison.baseline.run, comparison.candidate.run),
     )
-
-
-def _counts(side: ComparisonSide) -> Mapping[str, int]:
-    return Counter(STATES.get(case.state, case.state) for case in side.cases.values())
 
 
 def _unfinished(side: ComparisonSide) -> str:

@@ -16,6 +16,7 @@ from evaluators.scoring.numbers import format_number, percent, quote_names, roun
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
+from evaluators.templatetags.figures import duration, plain, points
 
 # The settings that can change the verdict of a result; thresholds of gates and tolerances cannot.
 VERDICT_SETTINGS = (
@@ -308,12 +309,12 @@ def _drop(measure: str, sides: tuple[float | None, float | None], limit: float) 
     change = difference(before, after)
     if before is None or after is None or change is None or -change <= rounded(limit):
         return None
-    points = percent(-change)
-    digits = _digits_beyond(points, percent(limit))
+    fall = percent(-change)
+    digits = _digits_beyond(fall, percent(limit))
     was, now = format_number(percent(before), digits), format_number(percent(after), digits)
     text = (
-        f"{measure} fell by {format_change(points, digits)} points, from {was}% to {now}%; "
-        f"{_tolerated(percent(limit))} are tolerated"
+        f"{measure} fell by {format_change(fall, digits)} pts, from {was}% to {now}% "
+        f"({format_drop_limit(limit)})"
     )
     return Reason(measure, before, after, change, limit, text)
 
@@ -324,11 +325,9 @@ def _slower(
     before, after = baseline.mean_latency_ms, candidate.mean_latency_ms
     if change is None or before is None or after is None or change <= rounded(limit):
         return None
-    digits = _digits_beyond(change, limit)
-    shown = digits if digits > 1 else 0
     text = (
-        f"mean latency grew by {format_change(change, digits)}%, "
-        f"from {before:,.{shown}f} ms to {after:,.{shown}f} ms; {limit:g}% are tolerated"
+        f"mean latency grew by {format_change(change, _digits_beyond(change, limit))}%, "
+        f"from {duration(before)} to {duration(after)} ({format_growth_limit(limit)})"
     )
     return Reason("mean latency", before, after, change, limit, text)
 
@@ -338,10 +337,14 @@ def _digits_beyond(change: float, limit: float) -> int:
     return next((d for d in range(1, SCORE_DIGITS) if float(format_number(change, d)) > limit), 1)
 
 
-def _tolerated(points: float) -> str:
-    """Format a tolerance with all its decimals, at least one."""
-    whole, _, decimals = f"{points:.7f}".rstrip("0").partition(".")
-    return f"{whole}.{decimals or 0}"
+def format_drop_limit(limit: float) -> str:
+    """Format the limit of a drop, a share: `limit: drop of 5 pts`, `limit: no drop`."""
+    return f"limit: drop of {points(limit)}" if limit else "limit: no drop"
+
+
+def format_growth_limit(limit: float) -> str:
+    """Format the limit of a growth in percent: `limit: +20%`."""
+    return f"limit: +{plain(limit)}%"
 
 
 CASE_TOLERANCE = 0.05
@@ -440,6 +443,40 @@ def _status(was: bool, now: bool, change: float | None) -> str:
     if change is None or abs(change) <= CASE_TOLERANCE:
         return UNCHANGED
     return IMPROVEMENT if change > 0 else REGRESSION
+
+
+ERRORED = "error"
+Standing = tuple[str, float | None]
+RANKS_WITH_ERROR = {ERRORED: -1} | {verdict.value: rank for verdict, rank in VERDICT_RANKS.items()}
+
+
+def standing(status: str, verdict: str, score: float | None) -> Standing:
+    """Return what `most_changed` compares of a result with this status."""
+    return (ERRORED if status == ERRORED else verdict, score)
+
+
+def most_changed(repetitions: Mapping[int, tuple[Standing | None, Standing | None]]) -> int:
+    """Return the repetition of a case that got worst, else the one that improved most, else the first.
+
+    Each has the verdict ("error" if it errored) and the score of the baseline and of the candidate, None where a run
+    lacks it. A change of verdict weighs more than any change of score.
+    """
+    numbers = sorted(repetitions)
+    harms = {number: _fall(*repetitions[number]) for number in numbers}
+    worst = max(numbers, key=harms.__getitem__)
+    return worst if harms[worst] > NO_FALL else min(numbers, key=harms.__getitem__)
+
+
+NO_FALL = (0, 0.0)
+
+
+def _fall(before: Standing | None, after: Standing | None) -> tuple[int, float]:
+    """Return by how many verdicts and by how much score a repetition fell."""
+    ranks = [RANKS_WITH_ERROR.get(side[0]) if side else None for side in (before, after)]
+    if before is None or after is None or ranks[0] is None or ranks[1] is None:
+        return NO_FALL
+    fall = 0.0 if before[1] is None or after[1] is None else before[1] - after[1]
+    return ranks[0] - ranks[1], fall
 
 
 def by_harm(changes: Iterable[CaseChange]) -> tuple[CaseChange, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import Count, Max, Q
 from django.http import (
     Http404,
     HttpRequest,
@@ -22,9 +24,22 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
+from runs.compare.breakdown import BreakdownQuery, build_breakdown
 from runs.compare.case_page import case_side_by_side
-from runs.compare.comparison import SameRunError, build_comparison
+from runs.compare.comparison import SameRunError, build_comparison, comparison_heading
 from runs.compare.files import comparison_file
+from runs.compare.many import (
+    MAX_RUNS,
+    MIN_RUNS,
+    ManyQuery,
+    ManyRuns,
+    ManyRunsError,
+    RunColumn,
+    many_file,
+    many_runs,
+    run_standing,
+    with_hits,
+)
 from runs.compare.page import (
     EVERY,
     LIMITS,
@@ -32,10 +47,13 @@ from runs.compare.page import (
     ComparisonQuery,
     build_changes,
     comparison_page,
+    listed_around,
     tolerances_form,
 )
+from runs.compare.rules import CaseChange, Tolerances
 from runs.exports.views import answer_file
-from runs.lists import read_integer, read_run_name
+from runs.filters.queries import FROM_COMPARISON, FROM_LIST
+from runs.lists import MAX_TEXT_LENGTH, Control, read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.requests import (
     MemberRequest,
@@ -44,11 +62,14 @@ from runs.requests import (
     may_start,
     may_view,
 )
-from runs.results.runs import run_word
+from runs.results.result_state import result_url
+from runs.results.runs import RunRow, run_row, run_word, with_list_columns
 from runs.what_if.services import has_same_rules, score_like, score_like_problem
 
-NOT_TWO_TICKED = "Tick two runs to compare them."
-CHANGES = "changes"
+# In the address of a result, what says that it was opened from a comparison.
+IN_LIST = f"{FROM_LIST}={FROM_COMPARISON}"
+NOT_TICKED = "Select two runs, or up to six runs of one suite, to compare them."
+CHANGES, MANY, CHOICE, BREAKDOWN = "changes", "many", "choice", "breakdown"
 
 
 @require_safe
@@ -59,7 +80,7 @@ def compare(request: MemberRequest) -> HttpResponse:
     query = ComparisonQuery.read(request.GET)
     if ticked := request.GET.getlist("run"):
         return _compare_ticked(request, ticked)
-    if "choose" in request.GET:
+    if "choose" in request.GET and "compare" not in request.GET:
         return _show_choice(request, query)
     if query.candidate and not query.baseline:
         usual = usual_baseline(get_named_run_or_404(query.candidate))
@@ -98,11 +119,15 @@ def _show_comparison(
             render_to_string("compare/_swaps.html", context, request), headers=headers
         )
     page = comparison_page(comparison, query)
+    runs = alternative_runs(query, baseline, candidate)
     context |= {
         "page": page,
         "form": form,
         "rescoring": rescoring_offer(baseline, candidate, request.user),
-        "alternatives": alternative_runs(query, baseline, candidate),
+        "sides": zip(page.sides, runs, strict=True),
+        "addable": [replace(link, url=_beside(query, link)) for link in runs[0] if not link.is_on]
+        if page.is_of_one_suite
+        else [],
         "swap_url": query.address(baseline=query.candidate, candidate=query.baseline),
         "query_whole": query.address(cases=""),
         "query_shared": query.address(cases=SHARED),
@@ -114,25 +139,120 @@ def _show_comparison(
     return response
 
 
-def _show_choice(request: HttpRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:
+def _show_choice(request: MemberRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:
+    find = request.GET.get("find", "")[:MAX_TEXT_LENGTH].strip().replace("\0", "")
     context = {
         "query": query,
-        "offered": run_choices(query.baseline, query.candidate),
-        "problem": problem,
+        "find": find,
+        "offered": run_choices(find, query.baseline, query.candidate),
+        "controls": (Control("find", "Suite or target", find, id="choice-find"),),
     }
+    if request.htmx.target == CHOICE:
+        part = render_to_string("compare/_choice.html", context, request)
+        return HttpResponse(part, headers={"Cache-Control": "no-store"})
+    if "compare" in request.GET and not problem:
+        problem = "Choose a baseline and a candidate."
+    context |= {"problem": problem, "latest": latest_pairs()}
     return render(request, "compare/choice.html", context)
 
 
 def _compare_ticked(request: HttpRequest, names: list[str]) -> HttpResponse:
-    if len(set(names)) != 2:
-        messages.error(request, NOT_TWO_TICKED)
+    if not MIN_RUNS <= len(set(names)) <= MAX_RUNS:
+        messages.error(request, NOT_TICKED)
         return HttpResponseRedirect(reverse("runs:run-list"))
-    baseline, candidate = baseline_first([get_named_run_or_404(name) for name in set(names)])
-    return _redirect(ComparisonQuery(), baseline=baseline, candidate=candidate)
+    ordered = baseline_first([get_named_run_or_404(name) for name in set(names)])
+    if len(ordered) == MIN_RUNS:
+        return _redirect(ComparisonQuery(), baseline=ordered[0], candidate=ordered[1])
+    if len({name.rpartition(":")[0] for name in ordered}) > 1:
+        messages.error(request, NOT_TICKED)
+        return HttpResponseRedirect(reverse("runs:run-list"))
+    address = ManyQuery(baseline=ordered[0]).with_runs(ordered)
+    return HttpResponseRedirect(reverse("runs:compare-many") + address)
 
 
 def _redirect(query: ComparisonQuery, **changes: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("runs:compare") + query.address(**changes))
+
+
+@require_safe
+@vary_on_headers("HX-Request", "HX-Target")
+@may_view
+def compare_many(request: MemberRequest) -> HttpResponse:
+    """Show two to six runs of a suite side by side."""
+    query = ManyQuery.read(request.GET)
+    if names := request.GET.getlist("run"):
+        return HttpResponseRedirect(reverse("runs:compare-many") + query.with_runs(names))
+    if not query.runs:
+        return _show_choice(request, ComparisonQuery())
+    try:
+        page = with_hits(many_runs(query))
+    except ManyRunsError as refusal:
+        return _show_choice(request, ComparisonQuery(), str(refusal))
+    context = {"page": page, "query": query, "scale": page.columns[0].run.scale}
+    if request.htmx.target == MANY:
+        part = render_to_string("compare/_many.html", context, request)
+        return HttpResponse(part, headers={"Cache-Control": "no-store"})
+    columns = page.columns
+    context |= {
+        "addable": newest_runs(
+            columns[0].run,
+            [column.run for column in columns],
+            lambda name: query.with_runs([*query.names, name]),
+        )
+        if len(columns) < MAX_RUNS
+        else [],
+        "links": [column_links(page, column) for column in columns],
+        "controls": (query.search_box("text", "Filter cases", id="many-text"),),
+    }
+    return render(request, "compare/many.html", context)
+
+
+@require_safe
+@may_view
+def many_table(request: HttpRequest) -> HttpResponseBase:
+    """Return every case that the page of the same address lists, on all its pages, as CSV."""
+    query = ManyQuery.read(request.GET)
+    if not query.runs:
+        raise Http404("no run is named")
+    try:
+        return answer_file(request, many_file(query=query.changed().parameters()))
+    except DomainError:
+        return HttpResponseRedirect(reverse("runs:compare-many") + query.address())
+
+
+@require_safe
+@vary_on_headers("HX-Request", "HX-Target")
+@may_view
+def compare_breakdown(request: MemberRequest) -> HttpResponse:
+    """Show a comparison by tag or by metadata; the page of the comparison loads it when it is opened."""
+    query = ComparisonQuery.read(request.GET)
+    baseline, candidate = (
+        get_named_run_or_404(query.baseline),
+        get_named_run_or_404(query.candidate),
+    )
+    try:
+        if baseline == candidate:
+            raise SameRunError
+        usual = Tolerances.from_policy(candidate.readable_policy())
+        comparison = build_comparison(baseline, candidate, usual)
+    except DomainError:
+        return _redirect(query)
+    breakdown = build_breakdown(comparison, query, BreakdownQuery.read(request.GET).by)
+    context = {
+        "query": query,
+        "breakdown": breakdown,
+        "before": baseline,
+        "after": candidate,
+        "heading": comparison_heading(baseline, candidate),
+        "hidden": query.run_fields,
+        "controls": (Control("by", "Group by", breakdown.by, tuple(breakdown.options)),),
+    }
+    is_part = request.htmx.target == BREAKDOWN
+    name = "compare/_breakdown.html" if is_part else "compare/breakdown.html"
+    response = render(request, name, context)
+    if is_part:
+        response["Cache-Control"] = "no-store"
+    return response
 
 
 @require_POST
@@ -149,7 +269,7 @@ def compare_score(request: MemberRequest) -> HttpResponse:
     try:
         rescored = [score_like(run, like, by=request.user) for run in (baseline, candidate)]
     except DomainError as refusal:
-        messages.error(request, f"Not scored again. {refusal}")
+        messages.error(request, f"The runs were not rescored. {refusal}")
         return _redirect(query)
     names = [run_word(run) for run in rescored]
     return _redirect(query, baseline=names[0], candidate=names[1])
@@ -167,7 +287,43 @@ def compare_case(request: HttpRequest) -> HttpResponse:
     if page is None:
         raise Http404(f"neither run has the case {key!r}")
     context = {"page": page, "back": query.here, "scale": page.candidate.scale}
+    context["side_by_side"] = f"?{IN_LIST}&{query.here.lstrip('?')}"
     return render(request, "compare/case.html", context)
+
+
+@require_safe
+@may_view
+def compare_step(request: HttpRequest) -> HttpResponse:
+    """Return the links from a case to those beside it in the list of a comparison.
+
+    They lead to results of the run whose number is `run`, else to the case in both runs side by side.
+    """
+    query, key = ComparisonQuery.read(request.GET), request.GET.get("case", "")
+    baseline, candidate = map(get_named_run_or_404, (query.baseline, query.candidate))
+    wanted = read_integer(request.GET.get("run", ""))
+    run = {baseline.pk: baseline, candidate.pk: candidate}.get(wanted or 0)
+    carried = query.changed(page=query.page).parameters()
+
+    def url(change: CaseChange, repetition: int) -> str:
+        side = change.baseline if run == baseline else change.candidate
+        if run is None or side is None:
+            return f"{reverse('runs:compare-case')}?{urlencode({**carried, 'case': change.case}, safe=':,')}"
+        return (
+            f"{result_url(run, change.case, repetition)}?{IN_LIST}&{urlencode(carried, safe=':,')}"
+        )
+
+    try:
+        comparison = build_comparison(
+            baseline, candidate, Tolerances(), only_shared=query.cases == SHARED
+        )
+    except DomainError:
+        return HttpResponse()
+    is_blind = "blind" in request.GET
+    listed = listed_around(comparison, query, key, url, is_blind=is_blind)
+    if listed is None:
+        return HttpResponse()
+    context = {"listed": listed, "is_blind": is_blind}
+    return render(request, "results/_result_stepper.html", context)
 
 
 @require_safe
@@ -193,16 +349,28 @@ def _file(request: HttpRequest, form: str) -> HttpResponseBase:
         return _redirect(query)
 
 
-MAX_OFFERED = 200
+MAX_OFFERED = 50
+MAX_LATEST = 8
 MAX_ALTERNATIVES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """A run to choose: its name in an address, and its description for readers."""
+    """A run to choose: its name in an address, its row as lists show it, and how it ended."""
 
     name: str
+    row: RunRow
+    verdict: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatestPair:
+    """A suite of which the latest completed run can be compared with its baseline, or the run before."""
+
+    title: str
     text: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,23 +387,61 @@ def alternative_runs(query: ComparisonQuery, *sides: Run) -> list[list[RunLink]]
     """Return for each side the newest runs of its suite without the run of the other side; a query a side."""
     names = "baseline", "candidate"
     pairs = zip(names, sides, reversed(sides), strict=True)
-    return [_alternatives(query, name, run, other) for name, run, other in pairs]
+    return [
+        newest_runs(run, [other], partial(_side_address, query, name)) for name, run, other in pairs
+    ]
 
 
-def _alternatives(query: ComparisonQuery, name: str, run: Run, other: Run) -> list[RunLink]:
-    runs = Run.objects.filter(suite=run.suite_id, done_count__gt=0).exclude(pk=other.pk)
+def _beside(query: ComparisonQuery, link: RunLink) -> str:
+    """Return the address of both runs side by side with another one of their suite."""
+    suite, _, _ = query.baseline.rpartition(":")
+    names = query.baseline, query.candidate, f"{suite}:{link.number}"
+    return reverse("runs:compare-many") + ManyQuery(baseline=query.baseline).with_runs(names)
+
+
+def _side_address(query: ComparisonQuery, side: str, name: str) -> str:
+    return query.address(**{side: name})
+
+
+def newest_runs(run: Run, without: Sequence[Run], address: Callable[[str], str]) -> list[RunLink]:
+    """Return the newest runs of the suite of a run without some; `address` links the name of each."""
+    runs = Run.objects.filter(suite=run.suite_id, done_count__gt=0)
     columns = ("id", "number", "target_name", "status", "note")
-    newest = runs.order_by("-number").values_list(*columns)[:MAX_ALTERNATIVES]
+    others = runs.exclude(pk__in=[other.pk for other in without])
     links = []
-    for pk, number, target, status, note in newest:
+    for pk, number, target, status, note in others.order_by("-number").values_list(*columns)[
+        :MAX_ALTERNATIVES
+    ]:
         notes = [target, note] if note else [target]
         if pk == run.suite.baseline_run_id:
             notes.append("baseline")
         if status != RunStatus.COMPLETED:
             notes.append(RunStatus(status).label.lower())
-        url = query.address(**{name: f"{run.suite.slug}:{number}"})
+        url = address(f"{run.suite.slug}:{number}")
         links.append(RunLink(number, ", ".join(notes), url, pk == run.pk))
     return links
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLinks:
+    """A column of runs side by side with the addresses of what can be done with it, "" for what cannot."""
+
+    column: RunColumn
+    baseline_url: str
+    remove_url: str
+    compare_url: str
+
+
+def column_links(page: ManyRuns, column: RunColumn) -> ColumnLinks:
+    """Return the addresses that make a run the baseline, take it away, and compare it with the baseline."""
+    query, others = page.query, [name for name in page.query.names if name != column.name]
+    pair = ComparisonQuery(baseline=page.baseline.name, candidate=column.name)
+    return ColumnLinks(
+        column=column,
+        baseline_url="" if column.is_baseline else query.address(baseline=column.name),
+        remove_url=query.with_runs(others) if len(others) >= MIN_RUNS else "",
+        compare_url="" if column.is_baseline else reverse("runs:compare") + pair.address(),
+    )
 
 
 def usual_baseline(run: Run) -> str:
@@ -250,35 +456,56 @@ def usual_baseline(run: Run) -> str:
     return ""
 
 
-def baseline_first(runs: Sequence[Run]) -> tuple[str, str]:
-    """Return the names of two runs, first the baseline of its suite, else the older run."""
-    first, second = sorted(runs, key=lambda run: (run.created_at, run.pk))
-    if second.pk == second.suite.baseline_run_id and first.pk != first.suite.baseline_run_id:
-        first, second = second, first
-    return run_word(first), run_word(second)
+def baseline_first(runs: Sequence[Run]) -> Sequence[str]:
+    """Return the names of some runs, first the baseline of its suite, then the oldest."""
+    return [
+        run_word(run)
+        for run in sorted(
+            runs, key=lambda run: (run.pk != run.suite.baseline_run_id, run.created_at, run.pk)
+        )
+    ]
 
 
-def run_choices(*names: str) -> list[RunChoice]:
-    """Return the newest runs, and those that are named already; two queries."""
-    light = Run.objects.select_related("suite").only(
-        *("number", "target_name", "status", "note", "suite__slug", "suite__title"),
-        "suite__baseline_run",
-    )
+def run_choices(find: str, *names: str) -> list[RunChoice]:
+    """Return the newest runs whose suite or target has a text, and those that are named already."""
     is_named = Q(pk__in=[])
     for slug, number in filter(None, map(read_run_name, names)):
         is_named |= Q(suite__slug=slug, number=number)
-    runs = {run.pk: run for run in light.order_by("-pk")[:MAX_OFFERED]}
-    runs |= {run.pk: run for run in light.filter(is_named)}
-    return [_run_choice(runs[key]) for key in sorted(runs, reverse=True)]
+    runs = with_list_columns(Run.objects.all())
+    is_found = Q(suite__title__icontains=find) | Q(suite__slug__icontains=find)
+    found = runs.filter(is_found | Q(target_name__icontains=find)) if find else runs
+    newest = {run.pk: run for run in found[:MAX_OFFERED]}
+    newest |= {run.pk: run for run in runs.filter(is_named)}
+    return [_run_choice(newest[key]) for key in sorted(newest, reverse=True)]
 
 
 def _run_choice(run: Run) -> RunChoice:
-    notes = [run.target_name]
-    if run.pk == run.suite.baseline_run_id:
-        notes.append("baseline")
-    if run.status != RunStatus.COMPLETED:
-        notes.append(RunStatus(run.status).label.lower())
-    return RunChoice(run_word(run), f"{run.suite.title} #{run.number}, {', '.join(notes)}")
+    row = run_row(run)
+    return RunChoice(run_word(run), row, *run_standing(run, row))
+
+
+def latest_pairs() -> list[LatestPair]:
+    """Return the suites with two completed runs, the one with the newest run first; one query."""
+    completed = Run.objects.filter(status=RunStatus.COMPLETED, suite__archived_at=None)
+    columns = ("suite__slug", "suite__title", "suite__baseline_run__number")
+    suites = (
+        completed.order_by()
+        .values_list(*columns)
+        .annotate(last=Max("number"), newest=Max("pk"), count=Count("pk"))
+    )
+    pairs = []
+    for slug, title, baseline, last, _, _ in suites.filter(count__gt=1).order_by("-newest")[
+        :MAX_LATEST
+    ]:
+        has_baseline = baseline is not None and baseline != last
+        text = (
+            f"#{last} with the baseline, #{baseline}"
+            if has_baseline
+            else f"#{last} with the previous run"
+        )
+        url = reverse("runs:compare") + ComparisonQuery(candidate=f"{slug}:{last}").address()
+        pairs.append(LatestPair(title, text, url))
+    return pairs
 
 
 RESCORING_RIGHTS = ("runs.start_run", "runs.change_suite")

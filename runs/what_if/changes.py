@@ -218,7 +218,7 @@ class LeafComparison:
             return "what it looks at changed"
         for name in SHOWN_TO_JUDGES:
             if getattr(self.before.policy, name) != getattr(self.after.policy, name):
-                return "the verdicts it is shown follow other bands"
+                return "the verdicts it is shown use other thresholds"
         return ""
 
     def _asks(self, node: EvaluatorSpec) -> str:

@@ -375,8 +375,8 @@ def read_overall(judged: Any) -> float | None:
 
 
 KEPT, OPEN_SCORE = "kept", "open"
-NOT_RUN = "it was not run behind a gate that would pass now"
-OUTCOMES_UNJUDGED = "nobody judged the expected outcomes in this run"
+NOT_RUN = "it was skipped after a failed gate that would pass now"
+OUTCOMES_UNJUDGED = "the expected outcomes were not judged in this run"
 OUTCOMES_REJUDGED = "another language model judges them"
 OUTCOMES_ORPHANED = "the evaluator that judged them is gone"
 

@@ -25,13 +25,17 @@ from runs.what_if.changes import RuleSet, read_origins
 from runs.what_if.panel import (
     SHOWN_ALONGSIDE,
     FigureRow,
+    FlipMatrix,
+    FlipQuery,
     FlipRow,
     GateChange,
     ScoreHistogram,
     Unanswered,
-    by_harm,
+    change_words,
     distribution,
     figure_rows,
+    filter_flips,
+    flip_matrix,
     flip_rows,
     gate_changes,
     score_histogram,
@@ -95,7 +99,7 @@ def cases_since(run: Run) -> CasesSince:
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """The early end of a run: what happened, and how many executions have no result."""
+    """The early end of a run: what happened, and how many results have no verdict."""
 
     title: str
     text: str
@@ -108,12 +112,12 @@ def early_end(run: Run, side: WhatIfSide) -> EarlyEnd | None:
     left = side.executions - side.scored - side.errors
     verb = "has" if left == 1 else "have"
     text = (
-        f"{thousands(left)} of {counted(side.executions, 'execution')} {verb} no result. "
+        f"{thousands(left)} of {counted(side.executions, 'result')} {verb} no verdict. "
         if left
         else ""
     )
     title = f"Run #{run.number} {ENDS[RunStatus(run.status)]}."
-    return EarlyEnd(title, f"{text}Its gates are not judged under any rules.")
+    return EarlyEnd(title, f"{text}Its gates are not evaluated under any rules.")
 
 
 MAX_OFFERED = 20
@@ -163,7 +167,7 @@ def askable_runs(suite: Suite) -> list[Run]:
 class WhatIfFigures:
     """The answer as a page shows it: both distributions, figures, gates, histogram and the worst flips.
 
-    `end` describes the early end of a run, `cases` the differences between its cases and the suite's.
+    `flips` are those of the change that was asked for, of `listed` such flips. `end` describes the early end of a run, `cases` the differences between its cases and the suite's.
     """
 
     what_if: WhatIf
@@ -172,7 +176,10 @@ class WhatIfFigures:
     figures: Sequence[FigureRow]
     gates: Sequence[GateChange]
     histogram: ScoreHistogram
+    matrix: FlipMatrix
+    change: str
     flips: Sequence[FlipRow]
+    listed: int
     unanswered: Sequence[Unanswered]
     end: EarlyEnd | None
     cases: CasesSince
@@ -184,13 +191,18 @@ class WhatIfFigures:
 
     @property
     def executed(self) -> int:
-        """Return the number of executions with a verdict or an error."""
+        """Return the number of results with a verdict or an error."""
         return self.what_if.before.scored + self.what_if.before.errors
 
     @property
     def more(self) -> int:
         """Return the number of flips that the editor does not list."""
-        return len(self.what_if.flips) - len(self.flips)
+        return self.listed - len(self.flips)
+
+    @property
+    def change_words(self) -> str:
+        """Return the change that the list is filtered by as text, such as "Pass → fail"; "" for all."""
+        return change_words(self.change) if self.change else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,21 +243,21 @@ def what_if_page(
     base: SuiteSpec,
     content: Mapping[str, Any] | None,
     *,
-    run: str,
+    query: FlipQuery,
     reader: User,
     problems: Sequence[str] = (),
 ) -> WhatIfPage:
     """Return the page for a run of the suite under content that was edited from `base`.
 
-    `run` is the number of the run, "" for the newest completed one. Without content, `problems` explain why.
+    Without a run in the query it is the newest completed one. Without content, `problems` explain why.
     """
     suite = draft.suite
-    runs, picked, missing = pick_run(suite, run)
+    runs, picked, missing = pick_run(suite, query.run)
     reasons = [*problems, *missing]
     answer = None
     if picked is not None and content is not None and not reasons:
         try:
-            answer = _figures(picked, *rules_for(picked, base, content), reader)
+            answer = _figures(picked, *rules_for(picked, base, content), query, reader)
         except DomainError as refusal:
             reasons.append(str(refusal))
     return WhatIfPage(
@@ -299,9 +311,12 @@ def changes_rules(base: SuiteSpec, content: Mapping[str, Any]) -> bool:
     )
 
 
-def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIfFigures:
+def _figures(
+    run: Run, rules: RuleSet, origins: Origins, query: FlipQuery, reader: User
+) -> WhatIfFigures:
     what_if = answer_what_if(run, rules, origins=origins)
     scale = rules.policy.scale
+    flips = filter_flips(what_if, query)
     return WhatIfFigures(
         what_if=what_if,
         before=distribution(what_if.before),
@@ -309,7 +324,10 @@ def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIf
         figures=figure_rows(what_if, scale),
         gates=gate_changes(what_if),
         histogram=score_histogram(what_if.histogram, scale),
-        flips=flip_rows(by_harm(what_if.flips)[:SHOWN_ALONGSIDE], run, reader),
+        matrix=flip_matrix(what_if, query.change),
+        change=query.change,
+        flips=flip_rows(flips[:SHOWN_ALONGSIDE], run, reader, scale),
+        listed=len(flips),
         unanswered=unanswered(what_if.stale),
         end=early_end(run, what_if.before),
         cases=cases_since(run),

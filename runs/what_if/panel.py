@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,20 +45,32 @@ class ScoreBar:
 
 @dataclass(frozen=True, slots=True)
 class AxisMark:
-    """A position on the axis with a text; `anchor` is the part of the text at `text_x`: start, middle or end."""
+    """A position on the axis with a text; `anchor` is the part of the text at `text_x`: start, middle or end.
+
+    A threshold that can be dragged has the `field` it sets, that field's `label` and `value`, and the value as `shown`.
+    """
 
     x: str
     text: str = ""
     text_x: str = ""
     y: int = 0
     anchor: str = "middle"
+    field: str = ""
+    label: str = ""
+    value: str = ""
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramDrawing:
-    """The histogram in one width. `outlines` are the bars before that differ, `old_bands` the bands before that differ."""
+    """The histogram in one width. `outlines` are the bars before that differ, `old_bands` the bands before that differ.
+
+    `low` is the score, of `scale`, at the left end of the axis.
+    """
 
     width: int
+    low: str
+    scale: int
     bars: Sequence[ScoreBar]
     outlines: Sequence[ScoreBar]
     ticks: Sequence[AxisMark]
@@ -112,7 +125,7 @@ def score_histogram(histogram: Histogram, scale: int) -> ScoreHistogram:
     return ScoreHistogram(
         wide=_draw(histogram, WIDE, scale),
         narrow=_draw(histogram, NARROW, scale),
-        label=f"Histogram of the scores of {figures.counted(count, 'execution')}; {bands}",
+        label=f"Histogram of the scores of {figures.counted(count, 'result')}; {bands}",
         rows=rows,
     )
 
@@ -141,6 +154,8 @@ def _draw(histogram: Histogram, width: int, scale: int) -> HistogramDrawing:
     old_bands = [band for band in histogram.bands_before if limits.get(band.name) != band.limit]
     return HistogramDrawing(
         width=width,
+        low=figures.plain(rounded(low * scale)),
+        scale=scale,
         bars=bars,
         outlines=outlines,
         ticks=[_tick(score, at(score), width, scale) for score in _ticks(low)],
@@ -190,29 +205,44 @@ def _tick(score: float, x: float, width: int, scale: int) -> AxisMark:
     return AxisMark(f"{x:.1f}", figures.score(score, scale), anchor=anchor)
 
 
+# The fields of the editor that a threshold's line sets.
+BAND_FIELDS = {
+    "borderline": ("borderline_threshold", "Borderline threshold"),
+    "pass": ("pass_threshold", "Pass threshold"),
+}
+
+
 def _band(band: Band, x: float, scale: int) -> AxisMark:
-    text, y = f"{band.name} {figures.bound(band.limit, scale)}", BAND_LABEL_Y[band.name]
-    if x > LABEL_ROOM:
-        return AxisMark(f"{x:.1f}", text, f"{x - 5:.1f}", y, "end")
-    return AxisMark(f"{x:.1f}", text, f"{x + 5:.1f}", y, "start")
+    shown = figures.bound(band.limit, scale)
+    field, label = BAND_FIELDS.get(band.name, ("", ""))
+    has_room = x > LABEL_ROOM
+    return AxisMark(
+        f"{x:.1f}",
+        f"{band.name} {shown}",
+        f"{x - 5:.1f}" if has_room else f"{x + 5:.1f}",
+        BAND_LABEL_Y[band.name],
+        "end" if has_room else "start",
+        field=field,
+        label=label,
+        value=figures.plain(rounded(band.limit * scale)),
+        shown=shown,
+    )
 
 
-ALWAYS = ("pass", "fail")
-STATES = ("pass", "borderline", "fail", "error", "waiting")
+MATRIX_STATES = ("pass", "borderline", "fail", "error", "waiting", "not_run")
 SHOWN_AS = {"not_run": "cancelled"}
-ASKS = {"judge": "new model calls", "script": "its script to run again", "": "to be scored again"}
+ASKS = {"judge": "new model calls", "script": "its script to run again", "": "to be rescored"}
 
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """A figure before and after. `state` is the verdict it counts; `note` says what it was measured over."""
+    """A figure before and after; `note` says what it was measured over."""
 
     name: str
     before: str
     after: str
     delta: str
     tone: str
-    state: str = ""
     note: str = ""
 
     @property
@@ -260,16 +290,16 @@ def distribution(side: WhatIfSide) -> dict[str, int]:
 
 
 def figure_rows(what_if: WhatIf, scale: int) -> list[FigureRow]:
-    """Return the cases by verdict, the mean score, the executions passed, and the agreement with reviews."""
-    return [*_verdicts(what_if), _mean(what_if, scale), _passed(what_if), *_agreement(what_if)]
+    """Return the mean score, the results that pass, and the agreement with reviews."""
+    return [_mean(what_if, scale), _passed(what_if), *_agreement(what_if)]
 
 
 def gate_changes(what_if: WhatIf) -> list[GateChange]:
     """Return both gates of the run before and after (SCORING §8)."""
     before, after = what_if.before, what_if.after
     return [
-        _gate("Metrics gate", before.metrics_gate, after.metrics_gate),
-        _gate("Cases gate", before.cases_gate, after.cases_gate),
+        _gate("Score gate", before.metrics_gate, after.metrics_gate),
+        _gate("Pass-rate gate", before.cases_gate, after.cases_gate),
     ]
 
 
@@ -282,22 +312,10 @@ def unanswered(stale: Sequence[Stale]) -> list[Unanswered]:
 
 
 def _instead(stale: Stale) -> str:
-    count = f"{figures.thousands(stale.results)} of {figures.counted(stale.total, 'execution')}"
+    count = f"{figures.thousands(stale.results)} of {figures.counted(stale.total, 'result')}"
     if stale.instead == "kept":
-        return f"the score it had stands in for {count}"
+        return f"its stored score is used for {count}"
     return f"{count} {'waits' if stale.results == 1 else 'wait'} for it"
-
-
-def _verdicts(what_if: WhatIf) -> Iterator[FigureRow]:
-    before, after = distribution(what_if.before), distribution(what_if.after)
-    for state in (*STATES, "cancelled"):
-        old, new = before.get(state, 0), after.get(state, 0)
-        if old or new or state in ALWAYS:
-            is_good = (new > old) == (state == "pass")
-            tone = "" if new == old or state == "waiting" else "good" if is_good else "bad"
-            delta = "" if new == old else figures.delta(new - old, "count")
-            texts = figures.thousands(old), figures.thousands(new)
-            yield FigureRow(state, *texts, delta, tone, state=state)
 
 
 def _mean(what_if: WhatIf, scale: int) -> FigureRow:
@@ -331,7 +349,7 @@ def _passed(what_if: WhatIf) -> FigureRow:
     old, new = what_if.before, what_if.after
     moved = new.passed - old.passed
     return FigureRow(
-        "Executions passed",
+        "Passed",
         figures.thousands(old.passed),
         figures.thousands(new.passed),
         figures.delta(moved, "count") if moved else "",
@@ -363,8 +381,9 @@ def _gate(name: str, before: GateResult, after: GateResult) -> GateChange:
     shares = figures.pct(before.so_far), figures.pct(after.so_far)
     limits = figures.threshold(before.threshold), figures.threshold(after.threshold)
     share, limit = (old if old == new else f"{old} → {new}" for old, new in (shares, limits))
-    counts = f"{figures.thousands(after.counted)} of {figures.thousands(after.total)}"
-    note = f"{share}, needs {limit}; {counts}"
+    note = f"{share}, needs {limit}"
+    if after.counted < after.total:
+        note += f"; {figures.thousands(after.counted)} of {figures.thousands(after.total)}"
     return GateChange(name, _gate_state(before), _gate_state(after), note)
 
 
@@ -372,9 +391,72 @@ def _gate_state(gate: GateResult) -> str:
     return "open" if gate.passed is None else "passed" if gate.passed else "failed"
 
 
+MATRIX_ALWAYS = ("pass", "borderline", "fail")
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """The cases that go from one verdict to another; `change` filters the list by them, "" for cases that stay."""
+
+    change: str
+    label: str
+    count: int
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """The cases that had one verdict, by the verdict they would have, and their total."""
+
+    state: str
+    cells: Sequence[MatrixCell]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlipMatrix:
+    """The cases of a run by their verdict before (rows) and after (columns); `totals` are those after.
+
+    States without a verdict, such as errors, are in it only if a case flips to or from them.
+    """
+
+    states: Sequence[str]
+    rows: Sequence[MatrixRow]
+    totals: Sequence[int]
+
+
+def flip_matrix(what_if: WhatIf, chosen: str = "") -> FlipMatrix:
+    """Return the matrix of verdicts; `chosen` is the change that filters the list."""
+    before, after = (dict(side.distribution) for side in (what_if.before, what_if.after))
+    changes = Counter(
+        (flip.before.state, flip.after.state) for flip in what_if.flips if flip.is_flip
+    )
+    flipping = {*MATRIX_ALWAYS, *(state for change in changes for state in change)}
+    states = [state for state in MATRIX_STATES if state in flipping]
+    rows = []
+    for old in states:
+        left = sum(count for (from_, _), count in changes.items() if from_ == old)
+        cells = [
+            MatrixCell(
+                change="" if old == new else f"{old}-{new}",
+                label=change_words(f"{old}-{new}"),
+                count=before.get(old, 0) - left if old == new else changes[old, new],
+                is_chosen=old != new and chosen == f"{old}-{new}",
+            )
+            for new in states
+        ]
+        rows.append(MatrixRow(state_mark(old), cells, before.get(old, 0)))
+    return FlipMatrix(
+        [state_mark(state) for state in states], rows, [after.get(state, 0) for state in states]
+    )
+
+
 SHOWN_ALONGSIDE = 20
 ON_A_PAGE = 100
 RANKS = {"pass": 3, "borderline": 2, "fail": 1, "error": 0}
+MOST_DIGITS = 9
+# The rule of a verdict that the score alone decides, such as "0.75 < 0.80".
+SCORE_RULE = re.compile(r"[\d.]+ (<|≥) [\d.]+$")
 CONTRADICTED = "contradicted"
 COLUMNS = (
     *("case", "title", "repetition", "verdict_before", "verdict_after"),
@@ -394,11 +476,17 @@ class FlipQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class FlipRow:
-    """A case that flips. `count` tells how many of its executions flip, if it has several."""
+    """A case that flips. `count` tells how many of its results flip, if it has several.
+
+    `scores` are its scores before and after, or the one score of a case whose score stays. `rule` is what would
+    decide the verdict unless the score alone does.
+    """
 
     flip: CaseFlip
     title: str
     result: tuple[str, int]
+    scores: str
+    rule: str
     count: str
     review: str
     tone: str
@@ -433,7 +521,21 @@ def by_harm(flips: Sequence[CaseFlip]) -> list[CaseFlip]:
     return sorted(flips, key=harm)
 
 
-def flip_rows(flips: Sequence[CaseFlip], run: Run, reader: User) -> list[FlipRow]:
+def score_change(before: float | None, after: float | None, scale: int) -> str:
+    """Return two scores as "0.71 → 0.88", with as many digits as tell them apart; equal ones once."""
+    if before == after:
+        return figures.score(after, scale)
+    if before is None or after is None:
+        return f"{figures.score(before, scale)} → {figures.score(after, scale)}"
+    digits = SCALE_DIGITS[scale]
+    texts = [figures.down(figures.exact(value) * scale, digits) for value in (before, after)]
+    while texts[0] == texts[1] and digits < MOST_DIGITS:
+        digits += 1
+        texts = [figures.down(figures.exact(value) * scale, digits) for value in (before, after)]
+    return " → ".join(dict.fromkeys(texts))
+
+
+def flip_rows(flips: Sequence[CaseFlip], run: Run, reader: User, scale: int) -> list[FlipRow]:
     """Return the rows of flips, with titles and the reader's own reviews. Two queries."""
     titles = dict(
         Case.objects.filter(pk__in=[flip.case for flip in flips]).values_list("pk", "title")
@@ -444,15 +546,17 @@ def flip_rows(flips: Sequence[CaseFlip], run: Run, reader: User) -> list[FlipRow
             result_id__in=reviewed, reviewer=reader, withdrawn_at=None
         ).values_list("result_id", flat=True)
     )
-    return [_row(flip, titles.get(flip.case, ""), run, own) for flip in flips]
+    return [_row(flip, titles.get(flip.case, ""), run, own, scale) for flip in flips]
 
 
-def flip_table(what_if: WhatIf, run: Run, query: FlipQuery, reader: User, path: str) -> FlipTable:
+def flip_table(
+    what_if: WhatIf, run: Run, query: FlipQuery, reader: User, *, path: str, scale: int
+) -> FlipTable:
     """Return the page of flips of a query; `path` is the address without its query."""
     pages = numbered_page(filter_flips(what_if, query), query, ON_A_PAGE, path)
     return FlipTable(
         query=query,
-        rows=flip_rows(pages.rows, run, reader),
+        rows=flip_rows(pages.rows, run, reader, scale),
         chips=_chips(what_if, query, path),
         pages=pages,
     )
@@ -486,7 +590,7 @@ def flips_file(flips: Sequence[CaseFlip]) -> str:
     )
 
 
-def _row(flip: CaseFlip, title: str, run: Run, own: set[int]) -> FlipRow:
+def _row(flip: CaseFlip, title: str, run: Run, own: set[int], scale: int) -> FlipRow:
     review = next((row for row in flip.executions if row.review == flip.review), None)
     text, tone = "", ""
     if review is not None and flip.review:
@@ -497,8 +601,17 @@ def _row(flip: CaseFlip, title: str, run: Run, own: set[int]) -> FlipRow:
             text = f"{whose}: {review.reviewed}"
     repetition = flip.executions[0].repetition if flip.executions else 1
     several = run.repetitions > 1 and flip.executions
-    count = f"{len(flip.executions)} of {run.repetitions} repetitions flip" if several else ""
-    return FlipRow(flip, title, (flip.key, repetition), count, text, tone)
+    rule = flip.after.decided_by
+    return FlipRow(
+        flip=flip,
+        title=title,
+        result=(flip.key, repetition),
+        scores=score_change(flip.before.score, flip.after.score, scale),
+        rule="" if SCORE_RULE.match(rule) else rule,
+        count=f"{len(flip.executions)} of {run.repetitions} repetitions flip" if several else "",
+        review=text,
+        tone=tone,
+    )
 
 
 def _change(flip: CaseFlip) -> str:
@@ -510,7 +623,7 @@ def _change(flip: CaseFlip) -> str:
 def _chips(what_if: WhatIf, query: FlipQuery, path: str) -> list[Chip]:
     counts = Counter(_change(flip) for flip in by_harm(what_if.flips))
     contradicted = sum(flip.review == CONTRADICTED for flip in what_if.flips)
-    labels = {change: _change_words(change) for change in counts}
+    labels = {change: change_words(change) for change in counts}
     chips = [query.chip("All", len(what_if.flips), path=path, change="", review="")]
     chips += [
         query.chip(label, counts[change], path=path, change=change, review="")
@@ -522,9 +635,10 @@ def _chips(what_if: WhatIf, query: FlipQuery, path: str) -> list[Chip]:
     return chips
 
 
-def _change_words(change: str) -> str:
+def change_words(change: str) -> str:
+    """Return a change such as `pass-fail` as text."""
     if change == "inside":
-        return "A repetition alone"
+        return "Only a repetition"
     before, _, after = change.partition("-")
     return f"{_word(before)} → {_word(after).lower()}"
 

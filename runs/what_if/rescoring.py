@@ -24,6 +24,7 @@ from evaluators.scoring.types import (
     Unscored,
     Usage,
 )
+from evaluators.templatetags.figures import counted
 from runs.engine.plan import OUTCOMES_PATH, read_plan
 from runs.finishing import finish_run
 from runs.models.database import database_now, insert_rows, update_rows
@@ -32,6 +33,7 @@ from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.reviews import Review
 from runs.models.run_cases import RunCase
 from runs.models.runs import RESCORED, Run, RunStatus
+from runs.models.search import ResultText
 from runs.models.stored import SCORE_COLUMNS, read_outcome, score_rows
 from runs.what_if.changes import LeafChange, RuleSet, ScoreSource
 from runs.what_if.deciding import rescore
@@ -250,6 +252,7 @@ def _write(run: Run, rescoring: Rescoring, ids: Sequence[int]) -> bool:
         new_ids = {old: new.pk for old, new in pairs}
         _copy(new_ids, rescored)
         _write_scores(new_ids, rescored)
+        ResultText.objects.refresh(run.pk, new_ids.values())
         _count(run.pk, [new for _, new in pairs])
         _write_cases(held, sources)
     return True
@@ -394,12 +397,12 @@ def _count(run_id: int, results: Sequence[Result]) -> None:
 
 
 def _complete(run_id: int, *, in_background: bool) -> bool:
-    """End the run as its source ended, with the same executions left out."""
+    """End the run as its source ended, without the results that its source lacks."""
     run = Run.objects.select_related("source_run").only("source_run__status").get(id=run_id)
     if run.source_run is None:
         return False
     left = run.results.exclude(status__in=EXECUTED).count()
-    reason = f"{left} executions were left out of the run it is made of" if left else ""
+    reason = f"{counted(left, 'result')} never ran in the original run" if left else ""
     was_completed = run.source_run.status == RunStatus.COMPLETED
     status = RunStatus.COMPLETED if was_completed else RunStatus.STOPPED
     return finish_run(run_id, status, reason=reason, in_background=in_background)

@@ -79,7 +79,7 @@ def rescore_run(
         names = "; ".join(f"{evaluator.name}: {evaluator.why}" for evaluator in stale[:MAX_NAMED])
         more = f" and {len(stale) - MAX_NAMED} more" if len(stale) > MAX_NAMED else ""
         raise NewCallsNeededError(
-            f"The scores of run {run} do not tell what these rules would come to. {names}{more}. "
+            f"The stored scores of run {run} are not enough for these rules. {names}{more}. "
             "Start a new run instead.",
             stale,
         )
@@ -151,7 +151,7 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
 
 def _note_audit(run: Run, new_run: Run, by: User | None, form_key: str) -> None:
     name = f" by {user_name(by)}" if by is not None else ""
-    text = f"Scored again from run {run}{name}, at no cost"
+    text = f"Rescored from run {run}{name}, at no cost"
     log_action(new_run, ACTION, text, by=by, form_key=form_key)
 
 

@@ -27,9 +27,9 @@ from runs.requests import (
     may_start,
 )
 from runs.specs.suites import SuiteSpec
-from runs.suites.drafts import get_draft
+from runs.suites.drafts import draft_for
 from runs.suites.edits import Content
-from runs.suites.queries import base_spec, suite_head, tree_editor
+from runs.suites.queries import base_spec, draft_panel, suite_head, tree_editor
 from runs.suites.tree_forms import EvaluatorTreeForm
 from runs.what_if.page import WhatIfPage, what_if_page
 from runs.what_if.panel import FlipQuery, filter_flips, flip_table, flips_file
@@ -70,7 +70,7 @@ def _complaints(form: EvaluatorTreeForm) -> Iterator[str]:
 
 
 STALE = 409
-NOT_SENT_AGAIN = ("csrfmiddlewaretoken", "run", "keep", "score", "form_key")
+NOT_SENT_AGAIN = ("csrfmiddlewaretoken", "run", "change", "keep", "score", "form_key")
 PICKER = "what-if-run"
 
 
@@ -79,12 +79,28 @@ class WhatIfRequest:
 
     def __init__(self, request: MemberRequest, slug: str) -> None:
         """Read the draft and the form; nothing is stored."""
-        draft = get_draft(get_suite_or_404(slug=slug), request.user)
+        suite, sent = get_suite_or_404(slug=slug), request.POST
+        is_kept = "autosave" in sent or "keep" in sent
+        draft = draft_for(suite, request.user, sent.get("stamp", "") if is_kept else "")
         self.base = base_spec(draft)
         self.form = EvaluatorTreeForm(draft, self.base.policy.as_json(), form_data(request))
         self.rule_change: DraftContent = read_content(self.form)
         self.query = FlipQuery.read(request.GET.dict() | request.POST.dict())
         self.reader = request.user
+        self.is_saved = False
+
+    def keep(self) -> None:
+        """Store the form in the draft, or leave the draft as it is when a field is refused."""
+        if self.rule_change.content is None:
+            return
+        kept = self.form.keep()
+        if kept is None:
+            complaints = (STALE_DRAFT,) if self.form.is_stale else tuple(_complaints(self.form))
+            self.rule_change = DraftContent(None, complaints, is_stale=self.form.is_stale)
+            return
+        self.is_saved = True
+        self.form = EvaluatorTreeForm(kept, self.base.policy.as_json())
+        self.rule_change = DraftContent(kept.content, ())
 
     def answer(self) -> WhatIfPage:
         """Return the page with the answer, or with the reasons why there is none."""
@@ -92,7 +108,7 @@ class WhatIfRequest:
             self.form.draft,
             self.base,
             self.rule_change.content,
-            run=self.query.run,
+            query=self.query,
             reader=self.reader,
             problems=self.rule_change.complaints,
         )
@@ -109,12 +125,17 @@ class WhatIfRequest:
 
 @may_change_suites
 def what_if(request: MemberRequest, slug: str) -> HttpResponse:
-    """Show the what-if of the stored draft or of a form: the panel for htmx, else the page."""
+    """Show the what-if of the stored draft or of a form: the panel for htmx, else the page.
+
+    The editor sends `autosave` with every edit, which stores the form in the draft first.
+    """
     question = WhatIfRequest(request, slug)
     if "keep" in request.POST and question.form.keep():
         run = f"?run={question.query.run}" if question.query.run else ""
         return redirect(reverse("runs:what-if", args=[slug]) + run)
     if request.htmx:
+        if "autosave" in request.POST:
+            question.keep()
         return _panel(request, question)
     return _page(request, question)
 
@@ -166,6 +187,9 @@ def _panel(request: MemberRequest, question: WhatIfRequest) -> HttpResponse:
     if question.rule_change.content is not None:
         fields = question.form.fields
         context["tree"] = tree_editor(question.rule_change.content, question.base, fields=fields)
+    if "autosave" in request.POST:
+        context["draft"] = draft_panel(question.form.draft)
+        context["is_saved"] = question.is_saved
     # A half-typed number is no failed request, so the status is 200 and the panel shows the problem.
     response = render(request, "what_if/_swaps.html", context)
     if request.htmx.trigger == PICKER and page.run:
@@ -186,8 +210,8 @@ def _page(
     }
     if page.answer and page.run:
         path = reverse("runs:what-if", args=[page.suite.slug])
-        args = page.answer.what_if, page.run, question.query, request.user, path
-        context["table"] = flip_table(*args)
+        args = page.answer.what_if, page.run, question.query, request.user
+        context["table"] = flip_table(*args, path=path, scale=context["scale"])
     return render(request, "what_if/what_if.html", context, status=status or question.status)
 
 

@@ -87,7 +87,7 @@ def test_the_leaderboard_says_who_leads_and_how_sure_that_is(
     said = words(page)
     assert order(page) == ["best", "close", "slow"]
     assert (
-        "best leads with 100.0% (12 of 12 executions) at $0.016 a passed execution; nothing dominates "
+        "best leads with 100.0% (12 of 12 results) at $0.016 per pass; nothing dominates "
         "it. It passed both gates. close cannot be told apart from it: the difference is within the noise."
     ) in said
     assert "cannot be told apart from #1, p = 1.000 over 12 shared cases" in said
@@ -105,15 +105,29 @@ def test_a_run_of_errors_alone_has_no_score_to_stand_by(
     started(campaign, "broken", ["error", "error"])
     said = words(text(viewer_client, at(campaign)))
     assert "0 of 2 scored" in said
-    assert "Nobody leads: all executions errored." in said
+    assert "No run leads: all results have errors." in said
     started(campaign, "broken too", ["error"])
     assert "share the lead" not in words(text(viewer_client, at(campaign)))
     started(campaign, "poor", FAILED)
-    assert "Nobody leads" not in words(text(viewer_client, at(campaign)))
+    assert "No run leads" not in words(text(viewer_client, at(campaign)))
     assert "no score" in said.partition("0 of 2 scored")[2].partition("Ranked by")[0]
     assert (
         "cost not known in full" not in said.partition("Leaderboard")[2].partition("Ranked by")[0]
     )
+
+
+def test_figures_of_an_ended_run_lead_to_its_cases(
+    viewer_client: Client, campaign: Campaign
+) -> None:
+    run = started(campaign, "one", PASSED * 2 + FAILED)
+    place = f"/suites/support/runs/{run.number}/"
+    page = text(viewer_client, at(campaign))
+    for query in ("?q=verdict+%21%3D+pass", "?sort=score", "?verdict=fail"):
+        assert f'href="{place}{query}' in page, query
+        assert viewer_client.get(place + query).status_code == 200
+    Run.objects.filter(pk=run.pk).update(status="running", finished_at=None)
+    page = text(viewer_client, at(campaign))
+    assert f"{place}?verdict=fail" not in page, "its counts are of results so far"
 
 
 def test_equal_runs_share_a_rank(viewer_client: Client, campaign: Campaign) -> None:
@@ -121,7 +135,7 @@ def test_equal_runs_share_a_rank(viewer_client: Client, campaign: Campaign) -> N
         started(campaign, name, PASSED * 3)
     started(campaign, "last", FAILED * 3)
     said = words(text(viewer_client, at(campaign)))
-    assert "one and other share the lead with 100.0% (3 of 3 executions)" in said
+    assert "one and other share the lead with 100.0% (3 of 3 results)" in said
     assert "3 shared cases are too few to tell it from #1" in said
     lines = list(csv.DictReader(io.StringIO(text(viewer_client, at(campaign, "file")))))
     assert [(line["target"], line["rank"]) for line in lines] == [
@@ -149,7 +163,7 @@ def test_a_run_that_ended_early_stands_below_and_says_why(
     assert order(page) == ["whole", "early"]
     assert f"Not every run was completed: early {why}" in said
     assert "no rank: " in said
-    assert "whole leads with 0.0% (0 of 2 executions)" in said
+    assert "whole leads with 0.0% (0 of 2 results)" in said
 
 
 def test_runs_that_are_on_are_polled_until_the_last_is_over(
@@ -163,7 +177,7 @@ def test_runs_that_are_on_are_polled_until_the_last_is_over(
     assert 'hx-trigger="every 2s"' in page
     assert "2 of 3 runs are still running; so far done leads with 100.0%" in said
     assert "ranks are provisional while runs are on" in said
-    assert 'aria-label="1 of 3 executions of on"' in page
+    assert 'aria-label="1 of 3 results of on"' in page
     assert "no rank yet: it is waiting" in said
     live = viewer_client.get(at(campaign, "live"), {"was": "completed-running-queued"})
     assert (live.status_code, "HX-Trigger" in live) == (200, False)
@@ -179,7 +193,7 @@ def test_nobody_leads_where_no_run_was_completed(viewer_client: Client, campaign
     for name in ("one", "other"):
         started(campaign, name, ["cancelled"], status="stopped")
     said = words(text(viewer_client, at(campaign)))
-    assert "No run was completed, so none has a final figure and nobody leads." in said
+    assert "No run was completed, so no run leads." in said
     assert "Nothing to draw yet" in said
 
 
@@ -337,7 +351,7 @@ def test_the_files_hold_the_exact_figures(viewer_client: Client, campaign: Campa
     document = viewer_client.get(at(campaign, "json")).json()
     assert document["headline"].startswith("=best leads with 100.0%")
     assert [row["rank"] for row in document["leaderboard"]] == [1, 2]
-    assert document["leaderboard"][0]["cost_per_passed_execution_usd"] == "0.016000000"
+    assert document["leaderboard"][0]["cost_per_passed_result_usd"] == "0.016000000"
     drawn = csv.DictReader(
         io.StringIO(text(viewer_client, at(campaign, "cost-file"), cost="target"))
     )
@@ -349,8 +363,8 @@ def test_the_chart_is_drawn_by_the_cost_that_is_chosen(
 ) -> None:
     started(campaign, "one", PASSED)
     response = viewer_client.get(at(campaign, "chart"), {"cost": "evaluation"})
-    assert "evaluation cost of one execution" in response.text
-    assert response["HX-Replace-Url"] == f"{at(campaign)}?cost=evaluation"
+    assert "judge cost of one result" in response.text
+    assert response["HX-Push-Url"] == f"{at(campaign)}?cost=evaluation"
 
 
 def test_campaigns_are_listed_and_led_to_from_runs_and_suites(

@@ -168,7 +168,7 @@ def test_a_case_whose_verdicts_differ_is_flaky_and_no_cell_is_a_formula(viewer_c
     [row] = rows_of(viewer_client.get(TABLE, asked))
     assert row["title"] == "'=HYPERLINK(1)"
     assert (row["baseline_flaky"], row["candidate_flaky"]) == ("no", "yes")
-    assert (row["candidate_passed"], row["candidate_executions"]) == ("1", "2")
+    assert (row["candidate_passed"], row["candidate_results"]) == ("1", "2")
 
 
 @pytest.mark.parametrize("path", [TABLE, LINES])

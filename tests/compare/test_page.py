@@ -6,6 +6,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
@@ -13,6 +14,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from evaluators.templatetags.figures import NO_BREAK, delta, pct
+from runs.compare.evidence import EVALUATOR, MeasuredChange, MeasuredFigure, OwnMean, Paired
+from runs.compare.measures import metric_groups
 from runs.engine.plan import read_plan
 from runs.lists import read_run_name
 from runs.models.runs import Run, RunStatus
@@ -61,18 +64,21 @@ def keys(response) -> list[str]:
 
 
 def test_the_page_gives_the_figures_of_the_command_line(client, runs, tmp_path, capsys):
-    file = tmp_path / "told.json"
+    file = tmp_path / "document.json"
     names = [f"support#{run.number}" for run in runs]
     with pytest.raises(SystemExit) as end:
         call_command("compare", *names, "--json", str(file), "--force")
-    told, page = json.loads(file.read_text()), text_of(client.get(address(runs)))
+    document, page = json.loads(file.read_text()), text_of(client.get(address(runs)))
     assert end.value.code == 1
-    assert "Regression" in page
-    assert delta(told["pass_rate_change"], "pts").replace(NO_BREAK, " ") in page
-    assert f"{pct(told['baseline']['pass_rate'])} → {pct(told['candidate']['pass_rate'])}" in page
-    assert told["reasons"][0]["text"][1:] in page
+    assert "Pass rate and mean score regressed" in page
+    assert delta(document["pass_rate_change"], "pts").replace(NO_BREAK, " ") in page
+    assert (
+        f"{pct(document['baseline']['pass_rate'])} → {pct(document['candidate']['pass_rate'])}"
+        in page
+    )
+    assert document["reasons"][0]["text"][1:] in page
     counts = {}
-    for case in told["cases"]:
+    for case in document["cases"]:
         counts[case["status"]] = counts.get(case["status"], 0) + 1
     for status, word in (
         ("regression", "Regressed"),
@@ -93,7 +99,7 @@ def test_rows_stand_by_harm_and_filters_and_cells_narrow_them(client, runs):
     assert keys(client.get(address(runs, show="all", cell="pass-fail"))) == ["C-002"]
     assert keys(client.get(address(runs, show="all", q="c-004"))) == ["C-004"]
     nothing = client.get(address(runs, show="added"))
-    assert "No case is of this kind" in text_of(nothing)
+    assert "No matching case" in text_of(nothing)
 
 
 def test_filters_swap_the_cases_and_the_matrix_alone_and_stand_in_the_address(client, runs):
@@ -141,6 +147,61 @@ def test_tolerances_are_entered_in_the_units_of_the_command_line(client, runs):
     assert "Limit: no drop" in refused
 
 
+def test_the_conclusion_comes_first_then_figures_cases_evaluators_runs_and_comparability(
+    client, runs
+):
+    page = client.get(address(runs)).content.decode()
+    parts = (
+        *(
+            "<strong>Pass rate and mean score regressed.",
+            'aria-label="Headline"',
+            "Limits · change",
+        ),
+        *('id="cases-title"', 'id="metric-deltas"', 'id="flips"', 'aria-label="Baseline"'),
+        *('aria-label="Candidate"', "Comparable: only the target differs", 'id="configuration"'),
+    )
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "<details open>" not in page
+    refused = client.get(address(runs, max_pass_rate_drop="7")).content.decode()
+    assert "<details open>" in refused
+
+
+def test_the_title_names_what_regressed(client, runs):
+    runs[1].results.update(verdict="pass", status="scored", score=1.0, latency_ms=9000)
+    runs[0].results.update(latency_ms=1000)
+    page = text_of(client.get(address(runs)))
+    assert "#2 vs #1 (baseline) Latency regressed" in page
+    assert "Latency regressed. Mean latency grew by 800.0%, from 1.0 s to 9.0 s" in page
+    assert "(limit: +20%)" in page
+    assert "1.0 s → 9.0 s" in page
+
+
+def test_an_inconclusive_comparison_says_of_no_limit_that_it_is_met(client, runs):
+    Run.objects.filter(pk=runs[1].pk).update(status=RunStatus.STOPPED)
+    loose = {"max_pass_rate_drop": "1", "max_avg_score_drop": "100"}
+    assert "Within limit" not in text_of(client.get(address(runs, **loose)))
+    Run.objects.filter(pk=runs[1].pk).update(status=RunStatus.COMPLETED)
+    assert "Within limit" in text_of(client.get(address(runs, **loose)))
+
+
+def test_outcomes_are_met_in_all_repetitions_only_where_there_are_several(client, runs):
+    assert "Outcomes met" in text_of(client.get(address(runs)))
+    Run.objects.filter(pk=runs[1].pk).update(repetitions=3)
+    assert "Met in all reps" in text_of(client.get(address(runs)))
+
+
+@pytest.mark.parametrize(("p", "tone"), [(0.2, ""), (0.01, "bad"), (None, "")])
+def test_a_change_is_coloured_by_its_corrected_p_and_not_by_its_interval(p, tone):
+    paired = Paired(cases=12, mean=-0.2, low=-0.3, high=-0.1, p=p, smallest=0.1)
+    own = OwnMean(0.9, 12), OwnMean(0.7, 12)
+    figure = MeasuredFigure(EVALUATOR, "tone")
+    changed = MeasuredChange(figure, "tone", 0.9, 0.7, paired, own)
+    comparison = SimpleNamespace(evidence=SimpleNamespace(measured=[changed]))
+    (group,) = metric_groups(comparison)
+    assert (group.rows[0].tone, group.rows[0].bar_tone) == (tone, tone or "same")
+
+
 def test_few_cases_are_said_to_be_too_few(client, runs):
     page = text_of(client.get(address(runs)))
     assert "4 shared cases have a verdict on both sides; ten are needed" in page
@@ -159,7 +220,7 @@ def test_runs_of_two_suites_are_compared_by_the_keys_they_share(client, runs):
     assert "Added 1" in page
     shared = text_of(client.get(f"{whole}&cases=shared"))
     assert "Added 0" in shared
-    assert "2 of 3 → 2 of 3 executions" in shared
+    assert "2 of 3 → 2 of 3 results" in shared
 
 
 def test_runs_without_a_shared_case_are_said_to_have_none(client, runs):
@@ -184,12 +245,12 @@ def test_a_run_is_held_against_the_baseline_or_the_completed_run_before_it(clien
     assert link in page
     assert 'aria-keyshortcuts="c"' in page
     assert client.get(link)["Location"] == address((runs[1], third))
-    assert "Latest against the run before" in text_of(client.get("/suites/support/"))
+    assert "Compare latest with previous" in text_of(client.get("/suites/support/"))
     runs[0].suite.baseline_run = runs[0]
     runs[0].suite.save()
     assert client.get(link)["Location"] == address((runs[0], third))
     suite_page = client.get("/suites/support/").content.decode()
-    assert f'<a href="{link}">Latest against baseline</a>' in suite_page
+    assert re.search(rf'href="{re.escape(link)}"\s*>Compare latest with baseline<', suite_page)
     alone = client.get(f"/compare/?candidate=support:{runs[0].number}")
     assert "Which runs" in text_of(alone)
 
@@ -200,7 +261,7 @@ def test_two_runs_are_ticked_in_the_list(client, runs):
     words = [f"support:{run.number}" for run in runs]
     assert client.get(f"/compare/?run={words[1]}&run={words[0]}")["Location"] == address(runs)
     one = client.get(f"/compare/?run={words[1]}", follow=True)
-    assert "Tick two runs to compare them" in text_of(one)
+    assert "Select two runs, or up to six runs of one suite" in text_of(one)
 
 
 def test_what_was_set_up_otherwise_is_shown_part_by_part(client, runs):
@@ -210,10 +271,10 @@ def test_what_was_set_up_otherwise_is_shown_part_by_part(client, runs):
     runs[1].save()
     page = text_of(client.get(address(runs)))
     assert (
-        "Inconclusive. The runs differ in policy, not in their targets alone, so no change" in page
+        "Inconclusive. The runs differ in policy, not only in their targets, so no change" in page
     )
     assert "can be attributed to the target. Pass rate fell by" in page
-    assert "Not the same test" in page
+    assert "Not comparable: different policy" in page
     assert "Target" in page
     assert "config, temperature after: 0.7" in page
     assert re.search(r"Policy \D*before: 0\.\d+ after: 0\.90", page)
@@ -238,12 +299,12 @@ def test_both_are_scored_under_the_policy_of_one_and_compared_anew():
     assert made.redirect_chain[0][0] == (
         f"/compare/?baseline={slug}:{number}&candidate={words['candidate']}"
     )
-    assert "The runs differ in their targets alone" in text_of(made)
+    assert "Comparable: only the target differs" in text_of(made)
     assert "Refresh" not in made
     Run.objects.filter(number=number).update(status=RunStatus.RUNNING)
     waiting = editor.get(made.redirect_chain[0][0])
     assert waiting["Refresh"] == "3"
-    assert "Being scored again" in text_of(waiting)
+    assert "Rescoring." in text_of(waiting)
     assert "Inconclusive" in text_of(waiting)
     Run.objects.filter(number=number).update(status=RunStatus.COMPLETED)
     again = editor.post("/compare/score/", words | {"like": "candidate"})
@@ -261,9 +322,9 @@ def test_runs_whose_evaluators_need_new_calls_are_not_scored_alike_and_stay_as_t
     editor = make_client(make_member("editor"))
     page = editor.post("/compare/score/", words | {"like": "candidate"}, follow=True)
     assert page.redirect_chain == [("/compare/?" + urlencode(words, safe=":"), 302)]
-    assert "Not scored again." in text_of(page)
+    assert "The runs were not rescored." in text_of(page)
     assert "mentions_refund: its settings changed" in text_of(page)
-    assert "#1 against #2" in text_of(page)
+    assert "#2 vs #1 (baseline)" in text_of(page)
     assert Run.objects.count() == 2
 
 
@@ -278,7 +339,7 @@ def test_what_cannot_be_scored_alike_says_why(runs):
     words = {name: f"support:{run.number}" for name, run in zip(SIDES, runs, strict=True)}
     editor = make_client(make_member("editor"))
     page = editor.post("/compare/score/", words, follow=True)
-    assert "Not scored again. Run #1 has no scores of evaluators" in text_of(page)
+    assert "The runs were not rescored. Run #1 has no scores of evaluators" in text_of(page)
     other = make_scored_run(verdicts=BEFORE, suite=make_suite(slug="other"))
     other.snapshot["policy"]["pass_threshold"] = 0.9
     other.save()
@@ -297,11 +358,34 @@ def test_another_run_can_be_chosen_in_place_of_either_and_both_swapped(client, r
     link = re.search(r'href="([^"]+choose=1)"', page)[1]
     chosen = client.get(link).content.decode()
     for run in runs:
-        assert f'<option value="support:{run.number}" selected>' in chosen
+        assert re.search(rf'value="support:{run.number}"[^>]+checked', chosen)
+
+
+def test_runs_are_found_by_suite_or_target_and_the_chosen_ones_stay(client, runs):
+    other = make_scored_run(verdicts=AFTER, suite=make_suite(slug="other"))
+    page = text_of(client.get("/compare/"))
+    assert "#1 Suite other" in page
+    assert "Compare latest with previous Suite support #2 with the previous run" in page
+    query = f"/compare/?choose=1&baseline=other:{other.number}&find=SUPPORT"
+    part = client.get(query, headers={"HX-Request": "true", "HX-Target": "choice"}).text
+    assert part.lstrip().startswith('<div id="choice">')
+    assert part.count('name="candidate"') == 3
+    assert len(re.findall(r'value="other:1"[^>]+checked', part)) == 1
+    target = client.get(f"/compare/?choose=1&find={runs[1].target_name}").text
+    assert 'value="support:2"' in target
+    assert 'value="support:1"' not in target
+    assert "No run matches" in text_of(client.get("/compare/?choose=1&find=nonsense"))
+    nothing = text_of(client.get("/compare/?choose=1&compare=1"))
+    assert "Choose a baseline and a candidate." in nothing
+    both = client.get("/compare/?choose=1&compare=1&baseline=support:1&candidate=support:2&find=x")
+    assert "#2 vs #1 (baseline)" in text_of(both)
+    runs[0].suite.baseline_run = runs[0]
+    runs[0].suite.save()
+    assert "#2 with the baseline, #1" in text_of(client.get("/compare/"))
 
 
 def test_one_run_twice_and_unknown_runs_are_answered(client, runs):
-    assert "Both sides name the same run" in text_of(client.get(address((runs[0], runs[0]))))
+    assert "Both sides are the same run" in text_of(client.get(address((runs[0], runs[0]))))
     assert client.get(address(runs, candidate="support:999")).status_code == 404
     assert client.get(address(runs, candidate="support")).status_code == 404
     assert client.get(address(runs).replace("/compare/", "/compare/case/")).status_code == 404
@@ -341,27 +425,27 @@ def test_a_case_is_shown_side_by_side_with_what_was_lost(client, runs):
     found = client.get(link)
     page = text_of(found)
     assert "A tent" in page
-    assert "Names the way Lost" in page
+    assert "Names the way No longer met" in page
     assert "<del>air</del>" in found.content.decode()
     assert "<ins>sea</ins>" in found.content.decode()
     assert "1 of 1 passed before, 0 of 1 now" in page
 
 
 @pytest.mark.parametrize(
-    ("side", "told"),
+    ("side", "message"),
     [
         ("baseline", "Removed only in #1, 0 of 1 passed"),
         ("candidate", "Added only in #2, 0 of 1 passed"),
     ],
 )
-def test_a_case_of_one_run_alone_claims_nothing_of_the_other(client, runs, side, told):
+def test_a_case_of_one_run_alone_claims_nothing_of_the_other(client, runs, side, message):
     run = runs[SIDES.index(side)]
     case = make_case(suite=run.suite, key="ONLY")
     make_result(run=run, case=case, verdict="fail", score=0.3)
     page = text_of(client.get(address(runs, case="ONLY").replace("/compare/", "/compare/case/")))
-    assert told in page
+    assert message in page
     assert "0 of 0" not in page
-    assert "This run has no such execution." in page
+    assert "This run has no such result." in page
 
 
 @pytest.mark.parametrize(
@@ -380,10 +464,10 @@ def test_figures_are_said_to_be_tested_only_where_they_are(client):
             make_score(result=result, path="tone", score=0.5)
     page = text_of(client.get("/compare/", few))
     assert "too few cases to test" in page
-    assert "sign-flip permutation test and raised" not in page
+    assert "sign-flip permutation test" not in page
     for run in pair:
         make_score(result=run.results.last(), path="tone", score=0.5)
-    assert "rule for 1 figure." in text_of(client.get("/compare/", few))
+    assert "method for 1 figure" in text_of(client.get("/compare/", few))
 
 
 def test_of_two_errors_of_a_case_the_candidates_is_told_whichever_run_is_older(client, runs):
@@ -402,13 +486,13 @@ def test_of_two_errors_of_a_case_the_candidates_is_told_whichever_run_is_older(c
         (
             ["pass", "pass", "fail"],
             "completed",
-            "both gates of #{} failed: Metrics 74.6% of 80% needed, Cases 66.6% of 100% needed",
+            "both gates of #{} failed: mean score 74.6% of 80% needed, pass rate 66.6% of 100% needed",
             "warn",
         ),
         (
             ["pass"] * 4 + ["borderline"] * 2,
             "completed",
-            "the Cases gate of #{} failed: 66.6% of 100% needed",
+            "the pass rate gate of #{} failed: 66.6% of 100% needed",
             "warn",
         ),
         (
@@ -431,10 +515,79 @@ def test_no_regression_is_not_all_green_where_gates_failed(client, verdicts, sta
     said = chip.get(missed[:4], "No regression, gate failed")
     heading = "Inconclusive" if status == "stopped" else said
     assert (
-        f"#{before.number} against #{after.number} {heading} {len(verdicts)} cases in both" in page
+        f"#{after.number} vs #{before.number} (baseline) {heading} {len(verdicts)} cases in both"
+        in page
     )
     ended = "Inconclusive." if status == "stopped" else "No regression."
     assert (f"No regression, but {missed.format(after.number)}." if missed else ended) in page
     panel = page[page.index("candidate") :]
-    assert "Cases needs 100%: " in panel
-    assert ("not judged, the run is not completed" in page) == (status == "stopped")
+    assert "Pass rate needs 100%: " in panel
+    assert ("not evaluated, the run is not completed" in page) == (status == "stopped")
+
+
+def test_evaluators_of_a_case_stand_by_the_size_of_their_change_and_equal_ones_are_folded(client):
+    suite = make_suite(slug="words")
+    case = make_case(suite=suite, key="W-1")
+    for scores in ({"tone": 0.9, "refund": 0.5}, {"tone": 0.9, "refund": 0.1}):
+        run = make_run(suite=suite, status=RunStatus.COMPLETED)
+        result = make_result(run=run, case=case, verdict="pass", score=0.9)
+        for path, score in scores.items():
+            make_score(result=result, path=path, score=score)
+    page = client.get("/compare/case/?baseline=words:1&candidate=words:2&case=W-1").text
+    panel = page[page.index('id="evaluators-title"') :]
+    shown, _, folded = panel.partition("<details>")
+    assert "refund" in shown
+    assert '<span class="delta" data-tone="bad">−40.0' in shown
+    assert ">tone<" not in shown
+    assert "1 evaluator without a change" in folded
+    assert ">tone<" in folded
+
+
+def test_results_opened_from_a_comparison_are_stepped_through_in_its_list(
+    client: Client, runs: tuple[Run, Run]
+) -> None:
+    """C-002 got worse, which comes first; C-003, C-005 and C-006 follow."""
+    shown = address(runs, show="changed").partition("?")[2]
+    case = client.get(f"/compare/case/?{shown}&case=C-002").text
+    candidate = f"/suites/support/runs/{runs[1].number}/"
+    opened = html.unescape(re.search(rf'href="({candidate}C-002/1/[^"]*)"', case)[1])
+    assert "from=comparison" in opened
+    page = html.unescape(client.get(opened).text)
+    assert f'href="/compare/?{opened.partition("?")[2]}#changes"' in page
+    asked = re.search(r'hx-get="(/compare/step/[^"]*)"', page)[1]
+    step = html.unescape(client.get(asked).text)
+    assert "1 of 4 changed" in step
+    following = re.search(r'href="([^"]*)"\s+aria-keyshortcuts="j"', step)[1]
+    assert following.startswith(f"{candidate}C-00")
+    assert 'aria-keyshortcuts="k"' not in step
+    assert client.get(following).status_code == 200
+    back = html.unescape(client.get(f"/compare/step/?{shown}&case=C-003").text)
+    assert "/compare/case/?" in re.search(r'href="([^"]*)"\s+aria-keyshortcuts="k"', back)[1]
+    assert "changed" not in client.get(f"{asked}&blind=1").text.partition("<a")[0]
+    for wrong in ("case=C-001", "case=nobody", "case=C-002&q=%28"):
+        assert client.get(f"/compare/step/?{shown}&{wrong}").text == ""
+
+
+def test_steps_from_a_comparison_lead_to_the_repetition_that_got_worst_and_say_which(
+    client: Client, db: None
+) -> None:
+    suite = make_suite(slug="support")
+    cases = [make_case(suite=suite, key=key) for key in ("C-1", "C-2")]
+    for verdicts in (["pass"] * 3, ["pass", "borderline", "fail"]):
+        run = make_run(suite=suite, repetitions=3, status=RunStatus.COMPLETED)
+        for case in cases:
+            for repetition, verdict in enumerate(verdicts, 1):
+                place = {"run": run, "case": case, "repetition": repetition}
+                make_result(**place, verdict=verdict, score=0.9 - 0.1 * repetition)
+    shown, run = "baseline=support:1&candidate=support:2", Run.objects.get(number=2)
+    first = text_of(client.get(f"/compare/case/?{shown}&case=C-1"))
+    assert "Repetition 3 changed most" in first
+    chosen = client.get(f"/compare/case/?{shown}&case=C-1&repetition=2")
+    assert "changed most" not in text_of(chosen)
+    step = f"/compare/step/?{shown}&show=all&case=C-1&run={run.pk}"
+    page = client.get(step).text
+    assert 'aria-label="J, next: C-2, repetition 3"' in page
+    assert "/suites/support/runs/2/C-2/3/?from=comparison" in page
+    blind = client.get(f"{step}&blind=1").text
+    assert "/suites/support/runs/2/C-2/1/?from=comparison" in blind
+    assert "repetition" not in blind, "which one changed would tell of its verdict"

@@ -17,7 +17,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Skipped, Unscored
 from runs.what_if.changes import RuleSet, read_origins
 from runs.what_if.deciding import StoredCase
-from tests.evaluators.scoring.test_properties import FEW, cases
+from tests.evaluators.scoring.test_properties import SAME_EACH_TIME, cases
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.what_if.values import FAILED_TARGET, ask, stored_run
 
@@ -175,7 +175,7 @@ def test_what_a_gate_kept_from_running_is_open_never_zero():
         found = ask(stored, rules(GATED, before), rules(after, before))
         (stale,) = found.stale
         assert (stale.path, stale.instead, stale.results, stale.total) == ("facts", "open", 1, 2)
-        assert "behind a gate that would pass now" in stale.why
+        assert "skipped after a failed gate that would pass now" in stale.why
         assert flips(found) == {"C-0": ("fail", "waiting")}
         assert found.flips[0].after == replace(
             found.flips[0].after, score=None, decided_by="needs facts to be scored anew"
@@ -288,7 +288,7 @@ def test_a_judge_of_a_composite_is_asked_again_when_what_it_sees_changes():
         (rules(judged(prompt="Weigh facts.")), "its settings changed"),
         (
             rules(judged(), PolicySpec(pass_threshold=0.95)),
-            "the verdicts it is shown follow other bands",
+            "the verdicts it is shown use other thresholds",
         ),
         (rules(judged().replace(children=(leaf("facts"),))), "what it looks at changed"),
     ):
@@ -474,7 +474,7 @@ def skipped(tree: EvaluatorSpec, outcomes: dict) -> dict:
     }
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(unscored=True), st.sampled_from(["error", "exclude", "zero"]))
 def test_the_same_rules_change_nothing(case, on_unscored):
     tree, outcomes = case
@@ -486,7 +486,7 @@ def test_the_same_rules_change_nothing(case, on_unscored):
     assert (found.before, found.fixed, found.scores_changed) == (found.after, 0, 0)
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(unscored=True), st.data(), st.sampled_from(["error", "exclude", "zero"]))
 def test_the_answer_is_what_scoring_anew_would_give(case, data, on_unscored):
     tree, outcomes = case
@@ -501,7 +501,7 @@ def test_the_answer_is_what_scoring_anew_would_give(case, data, on_unscored):
     assert found.fixed == 0
 
 
-@FEW
+@SAME_EACH_TIME
 @given(cases(), st.data())
 def test_what_is_told_of_skipped_evaluators_is_open_or_true(case, data):
     tree, outcomes = case
@@ -515,7 +515,7 @@ def test_what_is_told_of_skipped_evaluators_is_open_or_true(case, data):
         assert found.after.distribution[anew.verdict.value if anew.verdict else "error"] == 1
 
 
-@FEW
+@SAME_EACH_TIME
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 1), st.floats(0, 1))
 def test_a_higher_band_never_lets_more_pass(values, one, other):
     low, high = sorted((one, other))

@@ -51,23 +51,23 @@ def early(run: Run, status: str, *, left: int = 0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "left", "told"),
+    ("status", "left", "message"),
     [
-        ("stopped", 2, "was cancelled before its end. 2 of 5 executions have no result."),
-        ("failed", 1, "failed before its end. 1 of 5 executions has no result."),
-        ("budget_reached", 0, "stopped at its budget. Its gates are not judged"),
+        ("stopped", 2, "was cancelled before its end. 2 of 5 results have no verdict."),
+        ("failed", 1, "failed before its end. 1 of 5 results has no verdict."),
+        ("budget_reached", 0, "stopped at its budget. Its gates are not evaluated"),
     ],
 )
 @pytest.mark.writes_results
 def test_a_run_that_ended_early_is_asked_with_what_it_has_and_says_so(
-    client: Client, run: Run, ada: User, status: str, left: int, told: str
+    client: Client, run: Run, ada: User, status: str, left: int, message: str
 ) -> None:
     early(run, status, left=left)
     panel = ask(client, run.suite, ada, run="1", **STRICT)
     text = text_of(panel)
-    assert f"Run #1 {told}" in text
-    assert text.count("Not judged unchanged") == 2
-    assert f"made of its {5 - left} stored executions" in text
+    assert f"Run #1 {message}" in text
+    assert text.count("Not evaluated") == 2
+    assert f"Creates a new run from its {5 - left} stored results" in text
     assert "1 case would flip" in text
     form_key = panel.context["form_key"]
     sent = {"stamp": get_draft(run.suite, ada).stamp, "run": "1", "form_key": form_key, **STRICT}
@@ -81,30 +81,30 @@ def test_a_run_that_has_no_result_at_all_says_so(client: Client, run: Run, ada: 
     early(run, "failed", left=5)
     Run.objects.filter(pk=run.pk).update(done_count=0)
     text = text_of(ask(client, run.suite, ada, run="1"))
-    assert "Run #1 failed before its end. 5 of 5 executions have no result." in text
-    assert "Run #1 has no scores of evaluators to be scored again by." in text
+    assert "Run #1 failed before its end. 5 of 5 results have no verdict." in text
+    assert "Can't be applied: run #1 has no stored scores." in text
     assert "No finished run yet" in text_of(ask(client, run.suite, ada))
 
 
 def test_cases_that_the_suite_has_otherwise_by_now_are_counted(
     client: Client, run: Run, ada: User
 ) -> None:
-    def told() -> str:
+    def notes() -> str:
         return text_of(ask(client, run.suite, ada, **STRICT))
 
-    assert "here each is as it was run" not in told()
+    assert "here each is as it was run" not in notes()
     cases = run.suite.cases
     cases.filter(key__in=["C-0", "C-1", "C-2"]).update(is_current=False)
     make_case(suite=run.suite, key="C-1", revision=2, expected_output="Otherwise")
     new = "Of its 5 cases 1 has changed since and 2 are not in the suite now; here each is as it was run."
-    text = told()
+    text = notes()
     assert new in text
     assert "not in it." not in text
     # What the case expected when it was run decides.
     assert "1 case would flip" in text
     make_case(suite=run.suite, key="D-1")
     make_case(suite=run.suite, key="D-2")
-    assert f"{new} 2 cases of the suite were not in it." in told()
+    assert f"{new} 2 cases of the suite were not in it." in notes()
 
 
 def test_evaluators_that_came_and_went_since_an_older_version_are_told(
@@ -116,10 +116,10 @@ def test_evaluators_that_came_and_went_since_an_older_version_are_told(
     change_suite(suite, judge=make_model(), evaluators=root)
     record_version(suite, author=ada, note="Asks a judge")
     text = text_of(ask(client, suite, ada))
-    assert "Run #1 is of v1: each evaluator is asked" in text
-    assert "Stored scores do not tell all of it." in text
+    assert "Run #1 used v1; its stored scores are reused." in text
+    assert "The stored scores aren't enough for an exact answer." in text
     assert f"{JUDGED['name']} needs new model calls" in text
-    assert "Run #1 cannot be scored with this" in text
+    assert "Can't be applied to run #1" in text
 
 
 def test_a_panel_costs_the_same_queries_for_5_and_for_50_results(client: Client, ada: User) -> None:

@@ -6,7 +6,15 @@ import pytest
 
 from runs.what_if.asking import Band, Bin, CaseFlip, ExecutionFlip, FlipSide, Histogram
 from runs.what_if.deciding import Stale
-from runs.what_if.panel import NARROW, WIDE, FlipQuery, by_harm, score_histogram, unanswered
+from runs.what_if.panel import (
+    NARROW,
+    WIDE,
+    FlipQuery,
+    by_harm,
+    score_change,
+    score_histogram,
+    unanswered,
+)
 
 BANDS = (Band("borderline", 0.6), Band("pass", 0.8))
 
@@ -63,7 +71,7 @@ def test_nothing_is_drawn_outside_of_the_drawing(counts, bands):
 
 def test_scores_are_spelt_on_the_scale_of_the_suite_and_outcomes_have_no_bands():
     found = drawn({12: (1, 1)}, after=(Band("fallback", 0.8),), scale=100)
-    assert found.label == "Histogram of the scores of 1 execution; fallback from 80"
+    assert found.label == "Histogram of the scores of 1 result; fallback from 80"
     assert [bar.verdict for bar in found.wide.bars] == [""]
     assert found.rows[0].scores == "60 to 65"
 
@@ -94,6 +102,22 @@ def test_what_stays_open_is_said_with_what_it_needs_and_what_stands_in():
         Stale("fit", "fit", "code_judge", "it is new", "open", "script", 1, 1200),
     )
     assert [(one.name, one.needs, one.instead) for one in unanswered(stale)] == [
-        ("tone", "new model calls", "the score it had stands in for 3 of 9 executions"),
-        ("fit", "its script to run again", "1 of 1\u202f200 executions waits for it"),
+        ("tone", "new model calls", "its stored score is used for 3 of 9 results"),
+        ("fit", "its script to run again", "1 of 1\u202f200 results waits for it"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "scale", "shown"),
+    [
+        (0.71, 0.88, 1, "0.71 → 0.88"),
+        (0.95, 0.95, 1, "0.95"),
+        (0.9512, 0.9579, 1, "0.951 → 0.957"),
+        (0.95, 0.95000001, 1, "0.95000000 → 0.95000001"),
+        (None, 0.5, 1, "– → 0.50"),
+        (None, None, 1, "–"),
+        (0.7, 0.704, 100, "70.0 → 70.4"),
+    ],
+)
+def test_scores_of_a_flip_are_told_apart_or_shown_once(before, after, scale, shown):
+    assert score_change(before, after, scale) == shown

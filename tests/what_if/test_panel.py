@@ -65,18 +65,66 @@ def test_the_figures_of_the_panel_are_those_of_the_core(
     assert response.context["what_if"].answer.what_if == found
     assert found.cases_flipped == 1
     text = text_of(response)
-    assert "1 case would flip 3 keep their verdict, 1 has none" in text
+    assert "1 case would flip run #1" in text
+    assert "3 unchanged, 1 without a verdict" in text
     assert "C-1" in text
-    assert "0.75 → 0.75 Borderline Fail" in text
-    assert "would be 0.75 < 0.80" in text
+    assert "Borderline Fail 0.75 " in text
+    assert "0.75 →" not in text, "a score that stays is shown once"
     after = found.after
-    assert f"Executions passed of {after.executions} {after.passed} " in text
-    assert f"Borderline 1 → 0 {chr(0x2212)}1" in text
-    assert "Metrics gate 50.0%, needs 80%; 4 of 5 Failed unchanged" in text
-    assert "As run Draft" in text
-    assert "no model calls, $0" in text
+    assert f"Passed of {after.executions} {after.passed} " in text
+    assert "Score gate 50.0%, needs 80%; 4 of 5 Failed" in text
+    assert "Pass 1 0 0 1 Borderline 0 0 1 1 Fail 0 0 2 2 After 1 0 3" in text
+    assert "Creates a new run, no model calls" in text
     assert f"/suites/{run.suite.slug}/runs/1/C-1/1/" in response.content.decode()
     assert not SuiteDraft.objects.exists()
+
+
+def test_a_cell_of_the_matrix_filters_the_list(client: Client, run: Run, ada: User) -> None:
+    low = {"pass_threshold": "0", "borderline_threshold": "0"}
+    every = ask(client, run.suite, ada, **low).context["what_if"].answer
+    assert {row.flip.before.state for row in every.flips} == {"borderline", "fail"}
+    rose = ask(client, run.suite, ada, change="borderline-pass", **low)
+    assert [row.flip.before.state for row in rose.context["what_if"].answer.flips] == ["borderline"]
+    page = rose.content.decode()
+    assert '<input type="hidden" name="change" value="borderline-pass" form="evaluators">' in page
+    assert re.search(r'aria-label="Borderline → pass: 1 case"\s+aria-pressed="true"', page)
+    plain = ask(client, run.suite, ada, htmx=False, change="borderline-pass", **low)
+    assert [row.flip.before.state for row in plain.context["table"].rows] == ["borderline"]
+    gone = text_of(ask(client, run.suite, ada, change="pass-fail", **low))
+    assert "No case flips from pass → fail any more." in gone
+
+
+def test_the_editor_saves_the_draft_with_every_edit(client: Client, run: Run, ada: User) -> None:
+    untouched = ask(client, run.suite, ada, autosave="1")
+    assert not SuiteDraft.objects.exists()
+    assert "Draft saved" not in text_of(untouched)
+    first = get_draft(run.suite, ada).stamp
+    saved = ask(client, run.suite, ada, autosave="1", **STRICT)
+    draft = SuiteDraft.objects.get()
+    assert draft.content["policy"]["pass_threshold"] == 0.9
+    assert "Draft saved , 2 changes" in text_of(saved)
+    assert f'name="stamp" value="{draft.stamp}" id="draft-stamp" hx-swap-oob' in saved.text
+    half = ask(client, run.suite, ada, autosave="1", pass_threshold="much")
+    assert "Not saved" in text_of(half)
+    assert 'id="draft-stamp"' not in half.text
+    stale = ask(client, run.suite, ada, autosave="1", stamp=first, pass_threshold="0.7")
+    assert "changed in another tab" in text_of(stale)
+    assert "Not saved" in text_of(stale)
+    draft.refresh_from_db()
+    assert draft.content["policy"]["pass_threshold"] == 0.9
+
+
+def test_an_edit_after_somebody_else_saved_is_kept_and_says_so(
+    client: Client, run: Run, ada: User
+) -> None:
+    opened = get_draft(run.suite, ada).stamp
+    theirs = get_draft(run.suite, make_member("editor", "bea"))
+    changed = change_draft(theirs, theirs.stamp, SetPolicy({"cases_pass_threshold": 0.5}))
+    save_draft(changed, changed.stamp, note="")
+    saved = ask(client, run.suite, ada, autosave="1", stamp=opened, **STRICT)
+    assert SuiteDraft.objects.get(author=ada).content["policy"]["pass_threshold"] == 0.9
+    assert "bea saved a version in the meantime." in text_of(saved)
+    assert f"/suites/{run.suite.slug}/draft/conflict/" in saved.text
 
 
 def test_bands_stand_in_the_histogram_where_they_were_and_where_they_would_be(
@@ -87,7 +135,7 @@ def test_bands_stand_in_the_histogram_where_they_were_and_where_they_would_be(
     assert ">pass 0.90</text>" in drawn
     assert ">borderline 0.80</text>" in drawn
     assert drawn.count('class="limit"') == 4
-    assert "Dotted: where a band was." in drawn
+    assert "Dotted: a threshold before." in drawn
     table = re.findall(r"<th scope=\"row\">([^<]+)</th><td[^>]*>(\d+)</td><td[^>]*>(\d+)", drawn)
     scores = answer_what_if(run, rules_of(run)).histogram.bins
     assert [(int(before), int(after)) for _, before, after in table] == [
@@ -110,7 +158,7 @@ def test_a_preview_shows_the_page_without_scripts_and_keeps_nothing(
 ) -> None:
     response = ask(client, run.suite, ada, htmx=False, **STRICT)
     page, text = response.content.decode(), text_of(response)
-    assert "A preview of what you entered." in text
+    assert "Your changes aren't saved yet." in text
     assert "1 case would flip" in text
     assert '<input type="hidden" name="pass_threshold" value="0.9">' in page
     assert not SuiteDraft.objects.exists()
@@ -153,7 +201,7 @@ def test_all_flips_are_filtered_by_address_and_given_as_a_file(
     one = client.get(chips["Contradicts a review"].url)
     assert [row.flip.key for row in one.context["table"].rows] == ["C-1"]
     none = client.get(address(run.suite), {"change": "pass-fail"})
-    assert "No flip is of this kind." in text_of(none)
+    assert "No case flips this way." in text_of(none)
     file = client.get(address(run.suite, "flips.csv"), {"run": "1"})
     lines = list(csv.DictReader(io.StringIO(file.content.decode())))
     assert [(line["case"], line["verdict_before"], line["review"]) for line in lines] == [
@@ -164,7 +212,7 @@ def test_all_flips_are_filtered_by_address_and_given_as_a_file(
 def test_what_cannot_be_answered_says_why(client: Client, run: Run, ada: User) -> None:
     suite = run.suite
     wrong = ask(client, suite, ada, pass_threshold="much")
-    assert "No figures." in text_of(wrong)
+    assert "Can't show the effect." in text_of(wrong)
     assert ask(client, suite, ada, htmx=False, pass_threshold="much").status_code == 422
     above = ask(client, suite, ada, borderline_threshold="0.95")
     assert "Borderline begins above pass" in text_of(above)
@@ -182,27 +230,27 @@ def test_what_cannot_be_answered_says_why(client: Client, run: Run, ada: User) -
 
 def test_a_draft_that_changes_nothing_says_so(client: Client, run: Run, ada: User) -> None:
     text = text_of(ask(client, run.suite, ada))
-    assert "No case would flip 4 keep their verdict, 1 has none" in text
-    assert "Nothing of v1 changes a verdict of run #1." in text
+    assert "No case would flip run #1" in text
+    assert "4 unchanged, 1 without a verdict." in text
     text = text_of(ask(client, run.suite, ada, cases_pass_threshold="10"))
-    assert "Nothing of this draft changes a verdict of run #1." in text
-    assert "needs 100% → 10%; 5 of 5 Failed Passed" in text
+    assert "No case would flip run #1" in text
+    assert "needs 100% → 10% Failed Passed" in text
 
 
 def test_evaluators_that_need_new_calls_are_named(client: Client, run: Run, ada: User) -> None:
     root = get_draft(run.suite, ada).content["evaluators"]["id"]
     sent = {f"{root}.type": "weighted_average", f"{root}.gate_threshold": "0.5"}
     text = text_of(ask(client, run.suite, ada, **sent))
-    assert "Stored scores do not tell all of it." in text
-    assert "style/short needs to be scored again: it was not run behind a gate" in text
-    assert "Here 1 of 4 executions waits for it." in text
-    assert "cannot be scored with this" in text
+    assert "The stored scores aren't enough for an exact answer." in text
+    assert "style/short needs to be rescored: it was skipped after a failed gate" in text
+    assert "Here 1 of 4 results waits for it." in text
+    assert "Can't be applied to run #1" in text
     refused = client.post(
         address(run.suite, "score/"),
         {"stamp": get_draft(run.suite, ada).stamp, "run": "1", **sent},
     )
     assert refused.status_code == 422
-    assert "exact: it was not run behind a gate" in text_of(refused)
+    assert "exact: it was skipped after a failed gate" in text_of(refused)
     assert Run.objects.count() == 1
 
 
@@ -221,7 +269,7 @@ def test_a_run_of_another_version_is_asked_where_its_evaluators_stood(
     stored.FIXED.values.clear()
     found = ask(client, run.suite, ada).context["what_if"]
     assert found.answer.what_if.stale == ()
-    assert "Run #1 is of v0" in text_of(ask(client, run.suite, ada))
+    assert "Run #1 used v0" in text_of(ask(client, run.suite, ada))
 
 
 @pytest.mark.writes_results
@@ -231,14 +279,14 @@ def test_verdicts_that_a_file_told_are_kept_and_said_so(
     run.results.filter(case__key="C-0").update(verdict="fail", is_forced=True)
     stored.FIXED.values.clear()
     text = text_of(ask(client, run.suite, ada))
-    assert "1 of 5 executions carry a verdict that today" in text
+    assert "1 of 5 results has a verdict that today" in text
     run.results.exclude(status="error").update(verdict="fail", is_forced=True, score=0.123)
     imported = {**run.snapshot, "imported": {"file": "results.jsonl"}}
     Run.objects.filter(pk=run.pk).update(snapshot=imported)
     stored.FIXED.values.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "The verdicts of run #1 come from its file." in text
-    assert "has no scores of evaluators" in text
+    assert "run #1 has no stored scores" in text
 
 
 def test_a_run_of_errors_alone_is_scored_again_where_other_evaluators_have_scores(
@@ -250,7 +298,7 @@ def test_a_run_of_errors_alone_is_scored_again_where_other_evaluators_have_score
     change_draft(draft, draft.stamp, SetPolicy({"on_unscored": "exclude"}))
     page = client.get(address(errored.suite), {"run": "1"})
     assert page.context["what_if"].answer.what_if.before.scored == 0
-    assert "Score run #1 with this" in text_of(page)
+    assert "Apply to run #1" in text_of(page)
 
 
 def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
@@ -266,7 +314,7 @@ def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
     made = client.post(address(run.suite, "score/"), sent, follow=True)
     assert made.redirect_chain == [(f"/suites/{run.suite.slug}/runs/2/", 302)]
     text = text_of(made)
-    assert "scored again from run #1 , at no cost under draft of v1" in text
+    assert "rescored from run #1 , at no cost under draft of v1" in text
     again = client.post(address(run.suite, "score/"), sent)
     assert again["Location"] == made.redirect_chain[0][0]
     assert Run.objects.count() == 2
@@ -290,7 +338,7 @@ def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
 
 def test_an_archived_suite_makes_no_run(client: Client, run: Run, ada: User) -> None:
     Suite.objects.filter(pk=run.suite_id).update(archived_at=run.created_at)
-    assert "The suite is archived" in text_of(ask(client, run.suite, ada))
+    assert "the suite is archived" in text_of(ask(client, run.suite, ada))
     sent = {"stamp": get_draft(run.suite, ada).stamp, "run": "1"}
     refused = client.post(address(run.suite, "score/"), sent)
     assert "is archived. Take it out" in text_of(refused)

@@ -105,19 +105,19 @@ def test_what_was_measured_and_reviewed_is_copied_and_nothing_is_paid():
 def test_its_page_and_the_list_of_runs_name_its_source(client):
     source, reader = finished_run(), make_user()
     run = rescore_run(source, rules_of(source, policy=STRICT), by=reader)
-    assert "Scored again from run #1" in run.events.get(kind="rescore").text
+    assert "Rescored from run #1" in run.events.get(kind="rescore").text
     assert AuditEntry.objects.get(action="rescore").object_id == str(run.pk)
     client.force_login(reader)
     address = reverse("runs:run", args=(run.suite.slug, source.number))
     page = client.get(reverse("runs:run", args=(run.suite.slug, run.number)))
-    assert f'scored again from <a href="{address}">run #1</a>' in page.content.decode()
+    assert f'rescored from <a href="{address}">run #1</a>' in page.content.decode()
     files = [
         client.get(reverse("runs:run-summary-file", args=(run.suite.slug, number))).json()
         for number in (run.number, source.number)
     ]
     assert [file["scored_again_from"] for file in files] == [1, None]
     rows = client.get(reverse("runs:run-list")).content.decode()
-    assert f'scored again from <a href="{address}">#1</a>' in rows
+    assert f'rescored from <a href="{address}">#1</a>' in rows
     assert missing_runs(run.suite, ChartsQuery(), 1) == ["1 run only scored stored answers again"]
 
 
@@ -149,7 +149,7 @@ def test_what_a_gate_holds_back_now_has_no_score_of_its_own_any_more():
     source = finished_run()
     gate = {"type": "safety_gate", "required": ["exact"], "gate_threshold": 0.5}
     root = EvaluatorSpec.model_validate({**TREE, "config": {"aggregator": gate}})
-    with pytest.raises(NewCallsNeededError, match="behind a gate"):
+    with pytest.raises(NewCallsNeededError, match="skipped after a failed gate"):
         rescore_run(source, rules_of(source, root=root), by=None)
     source = finished_run(("Your refund is on its way", "Your refund"))
     run = rescore_run(source, rules_of(source, root=root), by=None)

@@ -50,10 +50,10 @@ UNITS = {
 EPILOG = """\
 BASELINE and CANDIDATE each name a run:
   SUITE#N         the run of that number, as pages show it
-  SUITE:latest    the newest finished run of the suite, except runs that were scored again
+  SUITE:latest    the newest finished run of the suite, except rescored runs
   SUITE:baseline  the baseline run of the suite
 
-A regression means that a tolerance is exceeded over the whole runs. Without options the tolerances
+A regression is a change of the whole runs beyond a limit. Without options the limits
 are those of the candidate's suite at the time of the run. Runs whose cases, evaluators, files, policy
 or judge differ, and runs that were not completed, are compared only with --force.
 
@@ -73,7 +73,7 @@ class Command(SiteCommand):
     """Print what changed from one run to another."""
 
     help = """\
-Compare two runs: pass rate, mean score and latency against tolerances, and every shared case. The
+Compare two runs: pass rate, mean score and latency against regression limits, and every shared case. The
 exit code says whether the candidate is worse than the baseline."""
     epilog = EPILOG
     action = "The comparison"
@@ -81,7 +81,7 @@ exit code says whether the candidate is worse than the baseline."""
     misuse_code = FAILED
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take both runs and the tolerances."""
+        """Take both runs and the regression limits."""
         parser.add_argument("baseline", metavar="BASELINE", help="The run to compare with.")
         parser.add_argument("candidate", metavar="CANDIDATE", help="The run that may be worse.")
         parser.add_argument(
@@ -151,7 +151,7 @@ exit code says whether the candidate is worse than the baseline."""
 
 
 def _tolerances(usual: Tolerances, options: dict[str, Any]) -> Tolerances:
-    """Return the suite's tolerances, overridden by the options."""
+    """Return the suite's regression limits, overridden by the options."""
     overrides = {}
     for name, (unit, maximum, description) in UNITS.items():
         value = options[name]
@@ -169,7 +169,7 @@ def _tolerances(usual: Tolerances, options: dict[str, Any]) -> Tolerances:
 def conclude_comparison(conclusion: conclusions.Conclusion) -> ExitConclusion:
     """Return the exit code and the sentence, with a hint if the comparison is inconclusive."""
     hint = HINTS.get(conclusion.kind, "")
-    sentence = f"{conclusion.title}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"
+    sentence = f"{conclusion.state.capitalize()}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"
     if conclusion.headline != conclusion.title:
         sentence = f"{conclusion.headline}. {conclusion.sentence}"
     return ExitConclusion(CODES[conclusion.state], f"{sentence} {hint}".rstrip())
@@ -244,15 +244,15 @@ def _figures(comparison: Comparison) -> Iterator[Sequence[str]]:
     )
     slow = duration(before.p95_ms), duration(after.p95_ms)
     yield "p95 latency", *slow, ""
-    yield "Run cost", money(before.run_cost_usd), money(after.run_cost_usd), ""
-    yield "Evaluation cost", money(before.evaluation_cost_usd), money(after.evaluation_cost_usd), ""
+    yield "Target cost", money(before.run_cost_usd), money(after.run_cost_usd), ""
+    yield "Judge cost", money(before.evaluation_cost_usd), money(after.evaluation_cost_usd), ""
     yield "Total cost", money(before.cost_usd), money(after.cost_usd), _cost_change(before, after)
     for was_gate, now_gate in zip(before.gates, after.gates, strict=True):
         yield f"{was_gate.name} gate", _gate(was_gate), _gate(now_gate), ""
 
 
 def _gate(gate: RunGate) -> str:
-    word = "not judged" if gate.state not in ("passed", "failed") else gate.state
+    word = "not evaluated" if gate.state not in ("passed", "failed") else gate.state
     return f"{word}, {pct(gate.share)} of {threshold(gate.limit)} needed"
 
 

@@ -1,0 +1,188 @@
+"""A comparison by tag or metadata: pass rate and mean score of each group of cases, with corrected evidence."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evaluators.scoring.numbers import mean
+from evaluators.templatetags.figures import MISSING, delta, pct
+from runs import lists
+from runs.compare.comparison import Comparison, chance_text, format_p
+from runs.compare.evidence import Paired, correct_by_holm, evidence, paired_figures, shared_changes
+from runs.compare.measures import TONES
+from runs.compare.page import EVERY, ComparisonQuery
+from runs.compare.rules import CaseChange
+from runs.filters.fields import METADATA
+from runs.filters.language import Comparison as Condition
+from runs.filters.language import Operator
+from runs.lists import ListQuery
+from runs.models.suites import Case
+from runs.results.display import plain_values
+
+TAGS = ""
+MAX_GROUPS, MAX_KEYS = 40, 30
+
+
+@dataclass(frozen=True, slots=True)
+class BreakdownQuery(ListQuery):
+    """By what the cases of a comparison are grouped: a key of their metadata, "" for their tags."""
+
+    by: str = lists.setting()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigure:
+    """A figure of a group in both runs: the change is coloured by its corrected p, which `chance` explains."""
+
+    means: str
+    change: str
+    tone: str
+    chance: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """The cases of one tag or value; `shared` of `cases` have a verdict in both runs."""
+
+    name: str
+    url: str
+    shared: int
+    cases: int
+    pass_rate: GroupFigure
+    mean_score: GroupFigure
+
+    @property
+    def figures(self) -> tuple[GroupFigure, GroupFigure]:
+        """Return both figures."""
+        return self.pass_rate, self.mean_score
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The groups, largest first; `left_out` more are not listed, and `without` cases are in none.
+
+    `options` are what the cases can be grouped by.
+    """
+
+    by: str
+    options: Sequence[tuple[str, str]]
+    rows: Sequence[GroupRow]
+    left_out: int
+    without: int
+
+    @property
+    def tested(self) -> int:
+        """Return for how many tests each p is corrected."""
+        figures = [figure for row in self.rows for figure in row.figures]
+        return sum("p " in figure.chance for figure in figures)
+
+
+def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> Breakdown:
+    """Group the cases that both runs have; one query.
+
+    All groups and both figures are one family of tests, whose p are corrected together (SCORING §9).
+    """
+    facts = _facts(comparison)
+    keys = sorted({key for _, metadata in facts.values() for key in metadata})[:MAX_KEYS]
+    by = by if by in keys else TAGS
+    members: dict[str, list[CaseChange]] = defaultdict(list)
+    without = 0
+    in_both = [change for change in comparison.cases if change.baseline and change.candidate]
+    for change in in_both:
+        tags, metadata = facts.get(change.case, ((), {}))
+        names = metadata.get(by, ()) if by else tags
+        without += not names
+        for name in names:
+            members[name].append(change)
+    largest = sorted(members, key=lambda name: (-len(members[name]), name))
+    shown = {name: members[name] for name in largest[:MAX_GROUPS]}
+    evidence_of = _evidence(comparison, shown)
+    return Breakdown(
+        by=by,
+        options=[(TAGS, "Tag"), *((key, key) for key in keys)],
+        rows=[_row(query, by, name, cases, *evidence_of[name]) for name, cases in shown.items()],
+        left_out=len(largest) - len(shown),
+        without=without,
+    )
+
+
+def _facts(
+    comparison: Comparison,
+) -> Mapping[str, tuple[Sequence[str], Mapping[str, Sequence[str]]]]:
+    """Return tags and metadata of the candidate's cases by key; lists and nested values give no groups."""
+    cases = Case.objects.filter(
+        pk__in=comparison.candidate.run.cases.order_by().values("case_id")
+    ).order_by()
+    return {
+        key: (tuple(dict.fromkeys(tags)), dict(plain_values(metadata)))
+        for key, tags, metadata in cases.values_list("key", "tags", "metadata")
+    }
+
+
+def _evidence(
+    comparison: Comparison, groups: Mapping[str, Sequence[CaseChange]]
+) -> Mapping[str, tuple[Paired, Paired]]:
+    """Return the paired changes of pass rate and mean score of each group, each p corrected for all."""
+    shared = shared_changes(comparison.cases)
+    columns: list[Sequence[float | None]] = []
+    for cases in groups.values():
+        names = {change.case for change in cases}
+        inside = [change if change.case in names else None for change in shared]
+        columns.append([_share_change(change) for change in inside])
+        columns.append([change.score_change if change else None for change in inside])
+    seed = comparison.seed
+    figures = list(paired_figures(columns, seed=seed))
+    for place in range(0, len(figures), 2):
+        known = Counter(share for share in columns[place] if share is not None)
+        figures[place] = replace(figures[place], p=evidence(known, seed=seed).p)
+    corrected = correct_by_holm(figures)
+    return dict(zip(groups, zip(corrected[::2], corrected[1::2], strict=True), strict=True))
+
+
+def _share_change(change: CaseChange | None) -> float | None:
+    if change is None or change.baseline is None or change.candidate is None:
+        return None
+    before, after = change.baseline.pass_share, change.candidate.pass_share
+    return None if before is None or after is None else after - before
+
+
+def _row(
+    query: ComparisonQuery,
+    by: str,
+    name: str,
+    cases: Sequence[CaseChange],
+    rate: Paired,
+    score: Paired,
+) -> GroupRow:
+    shared = shared_changes(cases)
+    sides = [
+        [side for change in shared if (side := getattr(change, role))]
+        for role in ("baseline", "candidate")
+    ]
+    condition = Condition(f"{METADATA}{by}" if by else "tag", Operator.EQUAL, (name,))
+    return GroupRow(
+        name=name,
+        url=query.address(text=str(condition), show=EVERY, cell=""),
+        shared=len(shared),
+        cases=len(cases),
+        pass_rate=_figure(rate, [mean_of(side, "pass_share") for side in sides]),
+        mean_score=_figure(score, [mean_of(side, "mean_score") for side in sides]),
+    )
+
+
+def mean_of(cases: Sequence[Any], name: str) -> float | None:
+    """Return the mean of a figure over the cases that have it; None without one."""
+    return mean([value for case in cases if (value := getattr(case, name)) is not None])
+
+
+def _figure(paired: Paired, means: Sequence[float | None]) -> GroupFigure:
+    text = chance_text(paired)
+    return GroupFigure(
+        means=" → ".join(map(pct, means)) if paired.cases else MISSING,
+        change=delta(paired.mean, "pts"),
+        tone=TONES.get(paired.change, ""),
+        chance=f"{text} ({format_p(paired.p)})" if paired.p is not None else "too few cases",
+    )
