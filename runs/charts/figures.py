@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from evaluators.scoring.numbers import rounded
+from runs.charts.drawing import nice_step
 
 # A trace, an axis or a whole figure, as Plotly reads it.
 PlotlyJson = Mapping[str, Any]
@@ -87,9 +88,11 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> PlotlyJson:
         return {"type": "log", "range": edges, "tickvals": ticks, "ticktext": texts}
     room = (high - low) * 0.15 or high * 0.2 or 0.01
     span = [low - room if low else -room / 3, high + room * 1.5]
-    # Otherwise Plotly writes fifty millionths as $50µ.
-    plain = {"tickprefix": "$", "exponentformat": "none"}
-    return {"range": span, **plain, "nticks": 4 if is_narrow else 8}
+    step = nice_step(Decimal(repr(span[1] - span[0])), 4 if is_narrow else 8)
+    # The same decimals at every tick; without a format Plotly writes fifty millionths as $50µ.
+    decimals = max(-int(step.as_tuple().exponent), 0)
+    plain = {"tick0": 0, "dtick": float(step), "tickformat": f".{decimals}f"}
+    return {"range": span, "tickprefix": "$", **plain}
 
 
 def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> PlotlyJson:
@@ -132,7 +135,8 @@ def _dollars(value: float) -> str:
 class Offer:
     """A run as score for money: its mean score, 0 to 1, and the US dollars of one execution.
 
-    `latency_ms` is the mean latency, None where none was reported.
+    `latency_ms` is the mean latency, None where none was reported; `interval` the 95% interval of the score. A click
+    on its point opens `url`.
     """
 
     number: int
@@ -140,6 +144,8 @@ class Offer:
     score: float
     cost_usd: Decimal
     latency_ms: float | None = None
+    interval: tuple[float, float] | None = None
+    url: str = ""
 
     @property
     def name(self) -> str:
@@ -201,8 +207,9 @@ def labels(
     )
     for offer, is_best in pairs:
         name = f"#{offer.number}" if is_narrow else offer.name
-        x = _place(float(offer.cost_usd), axes[0]) * size[0]
-        box = (x, _place(offer.score, axes[1]) * size[1], len(name) * LETTER_WIDTH / 2)
+        place, half = _place(float(offer.cost_usd), axes[0]), len(name) * LETTER_WIDTH / 2
+        x = place * size[0] + (half if place <= 0.5 else -half)
+        box = (x, _place(offer.score, axes[1]) * size[1], half)
         if (is_best or len(drawn) <= MAX_NAMED) and not any(_overlap(box, other) for other in kept):
             chosen[offer.number] = plain_text(name)
             kept.append(box)
@@ -232,7 +239,7 @@ def score_cost_figure(
     """Return score (0 to 1) against the cost of one execution; None without an offer.
 
     The area of a bubble grows with the mean latency; a diamond has no latency. `axis` names the cost,
-    `limit` is the threshold of the Metrics gate, `hover` describes an offer in lines.
+    `limit` is the threshold of the Score gate, `hover` describes an offer in lines.
     """
     if not offers:
         return None
@@ -265,27 +272,24 @@ def _score_cost_plot(
 ) -> PlotlyJson:
     axis, limit = scale
     x = money_axis([float(offer.cost_usd) for offer in offers], is_narrow=is_narrow)
-    y = share_axis([*(offer.score for offer in offers), *([limit] if limit is not None else [])])
+    ends = [end for offer in offers for end in (offer.score, *(offer.interval or ()))]
+    y = share_axis([*ends, *([limit] if limit is not None else [])])
     title = f"{axis}, log scale" if x.get("type") == "log" else axis
-    right = 10 ** x["range"][1] if x.get("type") == "log" else x["range"][1]
     heading = {"title": {"text": title, "font": {"color": INK_3, "size": 12}, "standoff": 8}}
     bubbles = _bubbles(offers, (x, y), hover, is_narrow=is_narrow)
-    traces = [_front_line(best, y["range"][0], right), bubbles]
+    traces = [_front_line(best), bubbles]
     shapes = [limit_line(limit, layer="above")] if limit is not None else []
     return plotly_figure(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
 
 
-def _front_line(best: Sequence[Offer], bottom: float, right: float) -> PlotlyJson:
-    """Return the step line of the front, from below its cheapest run to the right edge."""
-    costs, scores = [float(offer.cost_usd) for offer in best], [offer.score for offer in best]
+def _front_line(best: Sequence[Offer]) -> PlotlyJson:
+    """Return the step line of the front, from its cheapest run to its best; what lies beyond is no run's."""
     return {
         "type": "scatter",
         "mode": "lines",
-        "x": [costs[0], *costs, right],
-        "y": [bottom, *scores, scores[-1]],
+        "x": [float(offer.cost_usd) for offer in best],
+        "y": [offer.score for offer in best],
         "line": {"color": ACCENT, "width": 2, "shape": "hv"},
-        "fill": "tozeroy",
-        "fillcolor": ACCENT_WASH,
         "hoverinfo": "skip",
     }
 
@@ -309,11 +313,19 @@ def _bubbles(
         "x": [float(offer.cost_usd) for offer in drawn],
         "y": [offer.score for offer in drawn],
         "text": labels(drawn, on_front, axes, is_narrow=is_narrow),
-        "textposition": "top center",
+        # Beside the interval, on the side with more room.
+        "textposition": [
+            "top right" if _place(float(offer.cost_usd), axes[0]) <= 0.5 else "top left"
+            for offer in drawn
+        ],
         "textfont": {"size": 12, "color": [INK if is_best else INK_2 for is_best in on_front]},
         "cliponaxis": False,
         "hoverinfo": "text",
         "hovertext": [plain_text(hover(offer)).replace("\n", "<br>") for offer in drawn],
+        "customdata": [offer.url for offer in drawn],
+        "error_y": _whiskers(
+            [offer.score for offer in drawn], [offer.interval for offer in drawn], INK_3
+        ),
         "marker": _marker(drawn, [size for _, size in sized], on_front),
     }
 
@@ -339,8 +351,6 @@ WHISKERS, WHISKERS_NARROW = 40, 16
 # Above this many runs marks would hide the lines.
 MARKS, MARKS_NARROW = 120, 40
 VERSIONS_MARKED = 6
-# How far both figures of a run are shifted, so that their whiskers do not overlap.
-SHIFT = 0.06
 # Two points are a difference, and no trend.
 LEAST_TREND = 3
 
@@ -349,7 +359,7 @@ Interval = tuple[float, float] | None
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One completed run. Shares are 0 to 1, None where there is none.
+    """One completed run, which a click opens at `url`. Shares are 0 to 1, None where there is none.
 
     `interval` is the 95% interval of the pass rate, `score_interval` that of the mean score. A
     figure below its gate is drawn hollow.
@@ -364,6 +374,7 @@ class TrendPoint:
     is_score_below: bool = False
     is_rate_below: bool = False
     score_interval: tuple[float, float] | None = None
+    url: str = ""
 
 
 def is_trend(points: Sequence[TrendPoint]) -> bool:
@@ -380,7 +391,7 @@ def trend_figure(
     """Return the figures of runs, oldest first; None when no run has a figure.
 
     A line joins the runs of one target, from three of them; runs of several targets are no trend. `limits` are the
-    thresholds of the Metrics and the Cases gate, `hover` describes a run in lines.
+    thresholds of both gates, `hover` describes a run in lines.
     """
     shares = [share for point in points for share in (point.score, point.rate) if share is not None]
     if not shares:
@@ -425,9 +436,11 @@ def _trend_plot(
         bands = (*_band(rate_ends, "var(--well)"), *_band(score_ends, ACCENT_WASH))
         traces = [*(bands if is_joined else ()), rate, score]
     else:
-        rate |= _shifted(-SHIFT, rates, rate_ends, TEAL)
-        score |= _shifted(SHIFT, scores, score_ends, ACCENT)
+        rate["error_y"] = _whiskers(rates, rate_ends, TEAL)
+        score["error_y"] = _whiskers(scores, score_ends, ACCENT)
         traces = [rate, score]
+    for trace in (rate, score):
+        trace["customdata"] = [point.url for point in points]
     marks = _versions(points)
     shapes = [*_gates(limits), *(mark[0] for mark in marks)]
     notes = [] if is_narrow else [mark[1] for mark in marks]
@@ -469,15 +482,15 @@ def _line(
     }
 
 
-def _shifted(
-    by: float, shares: Sequence[float | None], intervals: Sequence[Interval], color: str
-) -> PlotlyJson:
-    """Return the whiskers of a line, and its points shifted sideways."""
+def _whiskers(
+    shares: Sequence[float | None], intervals: Sequence[Interval], color: str
+) -> dict[str, Any]:
+    """Return the intervals of points as Plotly draws them, around the points."""
     known = [
         (ends or (share, share), share) if share is not None else ((0.0, 0.0), 0.0)
         for ends, share in zip(intervals, shares, strict=True)
     ]
-    whiskers = {
+    return {
         "type": "data",
         "symmetric": False,
         "array": [max(0.0, ends[1] - share) for ends, share in known],
@@ -486,7 +499,6 @@ def _shifted(
         "thickness": 1,
         "width": 3,
     }
-    return {"x": [place + by for place in range(len(shares))], "error_y": whiskers}
 
 
 def _band(intervals: Sequence[Interval], color: str) -> Sequence[dict[str, Any]]:

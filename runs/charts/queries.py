@@ -31,8 +31,8 @@ from runs.results.runs import RunGate, cases_gate, metrics_gate, score_intervals
 
 COSTS: Mapping[str, str] = {
     "total": "Total cost",
-    "target": "Run cost",
-    "evaluation": "Evaluation cost",
+    "target": "Target cost",
+    "evaluation": "Judge cost",
 }
 POINTS: Mapping[str, str] = {"latest": "Latest run of each target", "every": "Every run"}
 LAST = ("12", "30", "100", "200")
@@ -64,7 +64,7 @@ ENDINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ChartedRun:
-    """A completed run with the figures that charts show.
+    """A completed run with the figures that charts show; `has_parts` tells whether it has metrics or dimensions.
 
     `interval` is the 95% interval of its pass rate, `score_interval` that of its mean score,
     `latency_ms` its mean latency; None where there is none. `passed` counts executions.
@@ -84,6 +84,7 @@ class ChartedRun:
     counts: Mapping[str, int]
     costs: CostPair
     score_interval: tuple[float, float] | None = None
+    has_parts: bool = False
 
 
 def suite_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
@@ -161,6 +162,7 @@ def _charted_run(
         counts={name: count for name, count in distribution.items() if name != "total"},
         costs=costs,
         score_interval=score_interval,
+        has_parts=bool(summary.get("metrics") or summary.get("dimensions")),
     )
 
 
@@ -186,12 +188,12 @@ class ScoreCostRow:
 
     @property
     def execution_usd(self) -> Decimal | None:
-        """Return the mean cost of an execution."""
+        """Return the mean cost of a result."""
         return _each(self.cost_usd, self.run.executions)
 
     @property
-    def passed_execution_usd(self) -> Decimal | None:
-        """Return the cost per passed execution; None when none passed."""
+    def passed_result_usd(self) -> Decimal | None:
+        """Return the cost per passed result; None when none passed."""
         return _each(self.cost_usd, self.run.passed)
 
 
@@ -230,7 +232,7 @@ def score_cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> ScoreCos
     return ScoreCostChart(
         figure=score_cost_figure(
             offers,
-            axis=f"{query.cost_label} of one execution",
+            axis=f"{query.cost_label} of one result",
             limit=limit,
             hover=lambda offer: _score_cost_hover(drawn[offer.number], beaten_by[offer.number]),
         ),
@@ -257,7 +259,8 @@ def _offer(row: ScoreCostRow) -> Offer:
     score, cost = row.run.metrics_gate.share, row.execution_usd
     if score is None or cost is None:
         raise ValueError(f"run #{row.run.number} has no score or no cost, so it is no offer")
-    return Offer(row.run.number, row.run.target, score, cost, row.run.latency_ms)
+    run = row.run
+    return Offer(run.number, run.target, score, cost, run.latency_ms, run.score_interval, run.url)
 
 
 def _score_cost_hover(row: ScoreCostRow, beaten_by: Offer | None) -> str:
@@ -266,7 +269,7 @@ def _score_cost_hover(row: ScoreCostRow, beaten_by: Offer | None) -> str:
     lines = (
         f"{row.run.target}, run #{row.run.number}",
         f"score {pct(row.run.metrics_gate.share)}",
-        f"{money(row.execution_usd)} an execution",
+        f"{money(row.execution_usd)} a result",
         f"mean latency {duration(row.run.latency_ms)}",
         place,
     )
@@ -299,6 +302,11 @@ class ChartsPage:
     def has_several_targets(self) -> bool:
         """Tell whether the runs are of several targets, so that they are no trend."""
         return len({run.target for run in self.runs}) > 1
+
+    @property
+    def has_parts(self) -> bool:
+        """Tell whether any run has metrics or dimensions."""
+        return any(run.has_parts for run in self.runs)
 
     @property
     def controls(self) -> Sequence[Control]:
@@ -341,6 +349,7 @@ def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
             is_score_below=run.metrics_gate.state == "failed",
             is_rate_below=run.cases_gate.state == "failed",
             score_interval=run.score_interval,
+            url=run.url,
         )
         for run in runs
     ]
@@ -372,8 +381,8 @@ SCORE_COST_COLUMNS = (
     "cost_usd",
     "known_cost_usd",
     "unpriced",
-    "cost_per_execution_usd",
-    "cost_per_passed_execution_usd",
+    "cost_per_result_usd",
+    "cost_per_passed_result_usd",
     "mean_latency_ms",
     "pareto",
     "dominated_by_run",
@@ -418,7 +427,7 @@ def _score_cost_line(row: ScoreCostRow, cost: str) -> Sequence[Any]:
     return (
         *(run.number, run.target, run.suite_version, run.metrics_gate.share, cost),
         *(row.cost_usd, row.known_usd, "; ".join(unpriced)),
-        *(row.execution_usd, row.passed_execution_usd, run.latency_ms, place),
+        *(row.execution_usd, row.passed_result_usd, run.latency_ms, place),
         row.beaten_by.number if row.beaten_by else None,
         run.cases_gate.reviews,
     )

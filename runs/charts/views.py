@@ -1,15 +1,32 @@
-"""The charts of a suite, their panels, and their tables as files."""
+"""The charts of a suite, the pictures of runs and comparisons, and their tables as files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from csp.decorators import csp_update
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
 
+from runs.charts.drawing import Picture
+from runs.charts.heat_map import HeatMapQuery, heat_map, heat_map_csv, next_url
+from runs.charts.pictures import COMPARISON_PICTURES, RUN_PICTURES, SUITE_PICTURES
 from runs.charts.queries import ChartsQuery, charts_page, score_cost_csv, trend_csv
-from runs.requests import csv_answer, get_suite_or_404, may_view
+from runs.models.runs import Run
+from runs.requests import (
+    STOP_POLLING,
+    MemberRequest,
+    csv_answer,
+    follow_address,
+    get_named_run_or_404,
+    get_run_or_404,
+    get_suite_or_404,
+    may_view,
+)
 from runs.suites.queries import suite_head
 
 # Plotly creates an empty style element and fills it by script, which needs the hash of an empty style.
@@ -30,12 +47,12 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @may_view
 def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
-    """Return only the panels, and replace the address by that of the page."""
+    """Return only the panels, at the address of the page."""
     suite = get_suite_or_404(slug=slug)
     query = ChartsQuery.read(request.GET)
     context = {"suite": suite, "page": charts_page(suite, query)}
     response = render(request, "charts/_panels.html", context)
-    response["HX-Replace-Url"] = query.at(reverse("runs:suite-charts", args=[slug]))
+    follow_address(request, response, query.at(reverse("runs:suite-charts", args=[slug])))
     return response
 
 
@@ -54,3 +71,133 @@ def suite_trend_file(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the table of the trend as a CSV file."""
     page = charts_page(get_suite_or_404(slug=slug), ChartsQuery.read(request.GET))
     return csv_answer(trend_csv(page.runs[::-1]), f"{slug}-trend.csv")
+
+
+@require_safe
+@never_cache
+@vary_on_headers("HX-Request")
+@may_view
+def suite_picture(request: MemberRequest, slug: str, name: str) -> HttpResponse:
+    """Return a picture of the runs of a suite."""
+    suite = get_suite_or_404(slug=slug)
+    context = {
+        "file_url": reverse("runs:suite-picture-file", args=[slug, name]),
+        "back_url": reverse("runs:suite", args=[slug]),
+    }
+    return _show(request, _named(SUITE_PICTURES, name)(suite), context)
+
+
+@require_safe
+@may_view
+def suite_picture_file(request: HttpRequest, slug: str, name: str) -> HttpResponse:
+    """Return the table of a picture of a suite as a CSV file."""
+    picture = _named(SUITE_PICTURES, name)(get_suite_or_404(slug=slug))
+    return csv_answer(picture.as_csv(), f"{slug}-{name}.csv")
+
+
+@require_safe
+@never_cache
+@vary_on_headers("HX-Request")
+@may_view
+def run_picture(request: MemberRequest, slug: str, number: int, name: str) -> HttpResponse:
+    """Return a picture of a run as a part of its page, or as a page of its own."""
+    run = get_run_or_404(slug, number)
+    picture = _named(RUN_PICTURES, name)(run)
+    context = {
+        "run": run,
+        "file_url": reverse("runs:run-picture-file", args=[slug, number, name]),
+        "back_url": reverse("runs:run", args=[slug, number]),
+    }
+    return _show(request, picture, context, is_over=not run.is_active)
+
+
+@require_safe
+@may_view
+def run_picture_file(request: HttpRequest, slug: str, number: int, name: str) -> HttpResponse:
+    """Return the table of a picture of a run as a CSV file."""
+    picture = _named(RUN_PICTURES, name)(get_run_or_404(slug, number))
+    return csv_answer(picture.as_csv(), f"{slug}-{number}-{name}.csv")
+
+
+@require_safe
+@never_cache
+@vary_on_headers("HX-Request")
+@may_view
+def run_heat_map(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Return the heat map of a run, further rows of it, or a page of it on its own."""
+    run = get_run_or_404(slug, number)
+    page = HeatMapQuery.read(request.GET).page
+    shown = heat_map(run, page=page)
+    context = {
+        "run": run,
+        "map": shown,
+        "next_url": next_url(run, shown.next_page),
+        "file_url": reverse("runs:run-heat-map-file", args=[slug, number]),
+    }
+    part = "charts/_heat_rows.html" if page > 1 else "charts/_heat_map.html"
+    is_over = request.htmx and "live" in request.GET and not run.is_active
+    return render(
+        request,
+        part if request.htmx else "charts/heat_map.html",
+        context,
+        status=STOP_POLLING if is_over else 200,
+    )
+
+
+@require_safe
+@may_view
+def run_heat_map_file(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Return every case of a run with the score of each evaluator as a CSV file."""
+    return csv_answer(heat_map_csv(get_run_or_404(slug, number)), f"{slug}-{number}-heat-map.csv")
+
+
+@require_safe
+@never_cache
+@vary_on_headers("HX-Request")
+@may_view
+def comparison_picture(request: MemberRequest, name: str) -> HttpResponse:
+    """Return a picture of the two runs that the address names."""
+    baseline, candidate = _compared(request)
+    picture = _named(COMPARISON_PICTURES, name)(baseline, candidate)
+    named = f"?{request.GET.urlencode()}"
+    context = {
+        "run": candidate,
+        "file_url": reverse("runs:comparison-picture-file", args=[name]) + named,
+        "back_url": reverse("runs:compare") + named,
+    }
+    return _show(request, picture, context)
+
+
+@require_safe
+@may_view
+def comparison_picture_file(request: HttpRequest, name: str) -> HttpResponse:
+    """Return the table of a picture of two runs as a CSV file."""
+    baseline, candidate = _compared(request)
+    picture = _named(COMPARISON_PICTURES, name)(baseline, candidate)
+    return csv_answer(picture.as_csv(), f"{baseline.number}-{candidate.number}-{name}.csv")
+
+
+def _named(pictures: Mapping[str, Callable[..., Picture]], name: str) -> Callable[..., Picture]:
+    if name not in pictures:
+        raise Http404(f"There is no picture {name!r}; there are {', '.join(pictures)}.")
+    return pictures[name]
+
+
+def _compared(request: HttpRequest) -> tuple[Run, Run]:
+    names = (request.GET.get(side, "") for side in ("baseline", "candidate"))
+    baseline, candidate = (get_named_run_or_404(name) for name in names)
+    return baseline, candidate
+
+
+def _show(
+    request: MemberRequest, picture: Picture, context: Mapping[str, object], *, is_over: bool = True
+) -> HttpResponse:
+    """Show a picture; once nothing changes any more, the page stops asking for it."""
+    template = "charts/_picture.html" if request.htmx else "charts/picture.html"
+    is_polling = request.htmx and "live" in request.GET and is_over
+    return render(
+        request,
+        template,
+        {"picture": picture, **context},
+        status=STOP_POLLING if is_polling else 200,
+    )

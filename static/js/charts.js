@@ -38,6 +38,10 @@ function draw(chart) {
   layout.width = width;
   layout.font.family = layout.hoverlabel.font.family = getComputedStyle(document.body).fontFamily;
   Plotly.react(chart, data, layout, CONFIG);
+  if (chart.dataset.opens) return;
+  chart.dataset.opens = "points";
+  // A click on a point opens its run; the table has the same links for keys.
+  chart.on("plotly_click", ({ points }) => { const url = points.find(({ customdata }) => customdata)?.customdata; if (url) location.assign(url); });
 }
 
 function drawAll(charts = document.querySelectorAll("[data-figure]")) {

@@ -107,6 +107,17 @@ class TestScoreCost:
         colours = dict(zip(bubbles["text"], bubbles["marker"]["color"], strict=True))
         assert colours == {"agent 1 #1": "var(--accent)", "agent 2 #2": "var(--paper)"}
 
+    def test_points_have_their_intervals_and_open_their_runs(self) -> None:
+        known = Offer(1, "mini", 0.5, Decimal(1), None, (0.4, 0.7), "/run/1")
+        bubbles = score_cost(known, offer(2, 0.4, "2")).wide["data"][1]
+        found = dict(zip(bubbles["customdata"], bubbles["error_y"]["array"], strict=True))
+        assert found == {"/run/1": pytest.approx(0.2), "": 0}
+
+    def test_the_front_ends_with_its_best_run(self) -> None:
+        front = score_cost(offer(1, 0.5, "1"), offer(2, 0.6, "2")).wide["data"][0]
+        assert (front["x"], front["y"]) == ([1.0, 2.0], [0.5, 0.6])
+        assert "fill" not in front
+
     def test_two_hundred_runs_name_only_the_front(self) -> None:
         offers = [offer(n, 0.5, str(n)) for n in range(1, 200)] + [offer(200, 0.9, "300")]
         figure = score_cost(*offers)
@@ -154,11 +165,11 @@ class TestTrend:
         assert score["error_y"]["array"] == [0.0]
         assert "run #4" in figure.label
 
-    def test_both_figures_carry_their_interval_beside_each_other(self) -> None:
+    def test_both_figures_carry_their_interval_over_their_run(self) -> None:
         rate, score = trend(point(4, score_interval=(0.65, 0.8))).wide["data"]
         assert score["error_y"]["array"] == [pytest.approx(0.1)]
         assert score["error_y"]["arrayminus"] == [pytest.approx(0.05)]
-        assert rate["x"][0] < 0 < score["x"][0]
+        assert list(rate["x"]) == list(score["x"]) == [0]
 
     def test_a_line_joins_three_runs_of_one_target(self) -> None:
         def modes(*targets: str) -> set[str]:
@@ -209,4 +220,15 @@ class TestTrend:
 
 def test_costs_of_millionths_are_written_out_on_their_axis() -> None:
     axis = money_axis([0.00005, 0.00009], is_narrow=False)
-    assert (axis["tickprefix"], axis["exponentformat"]) == ("$", "none")
+    assert (axis["tickprefix"], axis["dtick"], axis["tickformat"]) == ("$", 0.00001, ".5f")
+
+
+@pytest.mark.parametrize(
+    ("costs", "step", "digits"),
+    [([0.005, 0.013], 0.002, ".3f"), ([3.0, 9.0], 2.0, ".0f"), ([0.01], 0.001, ".3f")],
+)
+def test_ticks_of_money_have_the_same_decimals(
+    costs: list[float], step: float, digits: str
+) -> None:
+    axis = money_axis(costs, is_narrow=False)
+    assert (axis["dtick"], axis["tickformat"]) == (step, digits)

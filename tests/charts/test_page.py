@@ -51,11 +51,11 @@ def test_both_charts_stand_beside_their_tables(viewer: Client) -> None:
     assert '<script id="score-cost-figure" type="application/json">' in html
     assert '<script id="trend-figure" type="application/json">' in html
     assert "dominated by mini #1" in html
-    assert "Metrics gate, 80%" in html
-    assert "Cases gate, 100%" in html
+    assert "Score gate, 80%" in html
+    assert "Pass-rate gate, 100%" in html
     assert "every case alike: no interval" in html
     assert "2 of 3 runs drawn" in html
-    assert "target 1 of 3 executions priced" in html
+    assert "target 1 of 3 results priced" in html
     assert "1 run was cancelled" in html
 
 
@@ -90,7 +90,7 @@ def test_the_panels_put_the_pages_address_in_place(viewer: Client) -> None:
     make_charted_run(suite=make_suite(slug="support"), name="mini")
     address = reverse("runs:chart-panels", args=["support"])
     response = viewer.get(address, {"cost": "target", "points": "latest", "last": "30"})
-    assert response["HX-Replace-Url"] == "/suites/support/charts/?cost=target"
+    assert response["HX-Push-Url"] == "/suites/support/charts/?cost=target"
     assert b'id="chart-panels"' in response.content
     assert b"<html" not in response.content
 

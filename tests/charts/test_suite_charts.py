@@ -72,7 +72,7 @@ class TestScoreAndCost:
         assert drawn(page(suite, target="mini", points="every")) == {1: None, 3: 1}
 
     @pytest.mark.parametrize(
-        ("cost", "of_run", "of_execution", "of_passed_execution"),
+        ("cost", "of_run", "of_execution", "of_passed_result"),
         [
             ("target", "4", "0.1", "0.2"),
             ("evaluation", "2", "0.05", "0.1"),
@@ -80,23 +80,23 @@ class TestScoreAndCost:
         ],
     )
     def test_the_cost_is_the_one_that_is_asked_for(
-        self, cost: str, of_run: str, of_execution: str, of_passed_execution: str
+        self, cost: str, of_run: str, of_execution: str, of_passed_result: str
     ) -> None:
         suite = make_suite()
         make_charted_run(suite=suite, name="mini", cost="4", passed=20)
         (row,) = page(suite, cost=cost).score_cost.drawn
-        expected = (Decimal(of_run), Decimal(of_execution), Decimal(of_passed_execution))
-        assert (row.cost_usd, row.execution_usd, row.passed_execution_usd) == expected
+        expected = (Decimal(of_run), Decimal(of_execution), Decimal(of_passed_result))
+        assert (row.cost_usd, row.execution_usd, row.passed_result_usd) == expected
 
-    def test_nothing_passed_has_no_cost_for_each_passed_execution(self) -> None:
+    def test_nothing_passed_has_no_cost_for_each_passed_result(self) -> None:
         suite = make_suite()
         make_charted_run(suite=suite, name="mini", passed=0)
-        assert page(suite).score_cost.drawn[0].passed_execution_usd is None
+        assert page(suite).score_cost.drawn[0].passed_result_usd is None
 
     @pytest.mark.django_db(transaction=True)
-    def test_repetitions_do_not_change_what_a_passed_execution_costs(self) -> None:
+    def test_repetitions_do_not_change_what_a_passed_result_costs(self) -> None:
         runs = [finished_run(TEXTS[:2], repetitions=times) for times in (1, 4)]
-        costs = [page(run.suite).score_cost.drawn[0].passed_execution_usd for run in runs]
+        costs = [page(run.suite).score_cost.drawn[0].passed_result_usd for run in runs]
         assert runs[0].pass_count
         assert costs[0] == costs[1] == Decimal("0.5") / runs[0].pass_count
 
@@ -223,10 +223,10 @@ class TestFiles:
         rows = list(csv.DictReader(io.StringIO(score_cost_csv(page(suite).score_cost, "total"))))
         assert [row["target"] for row in rows] == ["'=HYPERLINK(1)", "waste", "kestrel"]
         assert [row["pareto"] for row in rows] == ["front", "dominated", ""]
-        assert rows[0]["cost_per_passed_execution_usd"] == "0.075000000"
+        assert rows[0]["cost_per_passed_result_usd"] == "0.075000000"
         assert rows[1]["dominated_by_run"] == "1"
-        assert (rows[2]["cost_usd"], rows[2]["cost_per_execution_usd"]) == ("", "")
-        assert rows[2]["unpriced"] == "target: 1 of 2 executions priced"
+        assert (rows[2]["cost_usd"], rows[2]["cost_per_result_usd"]) == ("", "")
+        assert rows[2]["unpriced"] == "target: 1 of 2 results priced"
 
     def test_the_trend_file_begins_with_the_oldest_run(self) -> None:
         suite = make_suite()

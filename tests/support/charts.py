@@ -6,14 +6,35 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Verdict
+from runs.models.results import EvaluatorScore
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target
 from runs.summary.figures import ExecutionRecord
 from runs.summary.run import summarise
-from tests.support.factories import make_case, make_run, make_target
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_snapshot,
+    make_suite,
+    make_target,
+)
 
 CASES = 40
+HEATED_TREE = {
+    "name": "root",
+    "kind": "composite",
+    "children": [
+        {
+            "name": "safety",
+            "kind": "composite",
+            "children": [{"name": "no_leak", "kind": "text_check", "negate": True}],
+        },
+        {"name": "tone", "kind": "llm_judge"},
+    ],
+}
 
 
 def make_charted_run(
@@ -80,3 +101,27 @@ def _leave_unpriced(run: Run, count: int) -> None:
         run.results.create(
             case=case, position=0, status="scored", verdict="pass", run_cost_usd=cost
         )
+
+
+def make_heated_run(*cases: tuple[float | None, float | None, float | None]) -> Run:
+    """Make a run with the final score of each case and those of its evaluators; None could not be scored."""
+    suite = make_suite(slug="support", tree=HEATED_TREE)
+    target = make_target()
+    whole = EvaluatorSpec.model_validate(HEATED_TREE).as_json()
+    snapshot = make_snapshot(suite=suite, target=target, tree=whole)
+    run = make_run(suite=suite, target=target, snapshot=snapshot)
+    for place, (final, leak, tone) in enumerate(cases, 1):
+        verdict = "" if final is None else "pass"
+        case = make_case(suite=suite, key=f"C-{place}", position=place)
+        status = "error" if final is None else "scored"
+        result = make_result(run=run, case=case, verdict=verdict, score=final, status=status)
+        for position, (path, score) in enumerate((("safety/no_leak", leak), ("tone", tone))):
+            EvaluatorScore.objects.create(
+                result=result,
+                path=path,
+                position=position,
+                kind="text_check",
+                state="unscored" if score is None else "scored",
+                score=score,
+            )
+    return run
