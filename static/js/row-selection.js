@@ -9,16 +9,14 @@ function countTicked() {
   const ticked = all.filter((box) => box.checked);
   const everything = bar.querySelector('[name="everything"]');
   const sum = ticked.reduce((total, box) => total + Number(box.closest("td").dataset.count), 0);
-  const count = everything.checked ? Number(everything.dataset.count) : sum;
+  const count = everything?.checked ? Number(everything.dataset.count) : sum;
   const noun = bar.dataset.noun ?? "result";
   const text = `${count.toLocaleString("en").replaceAll(",", "\u202f")} ${noun}${count === 1 ? "" : "s"}`;
   bar.toggleAttribute("data-some", count > 0);
-  document.getElementById("picks-count").textContent = count ? `${text} chosen` : `No ${noun} chosen`;
-  const retry = document.getElementById("picks-retry");
-  if (retry) {
-    retry.disabled = !count;
-    retry.querySelector("span").textContent = count ? `Retry ${text}` : "Retry";
-  }
+  document.getElementById("picks-count").textContent = count ? `${text} selected` : `No ${noun} selected`;
+  for (const button of bar.querySelectorAll('[type="submit"], [popovertarget]')) button.disabled = !count;
+  const retry = document.querySelector("#picks-retry span");
+  if (retry) retry.textContent = count ? `Rerun ${text}` : "Rerun";
   const page = document.getElementById("pick-page");
   page.checked = all.length > 0 && ticked.length === all.length;
   page.indeterminate = ticked.length > 0 && !page.checked;

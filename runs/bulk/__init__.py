@@ -1,0 +1,1 @@
+"""What is done with many results or cases at once: reviews, tags, a new suite, a file."""
