@@ -1,8 +1,7 @@
-"""What the home page, the overview of a suite, the sidebar and search read."""
+"""What the home page, the overview of a suite and the sidebar read."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,21 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, F, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, Window
+from django.contrib.auth.models import User
+from django.db.models import (
+    Count,
+    F,
+    Func,
+    IntegerField,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Window,
+)
 from django.db.models.functions import RowNumber
 from django.http import HttpRequest
 from django.urls import reverse
@@ -22,12 +35,12 @@ from runs import lists
 from runs.charts.figures import LEAST_TREND
 from runs.costs import UNPRICED_CALLS
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
+from runs.models.comments import Mention
 from runs.models.results import CallPurpose, ModelCall
 from runs.models.reviews import QueueQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
-from runs.models.suites import Case, Suite, Target
+from runs.models.suites import Suite
 from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_list_columns
-from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
 
 TREND = 12
 
@@ -60,7 +73,6 @@ class SuiteRow:
     cases: int
     evaluators: int
     latest: RunRow | None
-    verdicts: Mapping[str, int]
     trend: Trend | None
     newer: RunRow | None
     waiting: int
@@ -71,9 +83,22 @@ class SuiteRow:
         return self.latest is not None and has_failed_gate(self.latest)
 
     @property
+    def errors(self) -> int:
+        """Return how many results of the latest completed run have errors."""
+        return self.latest.counts["error"] if self.latest else 0
+
+    @property
     def is_running(self) -> bool:
         """Tell whether its newest run is queued or running."""
         return self.newer is not None and self.newer.is_active
+
+    @property
+    def urgency(self) -> int:
+        """Return the place among suites: failed gates, errors, waiting reviews, running, the rest, without a run."""
+        if self.latest is None:
+            return 3 if self.is_running else 5
+        reasons = (self.is_gate_failed, bool(self.errors), bool(self.waiting), self.is_running)
+        return reasons.index(True) if any(reasons) else 4
 
     @property
     def progress(self) -> float:
@@ -90,7 +115,7 @@ class SuiteRow:
 
 
 def suite_rows() -> Sequence[SuiteRow]:
-    """Return every suite that is not archived, by title.
+    """Return every suite that is not archived.
 
     Runs that scored stored answers again show nothing new about a target, so they do not count here.
     """
@@ -109,7 +134,6 @@ def suite_rows() -> Sequence[SuiteRow]:
             cases=suite.case_count,
             evaluators=sum(not node.is_composite for _, node in walk(suite.spec.evaluators)),
             latest=run_row(run) if (run := latest.get(suite.pk)) else None,
-            verdicts=case_verdicts(run) if run else {},
             trend=trends.get(suite.pk),
             newer=run_row(last) if (last := newest.get(suite.pk)) and last != run else None,
             waiting=waiting.get(suite.pk, 0),
@@ -129,17 +153,6 @@ def latest_rows() -> Sequence[RunRow]:
 def has_failed_gate(run: RunRow) -> bool:
     """Tell whether a run failed one of its gates."""
     return "failed" in (run.metrics.state, run.cases.state)
-
-
-def case_verdicts(run: Run) -> Mapping[str, int]:
-    """Return the number of cases of a completed run by verdict, and of errored ones."""
-    counts: Mapping[str, int] = (run.summary or {}).get("distribution") or {
-        "pass": run.pass_count,
-        "borderline": run.borderline_count,
-        "fail": run.fail_count,
-        "error": run.error_count,
-    }
-    return {name: counts.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
 
 
 def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
@@ -170,8 +183,14 @@ def _trends(runs: QuerySet[Run]) -> Mapping[int, Trend]:
     }
 
 
-SORTS = ("name", "run", "cost")
-SHOWN = {"": "All", "failed": "Gate failed", "running": "Running"}
+SORTS = ("attention", "name", "run", "cost")
+SHOWN = {
+    "": "All",
+    "failed": "Gate failed",
+    "errored": "Errors",
+    "review": "To review",
+    "running": "Running",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +249,7 @@ class SuiteTable:
     @property
     def heads(self) -> Mapping[str, HeadCell]:
         """Return the heads of the columns that sort."""
-        columns = {"name": "Suite", "run": "Run", "cost": "Cost"}
+        columns = {"name": "Suite", "run": "Latest run", "cost": "Cost"}
         directions = {"name": "ascending", "run": "descending", "cost": "descending"}
         return {
             sort: HeadCell(
@@ -246,7 +265,12 @@ class SuiteTable:
     @property
     def nothing(self) -> str:
         """Say that nothing matches."""
-        kind = {"failed": "suite with a failed gate", "running": "running suite"}
+        kind = {
+            "failed": "suite with a failed gate",
+            "errored": "suite with errors",
+            "review": "suite with results to review",
+            "running": "running suite",
+        }
         noun = kind.get(self.query.show, "suite")
         search = self.query.search
         return f"No {noun} matches “{search}”" if search else f"No {noun}"
@@ -281,12 +305,19 @@ def _matches(row: SuiteRow, search: str) -> bool:
 
 
 def _is_shown(row: SuiteRow, show: str) -> bool:
-    return {"failed": row.is_gate_failed, "running": row.is_running}.get(show, True)
+    wanted = {
+        "failed": row.is_gate_failed,
+        "errored": row.errors > 0,
+        "review": row.waiting > 0,
+        "running": row.is_running,
+    }
+    return wanted.get(show, True)
 
 
 def _order(sort: str) -> Any:
     """Return the sort key of an order; suites without a completed run come last."""
     orders = {
+        "attention": lambda row: (row.urgency, row.title.casefold(), row.slug),
         "name": lambda row: (row.title.casefold(), row.slug),
         "run": lambda row: -(row.latest.created_at.timestamp() if row.latest else 0.0),
         "cost": lambda row: -_known_cost(row),
@@ -435,192 +466,73 @@ def _verdict(run: Run) -> str:
     return "fail" if "failed" in gates else "pass" if gates == {"passed"} else "borderline"
 
 
-MAX_EACH = 20
-MAX_QUERY_LENGTH = 200
-RUN_NUMBER = re.compile(r"#?(\d{1,9})")
-
-
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """Something that matches a search."""
+class Missing:
+    """What an address names that does not exist, and what does: up to two links, the nearest first."""
 
-    url: str
-    code: str
-    title: str
-    belongs_to: str
+    text: str
+    links: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResults:
-    """What matches a search, by kind; `only_url` is the address of the only exact match."""
-
-    query: str
-    suites: tuple[Hit, ...]
-    cases: tuple[Hit, ...]
-    runs: tuple[RunRow, ...]
-    targets: tuple[Hit, ...]
-    only_url: str
-
-    @property
-    def total(self) -> int:
-        """Return the number of hits."""
-        return len(self.suites) + len(self.cases) + len(self.runs) + len(self.targets)
-
-    @property
-    def nothing(self) -> str:
-        """Say that nothing matches."""
-        return f"Nothing matches “{self.query}”"
+OF_RUN = "suites/<slug:slug>/runs/<int:number>/"
 
 
-def search(text: str) -> SearchResults:
-    """Search titles, keys, slugs, names, notes and numbers; at most 20 hits of each kind."""
-    query = text.strip()[:MAX_QUERY_LENGTH]
-    if not query:
-        return SearchResults("", (), (), (), (), "")
-    suites, cases, runs = _suites(query), _cases(query), _runs(query)
-    targets = _targets(query)
-    return SearchResults(query, suites, cases, runs, targets, _only(query, cases, runs))
+def find_missing(route: str, named: Mapping[str, Any]) -> Missing | None:
+    """Return which suite, run or case of an address does not exist; None when it names none or all exist."""
+    if "slug" not in named or not route.startswith("suites/"):
+        return None
+    suite = Suite.objects.filter(slug=named["slug"]).first()
+    if suite is None:
+        return Missing(f"No suite has the short name “{named['slug']}”.", ())
+    to_suite = (suite.title, reverse("runs:suite", args=[suite.slug]))
+    if route.startswith(OF_RUN):
+        if suite.runs.filter(number=named["number"]).exists():
+            return _missing_case(named, f"Run #{named['number']}", to_suite)
+        text = f"Run #{named['number']} of {suite.title} does not exist"
+        newest = suite.runs.aggregate(number=Max("number"))["number"]
+        if newest is None:
+            return Missing(f"{text}. The suite has no runs.", (to_suite,))
+        to_run = (f"Open run #{newest}", reverse("runs:run", args=[suite.slug, newest]))
+        return Missing(f"{text}. The newest is #{newest}.", (to_run, to_suite))
+    return _missing_case(named, suite.title, to_suite)
 
 
-def _suites(query: str) -> tuple[Hit, ...]:
-    named = Q(title__icontains=query) | Q(slug__icontains=query) | Q(description__icontains=query)
-    suites = Suite.objects.filter(named, archived_at=None)[:MAX_EACH]
-    return tuple(
-        Hit(reverse("runs:suite", kwargs={"slug": suite.slug}), suite.slug, suite.title, "")
-        for suite in suites
-    )
-
-
-def _cases(query: str) -> tuple[Hit, ...]:
-    named = Q(key__icontains=query) | Q(title__icontains=query)
-    cases = Case.objects.filter(named, is_current=True, suite__archived_at=None)
-    light = cases.select_related("suite").only("key", "title", "suite__slug", "suite__title")
-    return tuple(
-        Hit(
-            reverse("runs:case", kwargs={"slug": case.suite.slug, "key": case.key}),
-            case.key,
-            case.title,
-            case.suite.title,
+def _missing_case(
+    named: Mapping[str, Any], where: str, to_suite: tuple[str, str]
+) -> Missing | None:
+    if "key" not in named:
+        return None
+    if "number" in named:
+        link = (
+            f"Open run #{named['number']}",
+            reverse("runs:run", args=[named["slug"], named["number"]]),
         )
-        for case in light.order_by("suite__title", "position")[:MAX_EACH]
-    )
-
-
-def _runs(query: str) -> tuple[RunRow, ...]:
-    number = RUN_NUMBER.fullmatch(query)
-    named = Q(note__icontains=query) | Q(target_name__icontains=query)
-    wanted = Q(number=int(number[1])) if number else named
-    runs = with_list_columns(Run.objects.filter(wanted))
-    return tuple(run_row(run) for run in runs[:MAX_EACH])
-
-
-def _targets(query: str) -> tuple[Hit, ...]:
-    targets = Target.objects.filter(name__icontains=query, archived_at=None)[:MAX_EACH]
-    return tuple(
-        Hit(reverse("runs:target", kwargs={"pk": target.pk}), "", target.name, target.kind)
-        for target in targets
-    )
-
-
-def _only(query: str, cases: tuple[Hit, ...], runs: tuple[RunRow, ...]) -> str:
-    """Return the address of the only case with this key or the only run with this number, else ""."""
-    keyed = [hit for hit in cases if hit.code.casefold() == query.casefold()]
-    if len(keyed) == 1:
-        return keyed[0].url
-    return runs[0].url if query.startswith("#") and len(runs) == 1 else ""
+        return Missing(f"{where} has no such result of case “{named['key']}”.", (link, to_suite))
+    link = (f"Cases of {where}", reverse("runs:suite-cases", args=[named["slug"]]))
+    return Missing(f"{where} has no case “{named['key']}”.", (link,))
 
 
 def sidebar_context(request: HttpRequest) -> dict[str, object]:
-    """Return recent suites and the number of results that wait for review, for members who may see runs."""
+    """Return recent suites, and the numbers of results that wait for review and of unread mentions.
+
+    Only for members who may see runs.
+    """
     user = getattr(request, "user", None)
-    may_see = user is not None and user.has_perm("runs.view_run")
     # A fragment has no sidebar.
     is_fragment = request.headers.get("HX-Request") == "true"
-    if not may_see or is_fragment:
+    if user is None or is_fragment or not user.has_perm("runs.view_run"):
         return {"recent_suites": []}
-    return {
-        "recent_suites": recent_suites(),
-        "review_waiting": QueueQuery().items().waiting().count(),
+    counted = {
+        "review_waiting": QueueQuery().items().waiting(),
+        "mentions_unread": Mention.objects.filter(member=user, read_at=None),
     }
-
-
-RUNS_SHOWN = 12
-VERSIONS_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class RecentVersionRow:
-    """An earlier version of a suite."""
-
-    number: int
-    note: str
-    created_at: datetime
-    author: str
-
-
-@dataclass(frozen=True, slots=True)
-class SuitePage:
-    """The overview of a suite; `root` is None when the current version cannot be read."""
-
-    head: SuiteHead
-    policy: PolicySpec
-    gates: Sequence[GateRule]
-    root: Branch | None
-    evaluators: int
-    runs: Sequence[RunRow]
-    trend: Trend | None
-    files: Sequence[str]
-    changed_at: datetime | None
-    changed_by: str
-    note: str
-    is_kept: bool
-    earlier: Sequence[RecentVersionRow]
-
-    @property
-    def compared(self) -> int | None:
-        """Return the number of the newest completed run that can be compared with another; None without two."""
-        completed = [row for row in self.runs if row.status == RunStatus.COMPLETED]
-        newest = next((row for row in completed if not row.is_baseline), None)
-        return newest.number if newest and len(completed) > 1 else None
-
-    @property
-    def trend_state(self) -> str:
-        """Return the mark at the end of the trend: pass where the last run passed the Metrics gate."""
-        states = [row.metrics.state for row in self.runs if row.status == RunStatus.COMPLETED]
-        return "pass" if states and states[0] == "passed" else "fail"
-
-
-def suite_page(suite: Suite) -> SuitePage:
-    """Return the overview of a suite in a fixed number of queries."""
-    version = (
-        suite.versions.filter(number=suite.version)
-        .values("content__evaluators", "created_at", "author__username", "note")
-        .first()
-    )
-    rules = suite_rules(suite, version and version["content__evaluators"])
-    rows = [
-        run_row(run) for run in with_list_columns(suite.runs.all()).order_by("-number")[:RUNS_SHOWN]
-    ]
-    return SuitePage(
-        head=rules.head,
-        policy=rules.policy,
-        gates=rules.gates,
-        root=rules.root,
-        evaluators=rules.evaluators,
-        runs=rows,
-        trend=_trends(suite.runs.all()).get(suite.pk),
-        files=list(suite.files.order_by("path").values_list("path", flat=True)),
-        changed_at=version["created_at"] if version else None,
-        changed_by=(version["author__username"] or "") if version else "",
-        note=version["note"] if version else "",
-        is_kept=version is not None,
-        earlier=_earlier(suite),
-    )
-
-
-def _earlier(suite: Suite) -> Sequence[RecentVersionRow]:
-    """Return the versions before the current one, newest first."""
-    older: Any = suite.versions.filter(number__lt=suite.version)
-    columns = ("number", "note", "created_at", "author__username")
-    rows = older.order_by("-number").values_list(*columns)[:VERSIONS_SHOWN]
-    return [RecentVersionRow(number, note, at, name or "") for number, note, at, name in rows]
+    # Every page has both numbers, so one query counts them.
+    counts = {
+        name: Subquery(
+            rows.order_by().annotate(count=Func("pk", function="COUNT")).values("count"),
+            output_field=IntegerField(),
+        )
+        for name, rows in counted.items()
+    }
+    numbers = User.objects.filter(pk=user.pk).values(**counts).get()
+    return {"recent_suites": recent_suites(), **numbers}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from runs.filters.views import suggestions_response
 from runs.home import queries
-from runs.home.queries import SuiteTableQuery, latest_rows, suite_page, suite_table
-from runs.home.queries import search as find
-from runs.requests import get_suite_or_404, may_view
+from runs.home.palette import find_places
+from runs.home.queries import SuiteTableQuery, latest_rows, suite_table
+from runs.home.search import SearchQuery, search_page
+from runs.home.search import search_suggestions as find_suggestions
+from runs.home.suite_page import suite_page
+from runs.requests import follow_address, get_suite_or_404, may_view
 from runs.suites.queries import policy_words
 
 
@@ -29,10 +33,10 @@ def suite_list(request: HttpRequest) -> HttpResponse:
 @may_view
 @require_safe
 def suite_rows(request: HttpRequest) -> HttpResponse:
-    """Return only the rows of the table, and replace the address by that of the page."""
+    """Return only the rows of the table, at the address of the page."""
     table = suite_table(SuiteTableQuery.read(request.GET))
     response = render(request, "home/suite_rows.html", {"table": table})
-    response["HX-Replace-Url"] = reverse("home") + table.query.here.removesuffix("?")
+    follow_address(request, response, reverse("home") + table.query.here.removesuffix("?"))
     return response
 
 
@@ -47,7 +51,7 @@ def dashboard(request: HttpRequest) -> HttpResponse:
 @may_view
 @require_safe
 def suite(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show one suite: policy, evaluators and last runs."""
+    """Show one suite: how its targets do, worst cases, last runs, evaluators and policy."""
     suite = get_suite_or_404(slug=slug)
     page = suite_page(suite)
     words = policy_words(page.policy)
@@ -58,10 +62,24 @@ def suite(request: HttpRequest, slug: str) -> HttpResponse:
 @may_view
 def search(request: HttpRequest) -> HttpResponse:
     """Show what matches; open the only exact match at once."""
-    results = find(request.GET.get("q", ""))
-    if results.only_url:
-        return redirect(results.only_url)
-    return render(request, "home/search.html", {"found": results})
+    page = search_page(SearchQuery.read(request.GET))
+    if page.named.only_url:
+        return redirect(page.named.only_url)
+    return render(request, "home/search.html", {"page": page})
+
+
+@require_safe
+@may_view
+def search_suggestions(request: HttpRequest) -> JsonResponse:
+    """Return what can be typed at the caret of a search."""
+    return suggestions_response(request, find_suggestions(request.GET.get("suite", "")))
+
+
+@require_safe
+@may_view
+def palette(request: HttpRequest) -> JsonResponse:
+    """Return the suites, runs, cases and targets that the command palette offers for what is typed."""
+    return JsonResponse({"places": find_places(request.GET.get("q", ""))})
 
 
 @require_safe

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,8 @@ from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags import figures
+from runs.finishing import summarise_run
+from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.summary.figures import ExecutionRecord
@@ -26,6 +29,7 @@ from tests.support.factories import (
     make_suite,
     make_target,
     make_user,
+    refresh_cases,
 )
 
 pytestmark = pytest.mark.django_db
@@ -74,7 +78,9 @@ class TestSuiteList:
         assert "50.0%" in html
         assert "Failed" in html
         assert "$0.064" in html
-        assert 'aria-label="2 pass, 1 fail, 1 errored"' in html
+        run = reverse("runs:run", args=[suite.slug, 1])
+        for verdict in ("pass", "fail", "error"):
+            assert f'href="{run}?verdict={verdict}#results-title"' in html
 
     def test_verdicts_are_of_cases_not_of_executions(self, editor: Client) -> None:
         suite = make_suite(cases=1)
@@ -89,7 +95,7 @@ class TestSuiteList:
         summary = summarise(executions, suite.policy, is_completed=True, seed=1)
         run.summary = summary.as_json()
         run.save()
-        assert 'aria-label="1 borderline"' in page(editor, "home")
+        assert '<b>1</b> <span class="unseen">borderline</span>' in page(editor, "home")
 
     def test_a_suite_that_never_ran_offers_its_first_run(self, editor: Client) -> None:
         suite = make_suite(cases=1)
@@ -129,7 +135,8 @@ class TestSuiteList:
             ({"show": "failed"}, ["Escalation"]),
             ({"show": "running"}, ["Delivery"]),
             ({"sort": "cost"}, ["Escalation", "Refunds", "Delivery"]),
-            ({"show": "nonsense", "sort": "nonsense"}, ["Delivery", "Escalation", "Refunds"]),
+            ({"show": "nonsense", "sort": "nonsense"}, ["Escalation", "Delivery", "Refunds"]),
+            ({"sort": "name"}, ["Delivery", "Escalation", "Refunds"]),
         ],
     )
     def test_the_address_narrows_and_orders_the_suites(
@@ -145,6 +152,28 @@ class TestSuiteList:
             title for title in ("Delivery", "Escalation", "Refunds") if f">{title}</a>" in rows
         ]
         assert sorted(found, key=rows.index) == shown
+
+    def test_what_is_wrong_comes_first_and_suites_without_a_run_last(self, editor: Client) -> None:
+        ends = {
+            "A never ran": None,
+            "B passed": ["pass"],
+            "C waits": ["pass"],
+            "D errors": ["pass", "error"],
+            "E failed": ["fail"],
+        }
+        for title, verdicts in ends.items():
+            suite = make_suite(title=title)
+            if verdicts:
+                run = make_scored_run(suite=suite, verdicts=verdicts)
+                run.snapshot["policy"]["cases_pass_threshold"] = 0.5
+                run.save()
+        ReviewItem.objects.create(
+            run=Run.objects.get(suite__title="C waits"),
+            result=Run.objects.get(suite__title="C waits").results.get(),
+        )
+        html = page(editor, "home")
+        order = sorted(ends, key=lambda title: html.index(f">{title}</a>", html.index("<tbody>")))
+        assert order == ["E failed", "D errors", "C waits", "B passed", "A never ran"]
 
     def test_a_filter_without_a_match_says_so_and_can_be_cleared(self, editor: Client) -> None:
         make_suite()
@@ -176,12 +205,9 @@ class TestSuiteList:
         assert 'class="spark"' not in rows
 
         make_scored_run(suite=suite, verdicts=["borderline"], target=mini)
-        ends = "Metrics score of mini in its last 3 runs, from 40.0% to 71.0%"
+        ends = "Mean score of mini in its last 3 runs, from 40.0% to 71.0%"
         assert ends in page(editor, "home")
         assert figures.delta(0.31, "pts") in page(editor, "home")
-        overview = page(editor, "runs:suite", suite.slug)
-        assert ends in overview
-        assert "mini in its last 3 completed runs" in " ".join(overview.split())
 
         make_scored_run(suite=suite, verdicts=["error"], target=make_target(name="new"))
         assert 'class="spark"' not in page(editor, "home")
@@ -217,9 +243,11 @@ class TestToday:
             started_at=timezone.now() - timedelta(minutes=4),
         )
         html = page(editor, "runs:dashboard")
-        assert "1 <small>run · 50.0% · about 4\u00a0min left</small>" in html
-        assert "1 <small>of 1 suite with a completed run</small>" in html
-        assert "1 <small>execution of the latest runs, in 1 suite</small>" in html
+        assert ">1</a> <small>run · 50.0% · about 4\u00a0min left</small>" in html
+        assert "1</a> <small>of 1 suite run</small>" in html
+        assert "1</a> <small>result in 1 suite</small>" in html
+        for list_ in ("/?show=failed", "/?show=errored", "/runs/?status=active"):
+            assert f'href="{list_}"' in html
 
     def test_money_is_what_the_ledger_holds_of_this_month(self, editor: Client) -> None:
         run = make_scored_run(verdicts=["pass"])
@@ -230,7 +258,9 @@ class TestToday:
         make_call(result=result, created_at=now, cost_usd=None)
         make_call(result=result, created_at=now - timedelta(days=40), cost_usd=Decimal(9))
         html = page(editor, "runs:dashboard")
-        assert "$1.75 <small>run $0.50 + evaluation $1.25 · 1 call without a price</small>" in html
+        assert (
+            "$1.75</a> <small>target $0.50 + judge $1.25 · 1 call without a price</small>" in html
+        )
 
     def test_quiet_times_are_polled_seldom(self, editor: Client) -> None:
         assert 'hx-trigger="every 30s"' in page(editor, "runs:dashboard")
@@ -246,7 +276,7 @@ class TestSuiteRows:
         assert 'id="suite-rows"' in html
         assert 'id="suite-chips" hx-swap-oob="true"' in html
         assert "<html" not in html
-        assert response["HX-Replace-Url"] == "/?q=refunds"
+        assert response["HX-Push-Url"] == "/?q=refunds"
 
 
 class TestSuite:
@@ -288,7 +318,7 @@ class TestSuite:
         suite = make_suite()
         make_scored_run(suite=suite, verdicts=["pass", "cancelled"], status="stopped")
         html = page(editor, "runs:suite", suite.slug)
-        assert "not judged" in html
+        assert "Not evaluated" in html
         assert "Cancelled" in html
 
     def test_an_unknown_suite_is_not_found(self, editor: Client) -> None:
@@ -300,8 +330,54 @@ class TestSuite:
         suite = make_suite()
         for _ in range(5):
             make_scored_run(suite=suite, verdicts=["pass", "fail"])
-        with django_assert_max_num_queries(16):
+        with django_assert_max_num_queries(17):
             page(editor, "runs:suite", suite.slug)
+
+    def test_health_is_of_the_newest_run_of_each_target_and_says_since_when(
+        self, editor: Client
+    ) -> None:
+        suite = make_suite()
+        mini, max_ = make_target(name="mini"), make_target(name="max")
+        for target, verdicts in (
+            (mini, ["pass", "pass"]),
+            (max_, ["pass", "fail"]),
+            (mini, ["pass", "fail"]),
+            (mini, ["fail", "fail"]),
+        ):
+            run = make_scored_run(suite=suite, target=target, verdicts=verdicts)
+            summarise_run(run.pk)
+        html = page(editor, "runs:suite", suite.slug)
+        health = html.partition('id="health"')[2].partition("</table>")[0]
+        assert re.findall(r"/runs/\d/\">(\w+)</a>", health) == ["mini", "max"]
+        newest, first = health.split("<tr>")[2:]
+        assert "Failed</span>" in newest
+        assert f'since <a href="{reverse("runs:run", args=[suite.slug, 3])}">#3</a>' in newest
+        assert "<b>0.0%</b>" in newest
+        assert "first run" in first
+
+    def test_a_suite_without_a_completed_run_has_no_health_and_no_worst_cases(
+        self, editor: Client
+    ) -> None:
+        suite = make_suite(cases=1)
+        html = page(editor, "runs:suite", suite.slug)
+        assert ('id="health"' in html, 'id="worst"' in html) == (False, False)
+
+    def test_the_worst_cases_lead_to_their_last_failure(self, editor: Client) -> None:
+        suite = make_suite(cases=2)
+        good, bad = suite.cases.order_by("position")
+        for verdict in ("pass", "fail"):
+            run = make_run(suite=suite)
+            make_result(run=run, case=good, verdict=verdict, score=0.5)
+            make_result(run=run, case=bad, verdict="fail", score=0.1)
+            refresh_cases(run)
+        html = page(editor, "runs:suite", suite.slug)
+        worst = html.partition('id="worst"')[2].partition("</table>")[0]
+        assert re.findall(r"<code>([^<]+)", worst) == [bad.key, good.key]
+        assert re.findall(r"<b>(\d)</b> <span class=\"quiet\">of (\d)", worst) == [
+            ("2", "2"),
+            ("1", "2"),
+        ]
+        assert reverse("runs:result", args=[suite.slug, 2, good.key, 1]) in worst
 
 
 class TestSuiteCases:
@@ -320,7 +396,7 @@ class TestSuiteCases:
         assert "<code>CS-1</code> Refund" in html
         assert "The tent arrived torn. What now?" in html
         assert '<td class="num">2</td>' in html
-        assert "given" in html
+        assert "<td>Yes</td>" in html
         assert "own evaluators" in html
         assert "refunds (1)" in html
 
@@ -331,7 +407,7 @@ class TestSuiteCases:
         make_scored_run(suite=suite, verdicts=["pass", "error"])
         make_scored_run(suite=suite, verdicts=["fail", "fail"], status="stopped")
         html = page(editor, "runs:suite-cases", suite.slug)
-        assert "Verdicts of run #1" in html
+        assert "In <a" in html
         assert html.count('data-verdict="pass"') == 1
         assert "Errored" in html
         assert "not run" in html
@@ -405,10 +481,10 @@ class TestSuiteCases:
         suite = make_suite(slug="s", cases=1)
         address = reverse("runs:case-rows", args=[suite.slug])
         response = editor.get(address, {"q": "C-001"}, headers=HTMX)
-        assert response["HX-Replace-Url"] == "/suites/s/cases/?q=C-001"
+        assert response["HX-Push-Url"] == "/suites/s/cases/?q=C-001"
         assert "<html" not in response.content.decode()
         added = editor.get(address, {"after": "0.0"}, headers=HTMX)
-        assert "HX-Replace-Url" not in added
+        assert "HX-Push-Url" not in added
 
     def test_the_number_of_queries_is_fixed(
         self, editor: Client, django_assert_max_num_queries: Any
@@ -447,7 +523,7 @@ class TestCase:
             "States the refund time",
             "Kind and exact",
             "&quot;channel&quot;: &quot;chat&quot;",
-            "in addition to the suite&#x27;s",
+            "Added to the suite&#x27;s",
             "You get your money back.",
             "find_order",
             "Previous case, CS-0",
@@ -464,7 +540,7 @@ class TestCase:
         html = page(editor, "runs:case", suite.slug, "C-001")
         assert "Run #1: fail 0.40" in html
         assert "Run #2: pass 0.92" in html
-        assert "#1 to #2. Pass in 1 of 2." in html
+        assert "Passed in 1 of 2 runs" in html
 
     def test_repetitions_of_a_run_make_one_mark(self, editor: Client) -> None:
         suite = make_suite(cases=1)

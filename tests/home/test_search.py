@@ -6,7 +6,18 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from tests.support.factories import make_case, make_run, make_suite, make_target
+from runs.models.runs import Run
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+    make_target,
+    refresh_cases,
+)
+from tests.support.trees import CHECK, tree
 
 pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
 SEARCH = reverse("runs:search")
@@ -24,7 +35,7 @@ def test_words_find_suites_cases_runs_and_targets(viewer_client: Client) -> None
     assert "Tents and stoves" in page
     assert "A torn tent" in page
     assert page.count("tent agent") >= 2
-    assert "4 hits" in page
+    assert "4 hits by name" in page
 
 
 def test_a_cases_key_opens_the_case(viewer_client: Client) -> None:
@@ -38,7 +49,7 @@ def test_a_cases_key_opens_the_case(viewer_client: Client) -> None:
 def test_a_key_of_two_suites_is_a_choice(viewer_client: Client) -> None:
     for _ in range(2):
         make_case(suite=make_suite(), key="CS-001")
-    assert "2 hits" in found(viewer_client, "CS-001")
+    assert "2 hits by name" in found(viewer_client, "CS-001")
 
 
 def test_a_number_opens_the_run_when_only_one_bears_it(viewer_client: Client) -> None:
@@ -47,7 +58,7 @@ def test_a_number_opens_the_run_when_only_one_bears_it(viewer_client: Client) ->
     response = viewer_client.get(SEARCH, {"q": "#1"})
     assert response["Location"] == reverse("runs:run", args=[suite.slug, run.number])
     make_run(suite=make_suite())
-    assert "2 hits" in found(viewer_client, "#1")
+    assert "2 hits by name" in found(viewer_client, "#1")
 
 
 @pytest.mark.parametrize("words", ["", "   "])
@@ -69,3 +80,103 @@ def test_old_revisions_and_archived_suites_stay_out(viewer_client: Client) -> No
     suite = make_suite(title="Kept")
     make_case(suite=suite, key="OLD-1", is_current=False)
     assert "Nothing matches" in found(viewer_client, "OLD-1")
+
+
+@pytest.fixture
+def two_suites() -> tuple[Run, Run]:
+    """Make a run each in two suites, one with the evaluator tone."""
+    runs = []
+    for slug, title, text in (
+        ("support", "Support", "Your <Refund> is on its way"),
+        ("sales", "Sales", "A refund, or a discount"),
+    ):
+        suite = make_suite(slug=slug, title=title, tree=tree({**CHECK, "name": f"{slug}_tone"}))
+        case = make_case(suite=suite, key=f"{slug}-1", title="First", tags=[slug])
+        run = make_run(suite=suite, case_count=1)
+        result = make_result(run=run, case=case, verdict="fail", score=0.2, output={"text": text})
+        make_score(result=result, path=f"{slug}_tone", score=0.2)
+        refresh_cases(run)
+        runs.append(run)
+    return runs[0], runs[1]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "keys"),
+    [
+        ({"q": "refund"}, ["sales-1", "support-1"]),
+        ({"q": "refund", "suite": "support"}, ["support-1"]),
+        ({"q": "refund -discount"}, ["support-1"]),
+        ({"q": "verdict = fail tag = sales"}, ["sales-1"]),
+        ({"q": "support_tone < 0.5"}, ["support-1"]),
+        ({"q": "score > 0.5"}, []),
+    ],
+)
+def test_results_of_all_runs_are_found_by_a_filter(
+    viewer_client: Client,
+    two_suites: tuple[Run, Run],
+    parameters: dict[str, str],
+    keys: list[str],
+) -> None:
+    page = viewer_client.get(SEARCH, parameters).context["page"]
+    assert [row.key for row in page.rows] == keys
+
+
+def test_a_found_result_shows_the_words_and_keeps_the_list_of_its_run(
+    viewer_client: Client, two_suites: tuple[Run, Run]
+) -> None:
+    page = found(viewer_client, "refund -discount")
+    assert "Output: Your &lt;<mark>Refund</mark>&gt; is on its way" in " ".join(page.split())
+    assert "/suites/support/runs/1/support-1/1/?from=run&amp;q=refund+-discount" in page
+    assert 'href="/search/?q=refund"' in page, "a condition can be removed"
+
+
+def test_results_of_archived_suites_and_deleted_runs_stay_out(
+    viewer_client: Client, two_suites: tuple[Run, Run]
+) -> None:
+    support, sales = two_suites
+    support.suite.archived_at = support.created_at
+    support.suite.save()
+    Run.objects.filter(pk=sales.pk).update(is_deleted=True)
+    assert "Nothing matches" in found(viewer_client, "refund")
+
+
+@pytest.mark.parametrize("text", ["grounding < 3", "tone fell"])
+def test_what_a_search_cannot_ask_is_refused_with_what_it_can(
+    viewer_client: Client, two_suites: tuple[Run, Run], text: str
+) -> None:
+    page = found(viewer_client, text)
+    assert "metrics and dimensions are asked in a run" in page
+    assert f"<mark>{text.split()[0]}</mark>" in page
+
+
+def test_pages_of_results_go_on_from_batch_to_batch(
+    viewer_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = make_suite()
+    for _ in range(3):
+        run = make_scored_run(suite=suite, verdicts=["fail", "pass"])
+        Run.objects.filter(pk=run.pk).update(case_count=2)
+    monkeypatch.setattr("runs.home.search.FIRST_CASES", 1)
+    monkeypatch.setattr("runs.home.search.GROWTH", 1)
+    monkeypatch.setattr("runs.home.search.PAGE_SIZE", 2)
+    address, numbers = "?q=verdict+%3D+fail", []
+    while address:
+        page = viewer_client.get(SEARCH + address).context["page"]
+        numbers += [row.number for row in page.rows]
+        address = page.next_address
+    assert numbers == [3, 2, 1]
+    for place in ("x", "9~9~9", "1~0~0"):
+        assert viewer_client.get(SEARCH, {"q": "verdict = fail", "after": place}).status_code == 200
+
+
+def test_suggestions_are_the_fields_and_evaluators_of_the_suites(
+    viewer_client: Client, two_suites: tuple[Run, Run]
+) -> None:
+    def offered(text: str, suite: str = "") -> list[str]:
+        address = reverse("runs:search-suggestions")
+        answer = viewer_client.get(address, {"q": text, "suite": suite}).json()
+        return [one["text"] for one in answer["suggestions"]]
+
+    assert sorted(offered("ton")) == ["sales_tone", "support_tone"]
+    assert offered("ton", "sales") == ["sales_tone"]
+    assert offered("tag = s") == ["sales", "support"]
