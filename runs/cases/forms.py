@@ -39,6 +39,7 @@ from runs.cases.services import (
     untag_cases,
     unused_key,
 )
+from runs.filters.language import FilterError
 from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, ROLES
 from runs.lists import read_integer
 from runs.models.results import Result
@@ -214,6 +215,15 @@ def result_at(slug: str, number: int, key: str, repetition: int) -> Result:
     return get_object_or_404(results, case__key=key, run__is_deleted=False, **place)
 
 
+def result_of(suite: Suite, text: str) -> Result | None:
+    """Return the result of a suite that an address names by its id, None for anything else."""
+    number = read_integer(text)
+    if number is None:
+        return None
+    results = Result.objects.select_related("case", "run__suite").filter(run__is_deleted=False)
+    return results.filter(run__suite=suite, pk=number).first()
+
+
 ROWS = ("input", "expected_outcomes")
 SHOWN_PROBLEMS = 10
 
@@ -231,35 +241,35 @@ class CaseForm(forms.Form):
 
     key = forms.CharField(
         max_length=MAX_KEY_LENGTH,
-        help_text="Short and unique; results are found by it, so it cannot change once there are any",
+        help_text="Unique ID. Can't be changed after the first run",
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
     )
     title = forms.CharField(max_length=MAX_TITLE_LENGTH, required=False)
     tags = TagsField()
     input = RowsField(
-        label="Messages", widget=MessageRows, help_text="What the target is asked, in order"
+        label="Messages", widget=MessageRows, help_text="Sent to the target in this order"
     )
-    expected_output = _area("Expected output", 5, "An answer that would be correct")
+    expected_output = _area("Expected output", 5, "A correct answer, to compare with")
     expected_outcomes = RowsField(
         required=False,
         widget=OutcomeRows,
-        help_text="What the answer must achieve; each is judged on its own",
+        help_text="What the answer must achieve. Each is judged separately",
     )
-    criteria = _area("Criteria", 4, "Further instructions for judges, in Markdown")
+    criteria = _area("Criteria", 4, "Extra guidance for judges (Markdown)")
     metadata = _area("Metadata", 4, "Names with values, in YAML or JSON", is_code=True)
-    evaluators = _area(
-        "Own evaluators", 6, "A list as in suite files, such as - type: contains", is_code=True
-    )
+    evaluators = _area("Evaluators of this case", 8, "YAML, one entry per evaluator", is_code=True)
     evaluators_append = forms.TypedChoiceField(
-        label="They score",
-        choices=(("beside", "in addition to the suite's"), ("instead", "in place of the suite's")),
+        label="Case evaluators",
+        choices=(("beside", "Add to the suite's"), ("instead", "Replace the suite's")),
         coerce=lambda value: value == "beside",
         widget=forms.RadioSelect,
     )
-    recorded_output = _area("Recorded output", 4, "The answer of the recorded target", is_code=True)
+    recorded_output = _area(
+        "Recorded output", 4, "A stored answer, scored without asking a target", is_code=True
+    )
     recorded_as = forms.ChoiceField(
-        label="It is written as",
-        choices=(("text", "the answer itself"), ("json", "JSON, with messages, trace or usage")),
+        label="Format",
+        choices=(("text", "Plain text"), ("json", "JSON with messages, trace or usage")),
         widget=forms.RadioSelect,
     )
     place = forms.IntegerField(
@@ -289,7 +299,7 @@ class CaseForm(forms.Form):
             del self.fields["place"]
         elif has_results(suite, case.key):
             self.fields["key"].disabled = True
-            self.fields["key"].help_text = "Its results are found by it, so it cannot change"
+            self.fields["key"].help_text = "Can't be changed after the first run"
         self._content: CaseSpec | None = None
 
     @property
@@ -475,24 +485,29 @@ class SelectedCases:
 
 def selected_cases(suite: Suite, data: QueryDict) -> SelectedCases:
     """Return the cases a form names that still exist."""
-    query = CasesQuery.read({name: data.get(name, "") for name in ("q", "tag")})
+    query = CasesQuery.read({name: data.get(name, "") for name in ("q", "tag", "verdict")})
     if "everything" in data:
-        return SelectedCases(suite, matching_keys(suite, query), query, everything=True)
+        try:
+            listed = matching_keys(suite, query)
+        except FilterError:
+            # Such a filter lists nothing.
+            listed = ()
+        return SelectedCases(suite, listed, query, everything=True)
     named = set(data.getlist("case"))
     keys = matching_keys(suite, CasesQuery()) if named else ()
     return SelectedCases(suite, [key for key in keys if key in named], query, everything=False)
 
 
-def change_tags(ticked: SelectedCases, written: str, *, is_added: bool, by: User) -> str:
+def change_tags(ticked: SelectedCases, written: str, *, is_added: bool, by: User, seen: str) -> str:
     """Add the tags to the cases, or remove them, and return a message; "" when there was no valid tag.
 
-    Raises SuiteArchivedError.
+    Raises SuiteArchivedError, and SuiteChangedError if somebody else saved the suite that was `seen`.
     """
     tags = list(dict.fromkeys(tag for part in written.split(",") if (tag := part.strip())))
     if not tags or any(len(tag) > MAX_TAG_LENGTH or not is_storable(tag) for tag in tags):
         return ""
     change = tag_cases if is_added else untag_cases
-    count = change(ticked.suite, ticked.keys, tags, by=by)
+    count = change(ticked.suite, ticked.keys, tags, by=by, seen=seen)
     named = ", ".join(tags)
     if is_added:
         return f"{figures.counted(count, 'case')} of {len(ticked.keys)} tagged {named}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404
 
 from evaluators.scoring.policy import PolicySpec
@@ -20,15 +20,21 @@ from evaluators.templatetags import figures
 from runs import lists
 from runs.cases.conflict_forms import field_text
 from runs.exports.specs import ExportSpec, file_kind
+from runs.filters.fields import CASE_VOCABULARY, read_checked
+from runs.filters.language import MAX_LENGTH, FilterError, read_filter, wanted_words
+from runs.filters.matching import CaseRows, condition
+from runs.filters.queries import Hit, condition_chips
 from runs.formats.suite_files import case_values, pack_suite
 from runs.formats.tables import csv_parts
-from runs.lists import PAGE_SIZE, Control, Key, Keyset, ListQuery, read_integer, with_tag
+from runs.lists import PAGE_SIZE, Chip, Control, Key, Keyset, ListQuery, read_integer, with_tag
 from runs.models.results import Result
 from runs.models.run_cases import execution_from, live_state
 from runs.models.runs import Run, RunStatus
+from runs.models.search import said
 from runs.models.suites import Case, Suite
 from runs.requests import get_suite_or_404
 from runs.results.result_state import (
+    MAX_MARKS,
     Override,
     RepetitionMark,
     case_override,
@@ -47,6 +53,7 @@ from runs.suites.files import (
 )
 from runs.suites.queries import Branch, branches
 from runs.summary.cases import summarise_case
+from runs.summary.words import snippet
 from runs.target_kinds._outputs import messages_as_json, output_from_json, trace_as_json
 from runs.texts import cut_step, cut_turns
 
@@ -58,6 +65,15 @@ SORTS: Mapping[str, Keyset] = {
     "edited": Keyset(
         Key("created_at", datetime, is_descending=True), Key("pk", int, is_descending=True)
     ),
+}
+# What the latest completed run found, with the text of the filter; "none" is a case that was not in it.
+NOT_RUN = "none"
+VERDICTS: Mapping[str, str] = {
+    "pass": "Pass",
+    "borderline": "Borderline",
+    "fail": "Fail",
+    "error": "Errored",
+    NOT_RUN: "Not run",
 }
 ORDERS = (
     ("", "Suite's order"),
@@ -71,22 +87,26 @@ ORDERS = (
 class CasesQuery(ListQuery):
     """A filter and order of a suite's current cases, for a page or the API."""
 
-    search: str = lists.search(help="Only cases whose key, title or input contains this.")
+    text: str = lists.search(max_length=MAX_LENGTH + 1)
     tag: str = lists.text(help="Only cases with this tag.")
+    verdict: str = lists.choice(
+        VERDICTS, help="Only cases with this verdict in the latest completed run."
+    )
     sort: str = lists.option(SORTS, "")
     after: str = lists.after()
 
     def cases(self, suite: Suite) -> QuerySet[Case]:
-        """Return the cases that match."""
+        """Return the cases that match; raises FilterError."""
         cases = suite.cases.filter(is_current=True)
-        if self.search:
-            texts = cases.alias(input_text=Cast("input", TextField()))
-            cases = texts.filter(
-                Q(key__icontains=self.search)
-                | Q(title__icontains=self.search)
-                | Q(input_text__icontains=self.search)
-            )
-        return with_tag(cases, self.tag) if self.tag else cases
+        if self.tag:
+            cases = with_tag(cases, self.tag)
+        if not (self.text or self.verdict):
+            return cases
+        checked = read_checked(self.text, CASE_VOCABULARY)
+        rows = CaseRows(cases, [suite.pk], latest_completed(suite))
+        if self.verdict:
+            cases = cases.filter(rows.has_verdict(self.verdict))
+        return cases.filter(condition(checked, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +121,7 @@ class CaseRow:
     tags: Sequence[str]
     has_own_evaluators: bool
     verdict: str
+    hit: Hit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +135,8 @@ class CaseTable:
     shown: int
     next_address: str
     latest_run: int | None
+    conditions: Sequence[Chip] = ()
+    problem: FilterError | None = None
 
     @property
     def first(self) -> int:
@@ -128,42 +151,54 @@ class CaseTable:
     @property
     def nothing(self) -> str:
         """Return a sentence that no case matches the filter."""
+        found = f" with the verdict {VERDICTS[self.query.verdict]}" if self.query.verdict else ""
         tagged = f" tagged “{self.query.tag}”" if self.query.tag else ""
-        searched = f" matches “{self.query.search}”" if self.query.search else ""
-        return f"No case{tagged}{searched}"
+        searched = f" matches “{self.query.text}”" if self.query.text else ""
+        return f"No case{found}{tagged}{searched}"
 
 
 def case_controls(suite: Suite, query: CasesQuery) -> list[Control]:
     """Return the controls that filter and sort the table; one query."""
     tags = [(tag, f"{tag} ({count})") for tag, count in suite.tag_counts()]
     return [
-        query.search_box("search", "Filter cases"),
+        query.search_box("text", "Filter cases"),
         *([query.select("tag", "Tag", tags, "All tags")] if tags else ()),
+        query.select("verdict", "Last verdict", VERDICTS.items(), "All verdicts"),
         query.select("sort", "Order", ORDERS),
     ]
 
 
 def case_table(suite: Suite, query: CasesQuery) -> CaseTable:
     """Return one page of the suite's current cases."""
-    matching, keyset = query.cases(suite), SORTS[query.sort]
+    problem: FilterError | None = None
+    conditions: Sequence[Chip] = ()
+    try:
+        matching = query.cases(suite)
+        conditions = condition_chips(query) if query.text else ()
+    except FilterError as error:
+        problem, matching = error, suite.cases.none()
+    keyset = SORTS[query.sort]
     page = keyset.page(matching.defer("recorded_output"), query.after, PAGE_SIZE)
     count = matching.count()
     left = keyset.behind(matching, page.after).count() if page.after else 0
     run = latest_completed(suite)
     states = _states(run, [case.key for case in page.rows])
+    wanted = wanted_words(read_filter(query.text)) if page.rows else {}
     return CaseTable(
         query=query,
-        rows=[_row(case, states.get(case.key, "")) for case in page.rows],
+        rows=[_row(case, states.get(case.key, ""), wanted) for case in page.rows],
         total=suite.cases.filter(is_current=True).count() if query.is_narrowed else count,
         matching=count,
         shown=count - left,
         next_address=page.next_address(query),
         latest_run=run.number if run else None,
+        conditions=conditions,
+        problem=problem,
     )
 
 
 def matching_keys(suite: Suite, query: CasesQuery) -> Sequence[str]:
-    """Return the keys of all matching current cases, in the suite's order; one query."""
+    """Return the keys of all matching current cases, in the suite's order; raises FilterError."""
     return list(SUITE_ORDER.order(query.cases(suite)).values_list("key", flat=True))
 
 
@@ -181,7 +216,7 @@ def _states(run: Run | None, keys: Sequence[str]) -> Mapping[str, str]:
     return dict(cases.values_list("case__key", "live_state"))
 
 
-def _row(case: Case, state: str) -> CaseRow:
+def _row(case: Case, state: str, wanted: Mapping[str, Sequence[Sequence[str]]]) -> CaseRow:
     return CaseRow(
         key=case.key,
         title=case.title,
@@ -191,7 +226,20 @@ def _row(case: Case, state: str) -> CaseRow:
         tags=case.tags,
         has_own_evaluators=case.evaluators is not None,
         verdict=state,
+        hit=_first_hit(case, wanted),
     )
+
+
+def _first_hit(case: Case, wanted: Mapping[str, Sequence[Sequence[str]]]) -> Hit | None:
+    """Return the first text with words of a filter; the row shows key and title anyway."""
+    expected = [case.expected_output, *map(str, case.expected_outcomes)]
+    texts = {"input": [said(case.input)], "expected": expected}
+    for place, own in texts.items():
+        phrases = [*wanted.get(place, ()), *(wanted.get("", ()) if place == "input" else ())]
+        for text in own:
+            if phrases and (pieces := snippet(text, phrases)):
+                return Hit(place, pieces)
+    return None
 
 
 def last_question(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -249,7 +297,6 @@ WRITERS: Mapping[str, Callable[[Sequence[CaseSpec]], Iterator[bytes]]] = {
 }
 
 RUNS_SHOWN = 12
-MAX_MARKS = 8
 MAX_STEPS = 300
 
 
@@ -257,15 +304,15 @@ MAX_STEPS = 300
 class CaseRun:
     """What one completed run found for a case: its verdict and mean score (SCORING §8).
 
-    `unshown` counts repetitions without a mark; `passed` is a text that says how many passed and whether
-    they differ, "" for a single repetition.
+    `repetitions` is empty where there are too many for a mark each; `states` counts all by state. `passed` is a
+    text that says how many passed and whether they differ, "" for a single repetition.
     """
 
     number: int
     state: str
     score: float | None
     repetitions: tuple[RepetitionMark, ...]
-    unshown: int
+    states: Mapping[str, int]
     passed: str
     passes: int
     scored: int
@@ -306,7 +353,7 @@ class CasePage:
     def own_note(self) -> str:
         """Return how the case's own evaluators relate to the suite's."""
         is_added = self.case.evaluators_append
-        return "in addition to the suite's" if is_added else "in place of the suite's"
+        return "Added to the suite's" if is_added else "Replace the suite's"
 
     @property
     def repeated(self) -> Sequence[CaseRun]:
@@ -317,7 +364,7 @@ class CasePage:
     def runs_text(self) -> str:
         """Return a text alternative for the marks of the last runs."""
         passed = sum(run.state == "pass" for run in self.runs)
-        return f"#{self.runs[0].number} to #{self.runs[-1].number}. Pass in {passed} of {len(self.runs)}."
+        return f"Passed in {passed} of {figures.counted(len(self.runs), 'run')}"
 
 
 def case_revisions(slug: str, key: str, revision: str) -> QuerySet[Case]:
@@ -437,6 +484,7 @@ def _case_runs(case: Case) -> Sequence[CaseRun]:
 
 
 def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> CaseRun:
+    marks = [row_mark(row, policy) for row in rows]
     number = rows[0]["run__number"]
     summary = summarise_case(case.key, [execution_from(row) for row in rows], policy)
     return CaseRun(
@@ -447,13 +495,14 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec)
             RepetitionMark(
                 row["repetition"],
                 result_address(case.suite.slug, number, case.key, row["repetition"]),
-                row_mark(row, policy),
+                mark,
                 row["score"],
                 row_reviewed_verdict(row),
             )
-            for row in rows[:MAX_MARKS]
+            for row, mark in zip(rows, marks, strict=True)
+            if len(rows) <= MAX_MARKS
         ),
-        unshown=max(0, len(rows) - MAX_MARKS),
+        states=Counter(marks),
         passed=passed_words(summary),
         passes=summary.passed,
         scored=summary.scored,

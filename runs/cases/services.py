@@ -1,29 +1,35 @@
 """Change a suite's cases: one, many at once, or from a result.
 
-Each change makes a revision of its case; the changes a person makes within an hour share one version.
+Each change makes a revision of its case; the changes a person makes within an hour share one version, and tags
+of many cases get their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Max
 
+from evaluators.models import COMMAND_LINE
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs.cases.checks import check_cases
-from runs.engine.plan import content_hash
 from runs.formats.suite_cases import MAX_KEY_LENGTH
+from runs.models.database import among
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
-from runs.suites.services import lock_editable_suite, record_version
-
-BATCH = 500
-T = TypeVar("T")
+from runs.suites.services import (
+    NewRevision,
+    lock_editable_suite,
+    move_cases,
+    new_revision,
+    record_version,
+    store_revisions,
+)
 
 
 def record_edit(suite: Suite, held: Suite, by: User | None, note: str = "") -> int:
@@ -49,32 +55,6 @@ def next_place(suite: Suite) -> int:
     """Return the position after the last case."""
     last = suite.cases.filter(is_current=True).aggregate(last=Max("position"))["last"]
     return 0 if last is None else int(last) + 1
-
-
-def revision_row(
-    suite: Suite, key: str, position: int, columns: dict[str, Any], digest: str
-) -> Case:
-    """Return a current revision that is not stored yet."""
-    return Case(suite=suite, key=key, position=position, content_hash=digest, **columns)
-
-
-def store_revisions(suite: Suite, made: Sequence[Case], retired: Sequence[int]) -> None:
-    """Store new revisions, numbered after the last of their keys, and retire old ones."""
-    latest: dict[str, int] = {}
-    for part in in_batches([case.key for case in made]):
-        rows = suite.cases.filter(key__in=part).order_by().values_list("key")
-        latest.update(rows.annotate(last=Max("revision")))
-    for case in made:
-        case.revision = latest.get(case.key, 0) + 1
-    # A key has one current revision at a time, so retire the old ones first.
-    for ids in in_batches(retired):
-        suite.cases.filter(pk__in=ids).update(is_current=False)
-    Case.objects.bulk_create(made, batch_size=BATCH)
-
-
-def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield a long list in batches that fit into a query."""
-    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
 
 
 class CaseKeyTakenError(DomainError):
@@ -211,10 +191,7 @@ def move_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
             raise UnknownCaseError(f"{held.title} no longer has a case {key}.")
         cases.remove(moved)
         cases.insert(max(0, place - 1), moved)
-        shifted = [case for n, case in enumerate(cases) if case.position != n]
-        for position, case in enumerate(cases):
-            case.position = position
-        Case.objects.bulk_update(shifted, ["position"], batch_size=BATCH)
+        move_cases((n, case.pk) for n, case in enumerate(cases) if case.position != n)
         record_edit(suite, held, by)
     return cases.index(moved) + 1
 
@@ -235,10 +212,8 @@ def _check_new_key(suite: Suite, old: str, new: str, *, is_taken: bool) -> None:
 
 
 def _create_revision(suite: Suite, content: CaseSpec, position: int, now: Case | None) -> Case:
-    columns = content.columns()
-    case = revision_row(suite, content.key, position, columns, content_hash(columns))
-    store_revisions(suite, [case], [now.pk] if now else [])
-    return case
+    store_revisions(suite, [new_revision(content, position)], [now.pk] if now else [])
+    return suite.cases.get(key=content.key, is_current=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,67 +239,98 @@ def put_cases(
         check_cases(held, tuple(contents))
         light = held.cases.filter(is_current=True).only("suite", "key", "position", "content_hash")
         current = {case.key: case for case in light}
-        made, retired, unchanged = [], [], 0
+        made, retired = [], []
         place = next_place(held)
         for content in contents:
-            old, columns = current.get(content.key), content.columns()
-            digest = content_hash(columns)
-            if old is not None and old.content_hash == digest:
-                unchanged += 1
+            old = current.get(content.key)
+            new = new_revision(content, old.position if old else place)
+            if old is None:
+                place += 1
+            elif old.content_hash == new.digest:
                 continue
-            retired += [old.pk] if old else []
-            place, position = (place, old.position) if old else (place + 1, place)
-            made.append(revision_row(held, content.key, position, columns, digest))
+            else:
+                retired.append(old.pk)
+            made.append(new)
         store_revisions(held, made, retired)
         version = record_edit(suite, held, by, note)
-    return PutCases(len(made) - len(retired), len(retired), unchanged, version)
+    return PutCases(len(made) - len(retired), len(retired), len(contents) - len(made), version)
 
 
 def remove_cases(suite: Suite, keys: Sequence[str], *, by: User | None) -> int:
     """Take cases out of the suite and return how many; runs and versions keep their revisions."""
     with transaction.atomic():
         held = lock_editable_suite(suite)
-        gone = 0
-        for part in in_batches(list(dict.fromkeys(keys))):
-            gone += held.cases.filter(is_current=True, key__in=part).update(is_current=False)
+        chosen = held.cases.filter(is_current=True, key__in=among(keys, "text"))
+        gone = chosen.update(is_current=False)
         if gone:
             record_edit(suite, held, by)
     return gone
 
 
-def tag_cases(suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None) -> int:
-    """Add these tags to the cases, and return how many changed."""
-    return _retag(suite, keys, lambda own: list(dict.fromkeys([*own, *tags])), by)
+class SuiteChangedError(DomainError):
+    """Somebody else saved the suite since its cases were chosen."""
+
+    code = "suite_changed"
 
 
-def untag_cases(suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None) -> int:
-    """Remove these tags from the cases, and return how many changed."""
-    return _retag(suite, keys, lambda own: [tag for tag in own if tag not in tags], by)
+def tag_cases(
+    suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None, seen: str = ""
+) -> int:
+    """Add these tags to the cases in one version whose note says so, and return how many cases changed.
+
+    `seen` is the `version_stamp` of the suite when the cases were chosen; raises SuiteChangedError if somebody
+    else has saved another since, and SuiteArchivedError.
+    """
+    added = dict.fromkeys(tags)
+    note = f"tagged {', '.join(added)}"
+    return _retag(suite, keys, lambda own: list(dict.fromkeys([*own, *added])), note, by, seen)
+
+
+def untag_cases(
+    suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None, seen: str = ""
+) -> int:
+    """Remove these tags from the cases, as `tag_cases` adds them."""
+    note = f"no longer tagged {', '.join(dict.fromkeys(tags))}"
+    return _retag(suite, keys, lambda own: [tag for tag in own if tag not in tags], note, by, seen)
 
 
 def _retag(
-    suite: Suite, keys: Sequence[str], change: Callable[[list[str]], list[str]], by: User | None
+    suite: Suite,
+    keys: Sequence[str],
+    change: Callable[[list[str]], list[str]],
+    note: str,
+    by: User | None,
+    seen: str,
 ) -> int:
-    changed = 0
+    made: list[NewRevision] = []
+    retired: list[int] = []
     with transaction.atomic():
         held = lock_editable_suite(suite)
-        for part in in_batches(list(dict.fromkeys(keys))):
-            made, retired = [], []
-            for case in held.cases.filter(is_current=True, key__in=part):
-                tags = change(case.tags)
-                if tags == case.tags:
-                    continue
-                content = case.spec.replace(tags=tuple(tags))
-                columns = content.columns()
-                made.append(
-                    revision_row(held, case.key, case.position, columns, content_hash(columns))
-                )
-                retired.append(case.pk)
+        _check_seen(held, seen, by)
+        chosen = held.cases.filter(is_current=True, key__in=among(keys, "text"))
+        for pk, position, *values in chosen.values_list("pk", "position", *CaseSpec.model_fields):
+            content = CaseSpec.model_validate(dict(zip(CaseSpec.model_fields, values, strict=True)))
+            tags = change(list(content.tags))
+            if tags != list(content.tags):
+                made.append(new_revision(content.replace(tags=tuple(tags)), position))
+                retired.append(pk)
+        if made:
             store_revisions(held, made, retired)
-            changed += len(made)
-        if changed:
-            record_edit(suite, held, by)
-    return changed
+            record_edit(suite, held, by, f"{counted(len(made), 'case')} {note}")
+    return len(made)
+
+
+def _check_seen(held: Suite, seen: str, by: User | None) -> None:
+    if not seen or held.version_stamp == seen:
+        return
+    number, author, name = held.versions.values_list("number", "author_id", "author__username").get(
+        number=held.version
+    )
+    if by is None or author != by.pk:
+        raise SuiteChangedError(
+            f"{name or COMMAND_LINE} saved {held.title} meanwhile: it is at version {number} now. "
+            "No tag was changed. Check the cases and try again."
+        )
 
 
 FROM = "from_result"
@@ -386,6 +392,22 @@ def set_expected_output(result: Result, *, by: User | None) -> tuple[Case, int]:
     if now is None:
         raise UnknownCaseError(f"{suite.title} no longer has a case {key}. Restore it first.")
     content = now.spec.replace(expected_output=answer_text(result))
+    return change_case(suite, key, content, base_revision=now.revision, by=by), now.revision
+
+
+def add_expected_outcome(result: Result, text: str, *, by: User | None) -> tuple[Case, int]:
+    """Add an expected outcome to the current case of a result; return the case and its revision before.
+
+    An outcome that it already has is not added again. Raises UnknownCaseError for a removed case, and what
+    change_case raises.
+    """
+    suite, key = result.run.suite, result.case.key
+    now = current_case(suite, key)
+    if now is None:
+        raise UnknownCaseError(f"{suite.title} no longer has a case {key}. Restore it first.")
+    outcomes = now.spec.expected_outcomes
+    added = outcomes if text in outcomes else (*outcomes, text)
+    content = now.spec.replace(expected_outcomes=added)
     return change_case(suite, key, content, base_revision=now.revision, by=by), now.revision
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    JsonResponse,
+    StreamingHttpResponse,
+)
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header
@@ -20,9 +28,11 @@ from runs.cases.forms import (
     change_tags,
     delete,
     is_deletion_confirmed,
+    plain_lines,
     read_initial_case,
     read_revision,
     result_at,
+    result_of,
     selected_cases,
 )
 from runs.cases.queries import (
@@ -40,6 +50,7 @@ from runs.cases.queries import case_table as case_list
 from runs.cases.services import (
     CaseChangedError,
     add_case_from_result,
+    add_expected_outcome,
     remove_case,
     restore_case,
     set_expected_output,
@@ -54,17 +65,21 @@ from runs.cases.table_forms import (
 )
 from runs.cases.uploads import UploadedTable
 from runs.exports.views import answer_file
+from runs.filters.fields import CASE_VOCABULARY
+from runs.filters.views import suggestions_response
 from runs.models.suites import Case
 from runs.models.temporary import CaseUpload
 from runs.requests import (
     REFUSED,
     MemberRequest,
+    follow_address,
     form_data,
     form_files,
     get_suite_or_404,
     may_change_suites,
     may_view,
 )
+from runs.results.result_state import result_url
 from runs.suites.queries import suite_head
 
 CONFLICT = 409
@@ -87,13 +102,21 @@ def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
 @may_view
 @require_safe
 def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show only the rows of the cases, and replace the page's address."""
+    """Show only the rows of the cases, at the address of the page."""
     suite = get_suite_or_404(slug=slug)
     table = case_list(suite, CasesQuery.read(request.GET))
     response = render(request, "cases/_rows.html", {"suite": suite, "table": table})
     if not table.query.after:  # rows added below do not change the address
-        response["HX-Replace-Url"] = table.query.at(reverse("runs:suite-cases", args=[slug]))
+        follow_address(request, response, table.query.at(reverse("runs:suite-cases", args=[slug])))
     return response
+
+
+@require_safe
+@may_view
+def case_suggestions(request: HttpRequest, slug: str) -> JsonResponse:
+    """Return what can be typed at the caret of a filter over the cases of a suite."""
+    tags = [tag for tag, _ in get_suite_or_404(slug=slug).tag_counts()]
+    return suggestions_response(request, replace(CASE_VOCABULARY, suggested={"tag": tags}))
 
 
 @may_view
@@ -139,6 +162,9 @@ def case_edit(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     if saved is None:
         return _form(request, form, REFUSED if form.is_bound else 200)
     messages.success(request, f"{saved.key} is at revision {saved.revision}.")
+    result = result_of(case.suite, request.GET.get("result", ""))
+    if result is not None:
+        return redirect(result_url(result.run, result.case.key, result.repetition))
     return redirect("runs:case", slug, saved.key)
 
 
@@ -211,6 +237,34 @@ def result_expected(
     return redirect(f"{reverse('runs:case', args=[slug, case.key])}?before={before}")
 
 
+@require_POST
+@may_change_suites
+def result_outcome(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Add an expected outcome to the case of a result, and go back to the result."""
+    result = result_at(slug, number, key, repetition)
+    text = plain_lines(request.POST.get("outcome", "")).strip()
+    back = redirect("runs:result", slug, number, key, repetition)
+    if request.GET:
+        back["Location"] += f"?{request.GET.urlencode()}"
+    if not text:
+        messages.error(request, "Enter the outcome that you expect.")
+        return back
+    try:
+        case, before = add_expected_outcome(result, text, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return back
+    if case.revision == before:
+        messages.info(request, f"{case.key} already has this outcome.")
+    else:
+        messages.success(
+            request, f"Outcome added to {case.key}, revision {case.revision}. Later runs check it."
+        )
+    return back
+
+
 def _form(request: MemberRequest, form: CaseForm, status: int, message: str = "") -> HttpResponse:
     context = {"form": form, "suite": form.suite, "case": form.case, "message": message}
     return render(request, "cases/form.html", context, status=status)
@@ -273,8 +327,13 @@ def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
 def _done(request: MemberRequest, ticked: SelectedCases, action: str | None) -> str:
     if action == "delete":
         return delete(ticked, request.user)
-    tags = request.POST.get("tags", "")
-    message = change_tags(ticked, tags, is_added=action == "tag", by=request.user)
+    message = change_tags(
+        ticked,
+        request.POST.get("tags", ""),
+        is_added=action == "tag",
+        by=request.user,
+        seen=request.POST.get("seen", ""),
+    )
     return message or "Enter a tag of up to 200 characters."
 
 

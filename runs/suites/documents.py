@@ -32,7 +32,7 @@ class PolicyDoc(Document):
     metrics_pass_threshold: float
     """The mean score a run must reach, percent."""
     cases_pass_threshold: float
-    """The share of a run's executions that must pass, percent."""
+    """The share of a run's results that must pass, percent."""
     max_pass_rate_drop: float
     """How far the pass rate may fall, a share from 0 to 1."""
     max_avg_score_drop: float

@@ -324,7 +324,7 @@ class DraftConflictError(DomainError):
         """Name who changed the suite, and say what to do."""
         self.conflict = conflict
         latest = conflict.theirs[0] if conflict.theirs else None
-        author = latest.author.get_username() if latest and latest.author else "somebody else"
+        author = latest.author.get_username() if latest and latest.author else "Another member"
         super().__init__(
             f"{author} saved version {conflict.version} while you were editing version "
             f"{conflict.draft.base_version}. Your draft is kept. Choose which changes to keep."

@@ -68,7 +68,7 @@ def _rule(label: str, help_text: str = "") -> forms.BooleanField:
 
 
 class ReviewRulesForm(forms.Form):
-    """The rules that send executions to the review queue, and how they are decided there (SCORING §4.6)."""
+    """The rules that send results to the review queue, and how they are decided there (SCORING §4.6)."""
 
     review_borderline = _rule("Borderline verdict", "Between the two bands of the score")
     review_disagreement = _rule(
@@ -120,7 +120,7 @@ class ReviewRulesForm(forms.Form):
         return [(name, [self[rule] for rule in rules]) for name, rules in GROUPS]
 
     def say_what_entered(self, entered: QueueCounts | None) -> None:
-        """Add to each rule's help how many executions it sent to review in that run."""
+        """Add to each rule's help how many results it sent to review in that run."""
         if entered is None:
             return
         for name in REVIEW_RULES:
@@ -183,8 +183,8 @@ class JudgeField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not gener
         )
 
 
-class NewSuiteForm(forms.Form):
-    """A new suite: its name and the profile it starts from."""
+class SuiteNameForm(forms.Form):
+    """The title and short name of a new suite."""
 
     title = forms.CharField(max_length=MAX_TITLE_LENGTH)
     slug = forms.SlugField(
@@ -194,18 +194,6 @@ class NewSuiteForm(forms.Form):
         help_text="For addresses and the command line; made from the title if left empty. It cannot "
         "be changed later.",
     )
-    start = forms.ChoiceField(
-        label="Start from",
-        choices=_starts,
-        initial="verdicts",
-        widget=forms.RadioSelect,
-        help_text="Thresholds and evaluators; you can change every value later",
-    )
-    judge = JudgeField()
-    description = forms.CharField(
-        required=False, max_length=MAX_DESCRIPTION_LENGTH, widget=forms.Textarea(attrs={"rows": 3})
-    )
-    tags = TagsField()
 
     def clean(self) -> dict[str, Any]:
         """Make the short name from the title if it is empty, and refuse one that is taken."""
@@ -219,6 +207,23 @@ class NewSuiteForm(forms.Form):
             elif Suite.objects.filter(slug=found["slug"]).exists():
                 self.add_error("slug", f"There is already a suite “{found['slug']}”.")
         return found
+
+
+class NewSuiteForm(SuiteNameForm):
+    """A new suite: its name and the profile it starts from."""
+
+    start = forms.ChoiceField(
+        label="Start from",
+        choices=_starts,
+        initial="verdicts",
+        widget=forms.RadioSelect,
+        help_text="Thresholds and evaluators; you can change every value later",
+    )
+    judge = JudgeField()
+    description = forms.CharField(
+        required=False, max_length=MAX_DESCRIPTION_LENGTH, widget=forms.Textarea(attrs={"rows": 3})
+    )
+    tags = TagsField()
 
     def create(self, by: User) -> Suite | None:
         """Create the suite; None, with the reason among the errors, if somebody took the name first."""
@@ -250,8 +255,8 @@ class SuiteSettingsForm(ReviewRulesForm):
     judge = JudgeField()
     case_gate = forms.ChoiceField(
         choices=CaseGate.choices,
-        help_text="What decides whether an execution passes: its final score, by the bands, or all of "
-        "its expected outcomes",
+        help_text="What decides whether a result passes: its final score, by the thresholds, or "
+        "all of its expected outcomes",
     )
     fallback_threshold = percent_field(
         "Without outcomes, pass from",
@@ -267,8 +272,8 @@ class SuiteSettingsForm(ReviewRulesForm):
     judge_outcomes = forms.ChoiceField(
         choices=JudgeOutcomes.choices,
         label="Judge expected outcomes",
-        help_text="Where the score decides, expected outcomes are shown and never counted, and judging them "
-        "costs a call for each execution. Where they decide, they are always judged",
+        help_text="If the score decides, expected outcomes are shown but not counted. Judging them costs "
+        "one call per result. If outcomes decide, they are always judged",
     )
     max_minutes = forms.IntegerField(
         required=False,
@@ -282,7 +287,7 @@ class SuiteSettingsForm(ReviewRulesForm):
     count_reviews = forms.BooleanField(
         required=False,
         label="Reviewed verdicts count in gates, pass rates and comparisons",
-        help_text="A reviewer's decision then replaces the machine's verdict, errors included, and every figure "
+        help_text="A reviewer's decision then replaces the automatic verdict, even an error, and every figure "
         "says how many reviews it contains. Scores do not change. Otherwise decisions are shown but not counted",
     )
     max_pass_rate_drop = percent_field(

@@ -77,10 +77,10 @@ def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
 
 def policy_gates(policy: PolicySpec) -> Sequence[GateRule]:
     """Return the two gates of a run (SCORING §8)."""
-    passed = "the share of all executions that pass; errors count as not passed"
+    passed = "the share of all results that pass; errors count as not passed"
     return (
-        GateRule("Metrics", policy.metrics_pass_threshold, "the mean of all scores"),
-        GateRule("Cases", policy.cases_pass_threshold, passed),
+        GateRule("Mean score", policy.metrics_pass_threshold, "the mean of all scores"),
+        GateRule("Pass rate", policy.cases_pass_threshold, passed),
     )
 
 
@@ -95,7 +95,8 @@ def policy_words(policy: PolicySpec) -> Mapping[str, str]:
 class DraftPanel:
     """A draft's differences from the suite, what keeps it from being saved, and its version numbers.
 
-    `others` are the people who saved other changes since the draft began.
+    `others` are the people who saved other changes since the draft began; without `is_checked` the problems
+    are not known.
     """
 
     stamp: str
@@ -104,6 +105,7 @@ class DraftPanel:
     next_version: int
     changes: Sequence[AuditChange]
     problems: Sequence[DraftProblem]
+    is_checked: bool
     others: Sequence[str]
 
     @property
@@ -112,8 +114,11 @@ class DraftPanel:
         return bool(self.changes) and not self.problems and not self.others
 
 
-def draft_panel(draft: SuiteDraft) -> DraftPanel:
-    """Return the panel of a draft, stored or not."""
+def draft_panel(draft: SuiteDraft, *, is_checked: bool = True) -> DraftPanel:
+    """Return the panel of a draft, stored or not.
+
+    To find its problems takes the code of every kind, so the page of the tree asks for them after it is shown.
+    """
     suite = draft.suite
     conflict = find_conflict(draft)
     theirs = conflict.theirs if conflict else ()
@@ -123,7 +128,8 @@ def draft_panel(draft: SuiteDraft) -> DraftPanel:
         base_version=draft.base_version,
         next_version=suite.version + 1,
         changes=_draft_changes(suite.spec, SuiteSpec.model_validate(draft.content)),
-        problems=find_problems(suite, draft.content) if is_stored(draft) else (),
+        problems=find_problems(suite, draft.content) if is_checked and is_stored(draft) else (),
+        is_checked=is_checked or not is_stored(draft),
         others=tuple(
             version.author.get_username() if version.author else "somebody" for version in theirs
         ),
@@ -149,9 +155,9 @@ class QueueCounts:
     by_reason: Mapping[str, int]
 
     def words(self, rule: str) -> str:
-        """Return how many of the run's executions a rule sent to review."""
+        """Return how many of the run's results a rule sent to review."""
         count = figures.thousands(self.by_reason.get(rule.removeprefix(RULE), 0))
-        return f"{count} of {figures.counted(self.executions, 'execution')} in run #{self.run}"
+        return f"{count} of {figures.counted(self.executions, 'result')} in run #{self.run}"
 
 
 def queue_counts(suite: Suite) -> QueueCounts | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
@@ -20,11 +22,13 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.engine.plan import content_hash, programs
 from runs.formats.table_cases import title_from_input
+from runs.models.database import among, insert_rows, update_rows
 from runs.models.runs import Run, RunStatus
+from runs.models.search import CaseText
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
 from runs.requests import RUN_SCRIPTS
 from runs.specs.profiles import Profile
-from runs.specs.suites import CaseRevision, SuiteSpec, VersionSpec
+from runs.specs.suites import CaseRevision, CaseSpec, SuiteSpec, VersionSpec
 from runs.suites.differences import change_facts, compare_specs
 from runs.suites.files import find_version
 
@@ -199,6 +203,56 @@ def lock_editable_suite(suite: Suite) -> Suite:
     return held
 
 
+@dataclass(frozen=True, slots=True)
+class NewRevision:
+    """A revision to store: the case's key and place, and the columns of its content with their hash."""
+
+    key: str
+    position: int
+    columns: Mapping[str, Any]
+    digest: str
+
+
+def new_revision(content: CaseSpec, position: int) -> NewRevision:
+    """Return a case as a revision to store."""
+    columns = content.columns()
+    return NewRevision(content.key, position, columns, content_hash(columns))
+
+
+PLACE_COLUMNS = ("suite_id", "key", "revision", "position", "is_current", "created_at")
+CONTENT_COLUMNS = tuple(name for name in CaseSpec.model_fields if name != "key")
+
+
+def store_revisions(suite: Suite, made: Sequence[NewRevision], retired: Sequence[int]) -> None:
+    """Make new revisions, numbered after the last of their keys, the current ones, and `retired` no longer so.
+
+    The number of queries does not grow with them.
+    """
+    # A key has one current revision at a time, so retire the old ones first.
+    if retired:
+        suite.cases.filter(pk__in=among(retired)).update(is_current=False)
+    revisions = suite.cases.filter(key__in=among((one.key for one in made), "text")).order_by()
+    latest = dict(revisions.values_list("key").annotate(last=Max("revision")))
+    now = timezone.now()
+    insert_rows(
+        Case,
+        (*PLACE_COLUMNS, "content_hash", *CONTENT_COLUMNS),
+        (
+            (
+                *(suite.pk, one.key, latest.get(one.key, 0) + 1, one.position, True, now),
+                *(one.digest, *(one.columns[name] for name in CONTENT_COLUMNS)),
+            )
+            for one in made
+        ),
+    )
+    CaseText.objects.add(suite)
+
+
+def move_cases(places: Iterable[tuple[int, int]]) -> None:
+    """Give each revision its position in the suite; pairs of position and id."""
+    update_rows(Case, ("position",), places, key=("id",))
+
+
 def _case_revisions(suite: Suite) -> list[CaseRevision]:
     rows = suite.cases.filter(is_current=True).order_by("position", "id")
     columns = rows.values_list("key", "revision", "content_hash")
@@ -333,7 +387,6 @@ def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
     return ", ".join(notes) or "Description, tags, longest time or order of the cases changed"
 
 
-BATCH = 500
 MAX_NAMED = 5
 
 
@@ -425,11 +478,9 @@ def _differ_in_cases_alone(before: VersionSpec, after: VersionSpec) -> bool:
 def _stored_cases(suite: Suite, number: int, spec: VersionSpec) -> list[Case]:
     """Return the revisions a version names, in its order; raises CannotRestoreError for missing ones."""
     wanted = [(case["key"], case["revision"]) for case in spec.cases]
-    stored: dict[tuple[str, int], Case] = {}
-    for start in range(0, len(wanted), BATCH):
-        keys = {key for key, _ in wanted[start : start + BATCH]}
-        rows = suite.cases.filter(key__in=keys).defer("input", "recorded_output", "metadata")
-        stored |= {(row.key, row.revision): row for row in rows}
+    rows = suite.cases.filter(key__in=among((key for key, _ in wanted), "text"))
+    light = rows.defer("input", "recorded_output", "metadata")
+    stored = {(row.key, row.revision): row for row in light}
     if gone := [f"{key} (revision {n})" for key, n in wanted if (key, n) not in stored]:
         raise CannotRestoreError(
             f"Version {number} cannot be restored: its cases {_some(gone)} are no longer stored."
@@ -475,23 +526,11 @@ def _put_files(suite: Suite, files: Mapping[str, str]) -> None:
 
 def _put_cases(suite: Suite, cases: Sequence[Case]) -> None:
     """Make these revisions, in this order, the only current ones."""
-    wanted = {case.pk for case in cases}
-    current = set(suite.cases.filter(is_current=True).values_list("pk", flat=True))
+    wanted = among([case.pk for case in cases])
     # A key has one current revision at a time, so retire the old ones first.
-    for part in _parts(sorted(current - wanted)):
-        suite.cases.filter(pk__in=part).update(is_current=False)
-    for part in _parts(sorted(wanted - current)):
-        suite.cases.filter(pk__in=part).update(is_current=True)
-    moved = []
-    for position, case in enumerate(cases):
-        if case.position != position:
-            case.position = position
-            moved.append(case)
-    Case.objects.bulk_update(moved, ["position"], batch_size=BATCH)
-
-
-def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+    suite.cases.filter(is_current=True).exclude(pk__in=wanted).update(is_current=False)
+    suite.cases.filter(is_current=False, pk__in=wanted).update(is_current=True)
+    move_cases((n, case.pk) for n, case in enumerate(cases) if case.position != n)
 
 
 def _record_change(

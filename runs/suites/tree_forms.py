@@ -264,19 +264,16 @@ IN_PERCENT = (
 GROWTH = "max_latency_increase_pct"
 # Label and help of each.
 THRESHOLDS = {
-    "borderline_threshold": ("Borderline from", "Anything below fails"),
+    "borderline_threshold": ("Borderline from", "Lower scores fail"),
     "pass_threshold": ("Pass from", ""),
-    "metrics_pass_threshold": (
-        "Metrics, at least",
-        "Mean score of all scored executions, in percent",
-    ),
+    "metrics_pass_threshold": ("Mean score, at least", "Percent, over all scored results"),
     "cases_pass_threshold": (
-        "Cases, at least",
-        "Share of executions that pass, in percent. Errors count as not passed",
+        "Pass rate, at least",
+        "Percent of results. Errors count as not passed",
     ),
-    "max_pass_rate_drop": ("Pass rate may drop by", "Points of 100"),
-    "max_avg_score_drop": ("Mean score may drop by", "Points of 100"),
-    GROWTH: ("Mean latency may grow by", "Percent"),
+    "max_pass_rate_drop": ("Largest drop in pass rate", "Points"),
+    "max_avg_score_drop": ("Largest drop in mean score", "Points"),
+    GROWTH: ("Largest rise in mean latency", "Percent"),
 }
 
 

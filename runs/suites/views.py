@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from django.contrib import messages
@@ -10,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from evaluators.catalog.queries import gallery_kinds
+from evaluators.catalog.queries import kind_groups
 from evaluators.kinds import all_kinds, get_kind
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.types import DomainError
@@ -26,6 +27,7 @@ from runs.requests import (
 )
 from runs.suites.drafts import (
     DraftConflictError,
+    DraftProblem,
     discard_draft,
     draft_for,
     find_conflict,
@@ -257,6 +259,20 @@ def suite_evaluators(request: MemberRequest, slug: str) -> HttpResponse:
     return _editor(request, EvaluatorTreeForm(draft, base.policy.as_json()), base)
 
 
+@require_safe
+@may_change_suites
+def draft_problems(request: MemberRequest, slug: str) -> HttpResponse:
+    """Return what keeps the member's draft from being saved, for the panel of the draft and the rows of the tree."""
+    suite = get_suite_or_404(slug=slug)
+    draft = draft_panel(get_draft(suite, request.user))
+    by_node: dict[str, list[DraftProblem]] = defaultdict(list)
+    for problem in draft.problems:
+        by_node[problem.node].append(problem)
+    by_node.pop("", None)
+    context = {"draft": draft, "suite": suite, "nodes": dict(by_node)}
+    return render(request, "suites/draft_problems.html", context)
+
+
 @may_change_suites
 def evaluators_keep(request: MemberRequest, slug: str) -> HttpResponse:
     """Save the form of the tree in the member's draft, and do what the pressed button asks for."""
@@ -277,7 +293,7 @@ def evaluator_kinds(request: MemberRequest, slug: str) -> HttpResponse:
     context = {
         "suite": suite,
         "head": suite_head(suite),
-        "kinds": gallery_kinds(),
+        "groups": kind_groups(),
         "into": request.GET.get("into", ""),
     }
     return render(request, "suites/evaluator_kinds.html", context)
@@ -332,7 +348,7 @@ def _settings_page(
 
 def _editor(request: MemberRequest, form: EvaluatorTreeForm, base: Any) -> HttpResponse:
     draft = form.draft
-    panel = draft_panel(draft)
+    panel = draft_panel(draft, is_checked=form.is_bound or "check" in request.GET)
     tree = tree_editor(draft.content, base, fields=form.fields, problems=panel.problems)
     context = {
         "suite": draft.suite,

@@ -1,13 +1,14 @@
 // The evaluator tree: rows are dragged, or moved with Alt and an arrow key. A move is sent like the button of
-// a row menu, together with all unsaved input; the server renders the result.
+// a row menu, together with all unsaved input; the server renders the result. Other edits are saved in the draft
+// by the request that asks for their effect.
 const tree = () => document.getElementById("evaluators");
 const directions = { ArrowUp: "up", ArrowDown: "down", ArrowRight: "into", ArrowLeft: "out" };
-let busy = false, isLeaving = false, isSent = false, isEdited = false, dragged = null;
+let busy = false, isLeaving = false, dragged = null;
 
 async function send(action, after) {
   if (busy) return;
   busy = true;
-  ignorePendingAnswers();
+  await noRequests();
   const body = new FormData(tree());
   body.set("do", action);
   let answer, text;
@@ -21,7 +22,7 @@ async function send(action, after) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = page.getElementById("evaluators");
   if (fresh?.tagName !== "FORM") {
-    isLeaving = isSent = true;
+    isLeaving = true;
     return void location.assign(answer.url);
   }
   for (const id of ["evaluators", "draft"]) {
@@ -32,31 +33,56 @@ async function send(action, after) {
   const toast = page.querySelector("#toasts p")?.firstChild, error = tree().querySelector('[role="alert"]');
   announce((error ?? toast)?.textContent ?? "");
   after?.();
+  if (answer.ok) savedEdits = edits;
+  else showState("failed");
   tree().dispatchEvent(new Event("input", { bubbles: true }));
-  isEdited = !answer.ok;
 }
-// While the form is sent, answers to earlier requests are out of date and are ignored. Aborting those requests
-// instead would be reported as an error.
-const pending = new Set(), outdated = new WeakSet();
-function ignorePendingAnswers() {
-  for (const request of pending) outdated.add(request);
+
+// The draft has a stamp, which every stored edit changes. So a form is only sent when no request is under way that
+// may still change it.
+let edits = 0, savedEdits = 0;
+const underWay = new Map(), waiting = [];
+const isOwn = ({ elt }) => elt === tree() || elt.closest?.("#what-if");
+const noRequests = () => (underWay.size ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve());
+function showState(state) {
+  const count = document.getElementById("draft-count");
+  if (count) count.textContent = { saving: "Saving …", failed: "Not saved" }[state];
 }
-document.addEventListener("htmx:beforeRequest", (event) => { if (busy || isLeaving) event.preventDefault(); });
-document.addEventListener("htmx:beforeSend", (event) => pending.add(event.detail.xhr));
-document.addEventListener("htmx:afterRequest", (event) => pending.delete(event.detail.xhr));
-document.addEventListener("htmx:beforeSwap", (event) => { if (outdated.has(event.detail.xhr)) event.detail.shouldSwap = false; });
-document.addEventListener("submit", (event) => {
-  if (event.target === tree() || event.target.id === "discard-form") isSent = true;
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (isOwn(event.detail) && (busy || isLeaving)) event.preventDefault();
 });
-document.addEventListener("submit", (event) => setTimeout(() => {
-  if (event.defaultPrevented) {
-    isSent = false;
-    return;
+document.addEventListener("htmx:beforeSend", ({ detail }) => {
+  if (isOwn(detail)) underWay.set(detail.xhr, detail.elt === tree() ? edits : null);
+});
+document.addEventListener("htmx:afterRequest", ({ detail }) => {
+  const sent = underWay.get(detail.xhr);
+  if (!underWay.delete(detail.xhr)) return;
+  if (typeof sent === "number") {
+    if (!detail.successful) showState("failed");
+    else if (document.querySelector("#draft-count [data-state='saved']")) savedEdits = Math.max(savedEdits, sent);
   }
-  isLeaving = true;
-  ignorePendingAnswers();
-}));
-addEventListener("pageshow", () => { isLeaving = isSent = false; showUnsaved(); });
+  if (!underWay.size) for (const resolve of waiting.splice(0)) resolve();
+});
+document.addEventListener("submit", (event) => {
+  if (event.target !== tree() || isLeaving) return;
+  const { submitter } = event;
+  if (underWay.size) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    noRequests().then(() => tree().requestSubmit(document.getElementById(submitter?.id) ?? submitter));
+  } else if (submitter?.matches(".unseen")) {
+    // Enter in a field.
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    tree().dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}, true);
+document.addEventListener("submit", (event) => setTimeout(() => { if (!event.defaultPrevented) isLeaving = true; }));
+addEventListener("pageshow", () => { isLeaving = false; });
+addEventListener("beforeunload", (event) => {
+  if (isLeaving || edits === savedEdits) return;
+  event.preventDefault();
+});
 function announce(text) {
   document.getElementById("tree-message").textContent = text.replace(/\s+/g, " ").trim();
 }
@@ -64,32 +90,9 @@ const row = (id) => document.querySelector(`#${id} > .node`);
 const toRow = (id) => () => row(id)?.querySelector("a")?.focus();
 
 document.addEventListener("input", ({ target }) => {
-  if (!target.closest("#evaluators")) return;
-  isEdited = true;
-  showUnsaved();
-});
-
-// A field that differs from what the server rendered, or that it rejected, is in no draft yet.
-function differs(field) {
-  if (!field.name || field.name === "note" || field.type === "hidden") return false;
-  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
-  if (field.matches("select")) {
-    const first = field.multiple || field.querySelector("option[selected]") ? null : field.options[0];
-    return [...field.options].some((one) => one.selected !== (one.defaultSelected || one === first));
-  }
-  return "defaultValue" in field && field.value !== field.defaultValue;
-}
-const hasUnsaved = () => Boolean(tree()?.querySelector('[role="alert"]')) || [...(tree()?.elements ?? [])].some(differs);
-function showUnsaved() {
-  const banner = document.getElementById("unsaved-changes"), unchanged = document.querySelector("#draft [data-unchanged]");
-  const unsaved = hasUnsaved();
-  if (banner && banner.hidden === unsaved) banner.hidden = !unsaved;
-  if (unchanged) unchanged.hidden = unsaved;
-}
-addEventListener("beforeunload", (event) => {
-  if (isSent || !hasUnsaved()) return;
-  isLeaving = false;
-  event.preventDefault();
+  if (!target.closest("#evaluators") || target.name === "note") return;
+  edits += 1;
+  showState("saving");
 });
 
 document.addEventListener("keydown", (event) => {
@@ -108,10 +111,10 @@ document.addEventListener("keydown", (event) => {
   tree().requestSubmit(document.querySelector('[form="evaluators"][value="save"]'));
 });
 
-// A link to another page sends the unsaved input first.
+// A link to another page sends input that is not saved yet first.
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("#evaluators a[data-do]");
-  if (!link || !isEdited || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (!link || edits === savedEdits || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   send(link.dataset.do);
 });
@@ -160,3 +163,55 @@ document.addEventListener("drop", (event) => {
   send(`${id} move ${holder.id} ${position}`, toRow(id));
 });
 document.addEventListener("dragend", () => { clearDropMarks(); dragged = null; });
+
+// The thresholds in the histogram are dragged, or moved with the arrow keys; they write the fields of the form.
+let handle = "";
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
+const drawing = () => [...document.querySelectorAll("#histogram svg")].find((svg) => svg.checkVisibility());
+function setThreshold(name, score) {
+  const field = document.getElementById(name), scale = Number(drawing().dataset.scale), step = scale / 100;
+  const lowest = name === "pass_threshold" ? Number(document.getElementById("borderline_threshold").value) : 0;
+  const highest = name === "pass_threshold" ? scale : Number(document.getElementById("pass_threshold").value);
+  const bounded = Math.min(highest, Math.max(lowest, Math.round(score / step) * step));
+  const text = String(Number(bounded.toFixed(4)));
+  showThreshold(name, text);
+  if (field.value === text) return;
+  field.value = text;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+function showThreshold(name, text) {
+  for (const svg of document.querySelectorAll("#histogram svg")) {
+    const mark = svg.querySelector(`[data-field="${name}"]`);
+    if (!mark) continue;
+    const low = Number(svg.dataset.low), scale = Number(svg.dataset.scale), { width } = svg.viewBox.baseVal;
+    const x = ((Number(text) - low) / (scale - low)) * width;
+    mark.setAttribute("transform", `translate(${x - Number(mark.dataset.x)} 0)`);
+    mark.setAttribute("aria-valuenow", text);
+    const shown = scale === 1 ? Number(text).toFixed(2) : text;
+    mark.setAttribute("aria-valuetext", shown);
+    mark.querySelector("text").textContent = `${name.split("_")[0]} ${shown}`;
+  }
+}
+document.addEventListener("pointerdown", (event) => {
+  const mark = event.target.closest?.("#histogram .handle");
+  if (!mark || event.button) return;
+  event.preventDefault();
+  handle = mark.dataset.field;
+  mark.focus({ preventScroll: true });
+});
+document.addEventListener("pointermove", ({ clientX }) => {
+  const svg = handle && drawing();
+  if (!svg) return;
+  const { left, width } = svg.getBoundingClientRect(), low = Number(svg.dataset.low), scale = Number(svg.dataset.scale);
+  setThreshold(handle, low + ((clientX - left) / width) * (scale - low));
+});
+for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => { handle = ""; });
+document.addEventListener("keydown", (event) => {
+  const name = event.target.closest?.("#histogram .handle")?.dataset.field;
+  if (!name || event.altKey || event.ctrlKey || event.metaKey) return;
+  const scale = Number(drawing().dataset.scale), now = Number(document.getElementById(name).value);
+  const score = event.key === "Home" ? 0 : event.key === "End" ? scale : now + ((STEPS[event.key] ?? NaN) * scale) / 100;
+  if (Number.isNaN(score)) return;
+  event.preventDefault();
+  setThreshold(name, score);
+});

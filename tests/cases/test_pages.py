@@ -19,7 +19,7 @@ from runs.specs.profiles import get_profile
 from runs.specs.suites import CaseSpec
 from runs.suites.files import suite_with_cases
 from runs.suites.services import archive_suite, create_suite
-from tests.support.factories import make_result, make_run
+from tests.support.factories import make_result, make_run, make_scored_run
 from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
@@ -313,7 +313,7 @@ def test_a_result_becomes_a_case_in_one_press_and_the_press_is_undone(
     editor: Client, suite: Suite, result: Result
 ) -> None:
     place = "/suites/support/runs/1/returns/1/"
-    assert "Make a case of it" in page_of(editor.get(place))
+    assert "Create case" in page_of(editor.get(place))
     for _ in range(2):
         answer = editor.post(f"{place}case/", {"answer": "1"}, follow=True)
     made = current("returns-run1")
@@ -335,7 +335,7 @@ def test_a_case_made_without_the_answer_expects_what_its_case_expects(
     assert old.expected_output
     assert old.expected_outcomes
     assert old.criteria
-    assert "and its expected output, outcomes and criteria" in page_of(editor.get(place))
+    assert "metadata and expectations." in page_of(editor.get(place))
     for ticked, expected in (({}, old.expected_output), ({"answer": "1"}, "Take it back.")):
         begun = editor.post(f"{place}case/", {"edit": "1", **ticked}, follow=True).context["form"]
         assert begun["expected_output"].value() == expected
@@ -357,7 +357,7 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
     assert (current().revision, current().expected_output) == (2, "Take it back.")
     earlier = editor.get(f"{CASES}returns/?revision=1").context["page"]
     assert (earlier.previous, earlier.following) == (None, "C-0"), "not its own next revision"
-    assert "Take its answer as expected output" in page_of(editor.get(place))
+    assert "Use as expected output of returns" in page_of(editor.get(place))
     assert "already expects this answer" in page_of(editor.post(f"{place}expected/", follow=True))
     assert current().revision == 2
     undo = {"base": "2", "revision": "1"}
@@ -366,7 +366,7 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
     assert (current().revision, current().expected_output) == (1, old)
     errored = "/suites/support/runs/1/C-0/1/"
     said = page_of(editor.get(errored))
-    assert "Make a case of it" in said
+    assert "Create case" in said
     assert "as expected output" not in said
     assert "gave no answer" in page_of(editor.post(f"{errored}expected/", follow=True))
 
@@ -390,6 +390,43 @@ def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: S
     assert "Delete 3 cases?" in page_of(more), "another one matches by now"
     editor.post(BULK, matching | {"action": "delete", "sure": "3"})
     assert [case.key for case in suite.cases.filter(is_current=True)] == ["returns"]
+
+
+@pytest.mark.each_database
+def test_cases_are_filtered_by_their_last_verdict_and_actions_keep_to_the_filter(
+    editor: Client, suite: Suite
+) -> None:
+    def keys(verdict: str) -> list[str]:
+        return [row.key for row in editor.get(CASES, {"verdict": verdict}).context["table"].rows]
+
+    before = [case.key for case in suite.cases.filter(is_current=True).order_by("position")]
+    assert (keys("none"), keys("fail")) == (before, []), "nothing has run"
+    make_scored_run(verdicts=["pass", "fail", "fail"], suite=suite)
+    make_scored_run(verdicts=["pass"], suite=suite, status="running")
+    ran = {row.key: row.verdict for row in editor.get(CASES).context["table"].rows}
+    failed = [key for key, verdict in ran.items() if verdict == "fail"]
+    assert len(failed) == 2
+    assert keys("fail") == failed
+    assert keys("borderline") == []
+    assert "No case with the verdict Borderline" in page_of(
+        editor.get(CASES, {"verdict": "borderline"})
+    )
+    assert keys("none") == [key for key, verdict in ran.items() if not verdict]
+    everything = {"everything": "1", "verdict": "fail", "q": "", "tag": ""}
+    editor.post(BULK, everything | {"action": "tag", "tags": "weak"})
+    tagged = editor.get(CASES, {"tag": "weak"}).context["table"].rows
+    assert [row.key for row in tagged] == failed
+    asked = page_of(editor.post(BULK, everything | {"action": "delete"}))
+    assert "Delete 2 cases?" in asked
+    assert '<input type="hidden" name="verdict" value="fail">' in asked
+
+
+def test_a_case_leads_to_a_run_of_itself_alone(editor: Client, suite: Suite) -> None:
+    page = page_of(editor.get("/suites/support/cases/C-1/"))
+    address = "/suites/support/runs/new/?case=C-1"
+    assert f'href="{address}"' in page
+    form = editor.get(address).context["form"]
+    assert list(form.chosen_keys) == ["C-1"]
 
 
 @pytest.mark.each_database
@@ -440,7 +477,7 @@ def test_viewers_and_archived_suites_have_no_controls(
     viewer_client: Client, editor: Client, suite: Suite, result: Result, ada: User
 ) -> None:
     pages = (CASES, f"{CASES}returns/", "/suites/support/runs/1/returns/1/")
-    controls = ("New case", "Duplicate", "Add tag", "Make a case of it", 'value="delete"')
+    controls = ("New case", "Duplicate", "Add tag", "Create case", 'value="delete"')
     for page in pages:
         said = page_of(viewer_client.get(page))
         assert not [word for word in controls if word in said]

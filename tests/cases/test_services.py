@@ -28,10 +28,11 @@ from runs.cases.services import (
     tag_cases,
     untag_cases,
 )
+from runs.files.importing import import_suite
 from runs.models.suites import Case, Suite
-from runs.specs.suites import CaseSpec
+from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.files import suite_with_cases
-from runs.suites.services import archive_suite, create_suite, restore_version
+from runs.suites.services import EMPTY_ROOT, archive_suite, create_suite, restore_version
 from tests.support.factories import make_result, make_run, make_target, make_user
 from tests.support.threads import at_once
 
@@ -168,20 +169,41 @@ def test_a_removed_case_stays_with_its_runs_and_comes_back(suite: Suite, ada: Us
     assert change(suite, by=ada, title="Newer").revision == 3, "no revision is numbered twice"
 
 
-def test_many_are_tagged_or_put_in_as_many_queries_as_a_few(suite: Suite, ada: User) -> None:
-    def tags(count: int) -> int:
-        cases = [SIZES.replace(key=f"{count}-{n}") for n in range(count)]
-        put_cases(suite, cases, by=ada)
-        with CaptureQueriesContext(connection) as queries:
-            keys = [case.key for case in cases]
-            assert tag_cases(suite, keys, ["new", "new"], by=ada) == count
-        return len(queries)
+def test_tags_are_added_and_removed_where_they_differ(suite: Suite, ada: User) -> None:
+    assert tag_cases(suite, ["sizes", "returns"], ["refunds", "new", "new"], by=ada) == 2
+    assert suite.cases.get(key="returns", is_current=True).tags == ["refunds", "new"]
+    assert tag_cases(suite, ["sizes", "returns"], ["new"], by=ada) == 0
+    assert untag_cases(suite, ["sizes", "returns"], ["refunds"], by=ada) == 2
+    assert current(suite) == [("returns", 3), ("sizes", 3)]
 
-    assert tags(3) == tags(40)
-    assert set(suite.cases.get(key="3-1", is_current=True).tags) == {"new"}
-    assert tag_cases(suite, ["3-1", "returns"], ["refunds"], by=ada) == 1
-    assert untag_cases(suite, ["3-1", "sizes"], ["new"], by=ada) == 1
-    assert suite.cases.get(key="3-1", is_current=True).tags == ["refunds"]
+
+@pytest.mark.each_database
+def test_many_cases_are_changed_in_as_many_queries_as_a_few(ada: User) -> None:
+    def queries(count: int) -> list[int]:
+        cases = [SIZES.replace(key=f"C-{n}") for n in range(count)]
+        keys = [case.key for case in cases]
+        changed = [case.replace(title="New") for case in cases]
+        whole = SuiteWithCases(slug=f"of-{count}", evaluators=EMPTY_ROOT, cases=tuple(cases))
+        suite = import_suite(whole, imported_by=ada)
+        turned = whole.replace(cases=tuple(reversed(cases)))
+        needed = []
+        for change in (
+            lambda: tag_cases(suite, keys, ["new"], by=ada),
+            lambda: put_cases(suite, changed, by=ada, note="With titles"),
+            lambda: move_case(suite, keys[-1], 1, by=ada),
+            lambda: import_suite(turned, imported_by=ada),
+            lambda: import_suite(whole, imported_by=ada),
+            lambda: restore_version(suite, 2, by=ada),
+            lambda: remove_cases(suite, keys[1:], by=ada),
+        ):
+            with CaptureQueriesContext(connection) as captured:
+                change()
+            needed.append(len(captured))
+            suite.refresh_from_db()
+        assert current(suite) == [("C-0", 2)], "tagged, changed, replaced by the file, restored"
+        return needed
+
+    assert queries(3) == queries(1_200)
 
 
 def test_a_case_moves_to_another_place(suite: Suite, ada: User) -> None:

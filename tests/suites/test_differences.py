@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
@@ -243,7 +243,6 @@ def values_of(
     return {value.key: value for value in values}
 
 
-@settings(max_examples=150)
 @given(SIDES, SIDES)
 def test_mine_or_theirs_throughout_is_what_that_side_made_of_it(
     theirs: Operations, mine: Operations

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.tree import validate, walk
@@ -70,7 +70,6 @@ OPERATIONS = st.one_of(
 )
 
 
-@settings(max_examples=150)
 @given(st.lists(OPERATIONS, max_size=25))
 def test_the_tree_can_be_scored_after_every_change(operations: list[Any]) -> None:
     content = draft()
@@ -87,7 +86,6 @@ def test_the_tree_can_be_scored_after_every_change(operations: list[Any]) -> Non
             assert given_ids.setdefault(one["id"], one["origin"]) == one["origin"]
 
 
-@settings(max_examples=100)
 @given(st.lists(OPERATIONS, max_size=12))
 def test_what_is_given_stays_as_it_was_and_refusals_change_nothing(operations: list[Any]) -> None:
     content = draft()
@@ -97,7 +95,6 @@ def test_what_is_given_stays_as_it_was_and_refusals_change_nothing(operations: l
     assert content == before
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_a_move_and_its_way_back_leave_every_weight(data: st.DataObject) -> None:
     content = draft()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.catalog.queries import gallery_kinds
+from evaluators.catalog.queries import gallery_kinds, kind_groups
 from evaluators.kinds import get_kind
 from runs.formats import suite_files
 from runs.suites.drafts import get_draft
@@ -37,3 +37,12 @@ def test_the_form_of_an_evaluator_sent_untouched_changes_nothing(name: str) -> N
     after = dict(nodes_with_paths(kept.content["evaluators"]))[node["name"]]
     usual = {"config": get_kind(name).config.model_validate(node["config"])}
     assert after | {"config": get_kind(name).config.model_validate(after["config"])} == node | usual
+
+
+def test_every_kind_is_offered_once_in_its_group_the_most_used_first() -> None:
+    groups = {group.title: [kind.name for kind in group.kinds] for group in kind_groups()}
+    assert list(groups) == ["Rules", "Judges", "Composites"]
+    assert sorted(name for names in groups.values() for name in names) == sorted(
+        kind.name for kind in gallery_kinds()
+    )
+    assert [names[0] for names in groups.values()] == ["text_check", "llm_judge", "composite"]

@@ -117,7 +117,7 @@ def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: C
     suite.refresh_from_db()
     assert (suite.title, suite.version) == ("Support", 1)
     page = text_of(client.get(PAGE))
-    assert "of v1, 3 changes" in page
+    assert "Draft saved</span>, 3 changes" in page
     assert "<code>fallback_threshold</code>" in page
     assert "0.725" in page
     assert 'value="72.5"' in page
@@ -177,7 +177,7 @@ def test_what_people_review_is_set_beside_the_rest_of_the_policy(
     off = {name: value for name, value in values.items() if name != "review_split_panel"}
     client.post(PAGE, off | sent | {"review_blind": "on"}, follow=True)
     page = text_of(client.get(PAGE))
-    assert "of v1, 5 changes" in page
+    assert "Draft saved</span>, 5 changes" in page
     assert "Saved as v2: people look" in text_of(save(client, note="people look"))
     policy = Suite.objects.get(pk=suite.pk).policy
     assert (policy.review_distance, policy.review_pass_sample) == (0.005, 0.125)
@@ -199,9 +199,9 @@ def test_each_review_rule_says_what_it_brought_in_by_the_latest_run(
             ReviewItem.objects.create(result=result, run=run, reasons=reasons)
     make_run(suite=suite, source_run=run)
     page = text_of(client.get(PAGE))
-    assert "2 of 3 executions in run #1" in page
-    assert "On both sides of a threshold. 1 of 3 executions in run #1" in page
-    assert page.count("0 of 3 executions in run #1") == 7
+    assert "2 of 3 results in run #1" in page
+    assert "On both sides of a threshold. 1 of 3 results in run #1" in page
+    assert page.count("0 of 3 results in run #1") == 7
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_an_archived_suite_is_not_saved_nor_restored_and_keeps_drafts(
     save(client)
     keep(client, title="Kept for later")
     client.post("/suites/support/archive/")
-    assert "It cannot be changed." in text_of(client.get(PAGE))
+    assert "You can save your draft after the suite is restored." in text_of(client.get(PAGE))
     assert "Second is archived and cannot be changed. Take it out" in text_of(save(client))
     restore = "/suites/support/versions/1/restore/"
     refused = client.post(restore, {"seen": "2", "note": ""})
