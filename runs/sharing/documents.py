@@ -164,6 +164,22 @@ class HeadlineFigureDoc(Document):
     notes: Annotated[list[str], FIGURES]
 
 
+class SharedReplyDoc(Document):
+    """A comment, or a reply to one: its text as Markdown, "" for one that was deleted."""
+
+    id: Count
+    author: FigureText
+    written_on: FigureText
+    text: FigureText
+    is_resolved: YesNo
+
+
+class SharedCommentDoc(SharedReplyDoc):
+    """A thread of comments. Its maker chose to share it, whatever the detail level."""
+
+    replies: list[SharedReplyDoc] = []
+
+
 class SharedDoc(Document):
     """The fields that every shared document begins with."""
 
@@ -176,6 +192,7 @@ class SharedDoc(Document):
     facts: Annotated[list[str], FIGURES]
     suites: Annotated[list[str], CASE_NAMES]
     policy: list[RuleDoc]
+    comments: list[SharedCommentDoc] = []
 
 
 class CaseListDoc(SharedDoc):
@@ -209,6 +226,7 @@ class ChangeFigureDoc(Document):
     state: FigureText
     tone: FigureText
     notes: Annotated[list[str], FIGURES]
+    method: Annotated[list[str], FIGURES]
 
 
 class SharedDifferenceDoc(Document):
@@ -322,8 +340,9 @@ class SharedComparison(CaseListDoc):
     tolerance: FigureText
     evidence: FigureText
     differences: list[SharedDifferenceDoc]
-    is_comparable: YesNo
+    comparability: FigureText
     only_shared: YesNo
+    has_repetitions: YesNo
     unfinished: Annotated[list[str], FIGURES]
     metrics: list[MetricGroupDoc]
     evaluators: list[EvaluatorGroupDoc]
@@ -342,7 +361,7 @@ class RunCaseRowDoc(SharedCaseDoc):
     state: FigureText
     score: FigureText
     passed: Count
-    executions: Count
+    results: Count
     latency: FigureText
     cost: FigureText
     people: FigureText
@@ -395,6 +414,7 @@ class SharedResult(SharedDoc, QuestionDoc, ResponseDoc):
     key: Name
     title: Name
     decided_by: Name
+    cause: Remark
     stage: FigureText
     error: Remark
     warnings: Annotated[list[str], OUTPUTS]

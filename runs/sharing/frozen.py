@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import count, islice
 from typing import Any
@@ -21,10 +21,10 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS, known
-from runs.compare.comparison import Comparison, ComparisonSide
+from runs.compare.comparison import Comparison, ComparisonSide, comparison_heading
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
-from runs.compare.measures import GROUPS, IntervalBar, Measure, MetricGroup, MetricRow
+from runs.compare.measures import GROUPS, IntervalBar
 from runs.compare.page import (
     EVERY,
     ChangeRow,
@@ -37,6 +37,7 @@ from runs.documents import DetailLevel
 from runs.engine.plan import METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries, run_detail_document
+from runs.results.result_cause import cause_text
 from runs.results.result_page import ResultPage, result_page
 from runs.results.result_state import reviewed_verdicts
 from runs.results.result_tree import TreeNode
@@ -105,35 +106,8 @@ def case_row(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
     }
 
 
-def metric_group(group: MetricGroup) -> dict[str, Any]:
-    """Return the measured figures of one kind, each with its bar."""
-    return {
-        "title": group.title,
-        "scale": group.scale,
-        "axis": group.axis,
-        "rows": [_metric_row(row) for row in group.rows],
-    }
-
-
-def _metric_row(row: MetricRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "path": row.path,
-        "means": row.means,
-        "change": row.change,
-        "tone": row.tone,
-        "interval": row.interval,
-        "note": row.note,
-        **_bar(row.bar),
-        **({"inner": [_metric_row(inner) for inner in row.inner]} if row.inner else {}),
-    }
-
-
 def _bar(bar: IntervalBar | None) -> dict[str, str]:
-    if bar is None:
-        return {}
-    low, high = bar.whisker or ("", "")
-    return {"x": bar.x, "width": bar.width, "bar_tone": bar.tone, "low": low, "high": high}
+    return {} if bar is None else asdict(bar)
 
 
 EVALUATORS = GROUPS[EVALUATOR][0]
@@ -162,52 +136,46 @@ def shared_comparison(
     )
     return SharedComparison.model_validate(
         {
-            **document_head(
-                "comparison", detail_level, now, f"#{before.number} against #{after.number}"
-            ),
+            **document_head("comparison", detail_level, now, comparison_heading(before, after)),
             "verdict": _comparison_verdict(page),
             "tolerance": page.conclusion.limits,
             "evidence": page.conclusion.evidence,
             "facts": _comparison_facts(page),
             "suites": list(dict.fromkeys((before.suite.title, after.suite.title))),
             "policy": [*tolerance_rows(*limits), *policy_rows(read_plan(after.snapshot).policy)],
-            "sides": [
-                _side("baseline", comparison.baseline, page.counts[0]),
-                _side("candidate", comparison.candidate, page.counts[1]),
-            ],
-            "measures": [_measure(measure) for measure in page.measures],
+            "sides": [_side(panel.role, panel.side, panel.counts) for panel in page.sides],
+            "measures": [asdict(measure) for measure in page.measures],
             "differences": [
                 {"what": difference.what, "text": difference.text, "spoils": difference.spoils}
                 for difference in comparison.differences
             ],
-            "is_comparable": comparison.is_comparable,
+            "comparability": page.comparability,
             "only_shared": page.is_shared,
             "unfinished": [
                 f"Run #{run.number} is not completed ({RunStatus(run.status).label.lower()})"
                 for run in (before, after)
                 if run.status != RunStatus.COMPLETED
             ],
-            "metrics": [metric_group(group) for group in page.metrics if group.title != EVALUATORS],
-            "evaluators": [
-                metric_group(group) for group in page.metrics if group.title == EVALUATORS
-            ],
+            "metrics": [asdict(group) for group in page.metrics if group.title != EVALUATORS],
+            "evaluators": [asdict(group) for group in page.metrics if group.title == EVALUATORS],
             "changes": [
                 {"label": chip.label, "count": chip.count, "icon": chip.icon, "tone": chip.tone}
                 for chip in page.table.chips
             ],
             "matrix": [
                 {
-                    "verdict": verdict,
+                    "verdict": row.verdict,
                     "cells": [
                         {"count": cell.count, "tone": cell.tone, "is_same": cell.is_same}
-                        for cell in cells
+                        for cell in row.cells
                     ],
                 }
-                for verdict, cells in page.matrix
+                for row in page.changes.matrix
             ],
-            "flips": page.flips,
+            "flips": page.changes.flips,
             "shared": comparison.shared,
-            "out_of_grid": page.out_of_grid,
+            "out_of_grid": page.changes.out_of_grid,
+            "has_repetitions": page.table.has_repetitions,
             "figures": comparison_document(comparison),
             "case_count": len(comparison.cases),
             "shown_count": len(cases),
@@ -260,20 +228,6 @@ def _side(role: str, side: ComparisonSide, counts: Mapping[str, int]) -> dict[st
     }
 
 
-def _measure(measure: Measure) -> dict[str, Any]:
-    return {
-        "name": measure.name,
-        "change": delta(measure.change, measure.unit),
-        "before": measure.before,
-        "after": measure.after,
-        "note": measure.note,
-        "limit": measure.limit,
-        "state": measure.state,
-        "tone": measure.tone,
-        "notes": list(measure.notes),
-    }
-
-
 CASE_ORDER = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
 
 
@@ -319,16 +273,16 @@ def _run_verdict(run: Run, gates: Sequence[RunGate]) -> dict[str, str]:
     states = {gate.state for gate in gates}
     if run.status != RunStatus.COMPLETED:
         status = RunStatus(run.status).label.lower()
-        sentence = f"The run is not completed ({status}), so its gates are not judged."
-        return {"state": "cancelled", "word": "Not judged", "tone": "warn", "sentence": sentence}
+        sentence = f"The run is not completed ({status}), so its gates are not evaluated."
+        return {"state": "cancelled", "word": "Not evaluated", "tone": "warn", "sentence": sentence}
     if "failed" in states:
         shares = _gate_shares(gate for gate in gates if gate.state == "failed")
         return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Too low: {shares}."}
     if states == {"passed"}:
         sentence = f"Both gates are passed: {_gate_shares(gates)}."
         return {"state": "pass", "word": "Passed", "tone": "good", "sentence": sentence}
-    sentence = "Nothing has a score, so no gate can be judged."
-    return {"state": "waiting", "word": "Not judged", "tone": "warn", "sentence": sentence}
+    sentence = "No result has a score, so the gates cannot be evaluated."
+    return {"state": "waiting", "word": "Not evaluated", "tone": "warn", "sentence": sentence}
 
 
 def _gate_shares(gates: Iterable[RunGate]) -> str:
@@ -357,7 +311,7 @@ def _case(number: int, case: CaseSummary, title: str, scale: int) -> dict[str, A
         "state": STATES.get(case.state, case.state),
         "score": score(case.means.score, scale),
         "passed": case.passed,
-        "executions": case.executions,
+        "results": case.executions,
         "latency": duration(case.means.latency_ms),
         "cost": money(case.means.total_cost_usd),
     }
@@ -386,6 +340,7 @@ def shared_result(
             "key": page.case.key,
             "title": page.case.title,
             "decided_by": page.result.decided_by,
+            "cause": budget.brief(cause_text(page.cause, page.result, page.policy)),
             "stage": page.stage,
             "error": budget.brief(page.result.error),
             "warnings": [budget.brief(warning) for warning in page.result.warnings],

@@ -109,8 +109,8 @@ def policy_rows(policy: PolicySpec) -> list[dict[str, str]]:
         "Pass from": bound(policy.pass_threshold, scale),
         "Borderline from": bound(policy.borderline_threshold, scale),
         "A case passes by": GATES.get(policy.case_gate, str(policy.case_gate).replace("_", " ")),
-        "Metrics gate": threshold(policy.metrics_pass_threshold),
-        "Cases gate": threshold(policy.cases_pass_threshold),
+        "Score gate": threshold(policy.metrics_pass_threshold),
+        "Pass-rate gate": threshold(policy.cases_pass_threshold),
         "Reviews count": "yes" if policy.count_reviews else "no",
     }
     return [{"name": name, "value": value} for name, value in rows.items()]
@@ -233,7 +233,7 @@ def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
     """Return the headline figures as texts: pass rate, score, latency and cost, each with its n of N."""
     known, usage = live.costs.costs, live.usage
     costs = (
-        "Run {} + evaluation {}".format(*money_parts(known.run.usd, known.evaluation.usd)),
+        "Target {} + judge {}".format(*money_parts(known.run.usd, known.evaluation.usd)),
         *(["Some answers have no known price"] if known.is_partial else []),
     )
     done = run.done_count
@@ -260,13 +260,13 @@ def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
             "value": duration(usage.mean_ms),
             "notes": [
                 f"median {duration(usage.p50_ms)}, p95 {duration(usage.p95_ms)}",
-                f"{usage.timed} of {counted(usage.executions, 'execution')} timed",
+                f"{usage.timed} of {counted(usage.executions, 'result')} timed",
             ],
         },
         {
             "name": "Total cost",
             "value": f"{'≥ ' if known.is_partial and total is not None else ''}{money(total)}",
-            "notes": [*costs, *([f"{money(each)} an execution"] if each else [])],
+            "notes": [*costs, *([f"{money(each)} a result"] if each else [])],
         },
     ]
 

@@ -15,6 +15,7 @@ from runs.documents import DetailLevel
 from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
 from runs.scan import Scan, document_texts, scan
+from runs.sharing.comments import standing_comments
 from runs.sharing.documents import WHITELISTS
 from runs.sharing.services import live_digest, preview_digest
 from runs.sharing.whitelist import fill_missing
@@ -55,8 +56,10 @@ class SharedPage:
 
     @property
     def left_out(self) -> str:
-        """Say what the detail level leaves out."""
-        return LEFT_OUT[DetailLevel(self.document["depth"])]
+        """Say what the detail level leaves out, which comments may quote all the same."""
+        left_out = LEFT_OUT[DetailLevel(self.document["depth"])]
+        has_more = left_out and self.document["comments"]
+        return f"{left_out} Comments may quote them." if has_more else left_out
 
     @property
     def has_reasons(self) -> bool:
@@ -68,19 +71,29 @@ class SharedPage:
 
 @dataclass(frozen=True, slots=True)
 class SharePreview:
-    """What anonymous readers will see: the document to freeze, its page, its secrets, and its digest."""
+    """What anonymous readers will see: the document to freeze, its page, its secrets, and its digest.
+
+    `lacks_comments` tells whether comments are wanted where there are none to share.
+    """
 
     document: Mapping[str, Any]
     page: SharedPage
     scan: Scan
     seen: str
     has_looked: bool
+    lacks_comments: bool
 
 
 def shared_page(link: ShareLink) -> SharedPage:
-    """Return the page of a link. Live rows are read only to tell whether they have changed. Two queries."""
+    """Return the page of a link. Live rows are read only to tell whether they have changed. Two queries.
+
+    One more tells which of its comments still stand.
+    """
+    document = _complete(link.frozen)
+    if document["comments"]:
+        document = {**document, "comments": standing_comments(document["comments"])}
     return SharedPage(
-        document=_complete(link.frozen),
+        document=document,
         title=link.title,
         made_at=datetime.fromisoformat(link.frozen["made_at"]),
         expires_at=link.expires_at,
@@ -99,6 +112,7 @@ def share_preview(
     *,
     expires_at: datetime | None = None,
     has_looked: bool = False,
+    lacks_comments: bool = False,
 ) -> SharePreview:
     """Return the preview of a share. The scan for secrets includes the title."""
     page = SharedPage(
@@ -109,7 +123,8 @@ def share_preview(
         has_changed=False,
     )
     secrets = scan(document_texts({"title": title, **document}))
-    return SharePreview(document, page, secrets, preview_digest(document), has_looked)
+    seen = preview_digest(document)
+    return SharePreview(document, page, secrets, seen, has_looked, lacks_comments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink, token_hash
 from runs.results.runs import run_word
+from runs.sharing.comments import commented_subject, shared_comments
 from runs.sharing.documents import WHITELISTS, SharedDoc
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
 from runs.sharing.parts import comparison_title
@@ -93,8 +94,10 @@ class Subject:
         return "?" + urlencode(self.fields, safe=":")
 
 
-def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime) -> Any:
-    """Return exactly what anonymous readers see of a subject at a detail level."""
+def share_document(
+    subject: Subject, detail_level: DetailLevel, *, with_comments: bool = False, now: datetime
+) -> Any:
+    """Return exactly what anonymous readers see of a subject at a detail level, perhaps with the comments on it."""
     run = subject.runs[-1]
     if subject.kind == COMPARISON:
         limits, query = subject.tolerances, subject.query
@@ -109,6 +112,9 @@ def share_document(subject: Subject, detail_level: DetailLevel, *, now: datetime
         document = shared_result(
             run, subject.key, subject.repetition, detail_level=detail_level, now=now
         )
+    if with_comments:
+        about = commented_subject(subject.runs, subject.key, subject.repetition)
+        document = document.model_copy(update={"comments": shared_comments(about)})
     # SQLite stores lone surrogates in JSON, but no page can be sent with one.
     values = document.model_dump(mode="json", exclude_unset=True)
     return storable(filter_document(values, WHITELISTS[subject.kind], detail_level))
@@ -213,6 +219,7 @@ def make_share(
     document: Mapping[str, Any],
     sources: Mapping[str, Any],
     expires_at: datetime | None,
+    has_comments: bool = False,
 ) -> tuple[ShareLink, str]:
     """Freeze a document behind a new token. The token is returned, and only its hash is stored."""
     token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -222,13 +229,15 @@ def make_share(
             kind=kind,
             title=title,
             detail_level=document["depth"],
+            has_comments=has_comments,
             sources=dict(sources),
             created_by=by,
             expires_at=expires_at,
             frozen=dict(document),
         )
         until = expires_at.isoformat(timespec="seconds") if expires_at else None
-        _record(link, by, "share", {"detail_level": link.detail_level, "expires_at": until})
+        after = {"detail_level": link.detail_level, "expires_at": until}
+        _record(link, by, "share", after | ({"comments": "included"} if has_comments else {}))
     return link, token
 
 

@@ -59,6 +59,11 @@ class ShareForm(forms.Form):
     detail_level = forms.ChoiceField(
         label="What anonymous readers see", choices=DETAIL_LEVEL_CHOICES, widget=forms.RadioSelect
     )
+    comments = forms.BooleanField(
+        label="Include comments",
+        required=False,
+        help_text="With the names of their authors. They may quote what the detail level leaves out.",
+    )
     expiry = forms.ChoiceField()
     until = forms.DateField(
         label="Closes on",
@@ -173,7 +178,7 @@ def share_revoke(request: MemberRequest, pk: int) -> HttpResponse:
     own = links if request.user.has_perm(CHANGES_ALL) else links.filter(created_by=request.user)
     link = get_object_or_404(own.defer("frozen"), pk=pk)
     if revoke_share(link, by=request.user, now=timezone.now()):
-        messages.success(request, f"{link.title} is closed. Nobody can open it any more.")
+        messages.success(request, f"{link.title} is revoked. It can no longer be opened.")
     return HttpResponseRedirect(reverse("runs:share-list"))
 
 
@@ -191,10 +196,17 @@ def _read_draft(request: MemberRequest, sent: QueryDict) -> ShareRequest:
     form = ShareForm(filled, may_never=request.user.has_perm(CHANGES_ALL))
     chosen = str(filled["detail_level"])
     detail_level = DetailLevel(chosen) if chosen in list(DetailLevel) else DetailLevel.FIGURES
-    document = share_document(subject, detail_level, now=now)
+    with_comments = "comments" in filled
+    document = share_document(subject, detail_level, with_comments=with_comments, now=now)
     title = str(filled["title"]).strip() or subject.title
     until = form.cleaned_data.get("expires_at") if form.is_valid() else None
-    preview = share_preview(document, title, expires_at=until, has_looked="looked" in filled)
+    preview = share_preview(
+        document,
+        title,
+        expires_at=until,
+        has_looked="looked" in filled,
+        lacks_comments=with_comments and not document.get("comments"),
+    )
     return ShareRequest(subject, form, preview, now)
 
 
@@ -216,6 +228,7 @@ def _create_link(request: MemberRequest, draft: ShareRequest) -> HttpResponse:
         document=draft.preview.document,
         sources=share_sources(draft.subject),
         expires_at=draft.form.cleaned_data["expires_at"],
+        has_comments=draft.form.cleaned_data["comments"],
     )
     path = reverse("runs:shared", kwargs={"token": token})
     # Sessions are in the database, which must not hold a readable link.
@@ -305,6 +318,7 @@ def _is_read(request: HttpRequest) -> bool:
 
 @cache
 def _style() -> str:
-    """Return the style sheet of the site for files that are opened from disk."""
-    paths = [finders.find(f"css/{name}.css") for name in settings.STYLE_SHEETS]
+    """Return the style sheet of the site for files that are opened from disk, where no font is beside them."""
+    names = [name for name in settings.STYLE_SHEETS if name != "fonts"]
+    paths = [finders.find(f"css/{name}.css") for name in names]
     return "\n".join(Path(str(path)).read_text() for path in paths).replace("\r\n", "\n")

@@ -45,7 +45,7 @@ def share(
 ) -> str:
     """Make a link as the form does and return its path."""
     page = client.get(
-        reverse("runs:share-new"), fields | {"detail_level": detail_level}
+        reverse("runs:share-new"), fields | more | {"detail_level": detail_level}
     ).content.decode()
     if 'name="looked"' in page:
         more = {"looked": "on"} | more

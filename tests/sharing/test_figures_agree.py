@@ -188,24 +188,27 @@ def shown_of_comparison(told: dict[str, Any]) -> list[str]:
     said = told["evidence"]
     lines = [
         f"{change(told['pass_rate_change'])} pts {rate(before['pass_rate'])} → {rate(after['pass_rate'])}",
-        f"{before['passed']} of {before['executions']} → {after['passed']} of {after['executions']} executions",
+        f"{before['passed']} of {before['results']} → {after['passed']} of {after['results']} results",
         f"{change(told['score_change'])} pts {rate(before['mean_score'])} → {rate(after['mean_score'])}",
-        f"{before['scored']} of {before['executions']} → {after['scored']} of {after['executions']} executions with a score",
+        f"{before['scored']} of {before['results']} → {after['scored']} of {after['results']} with a score",
         f"{change(told['latency_change_pct'], 1, 1)}% {span(before['mean_latency_ms'])} → {span(after['mean_latency_ms'])}",
-        f"{before['timed']} of {before['executions']} → {after['timed']} of {after['executions']} executions with a latency",
+        f"{before['timed']} of {before['results']} → {after['timed']} of {after['results']} with a latency",
         f"p95 {span(before['p95_latency_ms'])} → {span(after['p95_latency_ms'])}",
         f"{grown(before['total_cost_usd'], after['total_cost_usd'])} {dollars(before['total_cost_usd'])} → {dollars(after['total_cost_usd'])}",
-        f"Run {dollars(before['run_cost_usd'])} → {dollars(after['run_cost_usd'])}",
-        f"Evaluation {dollars(before['evaluation_cost_usd'])} → {dollars(after['evaluation_cost_usd'])}",
+        f"Target {dollars(before['run_cost_usd'])} → {dollars(after['run_cost_usd'])}",
+        f"Judge {dollars(before['evaluation_cost_usd'])} → {dollars(after['evaluation_cost_usd'])}",
         told["verdict"]["limits"],
         told["verdict"]["evidence"],
         f"of {told['shared_cases']} cases",
     ]
-    for one in (said["pass_rate"], said["mean_score"]):
+    for name in ("pass_rate", "mean_score"):
+        one = said[name]
         ends = f"{change(one['low'])} to {change(one['high'])} pts"
         lines += [
-            f"{change(one['mean'])} over shared cases, 95% CI {ends}, {chance_words(one['p'])}, n = {one['cases']}",
-            f"Smallest change that shows at 80% power: {one['smallest'] * 100:.1f} pts",
+            f"({chance_words(one['p'])})",
+            f"{name.replace('_', ' ').capitalize()} over {one['cases']} shared cases: "
+            f"{change(one['mean'])} pts, 95% CI {ends}.",
+            f"{one['cases']} shared cases can only show changes of {one['smallest'] * 100:.1f} pts or more",
         ]
     for one in told["metrics"]:
         ends = f"{change(one['low'], 2, 1)} to {change(one['high'], 2, 1)}"
@@ -290,7 +293,7 @@ def test_the_tolerances_of_an_address_hold_wherever_it_leads(
     asked = dict(parse_qsl(html.unescape(found[1]).partition("?")[2]))
     shared = client.get(share(editor_client, asked, looked="on")).content.decode()
     for text in (words(page), words(shared)):
-        assert "Every tolerance is kept." in text
+        assert "All limits are met." in text
         assert "Limit: drop of 90 pts" in text
         assert "Over limit" not in text
 
@@ -330,10 +333,10 @@ def test_the_results_of_a_run_add_up_to_what_page_document_and_share_show(
 
     costs = money_parts(*(Decimal(document[f"{name}_cost_usd"]) for name in ("run", "evaluation")))
     shown = [
-        *(rate(gates["cases"]["share"]), f"{passed} of 28 executions passed"),
-        *(rate(gates["metrics"]["share"]), "26 of 28 executions have a score"),
-        *(span(fmean(timed)), f"{len(timed)} of 28 executions timed"),
-        *(dollars(document["total_cost_usd"]), "Run {} + evaluation {}".format(*costs)),
+        *(rate(gates["cases"]["share"]), f"{passed} of 28 results passed"),
+        *(rate(gates["metrics"]["share"]), "26 of 28 results scored"),
+        *(span(fmean(timed)), f"{len(timed)} of 28 results timed"),
+        *(dollars(document["total_cost_usd"]), "Target {} + judge {}".format(*costs)),
         *(f"{one['name']} {down(mean_of(one)[0], 1)}" for one in summary["metrics"]),
         f"Care – {down(mean_of(summary['dimensions'][0])[0], 1)}",
     ]

@@ -13,11 +13,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from evalsite.access.models import MemberSession
 from evalsite.access.sessions import SessionStore
 from evaluators.models import AuditEntry
 from runs.models.results import Result
 from runs.models.runs import Run
-from runs.models.sharing import MemberSession, ShareLink
+from runs.models.sharing import ShareLink
 from tests.sharing.linked import sent, share, subject
 from tests.support.members import make_client, make_member
 from tests.support.white_space import text_of
@@ -34,12 +35,12 @@ def test_what_looks_private_is_listed_with_its_place_and_shared_only_when_it_was
     fields = subject(runs, "run")
     address = reverse("runs:share-new")
     quiet = editor_client.get(address, fields | {"detail_level": "figures"})
-    assert "No key-like strings" in text_of(quiet)
+    assert "No keys and no email addresses" in text_of(quiet)
     page = editor_client.get(address, fields | {"detail_level": "outputs"}).content.decode()
     told = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
     assert "2 strings look private" in told
     assert "Key-like string sk-p… (28 characters) in case KEY-mark, answer 1, output" in told
-    assert "E-mail address j…@example.com in case KEY-mark, answer 1, output" in told
+    assert "Email address j…@example.com in case KEY-mark, answer 1, output" in told
     refused = editor_client.post(address, sent(page, fields, detail_level="outputs"))
     assert refused.status_code == 422
     assert "tick that they may be shared" in text_of(refused)
@@ -112,7 +113,7 @@ def test_an_admin_alone_makes_links_without_an_end_and_sees_everybodys(
     address = reverse("runs:share-list")
     assert "Of the editor" in text_of(admin_client.get(address))
     assert "Of the admin" not in text_of(editor_client.get(address))
-    assert "No link has been made" in text_of(other.get(address))
+    assert "No share links yet" in text_of(other.get(address))
     link = ShareLink.objects.get(title="Of the editor")
     revoke = reverse("runs:share-revoke", args=[link.pk])
     assert other.post(revoke).status_code == 404
@@ -170,7 +171,7 @@ def test_who_may_not_share_gets_no_button_and_a_clear_refusal(
         found = re.search(r'href="(/shares/new/\?[^"]+)"', editor.get(page).text)
         assert found, page
         shown = editor.get(html.unescape(found[1]))
-        assert "What anonymous readers see" in text_of(shown)
+        assert "Preview: what people with the link see" in text_of(shown)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def test_the_preview_of_a_link_says_its_title_and_verdict_only(
     page = client.get(share(editor_client, subject(runs), "traces", title='A "b" <c>')).text
     told = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]*)"', page))
     assert html.unescape(told["og:title"]) == 'A "b" <c>'
-    assert told["og:description"].startswith("Regression. ")
+    assert told["og:description"].startswith("Pass rate and mean score regressed. ")
     assert told["og:description"].endswith(
-        " Both gates of #2 failed: Metrics 40.0% of 80% needed, Cases 0.0% of 100% needed."
+        " Both gates of #2 failed: mean score 40.0% of 80% needed, pass rate 0.0% of 100% needed."
     )
     assert told["description"] == told["og:description"]
     assert not any("mark" in value for value in told.values())
@@ -101,7 +101,7 @@ def test_wrong_expired_revoked_and_malformed_tokens_are_answered_alike(
     alike = {(one.status_code, one.content, repr(sorted(one.headers.items()))) for one in answers}
     assert len(alike) == 1
     assert answers[0].status_code == 404
-    assert "opens nothing" in text_of(answers[0])
+    assert "This link does not work" in text_of(answers[0])
     assert client.post(revoked).status_code == 405
 
 

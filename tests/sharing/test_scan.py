@@ -57,8 +57,8 @@ def test_an_address_is_found_in_each_place_it_stands_in() -> None:
         ("title", "a@b.io a@b.io"),
     ]
     assert [(match.kind, match.place, match.shown) for match in scan(texts).listed] == [
-        ("e-mail address", "case C-1, output", "j…@mail.example.com"),
-        ("e-mail address", "title", "a…@b.io"),
+        ("email address", "case C-1, output", "j…@mail.example.com"),
+        ("email address", "title", "a…@b.io"),
     ]
 
 
