@@ -15,7 +15,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
+from runs.compare.many import BY_DIFFERENCE, MAX_NAMES_LENGTH, SORTS
 from runs.documents import Document
+from runs.filters.language import MAX_LENGTH
 from runs.lists import (
     EARLIEST,
     LATEST,
@@ -29,9 +31,11 @@ from runs.lists import (
     ListQuery,
     Moment,
     Param,
+    SortType,
     Text,
     UnreadablePlaceError,
 )
+from runs.lists import Page as ListPage
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 500
 UNREADABLE = "This is not a cursor of this list. Start without one, and follow “next”."
@@ -84,6 +88,24 @@ class MomentField(serializers.DateTimeField):
         return moment
 
 
+class SortField(serializers.CharField):
+    """What a list is sorted by, with a minus sign for descending."""
+
+    def __init__(self, type_: SortType, **facts: Any) -> None:
+        """Take the columns."""
+        super().__init__(**facts)
+        self.sorts = type_
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the sort; raises ValidationError for an unknown column."""
+        found = self.sorts.read(super().to_internal_value(data))
+        if found is None:
+            families = [f"{family}…" for family in self.sorts.families]
+            names = ", ".join([*self.sorts.names, *families])
+            raise serializers.ValidationError(f"A list is sorted by one of {names}.")
+        return found
+
+
 def _field(param: Param) -> serializers.Field[Any, Any, Any, Any]:
     """Return the strict field for a filter, which pages read leniently."""
     facts: dict[str, Any] = {"required": False, "help_text": param.help}
@@ -98,14 +120,16 @@ def _field(param: Param) -> serializers.Field[Any, Any, Any, Any]:
             return serializers.BooleanField(**facts)
         case Moment():
             return MomentField(**facts)
+        case SortType():
+            return SortField(param.type, **facts)
         case _:
             raise TypeError(f"the API has no field for {param.type}")
 
 
 @cache
 def list_params(query: type[ListQuery]) -> type[PageParams]:
-    """Return the strict parameters of a list: its filters that have a help text, and the page."""
-    filters = [param for param in query.params().values() if param.is_filter and param.help]
+    """Return the strict parameters of a list: those that have a help text, and the page."""
+    filters = [param for param in query.params().values() if param.help]
     return type(query.__name__, (PageParams,), {param.name: _field(param) for param in filters})
 
 
@@ -141,7 +165,12 @@ class ListRequest(Generic[Query]):
             ordered = keyset.behind(rows, self.cursor)
         except UnreadablePlaceError:
             raise ValidationError({"cursor": [UNREADABLE]}) from None
-        page = keyset.cut(ordered, self.limit)
+        return self.answer(keyset.cut(ordered, self.limit), describe)
+
+    def answer(
+        self, page: ListPage[Row], describe: Callable[[Sequence[Row]], Sequence[Document]]
+    ) -> Response:
+        """Return a page with the address of the next page, null on the last."""
         here = self.request.build_absolute_uri()
         following = replace_query_param(here, "cursor", page.after) if page.after else None
         documents = [document.as_json() for document in describe(page.rows)]
@@ -159,14 +188,32 @@ class CaseParams(QueryParams):
     )
 
 
-class ResultsFileParams(QueryParams):
-    """How the keys of a file of results are written."""
+class ListedResultsParams(QueryParams):
+    """Which results of a run a file has."""
+
+    filter = serializers.CharField(
+        required=False,
+        max_length=MAX_LENGTH,
+        help_text="Only results of cases that match this filter, such as tone < 0.5.",
+    )
+
+
+class ResultsFileParams(ListedResultsParams):
+    """Which results a file has, and how its keys are written."""
 
     keys = serializers.ChoiceField(
         required=False,
         choices=["snake_case", "camelCase"],
         default="snake_case",
         help_text="How the keys are written.",
+    )
+
+
+class ResultsTableParams(ListedResultsParams):
+    """Which results a table has, and whether with their texts."""
+
+    texts = serializers.BooleanField(
+        required=False, default=False, help_text="Whether the table has inputs and outputs."
     )
 
 
@@ -205,6 +252,35 @@ class PairParams(QueryParams):
     )
     candidate_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH, help_text="The run that is judged: its id, or suite:number."
+    )
+
+
+class ManyRunsParams(PageParams):
+    """Two to six runs of a suite, and which of their cases."""
+
+    runs = serializers.CharField(
+        max_length=MAX_NAMES_LENGTH,
+        help_text="The runs, two to six of one suite, as suite:number, joined by commas.",
+    )
+    baseline = serializers.CharField(
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        help_text="The run that the others are compared with; default: the first.",
+    )
+    differences = serializers.BooleanField(
+        required=False, default=False, help_text="Only cases that differ."
+    )
+    filter = serializers.CharField(
+        required=False,
+        default="",
+        max_length=MAX_LENGTH,
+        help_text="Only cases that match this filter in a run other than the baseline, such as tone fell.",
+    )
+    sort = serializers.ChoiceField(
+        required=False,
+        choices=[f"{sign}{name}" for name in SORTS for sign in ("", "-")],
+        default=f"-{BY_DIFFERENCE}",
+        help_text="The case, the difference, or the score in a run by its place, from 1; - for descending.",
     )
 
 

@@ -21,20 +21,26 @@ from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.utils.urls import replace_query_param
 
 from runs.api.params import (
+    UNREADABLE,
     CaseComparisonParams,
     CaseParams,
     ComparisonParams,
     ListRequest,
+    ManyRunsParams,
     NoParams,
     ResultsFileParams,
+    ResultsTableParams,
     ReviewsParams,
     SuiteFileParams,
 )
 from runs.api.queries import (
     ExecutionsQuery,
+    SuiteCasesQuery,
     SuitesQuery,
+    UnknownSortError,
     case_revision,
     get_result,
     get_run,
@@ -59,11 +65,20 @@ from runs.campaigns.documents import (
     campaign_documents,
 )
 from runs.campaigns.page import CampaignsQuery
-from runs.cases.queries import SUITE_ORDER, CasesQuery
+from runs.cases.queries import SUITE_ORDER
+from runs.comments.documents import CommentDoc, comment_document
+from runs.comments.queries import CommentsQuery
 from runs.compare.case_page import case_comparison_document, case_side_by_side
 from runs.compare.comparison import SameRunError, build_comparison
 from runs.compare.documents import CaseComparisonDoc, ComparisonDoc, comparison_document
 from runs.compare.files import comparison_file
+from runs.compare.many import (
+    ManyQuery,
+    ManyRunsDoc,
+    ManyRunsError,
+    case_order,
+    many_runs,
+)
 from runs.compare.page import EVERY, LIMITS, SHARED, ComparisonQuery
 from runs.compare.rules import Tolerances
 from runs.documents import Document
@@ -72,7 +87,8 @@ from runs.exports.documents import ExportDoc, export_document
 from runs.exports.services import drop_request, request_export
 from runs.exports.specs import ExportSpec
 from runs.exports.views import own_export, send_export, send_now
-from runs.lists import NEWEST_FIRST, Key, Keyset
+from runs.filters.queries import ResultsQuery
+from runs.lists import NEWEST_FIRST, Key, Keyset, UnreadablePlaceError
 from runs.models.results import ResultOutput
 from runs.models.reviews import QueueQuery
 from runs.models.runs import Campaign, Run
@@ -198,10 +214,10 @@ def suite_version(request: Request, slug: str, number: int) -> Response:
     return Response(VersionDetailDoc.make(found).as_json())
 
 
-@reads("Cases of a suite", CaseDoc, lists=CasesQuery, path=[SLUG], tag="suites")
+@reads("Cases of a suite", CaseDoc, lists=SuiteCasesQuery, path=[SLUG], tag="suites")
 def suite_cases(request: Request, slug: str) -> Response:
     """List the current cases of a suite in its order."""
-    params, suite = ListRequest.read(request, CasesQuery), get_object_or_404(Suite, slug=slug)
+    params, suite = ListRequest.read(request, SuiteCasesQuery), get_object_or_404(Suite, slug=slug)
     cases = params.query.cases(suite).only(*CaseDoc.model_fields, "suite_id")
     return params.page(
         cases, SUITE_ORDER, lambda rows: [CaseDoc.model_validate(row) for row in rows]
@@ -258,6 +274,31 @@ def _two_runs(params: Mapping[str, Any]) -> tuple[Run, Run]:
     return baseline, candidate
 
 
+@reads("Several runs side by side", ManyRunsDoc, params=ManyRunsParams, tag="runs")
+def compare_many(request: Request) -> Response:
+    """Put two to six runs of a suite side by side: their figures, then a page of cases with a cell for each run."""
+    params = ManyRunsParams.read(request)
+    pairs = (("runs", "runs"), ("baseline", "baseline"), ("filter", "q"), ("sort", "sort"))
+    values = {name: params[param] for param, name in pairs if params.get(param)}
+    after = params.get("cursor", "")
+    query = ManyQuery.read({**values, "after": after, "differences": "1" * params["differences"]})
+    if params.get("baseline", query.names[:1]) not in (*query.names, query.names[:1]):
+        raise ValidationError({"baseline": ["This is none of the runs."]})
+    try:
+        if after:
+            case_order(query.sort).read(after)
+        page = many_runs(query, params["limit"])
+    except ManyRunsError as refusal:
+        raise ValidationError({"runs": [str(refusal)]}) from None
+    except UnreadablePlaceError:
+        raise ValidationError({"cursor": [UNREADABLE]}) from None
+    if page.problem:
+        raise page.problem
+    here = request.build_absolute_uri()
+    following = replace_query_param(here, "cursor", page.after) if page.after else None
+    return Response(ManyRunsDoc.make(page, following).as_json())
+
+
 @reads(
     "Compare a case of two runs",
     CaseComparisonDoc,
@@ -293,11 +334,19 @@ def campaign(request: Request, campaign: int) -> Response:
 
 @reads("Results of a run", ResultDoc, lists=ExecutionsQuery, path=[RUN], tag="results")
 def run_results(request: Request, run: str) -> Response:
-    """List the results of a run in the order of its suite, by case and repetition."""
+    """List the results of a run by case and repetition, in the order of its suite unless `sort` names another."""
     params, found = ListRequest.read(request, ExecutionsQuery), get_run(run)
-    return params.page(
-        params.query.results(found), BY_EXECUTION, lambda rows: result_documents(found, rows)
-    )
+    if params.query.sort == ExecutionsQuery().sort:
+        return params.page(
+            params.query.results(found), BY_EXECUTION, lambda rows: result_documents(found, rows)
+        )
+    try:
+        page = params.query.sorted_page(found, params.cursor, params.limit)
+    except UnreadablePlaceError:
+        raise ValidationError({"cursor": [UNREADABLE]}) from None
+    except UnknownSortError as error:
+        raise ValidationError({"sort": [f"This run has no scores of {error}."]}) from None
+    return params.answer(page, lambda rows: result_documents(found, rows))
 
 
 @reads("One result", ResultDetailDoc, path=[RESULT], tag="results")
@@ -343,20 +392,26 @@ def suite_file(request: Request, slug: str) -> HttpResponseBase:
 
 @sends("Results of a run as JSON Lines", "jsonl", params=ResultsFileParams, path=[RUN])
 def run_results_file(request: Request, run: str) -> HttpResponseBase:
-    """Give every result of a run in full, one JSON object a line."""
-    params, found = ResultsFileParams.read(request), get_run(run)
+    """Give the results of a run in full, one JSON object a line."""
+    params = ResultsFileParams.read(request)
     is_camel = params["keys"] == "camelCase"
-    spec = run_files.results_file(slug=found.suite.slug, number=found.number, is_camel=is_camel)
-    return _answer_file(request, spec)
+    listed = _listed(run, params)
+    return _answer_file(request, run_files.results_file(**listed, is_camel=is_camel))
 
 
-@sends("Results of a run as a table", "csv", path=[RUN])
+@sends("Results of a run as a table", "csv", params=ResultsTableParams, path=[RUN])
 def run_results_table(request: Request, run: str) -> HttpResponseBase:
-    """Give every result of a run, a row each, for spreadsheets."""
-    NoParams.read(request)
-    found = get_run(run)
-    spec = run_files.results_table_file(slug=found.suite.slug, number=found.number)
-    return _answer_file(request, spec)
+    """Give the results of a run, a row each, for spreadsheets."""
+    params = ResultsTableParams.read(request)
+    texts = {"texts": True} if params["texts"] else {}
+    return _answer_file(request, run_files.results_table_file(**_listed(run, params), **texts))
+
+
+def _listed(run: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which results of a run a file has, as pages describe it."""
+    found, text = get_run(run), params.get("filter", "")
+    query = {"query": ResultsQuery(text=text).parameters()} if text else {}
+    return {"slug": found.suite.slug, "number": found.number, **query}
 
 
 @sends("Results of a run as JUnit", "xml", path=[RUN])
@@ -402,6 +457,15 @@ def _comparison_file(request: Request, form: str) -> ExportSpec:
         }
     )
     return comparison_file(query=query.parameters(), form=form)
+
+
+@reads("Comments", CommentDoc, lists=CommentsQuery, tag="comments")
+def comments(request: Request) -> Response:
+    """List the comments on results, cases, runs and comparisons, newest first; not those that are hidden from you."""
+    params = ListRequest.read(request, CommentsQuery)
+    member: Any = request.user
+    found = params.query.comments(member)
+    return params.page(found, NEWEST_FIRST, lambda rows: [comment_document(row) for row in rows])
 
 
 @sends("Decisions of reviewers as JSON Lines", "jsonl", params=ReviewsParams)

@@ -38,8 +38,8 @@ HEADS = (
     "Status",
     "Pass rate",
     "Mean score",
-    "Run cost",
-    "Evaluation cost",
+    "Target cost",
+    "Judge cost",
     "Total cost",
 )
 

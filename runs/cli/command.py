@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from argparse import RawDescriptionHelpFormatter
+from argparse import Action, RawDescriptionHelpFormatter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,7 +38,21 @@ logger = logging.getLogger(__name__)
 
 
 class HelpFormatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):
-    """Lists the command's own options first, and keeps the line breaks of texts."""
+    """Lists the command's own options first, without Django's, and keeps the line breaks of texts."""
+
+    def add_usage(
+        self, usage: str | None, actions: Iterable[Action], *args: Any, **kwargs: Any
+    ) -> None:
+        """Leave out the option that Django adds beside those it lets a command suppress."""
+        super().add_usage(usage, _without_checks(actions), *args, **kwargs)
+
+    def add_arguments(self, actions: Iterable[Action]) -> None:
+        """Leave it out of the list, too."""
+        super().add_arguments(_without_checks(actions))
+
+
+def _without_checks(actions: Iterable[Action]) -> list[Action]:
+    return [action for action in actions if "--skip-checks" not in action.option_strings]
 
 
 class SiteCommand(BaseCommand):
@@ -51,7 +65,7 @@ class SiteCommand(BaseCommand):
     # They still work, but hide the command's own options in the help.
     suppressed_base_arguments = {
         *("--version", "--verbosity", "--settings", "--pythonpath", "--traceback"),
-        *("--no-color", "--force-color", "--skip-checks"),
+        *("--no-color", "--force-color"),
     }
     epilog: ClassVar[str] = ""
     action: ClassVar[str] = "The command"

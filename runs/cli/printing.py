@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TextIO
 
 from django.core.management.base import OutputWrapper
+from django.db.models import F
 from django.utils import timezone
 
 from evaluators.models import LanguageModel
@@ -24,9 +25,10 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from runs.costs import CostPair, run_costs
-from runs.models.results import ANSWERED, CallStatus, ModelCall
+from runs.models.results import ANSWERED, CallStatus, ModelCall, ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
+from runs.results.result_cause import result_cause
 from runs.results.run_figures import Proportion, RunRepetitions, run_repetitions
 from runs.results.runs import RunGate, cases_gate, metrics_gate
 
@@ -87,7 +89,7 @@ class ProgressLine:
 
 
 def progress_line(run: Run) -> str:
-    """Return the progress of a run: executions done, verdicts, errors and the known costs."""
+    """Return the progress of a run: results done, verdicts, errors and the known costs."""
     counts = [
         f"{run.done_count} of {run.execution_count}",
         f"{run.pass_count} pass",
@@ -95,7 +97,7 @@ def progress_line(run: Run) -> str:
         f"{run.fail_count} fail",
         counted(run.error_count, "error"),
     ]
-    sums = (("run", run.run_cost_usd), ("evaluation", run.evaluation_cost_usd))
+    sums = (("target", run.run_cost_usd), ("judge", run.evaluation_cost_usd))
     # Whether no cost means free or unknown is shown at the end: it needs every call.
     costs = [f"{money(usd).translate(GAPS)} {name}" for name, usd in sums if usd]
     return ", ".join(counts + costs)
@@ -106,7 +108,7 @@ MAX_CALLS = 500
 
 
 def waiting_text(run: Run, quiet_s: float, *, now: datetime) -> str:
-    """Say how long no execution has ended, how the calls since the last answer ended, and what holds back models."""
+    """Say how long there was no result, how the calls since the last answer ended, and what holds back models."""
     columns = ("model_name", "status", "http_status", "created_at", "model_id")
     calls = ModelCall.objects.filter(run=run).order_by("-created_at", "-id")
     failed: dict[tuple[str, str, int | None], list[datetime]] = {}
@@ -116,7 +118,7 @@ def waiting_text(run: Run, quiet_s: float, *, now: datetime) -> str:
             break
         failed.setdefault((name, status, code), []).append(at)
         model_ids.add(model_id)
-    sentences = [f"No execution has ended for {duration(quiet_s * 1000)}."]
+    sentences = [f"No result for {duration(quiet_s * 1000)}."]
     for (name, status, code), at in failed.items():
         how = f"{CallStatus(status).label.lower()}{f' (HTTP {code})' if code else ''}"
         since = f"{timezone.localtime(at[-1]):%H:%M:%S}"
@@ -127,7 +129,9 @@ def waiting_text(run: Run, quiet_s: float, *, now: datetime) -> str:
             wait_ms = (slowdown.paused_until - now).total_seconds() * 1000
             sentences.append(f"{model.name} is asked again in {duration(max(0.0, wait_ms))}.")
         elif slowdown.silent_since is not None:
-            sentences.append(f"{model.name} does not answer; one call at a time tries it.")
+            sentences.append(
+                f"{model.name} does not answer; it is retried with one call at a time."
+            )
         elif slowdown.rate is not None:
             sentences.append(f"{model.name} is slowed to {slowdown.rate:.3g} calls a second.")
     if not failed:
@@ -141,12 +145,12 @@ def summary_table(run: Run) -> str:
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
     # These counters do not include reviews.
-    by_machine = ", by the machine" if (run.summary or {}).get("reviews") else ""
+    by_machine = ", without reviews" if (run.summary or {}).get("reviews") else ""
     rows = [
         ("Status", status_sentence(run)),
-        ("Metrics gate", _gate(metrics_gate(run, policy))),
-        ("Cases gate", _gate(cases_gate(run, policy))),
-        ("Executions", f"{done} done: {verdicts}{by_machine}"),
+        ("Mean score", _gate(metrics_gate(run, policy))),
+        ("Pass rate", _gate(cases_gate(run, policy))),
+        ("Results", f"{done} done: {verdicts}{by_machine}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
         *_repetition_rows(run_repetitions(run), run.scale),
         *_cost_rows(run_costs(run)),
@@ -160,9 +164,9 @@ def _repetition_rows(figures: RunRepetitions | None, scale: int) -> list[tuple[s
     if figures is None:
         return []
     rows = [
-        (f"All {figures.each} passed", _share(figures.all_passed)),
-        (f"Any of {figures.each}", _share(figures.any_passed)),
-        ("Flaky", f"{_share(figures.flaky)}, verdicts differ"),
+        ("Passed every time", _share(figures.all_passed)),
+        ("Passed at least once", _share(figures.any_passed)),
+        ("Flaky", f"{_share(figures.flaky)}, verdicts vary"),
     ]
     if figures.spread is not None:
         cases = counted(figures.spread_cases, "case")
@@ -187,7 +191,7 @@ def status_sentence(run: Run) -> str:
 def _cost_rows(spent: CostPair) -> Iterator[tuple[str, str]]:
     """Yield both costs and their sum, rounded so that they add up; an unknown price is never $0."""
     shown = money_parts(spent.run.usd, spent.evaluation.usd)
-    names = ("Run cost", "Evaluation cost")
+    names = ("Target cost", "Judge cost")
     for name, part, usd in zip(names, (spent.run, spent.evaluation), shown, strict=True):
         priced = f" for {part.priced} of {counted(part.answers, part.noun)}"
         known = f"{usd}{priced if part.is_partial else ''}".translate(GAPS)
@@ -233,7 +237,7 @@ def printable(stream: TextIO | OutputWrapper, text: str) -> str:
 
 def _gate(gate: RunGate) -> str:
     if gate.share is None:
-        return f"not judged, needs {threshold(gate.limit)} ({gate.note})"
+        return f"not evaluated, needs {threshold(gate.limit)} ({gate.note})"
     figure = pct(gate.share)
     compared = f"{figure} {COMPARED[gate.state]} {threshold(gate.limit)}"
     state = "open, so far" if gate.state == "open" else f"{gate.state},"
@@ -241,7 +245,7 @@ def _gate(gate: RunGate) -> str:
 
 
 MAX_CASES = 20
-MAX_REASON_LENGTH = 120
+MAX_REASON_LENGTH = 240
 BAD_STATES = {"fail": "failed", "error": "errored"}
 
 
@@ -269,15 +273,21 @@ def worst_cases(run: Run) -> str:
 
 def _reasons(run: Run, states: Mapping[str, str]) -> dict[str, str]:
     """Return why cases failed or errored, from the first repetition in the state of its case."""
-    results = run.results.filter(case__key__in=states).order_by("-repetition")
-    rows = results.values_list("case__key", "status", "verdict", "decided_by", "error")
-    return {
-        key: _one_line(error if states[key] == "error" else decided_by)
-        for key, status, verdict, decided_by, error in rows
-        if states[key] in (status, verdict)
+    results = (
+        run.results.filter(case__key__in=states).select_related("case").order_by("-repetition")
+    )
+    first = {
+        result.case.key: result
+        for result in results
+        if states[result.case.key] in (result.status, result.verdict)
     }
+    ids = [result.pk for result in first.values()]
+    stored = dict(ResultOutput.objects.filter(pk__in=ids).values_list("pk", F("decision__cause")))
+    causes = {key: result_cause(result, stored.get(result.pk)) for key, result in first.items()}
+    return {key: one_line(cause.reason) for key, cause in causes.items() if cause}
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a text in one line, cut to what a terminal has room for."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_REASON_LENGTH else f"{line[: MAX_REASON_LENGTH - 1]}…"

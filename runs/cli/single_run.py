@@ -9,6 +9,7 @@ from decimal import Decimal
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
+from evaluators.templatetags.figures import counted
 from runs.cli.command import SiteCommand, run_url
 from runs.cli.files import FileOptions
 from runs.cli.printing import ProgressLine, print_line, summary_table, worst_cases
@@ -54,13 +55,13 @@ def execute_and_conclude(
 def remedy(run: Run) -> str:
     """Return how to continue a run that was not evaluated; the address of its page is to follow."""
     if run.status not in RESUMABLE_RUN_STATUSES:
-        return "Retry its errors"
+        return "Rerun its errors"
     budget = " --budget USD" if run.status == RunStatus.BUDGET_REACHED else ""
     return f"Resume it: {_resume(run)}{budget}, or"
 
 
 def offer_to_resume(suite: Suite, target: Target) -> str:
-    """Return a sentence if the last run of suite and target at a command line was cut off, else "".
+    """Return a sentence if the last run of suite and target at a command line was interrupted, else "".
 
     After a change of the suite the run would not be the same.
     """
@@ -76,9 +77,9 @@ def offer_to_resume(suite: Suite, target: Target) -> str:
     if not left:
         return ""
     return (
-        f"{suite.slug}{last} against {target.name} was cut off with {left} of "
-        f"{last.execution_count} executions left. This is a new run; {_resume(last)} pays only for "
-        "the rest of that one."
+        f"{suite.slug}{last} against {target.name} was interrupted with {left} of "
+        f"{counted(last.execution_count, 'result')} to go. This is a new run. {_resume(last)} would pay only for "
+        "the rest of the interrupted one."
     )
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.utils import timezone
 
 from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry
 from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import case_tree, content_hash
+from runs.engine.plan import case_tree
 from runs.formats.finding import FoundSuite
 from runs.formats.recorded_outputs import read_outputs
 from runs.formats.suite_files import make_slug
-from runs.models.database import insert_rows
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile, Target
 from runs.specs.problems import Problem
 from runs.specs.suites import CaseSpec, SuiteWithCases
@@ -30,7 +27,17 @@ from runs.suites.references import (
     missing_models,
     unfit_agents,
 )
-from runs.suites.services import current_version, next_version, record_change, version_spec
+from runs.suites.services import (
+    NewRevision,
+    SlugTakenError,
+    current_version,
+    move_cases,
+    new_revision,
+    next_version,
+    record_change,
+    store_revisions,
+    version_spec,
+)
 
 
 def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
@@ -63,16 +70,6 @@ def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Prob
 
 
 BATCH = 1_000
-PLACE_COLUMNS = (
-    "suite_id",
-    "key",
-    "revision",
-    "position",
-    "is_current",
-    "created_at",
-    "content_hash",
-)
-CONTENT_COLUMNS = tuple(name for name in CaseSpec.model_fields if name != "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +119,12 @@ def import_content(
     slug: str | None = None,
     judge: str | None = None,
     note: str = "",
+    is_new: bool = False,
 ) -> Imported:
-    """Do what import_suite does for a suite whose models are known, and return the result."""
+    """Do what import_suite does for a suite whose models are known, and return the result.
+
+    With `is_new`, raise SlugTakenError if there is a suite with that slug.
+    """
     wanted = judge if judge is not None else content.judge or None
     if wanted:
         check_judge(wanted)
@@ -131,6 +132,8 @@ def import_content(
     with transaction.atomic():
         suites = Suite.objects.select_for_update(of=("self",))
         stored = suites.filter(slug=slug or content.slug).first()
+        if is_new and stored:
+            raise SlugTakenError(f"There is already a suite “{stored.slug}”.")
         suite = stored or Suite(slug=slug or content.slug)
         before = current_version(stored) if stored else None
         kept_judge = stored.spec.judge if stored else ""
@@ -160,40 +163,21 @@ def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
 
 def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
     """Store the changed cases, and make these cases, in this order, the current ones."""
-    current = {case.key: case for case in _light(suite).filter(is_current=True)}
-    latest = _latest_revisions(suite)
-    new: list[Sequence[Any]] = []
-    moved: list[Case] = []
-    now = timezone.now()
+    rows = suite.cases.filter(is_current=True).values_list("key", "pk", "position", "content_hash")
+    current = {key: (pk, place, digest) for key, pk, place, digest in rows}
+    made: list[NewRevision] = []
+    moved: list[tuple[int, int]] = []
     for position, content in enumerate(cases):
-        columns = content.columns()
-        digest = content_hash(columns)
-        old = current.get(content.key)
-        if old is not None and old.content_hash == digest:
-            if old.position != position:
-                old.position = position
-                moved.append(old)
-            del current[content.key]
-        else:
-            revision = latest.get(content.key, 0) + 1
-            place = (suite.pk, content.key, revision, position, True, now, digest)
-            new.append((*place, *(columns[name] for name in CONTENT_COLUMNS)))
-    _retire(suite, [case.pk for case in current.values()])
-    Case.objects.bulk_update(moved, ["position"], batch_size=BATCH)
-    insert_rows(Case, (*PLACE_COLUMNS, *CONTENT_COLUMNS), new)
-
-
-def _light(suite: Suite) -> Any:
-    return suite.cases.only("suite", "key", "revision", "position", "content_hash", "is_current")
-
-
-def _latest_revisions(suite: Suite) -> dict[str, int]:
-    return dict(suite.cases.order_by("revision").values_list("key", "revision"))
-
-
-def _retire(suite: Suite, keys: list[int]) -> None:
-    for start in range(0, len(keys), BATCH):
-        suite.cases.filter(pk__in=keys[start : start + BATCH]).update(is_current=False)
+        new = new_revision(content, position)
+        pk, place, digest = current.get(content.key, (0, 0, ""))
+        if digest != new.digest:
+            made.append(new)
+            continue
+        if place != position:
+            moved.append((position, pk))
+        del current[content.key]
+    store_revisions(suite, made, [pk for pk, _, _ in current.values()])
+    move_cases(moved)
 
 
 class UnrelatedSuiteError(DomainError):
@@ -290,7 +274,7 @@ def check_slug(slug: str, count: int = 1) -> None:
     """Raise UnusableSlugError if a name cannot be part of an address, or if it is for several suites."""
     if count > 1:
         raise UnusableSlugError(
-            f"{slug!r} can name one suite, but there are {count}; import that one alone."
+            f"{slug!r} can name one suite, but there are {count}; import only that one."
         )
     if not slug or make_slug(slug) != slug:
         raise UnusableSlugError(

@@ -18,7 +18,13 @@ from django.db.models import Max
 from evaluators.kinds import get_kind, kind_for_spelling, read_config
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.models import AuditEntry
-from evaluators.scoring.decision import Decision, TraceStep
+from evaluators.scoring.decision import (
+    VERDICT_WORDS,
+    CausePart,
+    Decision,
+    TraceStep,
+    VerdictCause,
+)
 from evaluators.scoring.numbers import format_number, rounded, sum_known, weighted_mean
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import rules_for
@@ -60,6 +66,7 @@ from runs.models.database import database_now, insert_rows
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
+from runs.models.search import ResultText
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
 from runs.specs.problems import Problem, UnreadableFileError
@@ -278,8 +285,21 @@ def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> 
         step = TraceStep(f"The file says: {line.error}", passed=False)
         told_error = Decision(status="error", error=line.error, nodes=computed.nodes, trace=(step,))
         decision = replace(told_error, rule=IMPORTED, outcomes=computed.outcomes)
-        return ImportedDecision(tree, outcomes, decision)
-    return ImportedDecision(tree, outcomes, _as_in_file(line, computed, policy))
+    else:
+        decision = _as_in_file(line, computed, policy)
+    return ImportedDecision(tree, outcomes, replace(decision, cause=_cause(line, decision)))
+
+
+def _cause(line: ResultLine, decision: Decision) -> VerdictCause | None:
+    """Return the file's cause, which may quote what the file does not contain, if it is of this verdict.
+
+    Else, or if it is the same, return ours, which knows its evaluators.
+    """
+    start = f"{VERDICT_WORDS[decision.verdict]}: "
+    if str(decision.cause) == line.cause or not line.cause.startswith(start):
+        return decision.cause
+    reason = CausePart(line.cause.removeprefix(start))
+    return VerdictCause(VERDICT_WORDS[decision.verdict], (reason,))
 
 
 def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
@@ -321,6 +341,7 @@ def _as_in_file(line: ResultLine, decision: Decision, policy: PolicySpec) -> Dec
         evaluator=None,
         error=None,
         flip=None,
+        cause=None,
         trace=(step, *decision.trace),
     )
 
@@ -570,6 +591,7 @@ def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
             for written in score_rows(result.pk, scored.tree, scored.outcomes, scored.decision)
         ),
     )
+    ResultText.objects.refresh(run.pk, [result.pk for result in results])
     _count(run, results)
     RunCase.objects.add_open(run, order.items())
     RunCase.objects.refresh(run.pk, order, policy=policy)
@@ -829,5 +851,5 @@ def _audit(run: Run, suite: Suite, by: User | None, origin: Mapping[str, str]) -
         object_type="run",
         object_id=run.pk,
         object_name=f"{suite.slug} #{run.number}",
-        after={"target": run.target_name, "executions": run.execution_count, **origin},
+        after={"target": run.target_name, "results": run.execution_count, **origin},
     )

@@ -119,7 +119,7 @@ def _outcome_elements(run: JUnitRun, line: ResultLine, outcome: str) -> str:
     kind = line.error_stage or "error" if outcome == "error" else verdict or "fail"
     reason = f"{kind}: {line.decided_by or 'no reason kept'}"
     if run.counts_reviews and line.reviewed_verdict:
-        reason = f"{kind}: decided by review, the machine says {line.verdict or line.status}"
+        reason = f"{kind}: decided by a reviewer (automatic verdict: {line.verdict or line.status})"
     message = line.error if outcome == "error" else reason
     missed = "".join(f"missed: {text}\n" for text in line.found(passed=False))
     answer = f"output: {line.output[:MAX_OUTPUT_LENGTH]}\n" if line.output else ""

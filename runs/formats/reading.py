@@ -72,8 +72,8 @@ class Reading:
                 self.warn(place, message, case=case)
             else:
                 message = (
-                    f"{variable} stands for a variable of the environment, which Evalsite does not read "
-                    "into suites; write its value"
+                    f"{variable} is an environment variable. Evalsite does not read those into suites. "
+                    "Write its value instead"
                 )
                 self.refuse(place, message, case=case)
 

@@ -22,7 +22,7 @@ from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object
-from runs.formats.results_writing import EvaluatorLine, ResultLine
+from runs.formats.results_writing import EvaluatorLine, ResultLine, review_sentence
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
 
@@ -584,8 +584,8 @@ def _whole_document(
 def _notes(reading: _Reading) -> Iterator[Problem]:
     if reading.left_out:
         count = len(reading.left_out)
-        executions = "1 execution was" if count == 1 else f"{count} executions were"
-        message = f"{executions} never run and left out"
+        results = "1 result was" if count == 1 else f"{count} results were"
+        message = f"{results} left out, never run"
         yield Problem(message, reading.file, reading.left_out[0])
 
 
@@ -646,6 +646,7 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         score=score,
         verdict=verdict,
         decided_by=fields.text("decided_by"),
+        cause=_cause(fields),
         evaluators=tuple(evaluator for evaluator in evaluators if evaluator.name != OUTCOMES_PATH),
         outcomes_judge=next(
             (evaluator for evaluator in evaluators if evaluator.name == OUTCOMES_PATH), None
@@ -669,6 +670,14 @@ def _verdict(fields: ResultFields, place: FileLine) -> str:
         )
         return ""
     return word
+
+
+def _cause(fields: ResultFields) -> str:
+    """Return the cause without the decision of reviewers, because reviews are imported from files of their own."""
+    cause, reviewed = fields.text("cause"), fields.text("reviewed_verdict")
+    for is_counted in (True, False):
+        cause = cause.removesuffix(review_sentence(reviewed, is_counted=is_counted)).rstrip()
+    return cause
 
 
 def _answer(fields: ResultFields) -> str | None:

@@ -147,6 +147,14 @@ class EvaluatorLine:
         return {"raw_score": rounded(self.raw_score), "scale": rounded(self.scale)}
 
 
+def review_sentence(verdict: str, *, is_counted: bool) -> str:
+    """Say after a cause what reviewers decided; "" where nobody did."""
+    if not verdict:
+        return ""
+    how = "counts instead" if is_counted else "is shown but does not count"
+    return f"Reviewers decided {verdict}, which {how}."
+
+
 @dataclass(frozen=True, slots=True)
 class ResultLine:
     """One execution of a case.
@@ -154,7 +162,8 @@ class ResultLine:
     Without a verdict an execution has no score: None, never 0. `status` is that of the result;
     `error_stage` tells where an error occurred. `usage` is the target's without its cost; both costs are
     None if no price is known. `score` is written unchanged, as `overall_score` from 0 to 100 (SCORING §4.4),
-    and as `raw_score` on the suite's `scale` if that is not 1. `outcomes_judge` is the judge of the outcomes
+    and as `raw_score` on the suite's `scale` if that is not 1. `cause` is written with the decision of
+    reviewers and read without it. `outcomes_judge` is the judge of the outcomes
     outside the tree; it is only read, never written.
     """
 
@@ -168,6 +177,7 @@ class ResultLine:
     verdict: str = ""
     reviewed_verdict: str = ""
     decided_by: str = ""
+    cause: str = ""
     evaluators: tuple[EvaluatorLine, ...] = ()
     outcomes: tuple[OutcomeResult, ...] = ()
     error: str = ""
@@ -204,6 +214,7 @@ class ResultLine:
             "verdict": self.verdict or None,
             **({"reviewed_verdict": self.reviewed_verdict} if self.reviewed_verdict else {}),
             "decided_by": self.decided_by or None,
+            "cause": self.cause or None,
             "evaluator_results": [evaluator.as_json() for evaluator in self.evaluators],
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
@@ -259,11 +270,14 @@ class ResultLine:
         }
 
 
+ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 def write_results(lines: Iterable[ResultLine], *, is_camel: bool = False) -> Iterator[str]:
     """Yield the lines of the file, each with its line end, as they come; keys in snake_case or camelCase."""
     for line in lines:
         values = in_camel_case(line.as_json()) if is_camel else line.as_json()
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+        text = ENCODE(values)
         for end, escaped in LINE_ENDS.items():
             text = text.replace(end, escaped)
         yield f"{text}\n"

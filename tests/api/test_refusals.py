@@ -11,9 +11,9 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import get_resolver
 
+from evalsite.access.models import ApiToken
 from evalsite.access.roles import Role
 from evalsite.access.tokens import revoke_token
-from runs.models.sharing import ApiToken
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.addresses import all_patterns
 from tests.support.factories import make_campaign, make_case, make_result, make_run, make_suite
@@ -29,11 +29,12 @@ CALLS = (
     *(
         "/api/campaigns/{campaign}",
         "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:2",
+        "/api/runs/compare/many?runs=support:1,support:2",
         "/api/runs/compare/cases/C-1?baseline_run_id=support:1&candidate_run_id=support:2",
         "/api/runs/compare/cases.csv?baseline_run_id=support:1&candidate_run_id=support:2",
         "/api/runs/compare/comparison.jsonl?baseline_run_id=support:1&candidate_run_id=support:2",
     ),
-    *("/api/suites/support/file", "/api/reviews.jsonl", "/api/reviews.csv"),
+    *("/api/suites/support/file", "/api/comments", "/api/reviews.jsonl", "/api/reviews.csv"),
     *(
         f"/api/runs/support:1/{name}"
         for name in ("results.jsonl", "results.csv", "junit.xml", "cases.jsonl")
@@ -170,7 +171,7 @@ WRONG = (
     ("/api/runs?since=yesterday", "since", "wrong format"),
     ("/api/runs?since=0001-01-01T00:00:00Z", "since", "No run was made at such a time"),
     ("/api/runs?campaign=99999999999999999999", "campaign", "less than or equal to"),
-    ("/api/runs?suit=support", "suit", "No such parameter. There are limit, cursor, suite"),
+    ("/api/runs?suit=support", "suit", "No such parameter. There are limit, cursor, q, suite"),
     ("/api/runs/support:1?full=1", "full", "No such parameter. There are none"),
     ("/api/runs/support:1/results?verdict=good", "verdict", "not a valid choice"),
     ("/api/suites/support/cases/C-1?revision=0", "revision", "greater than or equal to 1"),

@@ -92,7 +92,7 @@ def test_an_equal_run_is_no_regression(suite, capsys):
         "Cases: 0 worse, 0 better, 3 unchanged, 0 without a verdict, 0 added, 0 removed" in output
     )
     assert "Evidence: 3 shared cases have a verdict on both sides; ten are needed" in output
-    assert "Every tolerance is kept. There are too few shared cases" in output
+    assert "All limits are met. There are too few shared cases" in output
 
 
 def test_an_exceeded_tolerance_is_a_regression_with_the_worst_cases_first(suite, capsys):
@@ -100,7 +100,7 @@ def test_an_exceeded_tolerance_is_a_regression_with_the_worst_cases_first(suite,
     run_of(suite, ("borderline", 0.7), BAD, ("pass", 0.84), latency_ms=1300)
     assert compare("support#1", "support#2") == 1
     output = capsys.readouterr().out
-    assert "Regression: pass rate fell by 66.7 points, from 100.0% to 33.3%; 0.0 are" in output
+    assert "Regression: pass rate fell by 66.7 pts, from 100.0% to 33.3% (limit: no drop)" in output
     assert "mean latency grew by 30.0%" in output
     rows = [line.split()[0] for line in output.splitlines() if line.startswith("C-")]
     assert rows == ["C-002", "C-001", "C-003"]
@@ -177,9 +177,9 @@ def test_runs_of_other_cases_are_not_compared_unless_forced(suite, capsys):
     output = capsys.readouterr().out
     assert "Differs    cases: 1 changed (“C-001”)" in output
     assert (
-        "Inconclusive: the runs differ in cases, not in their targets alone, so no change" in output
+        "Inconclusive: the runs differ in cases, not only in their targets, so no change" in output
     )
-    assert "can be attributed to the target. Pass rate fell by 33.3 points" in output
+    assert "can be attributed to the target. Pass rate fell by 33.3 pts" in output
     assert "Add --force to compare" in output
     assert compare("support#1", "support#2", "--force") == 1
 
@@ -324,7 +324,7 @@ def test_metrics_are_compared_on_their_own_scales_and_both_costs_are_shown(suite
     tone, whole = document["metrics"]
     assert (tone["kind"], tone["name"], tone["scale"], tone["cases"]) == ("metric", "Tone", 5, 11)
     assert (tone["mean"], tone["class"], tone["low"]) == (-1.5, "regressed", -1.5)
-    assert tone["candidate_run"]["executions"] == 11
+    assert tone["candidate_run"]["results"] == 11
     assert (whole["kind"], whole["evaluator"], whole["mean"]) == ("evaluator", "tone", 0.0)
     assert document["evidence"]["metrics_tested"] == 2
     assert "Tone (metric, of 5)" in output
@@ -349,11 +349,11 @@ def test_the_conclusion_names_failed_gates_of_a_candidate_that_is_no_worse(suite
 
     output = capsys.readouterr().out
     document = (
-        f"No regression, but both gates of #{runs[1].number} failed: Metrics 43.3% of 80% needed"
+        f"No regression, but both gates of #{runs[1].number} failed: mean score 43.3% of 80% needed"
     )
-    assert f"{document}, Cases 33.3% of 100% needed. Every tolerance is kept." in output
+    assert f"{document}, pass rate 33.3% of 100% needed. All limits are met." in output
     assert "failed, 33.3% of 100% needed" in next(
-        line for line in output.splitlines() if line.startswith("Cases gate")
+        line for line in output.splitlines() if line.startswith("Pass rate gate")
     )
     assert output.index("No regression, but") < output.index("Evidence: ")
 
@@ -366,7 +366,7 @@ def test_a_run_without_judge_calls_has_no_evaluation_cost(suite, tmp_path, capsy
     compare("support#1", "support#2", "--json", tmp_path / "told.json")
 
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "Evaluation cost $0 $0" in rows
+    assert "Judge cost $0 $0" in rows
     document = json.loads((tmp_path / "told.json").read_text())["candidate"]
     assert (document["evaluation_cost_usd"], float(document["total_cost_usd"])) == (
         "0.000000000",

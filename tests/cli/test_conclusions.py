@@ -33,27 +33,42 @@ def ended(*rows, cases_pass_threshold=0.5, metrics_pass_threshold=0.5, **columns
 @pytest.mark.parametrize(
     ("rows", "thresholds", "code", "sentence"),
     [
-        ((GOOD, GOOD), {}, 0, "Both gates passed."),
-        ((GOOD, BAD, WRONG), {"cases_pass_threshold": 0.3}, 0, "Both gates passed."),
-        ((GOOD, BAD, BAD), {"metrics_pass_threshold": 0.3}, 1, "The cases gate failed."),
-        ((GOOD, BAD), {"metrics_pass_threshold": 0.8}, 1, "The metrics gate failed."),
-        ((BAD, BAD), {}, 1, "The metrics gate and the cases gate failed."),
+        ((GOOD, GOOD), {}, 0, "Passed: both gates met."),
+        ((GOOD, BAD, WRONG), {"cases_pass_threshold": 0.3}, 0, "Passed: both gates met."),
+        (
+            (GOOD, BAD, BAD),
+            {"metrics_pass_threshold": 0.3},
+            1,
+            "Failed: pass rate 33.3%, needs 50%.",
+        ),
+        (
+            (GOOD, BAD),
+            {"metrics_pass_threshold": 0.8},
+            1,
+            "Failed: mean score 55.0%, needs 80%.",
+        ),
+        (
+            (BAD, BAD),
+            {},
+            1,
+            "Failed: mean score 20.0%, needs 50%; pass rate 0.0%, needs 50%.",
+        ),
         # One pass of three, and the errors might have been the two that are missing.
         (
             (GOOD, WRONG, WRONG),
             {},
             3,
-            "Not evaluated: the cases gate fails by errors alone, 2 of 3 executions. "
-            "Check the errors and retry them.",
+            "Not evaluated: pass rate 33.3%, needs 50%, but only because of errors in 2 of 3 "
+            "results. Check the errors and rerun those results.",
         ),
         # However the error had ended, too few pass.
         (
             (GOOD, BAD, BAD, BAD, WRONG),
             {"metrics_pass_threshold": 0.1},
             1,
-            "The cases gate failed.",
+            "Failed: pass rate 20.0%, needs 50%.",
         ),
-        ((WRONG, WRONG), {}, 3, "Not evaluated: none of 2 executions has a score."),
+        ((WRONG, WRONG), {}, 3, "Not evaluated: none of 2 results scored."),
     ],
 )
 def test_the_exit_code_distinguishes_failed_from_not_evaluated(rows, thresholds, code, sentence):

@@ -44,9 +44,9 @@ def test_a_run_is_executed_in_this_process_and_passes(capsys, tmp_path):
     assert "Suite refunds #1 against agent 1.5: http://127.0.0.1:8000/suites/refunds/runs/1/" in (
         output.err
     )
-    assert "Metrics gate     passed, 100.0% ≥ 80% (2 of 2 executions have a score)" in output.out
-    assert "Errors           0 of 2" in output.out
-    assert output.out.rstrip().endswith("Both gates passed.")
+    assert "Mean score   passed, 100.0% ≥ 80% (2 of 2 results scored)" in output.out
+    assert "Errors       0 of 2" in output.out
+    assert output.out.rstrip().endswith("Passed: both gates met.")
     written = json.loads(file.read_text())
     assert (written["exit_code"], written["status"], written["done"]) == (0, "completed", 2)
 
@@ -62,10 +62,7 @@ def test_a_run_has_the_longest_time_of_its_option_or_of_the_site(settings):
 def test_a_failed_gate_is_exit_code_1(capsys):
     recorded("a refund", "nothing")
     assert evaluate("refunds", "--target", "agent 1.5") == 1
-    assert (
-        "Cases gate       failed, 50.0% < 100% (1 of 2 executions passed)"
-        in capsys.readouterr().out
-    )
+    assert "Pass rate    failed, 50.0% < 100% (1 of 2 results passed)" in capsys.readouterr().out
 
 
 def test_errors_alone_do_not_fail_a_gate(capsys):
@@ -73,8 +70,8 @@ def test_errors_alone_do_not_fail_a_gate(capsys):
     make_case(suite=suite, key="without an output")
     assert evaluate("refunds", "--target", "agent 1.5") == 3
     output = capsys.readouterr()
-    assert "the cases gate fails by errors alone, 1 of 2 executions" in output.out
-    assert "Retry its errors at http://" in output.err
+    assert "only because of errors in 1 of 2 results" in output.out
+    assert "Rerun its errors at http://" in output.err
 
 
 def test_every_choice_reaches_the_run(model_server: ModelServer):

@@ -60,14 +60,14 @@ def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
     site = "http://127.0.0.1:8000"
     page = reverse("runs:run", args=["refunds", 1])
     assert f"1 of 2: Refunds #1 against agent 1: {site}{page}" in output.err
-    assert "agent 1: The metrics gate and the cases gate failed." in output.err
+    assert "agent 1: Failed: mean score" in output.err
     assert "2 of 2: Refunds #2 against agent 2: " in output.err
     rows = [line.split("  ") for line in output.out.splitlines()]
     places = [row[0] for row in rows if row[0] in "12" and row[0]]
     assert places == ["1", "2"]
     assert [row[-1].strip() for row in rows if row[0] == "Rank"] == ["Total cost"]
-    assert "agent 2 leads with 100.0% (2 of 2 executions)" in output.out
-    assert "agent 2: Both gates passed." in output.out
+    assert "agent 2 leads with 100.0% (2 of 2 results)" in output.out
+    assert "agent 2: Passed: both gates met." in output.out
     page = reverse("runs:campaign", args=[campaign.pk])
     assert f"Leaderboard: {site}{page}" in output.out
 

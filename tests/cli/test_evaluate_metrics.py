@@ -15,7 +15,7 @@ from django.test import Client
 from evaluators.scoring.metrics import DEFAULT_METRICS
 from runs.models.runs import Run
 from tests.cli.command_lines import evaluate
-from tests.cli.worked import Values, Walk
+from tests.cli.worked import VERDICT_HEADINGS, Values, Walk
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
 
@@ -104,7 +104,7 @@ def test_cases_have_the_worked_verdicts(walk: Walk, model_server: ModelServer) -
         met = given.get("expected_outcome_results") or []
         assert [one["passed"] for one in line.get("expected_outcome_results", [])] == met
         page = walk.page(vector["id"])
-        assert f"Why {'pass' if passed else 'fail'}" in page
+        assert VERDICT_HEADINGS["pass" if passed else "fail"] in page
         assert all(f"on {n}" in page for n, _ in enumerate(met, 1))
 
 
@@ -145,7 +145,7 @@ def test_outcomes_are_judged_as_often_as_the_tree(
     assert (line["verdict"], line["decided_by"]) == ("fail", "1 of 2 outcomes missed")
     assert len(model_server.chats) == 3 + 3
     page = walk.page("A")
-    assert "Each as most of 3 samples say, in a tie missed." in page
+    assert "The majority of 3 samples decides each; a tie counts as missed." in page
     assert "Met by sample: 100.0%, 50.0%, 50.0%; 50" in page
 
 

@@ -156,8 +156,11 @@ def test_the_next_command_ends_the_run_of_a_killed_one(site: Site, database: Dat
     second.signal(signal.SIGTERM)
     assert second.wait() == 3
     assert database.value("SELECT status FROM runs_run WHERE number = 2") == "stopped"
-    assert "stop#1 against agent was cut off with " in second.tail()
-    assert "evalsite resume stop#1 pays only for the rest of that one." in second.tail()
+    assert "stop#1 against agent was interrupted with " in second.tail()
+    assert (
+        "evalsite resume stop#1 would pay only for the rest of the interrupted one."
+        in second.tail()
+    )
 
 
 def test_a_killed_run_is_resumed_by_a_command_that_pays_only_for_what_was_not_answered(
@@ -179,7 +182,7 @@ def test_a_killed_run_is_resumed_by_a_command_that_pays_only_for_what_was_not_an
     assert len(model_server.answered) - answered == 2 * CASES - written
     owner, owner_id = database.row("SELECT owner, owner_id FROM runs_run")
     assert (owner, f"/{second.pid}/" in owner_id) == ("command_line", True)
-    assert "Both gates passed." in second.tail()
+    assert "Passed: both gates met." in second.tail()
 
 
 def test_a_run_that_a_living_command_executes_is_left_to_it(site: Site, database: Database):

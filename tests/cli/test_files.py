@@ -49,7 +49,7 @@ def test_a_hyphen_is_standard_output_and_moves_the_table_to_standard_error(
     assert evaluate("refunds", "--target", target, option, "-") == 0
     output = capfd.readouterr()
     assert json.loads(output.out)["target"]
-    assert "Both gates passed." in output.err
+    assert "Passed: both gates met." in output.err
     assert not list(tmp_path.iterdir())
 
 
@@ -76,7 +76,7 @@ def test_all_files_describe_the_same_run(tmp_path):
     assert lines[0]["output"] == f"a refund {HOSTILE}"
     assert {line["status"] for line in lines[4:]} == {"error"}
     document = json.loads(summary.read_text())
-    assert (document["exit_code"], document["executions"], document["counts"]["error"]) == (1, 6, 2)
+    assert (document["exit_code"], document["results"], document["counts"]["error"]) == (1, 6, 2)
     [suite] = ElementTree.parse(junit).getroot()
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": "6", "failures": "2", "errors": "2", "skipped": "0"}

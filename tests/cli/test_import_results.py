@@ -45,8 +45,8 @@ def test_a_file_becomes_a_run_of_the_suite_with_its_figures(file, capsys):
     assert run.leaf_scores
     output = capsys.readouterr()
     assert "support#1 against agent 1.5: http://127.0.0.1:8000/suites/support/runs/1/" in output.out
-    assert "Cases gate       failed, 50.0% < 100%" in output.out
-    assert "Note: agent-1.5.jsonl, line 3: 1 execution was never run" in output.err
+    assert "Pass rate    failed, 50.0% < 100%" in output.out
+    assert "Note: agent-1.5.jsonl, line 3: 1 result was left out, never run" in output.err
 
 
 def test_a_missing_suite_is_made_from_the_results(file, capsys):

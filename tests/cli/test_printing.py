@@ -39,7 +39,7 @@ class GoneStream(Stream):
 def test_the_progress_line_has_verdicts_and_both_costs():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     assert progress_line(run) == (
-        "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.060 run, $0.020 evaluation"
+        "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.060 target, $0.020 judge"
     )
 
 
@@ -92,28 +92,28 @@ def test_the_summary_table_of_a_stopped_run():
     table = dict(line.split("  ", 1) for line in summary_table(run).splitlines())
     assert {name.strip(): text.strip() for name, text in table.items()} == {
         "Status": "Cancelled after 8 min 47 s. Stopped at the command line.",
-        "Metrics gate": "open, so far 73.7% of 80% (4 of 6 executions have a score)",
-        "Cases gate": "open, so far 40.0% of 100% (2 of 5 executions passed)",
-        "Executions": "5 of 6 done: 2 pass, 1 borderline, 1 fail",
+        "Mean score": "open, so far 73.7% of 80% (4 of 6 results scored)",
+        "Pass rate": "open, so far 40.0% of 100% (2 of 5 results passed)",
+        "Results": "5 of 6 done: 2 pass, 1 borderline, 1 fail",
         "Errors": "1 of 6",
-        "Run cost": "$0.060",
-        "Evaluation cost": "$0.020",
+        "Target cost": "$0.060",
+        "Judge cost": "$0.020",
         "Total cost": "$0.080",
     }
 
 
 def test_a_gate_without_any_score_is_not_judged():
     output = summary_table(make_scored_run(verdicts=("error", "error")))
-    assert "Metrics gate     not judged, needs 80% (0 of 2 executions have a score)" in output
+    assert "Mean score   not evaluated, needs 80% (0 of 2 results scored)" in output
 
 
 def test_an_unknown_price_is_not_shown_as_zero():
     run = make_scored_run(verdicts=("pass",))
     run.results.update(run_cost_usd=None)
     table = summary_table(run)
-    assert "Run cost         not known" in table
-    assert "Total cost       at least $0.004" in table
-    assert "(1 of 1 execution has a score)" in table
+    assert "Target cost  not known" in table
+    assert "Total cost   at least $0.004" in table
+    assert "(1 of 1 result scored)" in table
 
 
 def test_characters_a_terminal_cannot_write_are_replaced():
@@ -133,7 +133,7 @@ def test_bad_cases_are_named_and_the_rest_is_counted():
     lines = worst_cases(run).splitlines()
     assert lines[:2] == [
         "Cases that failed or errored",
-        "  C-003  failed 0.40  0.4 against the bands",
+        "  C-003  failed 0.40  0.4 against the bands.",
     ]
     assert (len(lines), lines[-1]) == (22, "  and 3 more")
     few = worst_cases(make_scored_run(verdicts=("error", "pass", "fail")))
@@ -153,7 +153,9 @@ def test_each_bad_case_has_its_reason():
 
     _, failed, errored = worst_cases(run).splitlines()
 
-    assert failed == "  C-003  failed 0.40  gate: safety 0.40 < 0.60"
-    assert errored.startswith("  C-001  errored      order could not be scored: no trace xxx")
+    assert failed == "  C-003  failed 0.40  gate: safety 0.40 < 0.60."
+    assert errored.startswith(
+        "  C-001  errored      the target gave no output: order could not be scored: no trace xxx"
+    )
     assert errored.endswith("x…")
-    assert len(errored) < 200
+    assert len(errored) < 300

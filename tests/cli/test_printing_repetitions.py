@@ -46,10 +46,10 @@ def run() -> Run:
 
 def test_the_summary_table_shows_figures_over_repetitions(run: Run) -> None:
     table = summary_table(run)
-    assert "All 2 passed     0 of 2 cases (0.0%)" in table
-    assert "Any of 2         2 of 2 cases (100.0%)" in table
-    assert "Flaky            1 of 1 case (100.0%), verdicts differ" in table
-    assert "Mean spread      0.60 of scores, over 1 case" in table
+    assert "Passed every time     0 of 2 cases (0.0%)" in table
+    assert "Passed at least once  2 of 2 cases (100.0%)" in table
+    assert "Flaky                 1 of 1 case (100.0%), verdicts vary" in table
+    assert "Mean spread           0.60 of scores, over 1 case" in table
 
 
 def test_the_file_of_cases_has_every_case_over_its_repetitions(run: Run) -> None:
@@ -59,7 +59,7 @@ def test_the_file_of_cases_has_every_case_over_its_repetitions(run: Run) -> None
         "target": run.target_name,
         "case": "C-001",
         "verdict": "borderline",
-        "executions": 2,
+        "results": 2,
         "scored": 2,
         "passed": 1,
         "all_k_passed": False,
@@ -101,7 +101,7 @@ def test_the_summary_has_the_figures_over_repetitions(run: Run) -> None:
     assert document["final_evaluation"] == {
         "final_score": 7.0,
         "final_dimensions": {"task": 6.5},
-        "scored_executions": 2,
+        "scored_results": 2,
     }
     assert document["over_repetitions"] == {
         "all_k_passed": 0,

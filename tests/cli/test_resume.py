@@ -64,9 +64,9 @@ def test_what_is_left_is_executed_here_and_the_exit_code_is_that_of_the_gates(
     run.refresh_from_db()
     assert (run.status, run.done_count, run.owner) == ("completed", 3, "command_line")
     output = capsys.readouterr()
-    assert "3 of 3 executions are left." in output.err
-    assert "(2 of 3 executions passed)" in output.out
-    assert "The metrics gate and the cases gate failed." in output.out
+    assert "3 of 3 results to go." in output.err
+    assert "(2 of 3 results passed)" in output.out
+    assert "Failed: mean score" in output.out
     assert json.loads(summary.read_text())["exit_code"] == 1
 
 
@@ -121,7 +121,7 @@ def test_a_run_that_reached_its_budget_needs_a_higher_one(
 
 
 class TestOffer:
-    """What `evaluate` says about a run that was cut off."""
+    """What `evaluate` says about a run that was interrupted."""
 
     def evaluate(self, capsys: pytest.CaptureFixture[str]) -> str:
         with pytest.raises(SystemExit):
@@ -134,29 +134,29 @@ class TestOffer:
         cut_off("a refund", "nothing", finished=1)
         said = self.evaluate(capsys)
         assert (
-            "refunds#1 against agent was cut off with 1 of 2 executions left. This is a new run; "
-            "evalsite resume refunds#1 pays only for the rest of that one."
+            "refunds#1 against agent was interrupted with 1 of 2 results to go. This is a new run. "
+            "evalsite resume refunds#1 would pay only for the rest of the interrupted one."
         ) in said
-        assert "was cut off" not in self.evaluate(capsys)
+        assert "was interrupted" not in self.evaluate(capsys)
 
     def test_a_run_of_another_version_or_target_is_not_offered(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         run = cut_off("a refund", "nothing")
         Suite.objects.update(version=2)
-        assert "was cut off" not in self.evaluate(capsys)
+        assert "was interrupted" not in self.evaluate(capsys)
         Run.objects.exclude(pk=run.pk).delete()
         Run.objects.update(suite_version=2, target=Target.objects.create(name="other", kind="chat"))
-        assert "was cut off" not in self.evaluate(capsys)
+        assert "was interrupted" not in self.evaluate(capsys)
 
     def test_a_run_that_was_stopped_with_nothing_left_is_not_offered(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         cut_off("a refund", "nothing", finished=2)
-        assert "was cut off" not in self.evaluate(capsys)
+        assert "was interrupted" not in self.evaluate(capsys)
 
     def test_a_run_that_a_person_stopped_on_its_page_is_not_offered(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         cut_off("a refund", "nothing", owner="workers", owner_id="")
-        assert "was cut off" not in self.evaluate(capsys)
+        assert "was interrupted" not in self.evaluate(capsys)

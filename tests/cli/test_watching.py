@@ -122,7 +122,7 @@ def test_a_run_that_stands_still_says_why_and_since_when_and_ever_more_rarely(
     since = f"{timezone.localtime(begun + timedelta(seconds=1)):%H:%M:%S}"
     why = f"Juno 2: 2 calls rate limited (HTTP 429) since {since}."
     waited = ("15.0 s", "30.0 s", "1 min 00 s", "2 min 00 s")
-    assert sentences == [f"No execution has ended for {long}. {why}" for long in waited]
+    assert sentences == [f"No result for {long}. {why}" for long in waited]
     assert all("Juno 2 is asked again in " in sentence for sentence in watching.output)
 
     # It begins again after the next result.
@@ -131,22 +131,20 @@ def test_a_run_that_stands_still_says_why_and_since_when_and_ever_more_rarely(
     ModelCall.objects.all().delete()
     watching.now_s += 15
     watching.watch.look(stop_wanted=False)
-    lines = [line for line in watching.output if line.startswith("No execution")]
-    assert lines[4:] == [
-        "No execution has ended for 15.0 s. No call has failed since the last answer."
-    ]
+    lines = [line for line in watching.output if line.startswith("No result")]
+    assert lines[4:] == ["No result for 15.0 s. No call has failed since the last answer."]
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "message"),
     [
-        ({"silent_since": True}, "Juno 2 does not answer; one call at a time tries it."),
+        ({"silent_since": True}, "Juno 2 does not answer; it is retried with one call at a time."),
         ({"slow_since": True, "rate": 9.25}, "Juno 2 is slowed to 9.25 calls a second."),
         ({}, "(HTTP 503) since"),
     ],
 )
 def test_what_holds_a_model_back_is_told(
-    watching: Watching, facts: dict[str, Any], told: str
+    watching: Watching, facts: dict[str, Any], message: str
 ) -> None:
     now = database_now()
     times = {name: now if value is True else value for name, value in facts.items()}
@@ -157,7 +155,7 @@ def test_what_holds_a_model_back_is_told(
         result=result, model=model, model_name="Juno 2", status="server_error", http_status=503
     )
 
-    assert told in waiting_text(watching.run, 15.0, now=now)
+    assert message in waiting_text(watching.run, 15.0, now=now)
 
 
 def test_a_run_ends_when_its_longest_time_is_over(watching: Watching) -> None:

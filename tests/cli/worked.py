@@ -21,6 +21,12 @@ FILE = Path(__file__).parents[1] / "vectors" / "scoring.json"
 Values = dict[str, Any]
 # Evaluators of the suite that ask nobody: every case is scored by its own instead.
 UNASKED = {"name": "unasked", "type": "contains", "value": "way"}
+# What stands over the cause on a result's page, by verdict.
+VERDICT_HEADINGS = {
+    "pass": "Why it passed",
+    "borderline": "Why it is borderline",
+    "fail": "Why it failed",
+}
 
 
 def vectors_of(rule: str) -> list[Values]:

@@ -120,6 +120,8 @@ def test_every_kind_of_file_is_the_same_from_a_worker_and_at_once(
         "run-junit": "/suites/support/runs/1/junit.xml",
         "run-results": f"{LINES}?keys=camelCase",
         "run-table": "/suites/support/runs/1/results.csv",
+        "run-view": "/suites/support/runs/1/table.csv?sort=-score",
+        "side-by-side": "/compare/many/cases.csv?runs=support:1,support:2",
         "suite": "/suites/support/file/",
     }
     make_scored_run(suite=run.suite, verdicts=("pass", "pass", "pass"))
@@ -328,7 +330,7 @@ def test_a_worker_that_loses_the_database_gives_the_export_back(
         raise OperationalError("the server closed the connection")
 
     with monkeypatch.context() as patched:
-        patched.setattr("runs.results.files.result_lines", lambda run: lose())
+        patched.setattr("runs.results.files.result_lines", lambda run, ids: lose())
         with pytest.raises(DatabaseError):
             write()
     assert reap_exports(now=database_now(), is_silence_death=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.decision import Decision
@@ -86,7 +86,6 @@ LINES = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=12) | st.fixed_d
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(lines=st.lists(LINES, min_size=1, max_size=3))
 def test_any_line_is_refused_or_decided(lines):
     content = "\n".join(json.dumps({"eval_id": f"C-{n}", **line}) for n, line in enumerate(lines))

@@ -26,6 +26,7 @@ from tests.support.trees import CHECK, LEAF, tree
 pytestmark = pytest.mark.django_db
 
 GOOD = {"eval_id": "C-1", "score": 0.9, "target": "agent"}
+CAUSE = "Failed: tone found “Calm down” and scored 0.20."
 
 
 def brought_in(*lines, suite=None, file="results.jsonl", **choices):
@@ -191,8 +192,8 @@ def test_other_evaluators_than_the_case_has_are_kept_with_a_revision_of_their_ow
         ("C-3", 1, True),
         ("C-3", 2, False),
     ]
-    told = {line.eval_id: [one.name for one in line.evaluators] for line in result_lines(run)}
-    assert told == {"C-1": ["tone"], "C-2": ["tone"], "C-3": ["speed"]}
+    names = {line.eval_id: [one.name for one in line.evaluators] for line in result_lines(run)}
+    assert names == {"C-1": ["tone"], "C-2": ["tone"], "C-3": ["speed"]}
 
 
 def test_cases_the_suite_does_not_have_are_named_and_nothing_is_stored():
@@ -236,18 +237,49 @@ def test_what_one_site_writes_another_shows_alike():
 
     [copy] = import_results(written.encode(), file="r.jsonl", suite=suite, imported_by=None).runs
 
-    def told(text):
+    def parsed(text):
         return [
             {key: value for key, value in json.loads(line).items() if key != "run"}
             for line in text.splitlines()
         ]
 
-    assert told("".join(write_results(result_lines(copy)))) == told(written)
-    negated = told(written)[1]["evaluator_results"][1]["evaluator_results"][1]
+    assert parsed("".join(write_results(result_lines(copy)))) == parsed(written)
+    negated = parsed(written)[1]["evaluator_results"][1]["evaluator_results"][1]
     assert (negated["score"], len(negated["hits"]), negated["misses"]) == (1.0, 1, [])
     columns = ("case_id", "verdict", "score", "decided_by", "is_forced", "latency_ms", "status")
     assert list(copy.results.values_list(*columns)) == list(run.results.values_list(*columns))
     assert copy.snapshot["evaluators"] == run.snapshot["evaluators"]
+
+
+@pytest.mark.parametrize(
+    ("values", "cause"),
+    [
+        ({"score": 0.2, "cause": CAUSE}, CAUSE),
+        # Reviews come in files of their own.
+        (
+            {
+                "score": 0.2,
+                "cause": f"{CAUSE} Reviewers decided pass, which counts instead.",
+                "reviewed_verdict": "pass",
+            },
+            CAUSE,
+        ),
+        (
+            {"error": "gone", "output": "Hi", "cause": "No verdict: tone has no score: gone."},
+            "No verdict: tone has no score: gone.",
+        ),
+        ({"score": 0.9, "cause": CAUSE}, "Passed: the score is 0.90, at least 0.80."),
+        (
+            {"score": 0.2},
+            "Failed: overall scored 0.20, so the score is 0.20, below the borderline threshold of 0.60. "
+            "To be borderline, overall must reach 0.60 (now 0.20).",
+        ),
+    ],
+)
+def test_a_cause_is_the_files_unless_it_is_of_another_verdict(values, cause):
+    [run] = brought_in({"eval_id": "C-1", **values}).runs
+    [line] = result_lines(run)
+    assert line.cause == cause
 
 
 def test_the_pages_of_an_imported_run_open(viewer_client: Client):
@@ -270,14 +302,14 @@ def test_the_pages_of_an_imported_run_open(viewer_client: Client):
 
 def test_what_judges_cost_elsewhere_is_not_known_and_never_nothing(viewer_client: Client):
     [silent] = brought_in(GOOD).runs
-    [told] = brought_in({**GOOD, "evaluation_cost_usd": 0.25}, {**GOOD, "eval_id": "C-1"}).runs
-    both = run_costs(silent).evaluation, run_costs(told).evaluation
+    [priced] = brought_in({**GOOD, "evaluation_cost_usd": 0.25}, {**GOOD, "eval_id": "C-1"}).runs
+    both = run_costs(silent).evaluation, run_costs(priced).evaluation
     assert [(one.usd, one.priced, one.answers) for one in both] == [
         (None, 0, 1),
         (Decimal("0.25"), 1, 2),
     ]
     listed = {run.pk: listed_costs(run).evaluation.usd for run in with_costs(Run.objects.all())}
-    assert listed == {silent.pk: None, told.pk: Decimal("0.25")}
+    assert listed == {silent.pk: None, priced.pk: Decimal("0.25")}
     result = silent.results.get()
     assert result_costs(silent, result).evaluation.usd is None
     assert viewer_client.get(reverse("runs:run-list")).status_code == 200
@@ -288,7 +320,7 @@ def test_many_results_take_few_trees(django_assert_max_num_queries):
     lines = [{"eval_id": f"C-{n}", "score": 0.9, "scores": scores} for n in range(300)]
     # Two are for the figures of the run: one reads the ids of its results, so that no cursor stays open while
     # they are read in batches, and one counts outputs with a price, which its pages then need not count.
-    with django_assert_max_num_queries(77):
+    with django_assert_max_num_queries(78):
         brought_in(*lines)
     assert Result.objects.count() == 300
 

@@ -142,7 +142,7 @@ def test_variables_of_the_environment_are_refused_in_files_of_agentv() -> None:
     text = GRADERS.format(evaluators="[]").replace("input: hi", "input: 'Hi ${{ USER_NAME }}!'")
     [problem] = problems(text)
     assert problem.startswith("dataset.yaml, line 5, case A, tests[0].input: ")
-    assert "${{ USER_NAME }} stands for a variable of the environment" in problem
+    assert "${{ USER_NAME }} is an environment variable" in problem
     own = OWN.format(evaluators="[]").replace("input: hi", "input: 'Use ${{ SHA }}'")
     content = read(own)
     assert content.cases[0].input[0]["content"] == "Use ${{ SHA }}"

@@ -173,7 +173,7 @@ def test_what_was_never_carried_out_is_left_out_and_told():
     found = read_results("\n".join(map(json.dumps, lines)).encode(), file="r.jsonl")
     assert len(found.results) == 1
     assert [str(note) for note in found.notes] == [
-        "r.jsonl, line 2: 1 execution was never run and left out"
+        "r.jsonl, line 2: 1 result was left out, never run"
     ]
 
 

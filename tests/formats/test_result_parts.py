@@ -126,7 +126,7 @@ def test_rounds_of_another_form_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("values", "expected"),
     [
         ({"raw_score": 80, "scale": 100}, (80, 100)),
         ({"raw_score": 80}, (None, 1)),
@@ -134,7 +134,7 @@ def test_rounds_of_another_form_are_left_alone() -> None:
         ({"raw_score": 0, "scale": 0}, (None, 1)),
     ],
 )
-def test_a_raw_score_needs_its_scale(told: dict[str, Any], expected: tuple[Any, Any]) -> None:
-    found = read({"name": "m", "type": "script", "score": 0.8, **told})
+def test_a_raw_score_needs_its_scale(values: dict[str, Any], expected: tuple[Any, Any]) -> None:
+    found = read({"name": "m", "type": "script", "score": 0.8, **values})
 
     assert (found.raw_score, found.scale) == expected

@@ -21,7 +21,7 @@ def test_the_suites_that_are_drawn_hold_every_kind() -> None:
     assert {kind for kind, _ in VARIANTS} | {COMPOSITE} == kinds
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(suites())
 def test_a_suite_reads_back_the_same_from_everything_it_is_written_as(
     content: SuiteWithCases,

@@ -149,13 +149,17 @@ without a running site; the run appears on the site's pages like any other."""
             help="Weight of a metric in this run; the others stay as in the suite. Repeatable.",
         )
         parser.add_argument(
-            "--repetitions", type=int, default=1, metavar="N", help="Executions of every case (1)."
+            "--repetitions",
+            type=int,
+            default=1,
+            metavar="N",
+            help="How many times each case runs (1).",
         )
         parser.add_argument(
             "--concurrency",
             type=int,
             metavar="N",
-            help="Concurrent executions; default: what the language models allow.",
+            help="How many cases run in parallel; default: what the language models allow.",
         )
         parser.add_argument(
             "--budget",

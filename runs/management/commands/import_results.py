@@ -19,8 +19,8 @@ nested evaluator_results (or scores), output, usage and costs. It may also be on
 result or a list of results, and a result a final evaluation with final_score from 0 to 10.
 
 Each target in the file becomes a completed run, marked as imported. Scores are kept as they are; a
-missing verdict follows from the bands of the suite. An errored execution has no score. Executions
-that never took place are left out, with a note.
+missing verdict follows from the bands of the suite. A result with an error has no score.
+Results that never ran are left out, with a note.
 
 exit codes:
   0  every result is stored

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from evaluators.sandbox.processes import process_name
+from evaluators.templatetags.figures import counted
 from runs.cli.command import SiteCommand, get_run
 from runs.cli.files import FileOptions
 from runs.cli.printing import ProgressLine
@@ -66,5 +67,5 @@ exit code says whether it passed."""
             run = get_run(options["run"])
             left = resume_run(run, resumed_by=None, budget_usd=budget_usd, owner_id=process_name())
             run.refresh_from_db()
-            progress.say(f"{left} of {run.execution_count} executions are left.")
+            progress.say(f"{left} of {counted(run.execution_count, 'result')} to go.")
             execute_and_conclude(self, run, files, progress, stop)
