@@ -84,7 +84,7 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
             "reply_mode": "Reply mode",
             "concurrency": "Calls in flight",
             "requests_per_minute": "Requests per minute",
-            "timeout_s": "Time-out, seconds",
+            "timeout_s": "Timeout, seconds",
             "send_trace_headers": "Send trace headers",
             **PRICE_LABELS,
         }

@@ -86,6 +86,55 @@ def gallery_kinds() -> list[Kind]:
     )
 
 
+# The kinds to choose from, the most used first; a kind that no group names comes last in the one that fits.
+GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "Rules",
+        "Fixed checks, without a model unless you ask for one.",
+        ("text_check", "expected_output", "field_accuracy", "tool_trajectory", "execution_metrics"),
+    ),
+    (
+        "Judges",
+        "A model or an agent reads the answer and scores it.",
+        ("llm_judge", "rubric", "metrics_judge", "deliberation", "agent_judge"),
+    ),
+    ("Composites", "Combine several evaluators into one score.", ("composite", "hybrid_judge")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KindGroup:
+    """Kinds of evaluators that work alike."""
+
+    title: str
+    summary: str
+    kinds: Sequence[Kind]
+
+
+def kind_groups() -> list[KindGroup]:
+    """Return the kinds that a suite may use by how they score, the most used first."""
+    named = {name: title for title, _, names in GROUPS for name in names}
+    kinds = gallery_kinds()
+
+    def group(kind: Kind) -> str:
+        return named.get(kind.name, "Judges" if kind.uses_judge else "Rules")
+
+    def place(kind: Kind, names: Sequence[str]) -> int:
+        return names.index(kind.name) if kind.name in names else len(names)
+
+    return [
+        KindGroup(
+            title,
+            summary,
+            sorted(
+                (kind for kind in kinds if group(kind) == title),
+                key=lambda kind, names=names: place(kind, names),  # type: ignore[misc]
+            ),
+        )
+        for title, summary, names in GROUPS
+    ]
+
+
 def kind_page(name: str) -> KindPage:
     """Return everything about one kind; raises UnknownKindError if the gallery does not show it."""
     kind = get_kind(name)
@@ -110,7 +159,7 @@ def _preset_words(key: str, value: Any) -> str:
     return f"{key}: {str(value).lower() if isinstance(value, bool) else value}"
 
 
-# A live worker takes a test at once; a running test ends by the time-outs of its calls.
+# A live worker takes a test at once; a running test ends by the timeouts of its calls.
 CENT = Decimal("0.01")
 UNTAKEN = timedelta(seconds=10)
 GIVEN_UP = timedelta(minutes=5)
@@ -209,7 +258,7 @@ def model_facts(model: LanguageModel) -> list[tuple[str, str]]:
         "Reply mode": model.get_reply_mode_display(),
         "Parameters": ", ".join(f"{name} {value}" for name, value in model.parameters.items()),
         "Requests per minute": str(model.requests_per_minute or "no limit"),
-        "Time-out": f"{model.timeout_s} s",
+        "Timeout": f"{model.timeout_s} s",
         "Input price": _usd(prices.input) if prices else "not known",
         "Cached input price": _usd(prices.cached) if prices and prices.cached else "as input",
         "Output price": _usd(prices.output) if prices else "not known",

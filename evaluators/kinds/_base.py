@@ -99,7 +99,7 @@ class JudgeQuestion:
     and text; the transport wraps it in random delimiters. `check` returns what is wrong with a reply that
     satisfies the schema, or "". The transport asks once for a repair, then raises JudgeFailure. A repaired
     reply is accepted if it satisfies `least`, a schema with fewer requirements. `timeout_s` limits each
-    call; without it the model's own time-out applies.
+    call; without it the model's own timeout applies.
     """
 
     purpose: str

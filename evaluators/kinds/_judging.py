@@ -44,14 +44,14 @@ def judge_instructions() -> Any:
 
 
 def judge_timeout() -> Any:
-    """Return the setting for the time-out of each call of the judge."""
+    """Return the setting for the timeout of each call of the judge."""
     return Field(
         None,
         ge=1,
         le=MAX_TIMEOUT_S,
-        title="Time-out in seconds",
+        title="Timeout in seconds",
         description=f"How long to wait for an answer of the judge, 1 to {MAX_TIMEOUT_S} seconds. "
-        "Empty: the time-out of the judge itself.",
+        "Empty: the timeout of the judge itself.",
     )
 
 

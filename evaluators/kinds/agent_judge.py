@@ -109,9 +109,9 @@ class AgentJudgeConfig(KindConfig):
         None,
         ge=1,
         le=MAX_TIMEOUT_S,
-        title="Time-out in seconds",
+        title="Timeout in seconds",
         description=f"How long to wait for each answer of the agent, 1 to {MAX_TIMEOUT_S} seconds. "
-        "Empty: the time-out of the target.",
+        "Empty: the timeout of the target.",
     )
 
     @field_validator("agent")

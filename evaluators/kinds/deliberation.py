@@ -404,7 +404,7 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     regular_rounds = len(rounds) - (1 if rounds and rounds[-1]["breaks_tie"] else 0)
     if not rounds or regular_rounds != config.rounds:
         raise PartsMissingError(f"This result was not voted on in {config.rounds} rounds.")
-    voted = tuple(PanelMember(vote["slug"], vote["agent"]) for vote in rounds[-1]["votes"])
+    voted = tuple(PanelMember(vote["slug"], vote.get("agent", "")) for vote in rounds[-1]["votes"])
     if voted != config.panel:
         raise PartsMissingError("These judges did not vote on this result.")
     last = rounds[-1]

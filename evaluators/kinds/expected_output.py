@@ -11,7 +11,7 @@ The first three score 100 or 0 and call no model. `trim: true` first removes whi
 texts; without it the page says when only such white space differs. A case without an expected output leaves
 the evaluator unscored.
 
-`model`, `samples` and the time-out belong to `semantic`. The judge can be asked several times, and the page
+`model`, `samples` and the timeout belong to `semantic`. The judge can be asked several times, and the page
 shows how far apart its scores are.
 
 Good: `exact` or `contains` for an invoice number or a list in a fixed order; `semantic` for a sentence that

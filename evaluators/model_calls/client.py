@@ -115,7 +115,7 @@ class Try:
         self.failure = Failure(CallOutcome.TIMEOUT, reason)
 
     def unreachable(self, error: BaseException) -> None:
-        """Note that the server was not reached or the connection broke; a time-out as the cause is reported as one."""
+        """Note that the server was not reached or the connection broke; a timeout as the cause is reported as one."""
         cause: BaseException | None = error
         last = error
         while cause is not None:
@@ -247,7 +247,7 @@ class ModelClient:
         """Return the model's answer, from the ledger if it was given before.
 
         Waits for a slot, repeats temporary failures (429 after its Retry-After, 5xx, no connection,
-        time-outs) and records every try. 429s, 5xx and lost connections use up a try only while the model
+        timeouts) and records every try. 429s, 5xx and lost connections use up a try only while the model
         answers others.
 
         Raises:
@@ -345,7 +345,7 @@ class ModelClient:
     def _note_end(
         self, failure: Failure | None, spec: ModelSpec, started_at: float, progress: CallProgress
     ) -> None:
-        """Tell the limiter how a try ended; a time-out says nothing about the model."""
+        """Tell the limiter how a try ended; a timeout says nothing about the model."""
         if failure is not None and failure.status in PASSING:
             self.limiter.failed(spec, failure, call=progress.number, started_at=started_at)
         elif failure is None or failure.status is not CallOutcome.TIMEOUT:

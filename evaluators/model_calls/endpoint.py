@@ -50,7 +50,7 @@ class Endpoint(AsyncOpenAI):
         """Prepare the client without connecting."""
         is_elsewhere = urlsplit(spec.base_url).hostname not in LOOPBACK
         context = tls_context(trust_env=is_elsewhere)
-        # Each call has its own time-out for everything else.
+        # Each call has its own timeout for everything else.
         timeout = httpx2.Timeout(None, connect=CONNECT_S)
         http = DefaultAioHttpClient(
             limits=httpx2.Limits(

@@ -251,7 +251,7 @@ class PendingQuestion:
 
 
 EVALUATION = "evaluation"
-UNREADABLE = "the judge's reply could not be read, nor the one after asking again: {}"
+UNREADABLE = "the judge's reply could not be read in 2 attempts: {}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ class ModelSpec:
         return self.prices.version if self.prices else ""
 
     def within(self, timeout_s: float | None) -> ModelSpec:
-        """Return the model with another time-out for each call; None keeps its own."""
+        """Return the model with another timeout for each call; None keeps its own."""
         return self if timeout_s is None else replace(self, timeout_s=float(timeout_s))
 
     def as_json(self) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def model_spec(model: LanguageModel, frozen: Mapping[str, Any] | None = None) ->
     """Return the model as calls need it, with its key.
 
     `frozen` is the result of `as_json` in a run's snapshot. Address, model id, parameters, reply mode and
-    prices then come from the snapshot; key, limits and time-out still come from the model. A key is never
+    prices then come from the snapshot; key, limits and timeout still come from the model. A key is never
     sent to an address that it was not entered for.
     """
     key = model_key(model)

@@ -39,7 +39,7 @@ ASK_AGAIN_S = 1.0
 PAUSE_GRAIN_S = 0.5
 # Other workers see failures too, so a part of those that make a model count as silent is news.
 URGENT_SHARE = 0.25
-NO_ANSWER = Failure(CallOutcome.CONNECTION, "The model answers nobody")
+NO_ANSWER = Failure(CallOutcome.CONNECTION, "The model does not answer")
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], Awaitable[None]]

@@ -132,10 +132,13 @@ def case_tree(
     return root.replace(children=(*root.children, *own.children)) if append else own
 
 
+# An encoder made once: thousands of cases are hashed at a time.
+ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
 def content_hash(value: Any) -> str:
     """Return the SHA-256 of plain JSON values; the order of keys makes no difference."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(ENCODE(value).encode()).hexdigest()
 
 
 def cases_hash(case_hashes: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Ask agents at their endpoints: slots, tries within one time-out, and a record of every try."""
+"""Ask agents at their endpoints: slots, tries within one timeout, and a record of every try."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ class AgentClient:
         ledger: Ledger,
         facts: tuple[str, CallKey, str],
     ) -> tuple[AgentTry, int]:
-        """Return the last try, and how many there were within the time-out."""
+        """Return the last try, and how many there were within the timeout."""
         left_s, tries = request.timeout_s, 0
         clock = asyncio.get_running_loop().time
         while True:

@@ -387,7 +387,7 @@ class _CostTracker:
 
 
 def _within(config: TargetConfig, timeout_s: float | None) -> TargetConfig:
-    """Return a target's settings with another time-out; None leaves it."""
+    """Return a target's settings with another timeout; None leaves it."""
     if timeout_s is None or "timeout_s" not in type(config).model_fields:
         return config
     return config.model_copy(update={"timeout_s": timeout_s})

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from django.db.models import F
-
 from evaluators.model_calls.calls import CallRecord
 from evaluators.models import ZERO_USD
 from runs.execution.claims import Claim, Leases
@@ -39,10 +37,10 @@ class LedgerEntry:
     record: CallRecord
 
 
-def write_calls(work: RunWork, entries: Sequence[LedgerEntry]) -> None:
+def write_calls(run: Run, work: RunWork, entries: Sequence[LedgerEntry]) -> None:
     """Insert the calls and add their cost to their results and to the run, even for lost results.
 
-    The caller holds the run's row in a transaction.
+    The caller holds the run's row in a transaction and saves it.
     """
     insert_rows(ModelCall, COLUMNS, (_row(work, entry) for entry in entries))
     for purpose, column in COST_COLUMNS.items():
@@ -50,16 +48,13 @@ def write_calls(work: RunWork, entries: Sequence[LedgerEntry]) -> None:
         for entry in entries:
             if entry.record.key.purpose == purpose and entry.record.cost_usd is not None:
                 costs[entry.claim.result_id] += entry.record.cost_usd
-        add_costs(work.run_id, column, costs)
+        add_costs(run, column, costs)
 
 
-def add_costs(run_id: int, column: str, costs: Mapping[int, Decimal]) -> None:
-    """Add what results cost to one of their two cost columns, and the sum to the run's."""
-    if not costs:
-        return
+def add_costs(run: Run, column: str, costs: Mapping[int, Decimal]) -> None:
+    """Add what results cost to one of their two cost columns, and the sum to that of the run, unsaved."""
     add_to_rows(Result, column, ((usd, result_id) for result_id, usd in costs.items()))
-    total = sum(costs.values(), ZERO_USD)
-    Run.objects.filter(id=run_id).update(**{column: F(column) + total})
+    setattr(run, column, sum(costs.values(), getattr(run, column)))
 
 
 def missing_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:

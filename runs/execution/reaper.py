@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
@@ -55,14 +55,15 @@ END_SESSIONS = """
 """
 
 
-def reap(*, now: datetime) -> list[int]:
+def reap(*, now: datetime, at_work: Collection[str] = ()) -> list[int]:
     """Free the results of dead workers and end finished runs; return runs that need workers.
 
     A missing heartbeat means death only if the worker could have written it: not right after the
-    database was away.
+    database was away. The workers of this process with the tokens `at_work` are alive: after a long
+    sleep the process may look here before they have renewed their leases.
     """
     is_silence_death = database_answers_since() < now - LEASE
-    _remove_dead_workers(now=now)
+    _remove_dead_workers(now=now, at_work=at_work)
     forget_slot_leases(now=now)
     forget_starts(now=now)
     for trials in (TargetTrial.objects, EvaluatorTrial.objects):
@@ -71,7 +72,7 @@ def reap(*, now: datetime) -> list[int]:
     CaseUpload.objects.forget_old(now=now)
     ReviewUpload.objects.forget_old(now=now)
     if is_silence_death:
-        expired = Q(lease_until__lte=now)
+        expired = Q(lease_until__lte=now) & ~Q(lease_token__in=at_work)
         _for_each(
             _runs_with_expired_leases(now=now),
             lambda run_id: _release_results(run_id, expired, now=now),
@@ -91,14 +92,15 @@ def reap(*, now: datetime) -> list[int]:
     return runs_needing_workers(now=now)
 
 
-def _remove_dead_workers(*, now: datetime) -> None:
+def _remove_dead_workers(*, now: datetime, at_work: Collection[str]) -> None:
     """Remove workers without a heartbeat, and free at once the results of dead processes."""
     for run_worker in RunWorker.objects.all():
         if is_dead(run_worker.worker):
             _release_results(run_worker.run_id, Q(lease_token=run_worker.token), now=now)
             SlotLease.objects.filter(holder=run_worker.token).delete()
             RunWorker.objects.filter(pk=run_worker.pk).remove(now=now)
-    RunWorker.objects.filter(heartbeat_at__lt=now - LEASE).remove(now=now)
+    silent_workers = RunWorker.objects.filter(heartbeat_at__lt=now - LEASE)
+    silent_workers.exclude(token__in=at_work).remove(now=now)
     silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
     dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
     silent.delete()

@@ -11,16 +11,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from itertools import chain
+from typing import Protocol
 
 from django.db import transaction
-from django.db.models import F, Q
 
+from evaluators.kinds._base import Output
 from evaluators.model_calls.calls import CallRecord
 from evaluators.models import ZERO_USD
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import EvaluatorSpec
-from evaluators.scoring.types import Score, Unscored, Usage
+from evaluators.scoring.types import Score, Unscored, Usage, Verdict
 from runs.costs import dearest_usd
 from runs.engine.plan import OUTCOMES_PATH
 from runs.engine.ports import UNASKED, Cause, ExecutionOutcome, TargetFailure
@@ -40,6 +41,7 @@ from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.run_cases import RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
+from runs.models.search import ResultText
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import FileContent
 from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as_json
@@ -47,11 +49,12 @@ from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as
 logger = logging.getLogger(__name__)
 
 WRITE_EVERY_S = 0.05
-# A killed worker pays again for the answers it has not written. While one waits for longer than this,
-# no call is started, which also leaves the processor to the thread that writes.
-MAX_UNWRITTEN_S = 0.2
+# A killed worker pays again for the calls in flight and for those it has not written. While this many,
+# or this share of the run's concurrency, are unwritten, no call is started.
+MAX_UNWRITTEN_CALLS = 10
+UNWRITTEN_SHARE = 0.2
 BATCH = 50
-MAX_UNWRITTEN = 200
+MAX_UNWRITTEN_RESULTS = 200
 LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
 RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
 BREAKER = 8
@@ -65,7 +68,10 @@ STATE_FIELDS = (
     *("status", "started_at", "execution_count", "done_count", "error_count"),
     *("run_cost_usd", "evaluation_cost_usd", "is_short_of_money"),
 )
-COUNTERS = ("pass", "borderline", "fail", "error")
+COUNTERS = (
+    *("pass_count", "borderline_count", "fail_count", "error_count", "done_count"),
+    *("score_sum", "score_count", "run_cost_usd", "evaluation_cost_usd", "dearest_usd"),
+)
 RESULT_COLUMNS = (
     *("status", "verdict", "score", "metrics_score", "decided_by", "is_forced", "error"),
     *("error_stage", "outcome_marks", "warnings", "keeps_output", "retry_paths", "lease_token"),
@@ -73,6 +79,7 @@ RESULT_COLUMNS = (
 )
 OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
 ARTIFACT_COLUMNS = ("result_id", "path", "content_id")
+REASONING = SCORE_COLUMNS.index("reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +119,13 @@ DELETED = RunState("", None, 0, 0, 0, ZERO_USD, ZERO_USD)
 class ResultWriter:
     """Collects the calls and ended executions of one worker, and writes them in batches.
 
-    `room` is open while not too much is unwritten, and nothing for too long. `state` is the last known
-    state of the run. A run that is over, or was resumed without this worker, makes the loop `abort`. A
-    target that fails every execution alike makes it `drain`.
+    Calls are written as soon as the last writing is done; under load batches form by themselves.
+    Results can be had again from their calls, so they wait for a full batch, but not longer than
+    WRITE_EVERY_S.
+
+    `room` is open while not too much is unwritten. `state` is the last known state of the run. A run that
+    is over, or was resumed without this worker, makes the loop `abort`. A target that fails every
+    execution alike makes it `drain`.
     """
 
     def __init__(
@@ -139,10 +150,13 @@ class ResultWriter:
         self._drain = drain
         self._abort = abort
         self._entries: list[LedgerEntry] = []
-        self._oldest_entry_at = 0.0
-        self._closing_room: asyncio.TimerHandle | None = None
+        self._max_unwritten_calls = max(
+            MAX_UNWRITTEN_CALLS, round(work.concurrency * UNWRITTEN_SHARE)
+        )
+        self._unwritten_calls = 0
         self._ended: list[EndedExecution] = []
-        self._full = asyncio.Event()
+        self._is_due = asyncio.Event()
+        self._are_results_due = False
         self._ending = asyncio.Event()
 
     def put_call(self, claim: Claim, record: CallRecord) -> None:
@@ -150,20 +164,24 @@ class ResultWriter:
         self.budget.spend(claim.result_id, record.cost_usd or ZERO_USD)
         if self._work.clock_offset:
             record = replace(record, created_at=record.created_at + self._work.clock_offset)
-        if not self._entries:
-            loop = asyncio.get_running_loop()
-            self._oldest_entry_at = loop.time()
-            if self._closing_room is None:
-                self._closing_room = loop.call_later(MAX_UNWRITTEN_S, self.room.clear)
         self._entries.append(LedgerEntry(claim, record))
+        self._unwritten_calls += 1
+        self._is_due.set()
+        self._open_or_close_room()
 
     def put(self, ended: EndedExecution) -> None:
         """Take an execution that ended."""
         self._ended.append(ended)
-        if len(self._ended) >= BATCH:
-            self._full.set()
-        if len(self._ended) >= MAX_UNWRITTEN or self._looks_broken():
-            self._full.set()
+        if len(self._ended) >= BATCH or self._looks_broken():
+            self._are_results_due = True
+            self._is_due.set()
+        self._open_or_close_room()
+
+    def _open_or_close_room(self) -> None:
+        has_room = self._unwritten_calls < self._max_unwritten_calls
+        if has_room and len(self._ended) < MAX_UNWRITTEN_RESULTS and not self._looks_broken():
+            self.room.set()
+        else:
             self.room.clear()
 
     def _looks_broken(self) -> bool:
@@ -179,22 +197,33 @@ class ResultWriter:
     def end(self) -> None:
         """End the regular writing."""
         self._ending.set()
-        self._full.set()
+        self._is_due.set()
 
     async def write_batches(self) -> None:
-        """Write whenever a batch is full, and every WRITE_EVERY_S."""
+        """Write calls as soon as there are any, and results when a batch is full or every WRITE_EVERY_S."""
+        clock = asyncio.get_running_loop().time
+        results_at = clock() + WRITE_EVERY_S
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(WRITE_EVERY_S):
-                    await self._full.wait()
-            await self.write_now()
+                async with asyncio.timeout_at(results_at):
+                    await self._is_due.wait()
+            if self._are_results_due or clock() >= results_at:
+                await self.write_now()
+                results_at = clock() + WRITE_EVERY_S
+            else:
+                await self._write([])
 
     async def write_now(self) -> None:
         """Write everything collected so far."""
-        if not self._ending.is_set():
-            self._full.clear()
-        entries, self._entries = self._entries, []
         ended, self._ended = self._ended, []
+        self._are_results_due = False
+        await self._write(ended)
+
+    async def _write(self, ended: Sequence[EndedExecution]) -> None:
+        """Write the calls collected so far, and these executions."""
+        if not self._ending.is_set():
+            self._is_due.clear()
+        entries, self._entries = self._entries, []
         if not (entries or ended):
             return
 
@@ -210,7 +239,7 @@ class ResultWriter:
 
         state = await self._database.do_repeatable(write)
         self._leases.release(execution.claim.result_id for execution in ended)
-        self._open_room()
+        self._unwritten_calls -= len(entries)
         if state.stale:
             # After the end of the run this is normal.
             logger.log(
@@ -220,16 +249,7 @@ class ResultWriter:
                 state.stale,
             )
         self._update(state, spent=spent_usd(entry.record for entry in entries))
-
-    def _open_room(self) -> None:
-        """Open the room until the oldest call that is unwritten now has waited too long."""
-        if self._closing_room is not None:
-            self._closing_room.cancel()
-            self._closing_room = None
-        self.room.set()
-        if self._entries:
-            closes_at = self._oldest_entry_at + MAX_UNWRITTEN_S
-            self._closing_room = asyncio.get_running_loop().call_at(closes_at, self.room.clear)
+        self._open_or_close_room()
 
     async def watch_run(
         self, renew_slots: Callable[[], Awaitable[None]], give_back: Callable[[], Awaitable[None]]
@@ -375,18 +395,20 @@ def write_batch(
         run = Run.objects.hold_if_there(work.run_id)
         if run is None:
             return DELETED
-        write_calls(work, missing_entries(entries) if is_repeated else entries)
+        write_calls(run, work, missing_entries(entries) if is_repeated else entries)
         if entries and not run.is_active:
             # Calls were under way when the run ended: its figures must include their cost.
             Run.objects.filter(id=run.pk).update(summary=None)
         accepted = _still_held(work, token, ended)
         write_results(accepted, now=database_now())
-        write_outputs(accepted)
-        _count(work, accepted)
+        write_outputs(work.run_id, accepted)
+        _count(run, accepted)
+        _count_reported_costs(run, work, accepted)
         if work.budget_usd is not None:
-            _note_dearest(work, accepted)
+            _note_dearest(run, work, accepted)
+        # Nobody else changes them while this transaction holds the run.
+        run.save(update_fields=COUNTERS)
         _refresh_cases(work, entries, accepted)
-        run.refresh_from_db(fields=STATE_FIELDS)
         broken = "" if work.target.replays else broken_target(run)
     held = {execution.claim.result_id for execution in accepted}
     stale = [
@@ -470,23 +492,38 @@ def _marks(decision: Decision | None) -> str:
     return "".join("1" if outcome.passed else "0" for outcome in outcomes)[:MAX_MARKS]
 
 
-def write_outputs(ended: Sequence[EndedExecution]) -> None:
-    """Write outputs, scores and files, replacing those of an earlier generation."""
+def write_outputs(run_id: int, ended: Sequence[EndedExecution]) -> None:
+    """Write outputs, scores, files and what search looks up, replacing those of an earlier generation."""
     again = [execution.claim.result_id for execution in ended if execution.claim.generation > 1]
     if again:
         ScoreRow.objects.filter(result_id__in=again).delete()
         Artifact.objects.filter(result_id__in=again).delete()
         ResultOutput.objects.filter(result_id__in=again).delete()
-    answered = [execution for execution in ended if execution.outcome.output is not None]
-    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(execution) for execution in answered))
-    rows = (row for execution in answered for row in _score_rows(execution))
-    insert_rows(ScoreRow, SCORE_COLUMNS, rows)
+        ResultText.objects.filter(result_id__in=again).delete()
+    answered = [
+        (execution, output)
+        for execution in ended
+        if (output := execution.outcome.output) is not None
+    ]
+    outputs = (_output_row(execution, output) for execution, output in answered)
+    insert_rows(ResultOutput, OUTPUT_COLUMNS, outputs)
+    scores = [_score_rows(execution) for execution, _ in answered]
+    insert_rows(ScoreRow, SCORE_COLUMNS, chain.from_iterable(scores))
     _write_files(answered)
+    searched = (
+        (
+            *(execution.claim.result_id, execution.claim.case_id, output.text),
+            trace_as_json(output),
+            [str(row[REASONING]) for row in rows if row[REASONING]],
+        )
+        for (execution, output), rows in zip(answered, scores, strict=True)
+    )
+    ResultText.objects.add(run_id, searched)
 
 
-def _output_row(execution: EndedExecution) -> tuple[object, ...]:
-    output, decision = execution.outcome.output, execution.outcome.decision
-    if output is None or decision is None:
+def _output_row(execution: EndedExecution, output: Output) -> tuple[object, ...]:
+    decision = execution.outcome.decision
+    if decision is None:
         raise AssertionError("an answered execution has an output and a decision")
     outcomes = [
         {"text": outcome.text, "passed": outcome.passed, "justification": outcome.justification}
@@ -507,14 +544,12 @@ def _score_rows(execution: EndedExecution) -> list[tuple[object, ...]]:
     )
 
 
-def _write_files(ended: Sequence[EndedExecution]) -> None:
+def _write_files(answered: Sequence[tuple[EndedExecution, Output]]) -> None:
     """Write the files that targets left; equal contents are stored once."""
     left = [
         (execution.claim.result_id, path, content)
-        for execution in ended
-        for path, content in (
-            execution.outcome.output.files if execution.outcome.output else {}
-        ).items()
+        for execution, output in answered
+        for path, content in output.files.items()
     ]
     if left:
         hashes = FileContent.objects.store(content for _, _, content in left)
@@ -524,42 +559,30 @@ def _write_files(ended: Sequence[EndedExecution]) -> None:
         insert_rows(Artifact, ARTIFACT_COLUMNS, rows)
 
 
-def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
+def _count(run: Run, ended: Sequence[EndedExecution]) -> None:
     """Add the results just written to the run's counters."""
-    verdicts: Counter[str] = Counter()
-    score_sum, score_count = 0.0, 0
-    for execution in ended:
-        decision = execution.outcome.decision
-        if decision is None or decision.status != "scored":
-            verdicts["error"] += 1
-            continue
-        if decision.verdict is not None:
-            verdicts[decision.verdict.value] += 1
-        if decision.score is not None:
-            score_sum, score_count = score_sum + decision.score, score_count + 1
-    if ended:
-        moved: dict[str, Any] = {
-            f"{name}_count": F(f"{name}_count") + verdicts[name] for name in COUNTERS
-        }
-        Run.objects.filter(id=work.run_id).update(
-            done_count=F("done_count") + len(ended),
-            score_sum=F("score_sum") + score_sum,
-            score_count=F("score_count") + score_count,
-            **moved,
-        )
-    _count_reported_costs(work, ended)
+    decisions = [execution.outcome.decision for execution in ended]
+    scored = [decision for decision in decisions if decision and decision.status == "scored"]
+    verdicts = Counter(decision.verdict for decision in scored)
+    scores = [decision.score for decision in scored if decision.score is not None]
+    run.done_count += len(ended)
+    run.pass_count += verdicts[Verdict.PASS]
+    run.borderline_count += verdicts[Verdict.BORDERLINE]
+    run.fail_count += verdicts[Verdict.FAIL]
+    run.error_count += len(ended) - len(scored)
+    run.score_sum += sum(scores)
+    run.score_count += len(scores)
 
 
-def _note_dearest(work: RunWork, ended: Sequence[EndedExecution]) -> None:
+def _note_dearest(run: Run, work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Note the most that one result has cost, which a worker reserves for each execution."""
     among = [execution.claim.result_id for execution in ended]
     dearest = dearest_usd(work.run_id, is_replayed=work.target.replays, among=among)
     if dearest is not None:
-        is_cheaper = Q(dearest_usd=None) | Q(dearest_usd__lt=dearest)
-        Run.objects.filter(is_cheaper, id=work.run_id).update(dearest_usd=dearest)
+        run.dearest_usd = max(run.dearest_usd or ZERO_USD, dearest)
 
 
-def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
+def _count_reported_costs(run: Run, work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Add costs that targets report without calls in our ledger; a replayed output costs once.
 
     A target that failed without having been asked cost nothing; what another failure cost stays unknown.
@@ -583,7 +606,7 @@ def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> Non
         for execution in ended
         if execution.outcome.failure is not None and execution.outcome.failure.cause in UNASKED
     }
-    add_costs(work.run_id, "run_cost_usd", unasked | reported)
+    add_costs(run, "run_cost_usd", unasked | reported)
 
 
 def _refresh_cases(

@@ -112,6 +112,11 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     return True
 
 
+def tokens_at_work() -> list[str]:
+    """Return the tokens under which this process holds results now."""
+    return _active_runs.tokens()
+
+
 def release() -> None:
     """Release everything this process works on because it is about to end."""
     _active_runs.shut_down()
@@ -283,6 +288,11 @@ class ActiveRuns:
             slot.run_loop, slot.loop = run_loop, asyncio.get_running_loop()
             if self._is_closed_for(slot.run_id):
                 run_loop.shut_down(late_replies_s=REPLIES_AT_TERMINAL_S)
+
+    def tokens(self) -> list[str]:
+        """Return the token of every loop at work."""
+        with self._lock:
+            return [slot.run_loop.token for slot in self._slots if slot.run_loop is not None]
 
     def shut_down(self) -> None:
         """Make every loop of this process release everything and take nothing new."""

@@ -229,7 +229,7 @@ def _seconds(at: datetime | None) -> float | None:
 def _change(before: Throttle, after: Throttle, now: float) -> tuple[str, str] | None:
     """Return kind and text of the event about what changed for the calls of a model, None for nothing."""
     if after.is_silent and not before.is_silent:
-        return SILENT, f"does not answer ({after.reason}); one call at a time tries it"
+        return SILENT, f"does not answer ({after.reason}); retried with one call at a time"
     if before.silent_since is not None and not after.is_silent:
         return ANSWERS, f"answers again, after {now - before.silent_since:.0f} s"
     if after.rate is not None and (before.rate is None or after.rate < before.rate):

@@ -279,11 +279,11 @@ class PastUse:
 
     @property
     def basis(self) -> str:
-        """Return its basis in words: "from the last 3 runs of this target, 90 executions"."""
+        """Return its basis in words: "from the last 3 runs of this target, 90 results"."""
         if not self.runs:
             return ""
         which = f"{len(self.runs)} runs" if len(self.runs) > 1 else "run"
-        done = counted(sum(run.done_count for run in self.runs), "execution")
+        done = counted(sum(run.done_count for run in self.runs), "result")
         return f"from the last {which} {self.whose}, {done}"
 
 

@@ -380,9 +380,9 @@ def dropped_rules_text(suite: Suite, parameters: QueryDict) -> str:
     if run is None or source is None or _goes_by(suite, run.snapshot):
         return ""
     return (
-        f"Run #{run.number} was scored again from run #{source['run']} by other rules"
-        f"{f', {run.note}' if run.note else ''}. They are not taken over: the new run goes by the suite "
-        f"as it is, v{suite.version}, and by what is changed here."
+        f"Run #{run.number} was rescored from run #{source['run']} with other rules"
+        f"{f', {run.note}' if run.note else ''}. Those rules do not apply here. The new run uses the suite "
+        f"as it is, v{suite.version}, with the changes you make here."
     )
 
 
@@ -585,14 +585,14 @@ class StartRunForm(CaseChoiceForm):
         min_value=1,
         max_value=MAX_REPETITIONS,
         initial=1,
-        help_text="Scores are averaged, cost adds up",
+        help_text="Runs each case this many times",
     )
     concurrency = forms.IntegerField(
-        label="At the same time",
+        label="Parallel requests",
         min_value=1,
         max_value=MAX_AT_ONCE,
         initial=8,
-        help_text="executions of each run, by all workers",
+        help_text="Per run, over all workers",
     )
     judge = forms.ModelChoiceField(
         LanguageModel.objects.all(), required=False, empty_label="None", label="Model"
@@ -602,13 +602,13 @@ class StartRunForm(CaseChoiceForm):
         required=False,
         min_value=1,
         max_value=MAX_SAMPLES,
-        help_text="judge calls for each score; empty as in the suite",
+        help_text="Judge calls per score. Leave empty to use the suite's setting.",
     )
     budget = MoneyField(
-        label="Stop at",
+        label="Budget per run",
         required=False,
         min_value=Decimal("0.000001"),
-        help_text="US dollars a run, target and judges; empty for no limit",
+        help_text="US$, target + judge. Leave empty for no limit.",
     )
     minutes = forms.IntegerField(
         label="Longest time",

@@ -20,9 +20,8 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.costs import budget_words, counted_usd, is_replayed
 from runs.engine.plan import case_tree, judge_calls, read_plan, retry_judge_calls
-from runs.filters.language import FilterError
-from runs.filters.queries import ResultsQuery
-from runs.lists import MAX_INTEGER, read_integer
+from runs.filters.selection import RunForm, SelectionForm
+from runs.lists import MAX_INTEGER
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     EvaluatorScore,
@@ -252,25 +251,9 @@ class ResumeForm(forms.Form):
 
 WHICH = (("errored", "errored"), ("failed", "failed"), ("all_missing", "missing"))
 ONLY = (("all", "All of them"), ("unscored", "Only where it could not score"))
-MAX_NAMED_LENGTH = 40
 
 
-class CasesField(forms.Field):
-    """The ids of cases whose rows were ticked."""
-
-    widget = forms.MultipleHiddenInput
-
-    def to_python(self, value: Any) -> list[int]:
-        """Read the ids; raises ValidationError for anything but a number."""
-        numbers = set()
-        for text in value or ():
-            if (number := read_integer(text)) is None:
-                raise forms.ValidationError(f"“{text[:MAX_NAMED_LENGTH]}” is no case of this run.")
-            numbers.add(number)
-        return sorted(numbers)
-
-
-class AgainForm(forms.Form):
+class AgainForm(RunForm):
     """The fields of every retry.
 
     `path` is the only evaluator that scores again, "" for all. `seen` is the newest retry that the
@@ -286,12 +269,6 @@ class AgainForm(forms.Form):
 
     names: tuple[str, ...] = ("path",)
     refusal = ""
-    data: QueryDict
-
-    def __init__(self, run: Run, data: QueryDict) -> None:
-        """Make the form of one run."""
-        super().__init__(data)
-        self.run = run
 
     def clean_path(self) -> str:
         """Return the path; raises ValidationError for an evaluator that the run does not have."""
@@ -327,11 +304,6 @@ class AgainForm(forms.Form):
         return False
 
     @property
-    def carried(self) -> list[tuple[str, str]]:
-        """Return the fields that name the results, for the form that confirms the retry."""
-        return [(name, value) for name in self.names for value in self.data.getlist(name) if value]
-
-    @property
     def all_chosen(self) -> QuerySet[Result]:
         """Return the named results that can be retried; none while the form is wrong."""
         if not self.names_results:
@@ -362,6 +334,11 @@ class AgainForm(forms.Form):
         count = results.count()
         is_choice = 0 < count < self.all_chosen.count()
         return retry_plan(self.run, results, self.cleaned_data["path"]) if is_choice else None
+
+    @property
+    def is_rescore(self) -> bool:
+        """Tell whether it was asked to score the existing outputs, and nothing else."""
+        return bool(self.data.get("rescore"))
 
     def scripts_problem(self, user: User) -> str:
         """Return why the user may not run the programs of this retry, "" when they may."""
@@ -402,25 +379,21 @@ class AgainForm(forms.Form):
         """Return how many results are retried, and how many another retry reached first."""
         # With one evaluator, the form may have shown another number.
         others = 0 if self.cleaned_data["path"] else (self.cleaned_data["count"] or count) - count
-        message = f"{counted(count, 'result')} {'is' if count == 1 else 'are'} tried again."
+        message = f"{counted(count, 'result')} {'is' if count == 1 else 'are'} queued again."
         if others > 0:
-            message += f" {thousands(others)} more had been reached by another retry meanwhile."
+            verb = "was" if others == 1 else "were"
+            message += f" {thousands(others)} more {verb} already queued by another rerun."
         return message
 
 
-class RunRetryForm(AgainForm):
+class RunRetryForm(SelectionForm, AgainForm):
     """A retry of results by kind, by shared error, by ticked rows, or all of a filter."""
 
     which = forms.ChoiceField(choices=WHICH, required=False)
     like = forms.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
-    case = CasesField(required=False)
-    everything = forms.BooleanField(required=False)
-    names = ("which", "like", "everything", "case", "path", "verdict", "tag", "q", "sort")
-
-    def __init__(self, run: Run, data: QueryDict) -> None:
-        """Make the form of one run; the data has the filter as an address has it."""
-        super().__init__(run, data)
-        self.query = ResultsQuery.read(data)
+    rescore = forms.BooleanField(required=False)
+    choosing = ("which", "like", "case", "everything", "path")
+    names = ("which", "like", "path", "rescore", *SelectionForm.names)
 
     @property
     def action(self) -> str:
@@ -428,36 +401,10 @@ class RunRetryForm(AgainForm):
         return reverse("runs:run-retry", args=(self.run.suite.slug, self.run.number))
 
     @property
-    def back(self) -> str:
-        """Return the address of the page that it returns to."""
-        page = reverse("runs:run", args=(self.run.suite.slug, self.run.number))
-        return self.query.at(page)
-
-    @property
     def keeps_by_default(self) -> bool:
         """Tell whether the form proposes to keep outputs: errors after the output need no new one."""
-        return bool(self.data.get("like")) or self.data.get("which") == "errored"
-
-    def clean_case(self) -> list[int]:
-        """Return the ticked cases; raises ValidationError for one that the run does not have."""
-        cases: list[int] = self.cleaned_data["case"]
-        known = self.run.results.filter(case__in=cases).values_list("case_id", flat=True)
-        unknown = set(cases) - set(known)
-        if unknown:
-            raise forms.ValidationError(f"Case {min(unknown)} is not in run {self.run}.")
-        return cases
-
-    def clean(self) -> dict[str, Any]:
-        """Refuse a form that names no results."""
-        named = ("which", "like", "case", "everything", "path")
-        if not self.errors and not any(self.cleaned_data.get(name) for name in named):
-            raise forms.ValidationError("Nothing is chosen. Tick at least one result to retry.")
-        if self.cleaned_data.get("everything"):
-            try:
-                matching_results(self.run, self.query)
-            except FilterError as error:
-                raise forms.ValidationError(f"The filter cannot be read. {error}") from error
-        return self.cleaned_data
+        keeps = any(self.data.get(name) for name in ("like", "rescore"))
+        return keeps or self.data.get("which") == "errored"
 
     def named_results(self) -> QuerySet[Result]:
         """Return the results that the form names, in any state."""
@@ -508,7 +455,9 @@ class ResultRetryForm(AgainForm):
     def done(self, count: int) -> str:
         """Return what is repeated."""
         if self.cleaned_data["path"]:
-            return f"{self.cleaned_data['path']} scores again; the output stays."
+            return (
+                f"{self.cleaned_data['path']} is queued to rescore the result. The output is kept."
+            )
         if self.cleaned_data["keep_output"]:
-            return "The output is scored again."
-        return "The result is tried again."
+            return "The result is queued to be rescored. The output is kept."
+        return "The result is queued to be rerun."

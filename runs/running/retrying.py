@@ -463,8 +463,8 @@ def retry_results(
     """
     if run.imported_from:
         raise ImportedRunError(
-            f"Run {run} was imported from {run.imported_from}: there is no target to ask and no "
-            "evaluator to score again. Start a new run of the suite instead."
+            f"Run {run} was imported from {run.imported_from}: it has no target to rerun and no "
+            "evaluator to rescore. Start a new run of the suite instead."
         )
     # The root stands for the whole tree.
     part = tuple(paths) if paths and ROOT_PATH not in paths else None
@@ -473,8 +473,8 @@ def retry_results(
         held = Run.objects.hold(run.pk)
         if held.is_active and held.owner == RunOwner.COMMAND_LINE:
             raise RunElsewhereError(
-                f"Run {run} is being executed by a command line, which ends with what it began. "
-                "Wait for its end or cancel it, then retry."
+                f"Run {run} is still running at a command line. "
+                "Wait until it ends or cancel it, then rerun the results."
             )
         check_paths(run, request.paths or ())
         finished, cancelled, why_none = _chosen(held, which, result_ids, seen_retry)
@@ -520,7 +520,9 @@ def _named(run: Run, result_ids: Sequence[int]) -> list[tuple[int, str]]:
         rows += some.values_list("id", "status")
     unknown = set(ids) - {pk for pk, _ in rows}
     if unknown:
-        raise ResultNotInRunError(f"Result {min(unknown)} is not of run {run}; nothing is retried.")
+        raise ResultNotInRunError(
+            f"Result {min(unknown)} does not belong to run {run}. Nothing was rerun."
+        )
     return rows
 
 

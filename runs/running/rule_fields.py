@@ -32,8 +32,8 @@ LABELS: Mapping[str, str] = {
     "pass_threshold": "Pass from",
     "borderline_threshold": "Borderline from",
     "fallback_threshold": "Without outcomes, pass from",
-    "metrics_pass_threshold": "Metrics gate",
-    "cases_pass_threshold": "Cases gate",
+    "metrics_pass_threshold": "Score gate",
+    "cases_pass_threshold": "Pass-rate gate",
 }
 
 

@@ -209,14 +209,14 @@ def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
     for facts in plan.models.values():
         if facts["prices"] is None:
             raise CannotStartError(
-                f"Nobody knows what {facts['name']} costs, so a budget could not hold it. Enter its "
-                "prices under Language models, or start without a budget."
+                f"There are no prices for {facts['name']}, so a budget cannot limit its cost. Enter them "
+                "under Language models, or start without a budget."
             )
 
 
 def _audit(run: Run, suite: Suite, started_by: User | None, form_key: str) -> None:
     nobody = COMMAND_LINE if run.owner_id else ""
-    facts = {"target": run.target_name, "executions": run.execution_count, "note": run.note}
+    facts = {"target": run.target_name, "results": run.execution_count, "note": run.note}
     if changed := run.snapshot.get(CHANGED):
         facts["changed"] = changed
     AuditEntry.objects.record(

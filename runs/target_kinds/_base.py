@@ -53,7 +53,7 @@ class Chat(Protocol):
         *,
         timeout_s: float | None = None,
     ) -> ChatAnswer:
-        """Return the answer; raise ChatFailure if there is none in time. The default time-out is the model's."""
+        """Return the answer; raise ChatFailure if there is none in time. The default timeout is the model's."""
         ...
 
 

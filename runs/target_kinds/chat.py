@@ -2,7 +2,7 @@
 
 The system prompt goes before the messages of the case. The parameters are sent with every call and override
 those of the language model. A target that needs more time than other users of the model can have its own
-time-out.
+timeout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ChatConfig(TargetConfig):
         None,
         ge=1,
         le=MAX_TIMEOUT_S,
-        title="Time-out in seconds",
+        title="Timeout in seconds",
         description=f"How long to wait for an answer, 1 to {MAX_TIMEOUT_S} seconds. "
         "Empty: as the language model says.",
     )

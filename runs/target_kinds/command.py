@@ -242,7 +242,7 @@ class CommandConfig(TargetConfig):
         60,
         ge=1,
         le=MAX_TIMEOUT_S,
-        title="Time-out in seconds",
+        title="Timeout in seconds",
         description=f"For one case, 1 to {MAX_TIMEOUT_S}; never more than the site allows a program.",
         json_schema_extra={"section": LIMITS},
     )

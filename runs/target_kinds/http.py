@@ -17,7 +17,7 @@ result.
 Secret headers are stored encrypted and never shown again. They are only sent to the address they were entered
 for. A header may also name a variable of the server: `Bearer {{EVALSITE_TARGET_SECRET_AGENT}}`.
 
-The time-out covers one case with all its retries. A request is repeated after a 429 or 5xx answer, or when no
+The timeout covers one case with all its retries. A request is repeated after a 429 or 5xx answer, or when no
 connection could be made, and waits for Retry-After if the agent sends it. An agent that charges for failed
 requests charges for each of them. Nothing else is repeated. Redirects are not followed. Addresses where cloud
 providers hand out credentials are refused under any name; private networks are allowed.
@@ -209,7 +209,7 @@ class HTTPConfig(ReplyPaths):
         120,
         ge=1,
         le=MAX_TIMEOUT_S,
-        title="Time-out in seconds",
+        title="Timeout in seconds",
         description=f"For one case, with all retries and waits. 1 to {MAX_TIMEOUT_S}.",
         json_schema_extra={"section": LIMITS},
     )

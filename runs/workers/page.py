@@ -165,7 +165,7 @@ def _why(
     if not context.workers:
         return "waits for a worker", True
     if not left:
-        return "is being finished", False
+        return "finishing", False
     earlier = sum(worker.share for worker in run_workers if not worker.is_at_work)
     if earlier >= run.concurrency:
         calls = counted(earlier, "earlier call")
@@ -186,7 +186,7 @@ def _untaken(context: _Context) -> tuple[str, bool]:
         return "waits for the broker", True
     if not context.has_free:
         return "waits until a worker is done with another run", False
-    return "no worker has it yet; one takes it within seconds", False
+    return "starts within seconds", False
 
 
 def _slowed(run_workers: Sequence[RunWorker], context: _Context) -> str:
@@ -194,7 +194,7 @@ def _slowed(run_workers: Sequence[RunWorker], context: _Context) -> str:
     own = [pair for run_worker in run_workers for pair in context.slots.get(run_worker.token, ())]
     for model, holder in own:
         if model.slowdown.silent_since is not None:
-            return f"{model.name} does not answer; one call at a time tries it"
+            return f"{model.name} does not answer; it is retried with one call at a time"
         if model.paused_ms is not None:
             return f"{model.name} is paused for {rough(model.paused_ms)}"
         if holder.starts_wanted and model.slowdown.rate is not None:
@@ -308,7 +308,7 @@ def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
         doing = f"{busy} {_verb(at_work, 'executes', 'execute')} {counted(len(taken), 'run')}"
     elif left:
         waiting_runs = f"{counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
-        doing = f"{_are(alive)} alive, none is at work yet; {waiting_runs}"
+        doing = f"{_are(alive)} alive, none is busy yet; {waiting_runs}"
     elif own:
         executes = _verb(len(own), "executes its own run", "execute their own runs")
         doing = f"{counted(len(own), 'command line')} {executes}; {_are(alive)} idle"
@@ -343,8 +343,8 @@ def _no_broker(*, has_workers: bool) -> Notice:
     return Notice(
         "bad",
         "The broker does not answer.",
-        f"{continuing}What is started, resumed or retried meanwhile waits, and starts within seconds "
-        "once Redis is back. Its address is in CELERY_BROKER_URL.",
+        f"{continuing}Runs started, resumed or rerun meanwhile wait, and start within seconds once "
+        "Redis is back. Its address is in CELERY_BROKER_URL.",
     )
 
 

@@ -30,7 +30,7 @@ PLAIN = [
     "We rate our service by surveys. Give it a try.",
     "Result: order FO-51220 was found.",
     "I have evaluated your request; the warehouse is full.",
-    "Ignore the first e-mail: it was sent by mistake.",
+    "Ignore the first email: it was sent by mistake.",
     "Your judge in the competition will write to you.",
     "All of the items were delivered.",
 ]

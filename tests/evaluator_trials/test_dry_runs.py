@@ -242,7 +242,7 @@ def test_a_dry_run_of_each_kind_shows_what_a_run_gives_byte_for_byte(
             given(name, row.asks, run, model_server, agent_server),
         )
         assert [text for text in texts_of(found, row) if text not in page] == [], name
-        assert ("A try would make no calls for this output" in page) == (row.asks == "nobody"), name
+        assert ("This output needs no calls" in page) == (row.asks == "nobody"), name
         assert ("This is exactly what a try would send." in page) == (
             row.asks in ("model", "agent")
         ), name

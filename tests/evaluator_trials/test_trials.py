@@ -231,7 +231,7 @@ def test_a_dry_run_costs_nothing_and_needs_no_key(
 def test_what_asks_nobody_is_scored_by_the_dry_run_itself(editor_client: Client) -> None:
     suite_with(CHECK)
     page = dry(editor_client)
-    assert "A try would make no calls for this output" in page
+    assert "This output needs no calls" in page
     assert "1.00" in page
     page = dry(editor_client, source="pasted", output="No money back.")
     assert "0.00" in page

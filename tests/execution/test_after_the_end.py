@@ -92,7 +92,9 @@ def test_a_call_booked_while_the_figures_are_made_is_in_them(
 
     def book_meanwhile(*facts: Any) -> dict[str, Any]:
         figures = make_figures(*facts)
-        add_costs(run.pk, "run_cost_usd", {run.results.first().pk: Decimal("0.25")})
+        held = again(run)
+        add_costs(held, "run_cost_usd", {run.results.first().pk: Decimal("0.25")})
+        held.save(update_fields=["run_cost_usd"])
         monkeypatch.undo()
         return figures
 

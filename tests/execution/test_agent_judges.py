@@ -139,7 +139,7 @@ def test_an_agent_over_http_judges_from_the_suite_file_to_results_file_and_pages
     for text in ("by the agent <b>reviewer</b>", "Gives both dates.", "raw 80.0 of 100", "No fee"):
         assert text in result
     head = page_of(viewer_client, "runs:run")
-    assert "judge reviewer" in head
+    assert "judge: reviewer" in head
     assert "Judge agent reviewer" in head
     assert "agent judge, ×1, by reviewer" in head
     assert "t0p-s3cret" not in head + result
@@ -356,6 +356,7 @@ def test_what_a_lost_worker_was_told_is_not_asked_again(
     Result.objects.update(status="pending", verdict="", score=None)
     Result.objects.get().scores.all().delete()
     Result.objects.get().output.delete()
+    Result.objects.get().search.delete()
     work_on_run(run.pk)
 
     after = Result.objects.get().scores.get(path="quality")

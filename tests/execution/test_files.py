@@ -84,9 +84,9 @@ def test_the_page_of_a_case_shows_tools_and_files_of_its_recorded_output(viewer_
         {"role": "assistant", "content": "On Monday."},
     ]
     recorded = {"output": "On Monday.", "messages": turns, "files": {"chart.png": {"base64": ""}}}
-    case = make_case(suite=make_suite(slug="told"), key="A", recorded_output=recorded)
+    case = make_case(suite=make_suite(slug="recorded"), key="A", recorded_output=recorded)
 
-    page = viewer_client.get(reverse("runs:case", args=["told", case.key])).content.decode()
+    page = viewer_client.get(reverse("runs:case", args=["recorded", case.key])).content.decode()
 
     assert "Let me look." in page
     assert "find_order" in page

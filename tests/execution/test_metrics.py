@@ -133,7 +133,7 @@ def test_the_run_page_shows_the_mean_of_every_metric(
         "response_delivery": 2.5,
         "task_completion": 2.5,
     }
-    assert "Mean of 2 of 3 executions" in shown
+    assert "Mean of 2 of 3 results" in shown
     metrics = shown.partition("Metrics of metrics")[2].partition("</section>")[0]
     assert metrics.index("Execution") < metrics.index("Tool Routing") < metrics.index("Delivery")
     for label in ("excellent", "acceptable", "pass"):
@@ -149,7 +149,7 @@ def test_a_run_that_is_on_shows_the_means_so_far(
     run = worked(start(model_server, 2))
     Run.objects.update(status=RunStatus.RUNNING, summary=None, finished_at=None)
 
-    assert "Mean of 2 of 2 executions" in page(viewer_client, run, "run-live")
+    assert "Mean of 2 of 2 results" in page(viewer_client, run, "run-live")
 
 
 def test_without_metrics_there_is_no_panel(

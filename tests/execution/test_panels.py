@@ -294,6 +294,7 @@ def test_what_a_lost_worker_heard_of_a_panel_is_not_asked_again(mixed: AgentServ
     Result.objects.update(status="pending", verdict="", score=None)
     Result.objects.get().scores.all().delete()
     Result.objects.get().output.delete()
+    Result.objects.get().search.delete()
     work_on_run(run.pk)
 
     assert Result.objects.get().scores.get(path="panel").details == before

@@ -19,7 +19,7 @@ from runs.execution.run_worker import work_on_run
 from runs.execution.shares import register_run_worker
 from runs.finishing import complete_run
 from runs.models.database import database_now
-from runs.models.results import ModelCall, Result
+from runs.models.results import Attempt, ModelCall, Result
 from runs.models.runs import Run, RunWorker
 from tests.services.processes import dead_process_name, wait_until
 from tests.support.factories import make_model
@@ -93,6 +93,38 @@ def test_workers_that_stood_still_make_no_call_for_what_others_took_over(
     assert set(run.results.values_list("lease_token", flat=True)) == {"others"}
     assert ModelCall.objects.filter(run=run, status="ok").count() == 2
     assert costs(run) == ledger(run) > 0
+
+
+def test_a_worker_that_stood_still_does_not_take_itself_for_lost(
+    start_chat, model_server, monkeypatch
+):
+    monkeypatch.setattr(result_writer, "RENEW_EVERY_LOOKS", 10**9)
+    model_server.behave(then=late)
+    run = start_chat(2, concurrency=2)
+    worker = work_in_thread(run)
+    model_server.wait_for_chats(2)
+    # As after a long sleep, when the heartbeat wakes up before the worker has renewed its leases.
+    run.results.filter(status="running").update(lease_until=database_now() - MINUTE)
+    RunWorker.objects.update(heartbeat_at=database_now() - MINUTE)
+    Heartbeat().send()
+
+    assert set(run.results.values_list("status", flat=True)) == {"running"}
+    assert run.run_workers.at_work().count() == 1
+    model_server.release()
+    worker.join(60)
+    assert counts(run) == ("completed", 2, 2, 0)
+    assert len(model_server.chats) == 4
+    assert not Attempt.objects.exists()
+
+
+def test_what_a_crashed_thread_of_this_process_held_is_released(start_recorded):
+    run = start_recorded("a refund")
+    Run.objects.update(status="running")
+    register_run_worker(run.pk, "crashed", under_way=1, now=database_now() - MINUTE)
+    claim_results(run.pk, token="crashed", most=1, now=database_now() - MINUTE)
+    Heartbeat().send()
+    assert set(run.results.values_list("status", flat=True)) == {"pending"}
+    assert not run.run_workers.exists()
 
 
 def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(

@@ -58,7 +58,7 @@ def test_a_broker_that_froze_holds_up_one_caller_for_a_moment_and_the_next_not_a
     queue(WORK_ON_RUN, 1)
     server.process.freeze()
     try:
-        # Without a time-out this would wait for as long as the broker is frozen.
+        # Without a timeout this would wait for as long as the broker is frozen.
         queue(WORK_ON_RUN, 2)
         queued: list[str] = []
         monkeypatch.setattr("evalsite.celery.app.send_task", lambda *a, **k: queued.append("task"))

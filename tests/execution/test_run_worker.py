@@ -22,6 +22,7 @@ from runs.execution.result_writer import EndedExecution, broken_target, write_ba
 from runs.execution.run_worker import RunSlot, _work, work_on_run
 from runs.models.results import EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.runs import Run, RunStatus
+from runs.models.search import ResultText
 from runs.running.retrying import BudgetSpentError, resume_run, retry_results, stop_run
 from runs.running.services import start_run
 from tests.support.factories import make_case, make_suite, make_target
@@ -312,6 +313,7 @@ def test_a_lost_attempts_replies_are_not_paid_again(start_chat, model_server):
     Run.objects.update(status="running", done_count=0, pass_count=0, summary=None)
     EvaluatorScore.objects.all().delete()
     ResultOutput.objects.all().delete()
+    ResultText.objects.all().delete()
     Result.objects.update(
         status="running",
         verdict="",

@@ -182,7 +182,7 @@ def test_a_model_that_falls_silent_is_tried_by_one_call_of_all_workers(clock):
     assert events(run) == [
         (
             "model_silent",
-            "Big model: does not answer (503 from the server); one call at a time tries it",
+            "Big model: does not answer (503 from the server); retried with one call at a time",
         ),
         ("model_answers", "Big model: answers again, after 11 s"),
     ]
@@ -223,7 +223,7 @@ def test_every_run_whose_calls_are_affected_tells_of_it_once():
     tell(make_model(), other, "d")
 
     tell(model, met, "a", AWAY)
-    silent = "Big model: does not answer (503 from the server); one call at a time tries it"
+    silent = "Big model: does not answer (503 from the server); retried with one call at a time"
     assert events(met) == events(shares) == [("model_silent", silent)]
     assert events(other) == []
     tell(model, later, "c")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from datetime import timedelta
 
@@ -7,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from evaluators.sandbox.processes import is_dead, process_name
-from runs.execution import database, reaper, result_writer, run_worker
+from runs.execution import reaper, result_writer, run_worker
 from runs.execution.claims import claim_results
 from runs.execution.reaper import reap, register_worker, unregister_worker
 from runs.execution.run_worker import ActiveRuns, work_on_run
@@ -209,33 +210,40 @@ def test_a_process_that_is_told_to_end_records_the_answers_of_calls_in_flight(
     assert len(model_server.chats) == 12
 
 
-def test_no_call_starts_while_an_answer_waits_long_to_be_written(
+def test_at_most_ten_answers_are_unwritten_when_a_call_starts(
     start_chat, model_server, monkeypatch
 ):
-    run = start_chat(30, concurrency=2)
+    run = start_chat(30, concurrency=5)
     may_write = threading.Event()
-    write_batch = result_writer.write_batch
+    write = result_writer.ResultWriter._write
 
-    def write_late(*args, **kwargs):
-        may_write.wait(60)
-        return write_batch(*args, **kwargs)
+    async def write_late(writer, ended):
+        await asyncio.to_thread(may_write.wait, 60)
+        await write(writer, ended)
 
-    monkeypatch.setattr(result_writer, "write_batch", write_late)
-    monkeypatch.setattr(result_writer, "MAX_UNWRITTEN_S", 0.0)
-    # A database that answers late must not be what stops the calls.
-    monkeypatch.setattr(database, "LATE_AFTER_S", 3600.0)
+    monkeypatch.setattr(result_writer.ResultWriter, "_write", write_late)
     shown = []
     monkeypatch.setattr(
         run_worker.ActiveRuns, "show", lambda runs, slot, run_loop: shown.append(run_loop)
     )
     worker = work_in_thread(run)
-    model_server.wait_for_chats(2)
-    wait_until(lambda: not shown[0]._writer.room.is_set() and not model_server.in_flight)
-    started = len(model_server.chats)
-    assert started < 10
+    wait_until(lambda: shown and not shown[0]._writer.room.is_set() and not model_server.in_flight)
+    # Ten are unwritten; the others were in flight already.
+    assert 10 <= len(model_server.chats) < 10 + 5
     may_write.set()
     worker.join(60)
     assert counts(run) == ("completed", 30, 30, 0)
+
+
+def test_an_answer_is_written_although_nothing_else_happens(start_chat, model_server, monkeypatch):
+    monkeypatch.setattr(result_writer, "WRITE_EVERY_S", 3600.0)
+    model_server.behave(good("A"), then=late)
+    run = start_chat(2, concurrency=2)
+    worker = work_in_thread(run)
+    wait_until(lambda: ModelCall.objects.filter(run=run).count() == 1)
+    model_server.release()
+    worker.join(60)
+    assert counts(run) == ("completed", 2, 2, 0)
 
 
 def errored_run(start_chat, model_server):

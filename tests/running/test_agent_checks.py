@@ -140,8 +140,8 @@ def test_the_run_says_who_judges_beside_its_judge(viewer_client: Client) -> None
     page = viewer_client.get(reverse("runs:run", args=[run.suite.slug, run.number]))
 
     text = page.content.decode()
-    assert "judge usual" in text
-    assert "judge agents reviewer, second" in text
+    assert "judge: usual" in text
+    assert "judge agents: reviewer, second" in text
     assert "agent judge, ×1, by second" in text
 
 

@@ -170,10 +170,12 @@ def test_scored_again_a_run_goes_by_other_rules_keeps_its_samples_and_says_so(
     run = finished(started(suite))
     draft = get_draft(suite, editor)
     panel = editor_client.post(reverse("runs:what-if", args=["desk"]), {"stamp": draft.stamp})
-    assert "started with values of its own: Pass from 0.80 → 0.75, right: Weight ×1 → ×3" in (
-        shown := " ".join(panel.text.split())
+    shown = " ".join(panel.text.split())
+    assert (
+        "started with its own settings (Pass from 0.80 → 0.75, right: Weight ×1 → ×3,"
+        " mentions_refund: Required no → 0.50 or more)." in shown
     )
-    assert "Here it goes by the suite, v1 alone." in shown
+    assert "They are ignored here; only v1 counts." in shown
     assert "Samples" not in shown
     asked_of_judge(model_server)
 
@@ -189,15 +191,15 @@ def test_scored_again_a_run_goes_by_other_rules_keeps_its_samples_and_says_so(
     assert "under v1" in page
     assert "changed for this run: right: Samples 1 → 2<" in page
     new = reverse("runs:run-new", args=["desk"])
-    assert "was scored again" not in editor_client.get(new, {"again": made.number}).text
+    assert "was rescored" not in editor_client.get(new, {"again": made.number}).text
     let_suite_change(suite)
     form = editor_client.get(new, {"again": made.number})
     assert (
-        f"Run #{made.number} was scored again from run #{run.number} by other rules, under v1. "
-        "They are not taken over: the new run goes by the suite as it is, v1" in form.text
+        f"Run #{made.number} was rescored from run #{run.number} with other rules, under v1. "
+        "Those rules do not apply here. The new run uses the suite as it is, v1" in form.text
     )
     assert "as in suite v1" in form.text
-    assert "was scored again" not in editor_client.get(new, {"again": run.number}).text
+    assert "was rescored" not in editor_client.get(new, {"again": run.number}).text
 
 
 def test_samples_the_suite_changed_since_need_the_judge_again(suite: Suite, editor: User) -> None:

@@ -59,7 +59,7 @@ def test_a_retry_in_a_stopped_run_leaves_the_rest_to_be_resumed(start_recorded: 
 
     run = again(run)
     assert (run.status, run.done_count) == ("stopped", 1)
-    assert "2 executions are left" in run.status_reason
+    assert "2 results are still missing" in run.status_reason
     assert run.summary["cases_passed"] is None
     assert resume_run(run, resumed_by=None) == 2
     work_on_run(run.pk)

@@ -68,7 +68,7 @@ def cases(run: Run, *keys: str) -> list[int]:
     return list(run.results.filter(case__key__in=keys).values_list("case_id", flat=True))
 
 
-def test_rows_can_be_ticked_by_those_who_may_retry(
+def test_rows_that_ended_can_be_ticked_and_are_retried_by_those_who_may(
     viewer_client: Client, reviewer_client: Client, editor_client: Client
 ) -> None:
     run = make_scored_run(verdicts=["pass", "running", "pending", "error"], status="running")
@@ -77,8 +77,7 @@ def test_rows_can_be_ticked_by_those_who_may_retry(
     assert "All 2 of this run" in page
     for client in (viewer_client, reviewer_client):
         page = client.get(at(run, "run")).content.decode()
-        assert 'name="case"' not in page
-        assert "pick" not in page
+        assert page.count('name="case"') == 2, "for a file"
         assert at(run) not in page
         assert client.get(at(run)).status_code == 403
         assert client.post(at(run, "run-retry-ask"), {"case": "1"}).status_code == 403
@@ -97,11 +96,11 @@ def test_ticked_rows_are_named_with_what_each_way_takes(editor_client: Client) -
     fields = {"case": cases(run, "C-0", "C-1", "C-3"), "verdict": "", "q": "C-"}
     page = posted(editor_client, at(run, "run-retry-ask"), fields, status=200)
     words = said(page)
-    assert "Retry 3 results" in words
-    assert "3 of the run&#x27;s 4 executions" in words or "3 of the run's 4 executions" in words
+    assert "Rerun 3 results" in words
+    assert "3 of 4 results" in words
     assert "1 without an output asks the target anyway" in words
     assert "up to 3 calls of juno-2" in words
-    assert "weights, thresholds and models apply again" in words
+    assert "original configuration" in words
     assert page.count('name="case"') == 3
     assert Retry.objects.count() == 0
 
@@ -110,7 +109,7 @@ def test_chosen_results_keep_their_outputs_or_not(editor_client: Client) -> None
     run = scored_run()
     fields = {"case": cases(run, "C-0", "C-3"), "keep_output": "on", "seen": 0, "q": "C-"}
     response = editor_client.post(at(run), fields, follow=True)
-    assert "2 results are tried again." in response.content.decode()
+    assert "2 results are queued again." in response.content.decode()
     assert response.redirect_chain[0][0] == at(run, "run") + "?q=C-"
     waiting = run.results.filter(status="pending").order_by("position")
     assert list(waiting.values_list("case__key", "keeps_output")) == [("C-0", True), ("C-3", False)]
@@ -125,7 +124,7 @@ def test_all_of_a_filter_reaches_every_page_of_it(editor_client: Client) -> None
     fields = {"everything": "on", "verdict": "fail", "q": "C-0"}
     page = posted(editor_client, at(run, "run-retry-ask"), fields, status=200)
     count = run.results.filter(verdict="fail", case__key__startswith="C-0").count()
-    assert f"Retry {count} results" in said(page)
+    assert f"Rerun {count} results" in said(page)
     posted(editor_client, at(run), fields, status=200)
     assert run.results.filter(status="pending").count() == count
     assert not run.results.filter(status="pending").exclude(case__key__startswith="C-0").exists()
@@ -144,7 +143,7 @@ def test_repetitions_are_counted_as_results(editor_client: Client) -> None:
     assert page.count('data-count="2"') == 2
     assert "All 4 of this run" in page
     page = posted(editor_client, at(run, "run-retry-ask"), {"everything": "on"}, status=200)
-    assert "Retry 4 results" in said(page)
+    assert "Rerun 4 results" in said(page)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,7 @@ def test_one_evaluator_is_asked_about_with_how_many_and_what_it_takes(
 ) -> None:
     run = scored_run()
     words = said(text(editor_client, at(run), {"path": "tone"}))
-    assert "Score again with tone" in words
+    assert "Rescore with tone" in words
     assert "3 of 4 results have an output for it" in words
     assert "All 3 The target is not asked, up to 3 calls of juno-2" in words or "All 3" in words
     assert "Only the 1 it could not score" in words
@@ -199,7 +198,7 @@ def test_one_evaluator_is_asked_about_with_how_many_and_what_it_takes(
 def test_one_evaluator_scores_again_only_where_it_could_not(editor_client: Client) -> None:
     run = scored_run()
     page = posted(editor_client, at(run), {"path": "tone", "only": "unscored"}, status=200)
-    assert "1 result is tried again." in page
+    assert "1 result is queued again." in page
     result = run.results.get(status="pending")
     assert (result.case.key, result.keeps_output, result.retry_paths) == ("C-0", True, ["tone"])
 
@@ -217,7 +216,7 @@ def test_one_evaluator_of_one_result_is_asked_about_and_scores_again(
     assert "The output and the scores of all other evaluators stay" in words
     assert "up to 1 call of juno-2" in words
     page = posted(editor_client, address, {"path": "tone"}, status=200)
-    assert "tone scores again; the output stays." in page
+    assert "tone is queued to rescore the result." in page
     result.refresh_from_db()
     assert (result.status, result.retry_paths) == ("pending", ["tone"])
 
@@ -234,7 +233,7 @@ def test_pressing_a_stale_form_says_what_happened_meanwhile(editor_client: Clien
     posted(editor_client, at(run), {"case": cases(run, "C-0"), "seen": 0}, status=200)
     Result.objects.filter(status="pending").update(status="scored", verdict="fail")
     page = posted(editor_client, at(run), fields, status=200)
-    assert "1 result is tried again. 1 more had been reached by another retry meanwhile." in page
+    assert "1 result is queued again. 1 more was already queued by another rerun." in page
     page = posted(editor_client, at(run), fields, status=422)
     assert "they are being tried again already" in page
 
@@ -243,7 +242,7 @@ def test_a_spent_budget_is_asked_for_in_the_form_and_kept_when_it_is_too_low(
     editor_client: Client,
 ) -> None:
     run = make_scored_run(verdicts=["fail"], budget_usd=Decimal("0.004"))
-    assert "$0.004 of a budget of $0.004 is spent" in said(
+    assert "$0.004 of the $0.004 budget is spent" in said(
         text(editor_client, at(run), {"which": "failed"})
     )
     page = posted(editor_client, at(run), {"which": "failed", "budget": "0.003"}, status=422)
@@ -257,7 +256,7 @@ def test_a_spent_budget_is_asked_for_in_the_form_and_kept_when_it_is_too_low(
 def test_a_run_of_a_command_line_is_not_retried_while_it_works(editor_client: Client) -> None:
     run = make_scored_run(verdicts=["fail", "running"], status="running", owner="command_line")
     page = posted(editor_client, at(run), {"which": "failed"}, status=422)
-    assert "being executed by a command line" in page
+    assert "still running at a command line" in page
 
 
 def test_htmx_gets_a_dialog_and_others_a_page(editor_client: Client) -> None:
@@ -273,7 +272,7 @@ def test_htmx_gets_a_dialog_and_others_a_page(editor_client: Client) -> None:
 def test_nothing_to_retry_is_no_error_and_offers_the_way_back(editor_client: Client) -> None:
     run = make_scored_run(verdicts=["pass"])
     page = text(editor_client, at(run), {"which": "failed"})
-    assert "Nothing to retry" in page
+    assert "Nothing to rerun" in page
     assert at(run, "run") in page
     assert '<button type="submit" data-kind="primary"' not in page
 

@@ -168,7 +168,7 @@ def test_cancelled_results_do_what_the_newer_request_asks() -> None:
 def test_results_of_another_run_are_refused_and_nothing_changes() -> None:
     run, other = make_scored_run(verdicts=["pass"]), make_scored_run(verdicts=["fail"])
     for foreign_result in (ids(other)[0], 10**9):
-        with pytest.raises(DomainError, match=f"Result {foreign_result} is not of run"):
+        with pytest.raises(DomainError, match=f"Result {foreign_result} does not belong to run"):
             retry_results(run, asked_by=None, result_ids=[*ids(run), foreign_result])
     assert again(run).status == "completed"
     assert not Attempt.objects.exists()
@@ -213,7 +213,7 @@ def test_two_people_share_out_what_both_chose() -> None:
 
 def test_a_run_of_a_command_line_is_left_to_it() -> None:
     run = make_scored_run(verdicts=["error", "pending"], status="running", owner="command_line")
-    with pytest.raises(DomainError, match="executed by a command line"):
+    with pytest.raises(DomainError, match="still running at a command line"):
         retry_results(run, asked_by=None)
     stop_run(run, stopped_by=None)
     retry_results(run, asked_by=None)

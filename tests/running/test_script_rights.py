@@ -234,7 +234,7 @@ def test_the_retry_form_and_the_resume_button_say_it(settings: Any) -> None:
     stopped = ended(suite_of(), settings, RunStatus.STOPPED)
 
     retry = reverse("runs:run-retry", args=[done.suite.slug, done.number])
-    assert "This cannot be retried." in client.get(f"{retry}?which=errored").content.decode()
+    assert "This cannot be rerun." in client.get(f"{retry}?which=errored").content.decode()
     assert client.post(retry, {"which": "errored"}).status_code == 422
     page = client.get(reverse("runs:run", args=[stopped.suite.slug, stopped.number]))
     assert "It cannot go on now." in page.content.decode()

@@ -91,7 +91,7 @@ def test_a_budget_for_a_model_without_prices_is_refused_in_place(
     LanguageModel.objects.update(input_price_usd_per_mtok=None, output_price_usd_per_mtok=None)
     answer = editor_client.post(at(suite), filled(suite, target, budget="2"))
     assert answer.status_code == 422
-    assert "Nobody knows what juno-2 costs" in answer.content.decode()
+    assert "There are no prices for juno-2" in answer.content.decode()
     assert not Run.objects.exists()
 
 
@@ -260,10 +260,10 @@ def test_the_estimate_rests_on_past_runs_and_names_them(
 ) -> None:
     past_run(suite, target)
     page = estimate(editor_client, suite, **filled(suite, target, repetitions=2, concurrency=2))
-    assert "from the last run of this target, 2 executions" in page
-    assert "$0.600" in page  # 4 executions of $0.10 + $0.05
+    assert "from the last run of this target, 2 results" in page
+    assert "$0.600" in page  # 4 results of $0.10 + $0.05
     assert "Start run, about $0.600" in page
-    assert "20\u00a0s" in page  # 4 executions of 10 s by two workers
+    assert "20\u00a0s" in page  # 4 results of 10 s by two workers
     assert "1 × 2 × 2 = <b>4</b>" in page
 
 
@@ -290,8 +290,8 @@ def test_without_a_target_the_estimate_asks_for_one(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
     page = estimate(editor_client, suite, **filled(suite, target, target=[]))
-    assert "tick a target first" in page
-    assert "no past run" not in page
+    assert "Select a target to see cost and time" in page
+    assert "No past runs" not in page
 
 
 def test_a_budget_below_the_estimate_is_pointed_out(
@@ -324,7 +324,7 @@ def test_judge_calls_follow_from_the_tree(
 def test_a_viewer_may_not_start(viewer_client: Client, suite: Suite, name: str) -> None:
     response = viewer_client.get(at(suite, name))
     assert response.status_code == 403
-    assert "You cannot do this" in response.content.decode()
+    assert "You are not allowed to do this" in response.content.decode()
 
 
 def test_the_suite_is_chosen_first(editor_client: Client, suite: Suite) -> None:

@@ -392,13 +392,13 @@ def test_the_estimate_takes_samples_into_account_and_falls_back_on_what_is_neare
         ).text
         for n in (1, 3)
     )
-    assert "from the last run with the model Atlas, 1 execution" in once
-    assert "Evaluation from the last run with this judge in other suites, 1 execution." in once
+    assert "from the last run with the model Atlas, 1 result" in once
+    assert "Judge cost from the last run with this judge in other suites, 1 result." in once
     assert "Start run, about $0.150" in once
     assert "Start run, about $0.250" in thrice
     Run.objects.update(target=mine)
     own = editor_client.post(at("run-estimate"), filled(mine)).text
-    assert "from the last run of this target in other suites, 1 execution" in own
+    assert "from the last run of this target in other suites, 1 result" in own
 
 
 def test_an_evaluator_that_is_gone_since_is_named_when_a_run_is_started_again(

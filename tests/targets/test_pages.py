@@ -94,7 +94,7 @@ def test_a_time_out_of_its_own_is_stored_shown_and_taken_away_again(editor_clien
     page = editor_client.post(f"{NEW}?kind=chat", sent, follow=True).content.decode()
     target = Target.objects.get()
     assert target.config["timeout_s"] == 20
-    assert "<dt>Time-out in seconds</dt><dd>20</dd>" in page
+    assert "<dt>Timeout in seconds</dt><dd>20</dd>" in page
 
     edit = reverse("runs:target-edit", args=[target.pk])
     assert 'value="20"' in editor_client.get(edit).content.decode()

@@ -39,9 +39,9 @@ def test_a_site_without_a_worker_says_what_to_do(viewer_client: Client) -> None:
     assert "<strong>No worker is alive.</strong> Runs started now wait until one starts." in page
     assert "<code>scripts/up</code>" in page
     assert "No worker has registered" in page
-    assert "No run is queued or under way." in page
+    assert "No run is queued or running." in page
     assert "No model was called in the last hour." in page
-    assert "No worker was lost, no worker had an error, and no run failed." in page
+    assert "No worker errors and no failed runs." in page
 
 
 def test_a_broker_that_is_away_breaks_nothing(viewer_client: Client, settings: Settings) -> None:
@@ -70,12 +70,12 @@ def test_workers_runs_queue_models_and_errors_are_all_there(viewer_client: Clien
     page = read(viewer_client)
     assert "1 worker executes 1 run; 7 results wait." in page
     assert "eval-1 <code>4121</code>" in page
-    assert "At work" in page
+    assert "Busy" in page
     assert "limits only: bubblewrap is not allowed here (no)" in page
     assert "Scripts are switched off on this site;" in page
-    assert "3 <small>of 5 results held</small>" in page
+    assert "3 <small>of 5 results assigned</small>" in page
     assert "Juno 2 is paused for" in page
-    assert "1 of 4 slots leased" in page
+    assert "1 of 4 slots in use" in page
     assert "0.3 calls a second, slowed" in page
     assert ": 429 from the server" in page
     assert "(1 of 3 wanted)" in page
@@ -93,14 +93,14 @@ def test_a_model_that_does_not_answer_is_said_to_be(viewer_client: Client) -> No
     model.slot_leases.create(holder="a", slots=1, wanted=1, expires_at=ahead(9))
     page = read(viewer_client)
     assert "Does not answer (503 from the server), noticed" in page
-    assert "one call at a time tries it" in page
+    assert "retried with one call at a time" in page
 
 
 def test_a_silent_worker_is_said_to_be(viewer_client: Client) -> None:
     make_worker()
     make_worker(host="eval-2", pid=9, seen=1300)
     page = read(viewer_client)
-    assert "0 at work · 1 silent" in page
+    assert "0 busy · 1 silent" in page
     assert "Silent" in page
     assert "22 min ago" in page
 

@@ -92,7 +92,7 @@ class TestState:
         make_worker()
         make_open_run(cases=2, status="queued")
         assert workers_page().state.sentence == (
-            "1 worker is alive, none is at work yet; 1 run waits; 2 results wait."
+            "1 worker is alive, none is busy yet; 1 run waits; 2 results wait."
         )
 
     def test_a_command_line_alone(self):
@@ -222,13 +222,13 @@ class TestQueue:
     def test_nobody_at_it_yet(self):
         make_worker()
         make_open_run(cases=1)
-        assert the_run().why == "no worker has it yet; one takes it within seconds"
+        assert the_run().why == "starts within seconds"
 
     def test_calls_of_before_it_was_resumed_leave_no_room(self):
         worker = make_worker()
         run = make_open_run(cases=5, concurrency=2)
         make_run_worker(run=run, worker=worker, token="late", share=1, wanted=0)
-        assert the_run().why == "no worker has it yet; one takes it within seconds"
+        assert the_run().why == "starts within seconds"
         make_run_worker(run=run, worker=worker, token="too late", share=1, wanted=0)
         row = the_run()
         assert (row.run_workers, row.is_stuck) == (0, False)
@@ -250,7 +250,7 @@ class TestQueue:
     def test_the_last_result_is_written(self):
         make_worker()
         make_open_run()
-        assert the_run().why == "is being finished"
+        assert the_run().why == "finishing"
 
     def test_what_lost_workers_hold_is_shown_with_its_end(self):
         make_worker()
@@ -313,7 +313,7 @@ class TestModels:
         model = make_model(name="Juno 2", throttle_state=state)
         lease(model, "a", slots=8, wanted=8, starts_wanted=3)
         assert the_model().slows_runs
-        assert the_run().why == "Juno 2 does not answer; one call at a time tries it"
+        assert the_run().why == "Juno 2 does not answer; it is retried with one call at a time"
 
     def test_a_slowed_model_that_nobody_calls_slows_nobody_down(self):
         make_model(throttle_state=throttle_state(rate=2.0, slow_since=ago(40)))

@@ -90,7 +90,7 @@ class CheckSetting(BaseModel):
         description="Settings for the script; it reads them as config on stdin.",
     )
     protocol: Protocol = Field("env", description="How the script gets the output: env or stdin.")
-    timeout_s: float | None = Field(None, gt=0, le=MAX_SECONDS, description="Its time-out.")
+    timeout_s: float | None = Field(None, gt=0, le=MAX_SECONDS, description="Its timeout.")
 
     @model_validator(mode="before")
     @classmethod

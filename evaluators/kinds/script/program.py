@@ -192,7 +192,7 @@ class ScriptSettings(BaseModel):
     )
     timeout_s: float | None = Field(
         None,
-        title="Time-out, seconds",
+        title="Timeout, seconds",
         gt=0,
         le=MAX_SECONDS,
         description="How long it may run. Empty: 60. The limit of the site applies too.",

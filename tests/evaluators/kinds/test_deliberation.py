@@ -294,6 +294,16 @@ def test_the_mean_can_be_tried_on_stored_votes_but_no_other_panel() -> None:
             rescore(read_config(KIND, {**same, **other}), details)
 
 
+def test_votes_that_were_stored_before_agents_could_vote_can_be_tried() -> None:
+    rescore = get_kind(KIND).rescore
+    assert rescore is not None
+    details = json.loads(json.dumps(held([60, 70, 10]).details))
+    for vote in details["rounds"][-1]["votes"]:
+        del vote["agent"]
+    config: dict[str, Any] = {"judges": 3, "rounds": 1, "score_by": "mean"}
+    assert rescore(read_config(KIND, config), details).score == 0.65
+
+
 @pytest.mark.parametrize(
     ("config", "refused"),
     [

@@ -212,7 +212,7 @@ def test_policies_and_weights_make_the_final_dimensions_and_the_score() -> None:
     final = {part["key"]: part["final"] for part in overall.details["dimensions"]}
     assert final == {"task": 9, "process": 0, "spark": 4}
     assert overall.score == 0.7
-    assert overall.warnings == ("spark: no check covers it, the judge's score counts alone",)
+    assert overall.warnings == ("spark: no check covers it, only the judge's score counts",)
     assert weighed.score == pytest.approx((3 * 9 + 0 + 4) / 50)
     assert weighed.details["judge_overall"]["score"] == 7
 

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.kinds import read_config
@@ -368,7 +368,6 @@ def suite(evaluator: str) -> bytes:
 FITS = st.lists(st.sets(st.integers(0, 3)).map(sorted), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
 @given(FITS)
 def test_no_other_choice_of_calls_answers_more(fits: list[list[int]]) -> None:
     for mode in ("in_order", "any_order"):

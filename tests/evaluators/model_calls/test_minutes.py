@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.model_calls.limit_policy import (
@@ -87,7 +87,6 @@ def test_what_others_wait_for_is_kept_for_a_moment_and_asked_for_again_soon() ->
     assert minute.ask("b", 1)[0] == 1
 
 
-@settings(deadline=None)
 @given(
     per_minute=st.integers(1, 200),
     asks=st.lists(
@@ -110,7 +109,6 @@ def test_no_minute_ever_holds_more_than_its_limit(
     assert most_in_a_minute(starts[1:] or [0.0]) <= per_minute
 
 
-@settings(deadline=None)
 @given(
     per_minute=st.integers(1, 90),
     wants=st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1),
