@@ -11,12 +11,16 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, Max, Model, QuerySet
 from django.urls import reverse
+from django.utils.dateformat import format as date_format
+from django.utils.dateparse import parse_datetime
+from django.utils.timezone import localtime
 
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.reading.json import storable
 from runs import lists
 from runs.exports.specs import ExportSpec, file_kind
 from runs.lists import NEWEST_FIRST, Control, ListQuery, read_integer
+from runs.models.comments import Comment
 from runs.models.database import read_ids
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -28,12 +32,13 @@ CHUNK = 1_000
 ENTRY_BYTES = 300
 # How many changes, and how many characters of a value, a folded row shows.
 SHOWN_CHANGES, SHOWN_LENGTH = 2, 40
-# Entries about members, tokens, sessions and refusals contain e-mail addresses, roles, login times and what somebody
+# Entries about members, tokens, sessions and refusals contain email addresses, roles, login times and what somebody
 # tried, so only those who may change members see them.
 ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS = "user", "api_token", "session", "refusal"
 PRIVATE = (ABOUT_MEMBERS, ABOUT_TOKENS, ABOUT_SESSIONS, REFUSALS)
 NAMES = {
     "suite": "Suite",
+    "comment": "Comment",
     "run": "Run",
     "target": "Target",
     "result": "Result",
@@ -74,6 +79,7 @@ ORDER BY entry.actor_name, entry.object_type
 OVERRIDE = "override"
 ACTIONS = {
     "add": "added",
+    "ask_reviews": "asked for reviews of",
     "begin": "began",
     "download": "downloaded",
     "open": "opened",
@@ -81,6 +87,8 @@ ACTIONS = {
     "create": "added",
     "delete": "deleted",
     "import": "imported",
+    "reopen": "reopened",
+    "resolve": "resolved",
     "restore": "restored",
     "resume": "resumed",
     "revoke": "revoked",
@@ -104,7 +112,7 @@ ACTIONS = {
     "codes_paused": "entered too many wrong codes for",
     "factors_removed": "removed the second factor of",
     "confirmed": "confirmed to be",
-    "email_changed": "changed the e-mail address of",
+    "email_changed": "changed the email address of",
     "erased": "deleted the personal data of",
     "locked_out": "was locked out of",
     "logged_in": "logged in as",
@@ -122,6 +130,33 @@ ACTIONS = {
     "sign_in_refused": "was refused as",
     "unlinked": "ended the link of an account to",
 }
+# Values that have a name only here; the keys in settings and policies are those of files and forms.
+LABELS = {
+    "base_url": "address of the server",
+    "cached_price_usd_per_mtok": "$ per million cached tokens",
+    "counted": "counts as a view",
+    "detail_level": "level of detail",
+    "details_days": "days until details go",
+    "dry": "dry run",
+    "email": "email address",
+    "expires_at": "expires",
+    "form": "id of the form",
+    "is_reply": "is a reply",
+    "has_stored_key": "has a stored key",
+    "input_price_usd_per_mtok": "$ per million input tokens",
+    "key_variable": "variable with the key",
+    "left": "codes left",
+    "model_id": "model id",
+    "output_price_usd_per_mtok": "$ per million output tokens",
+    "outputs_days": "days until outputs go",
+    "reply_mode": "form of replies",
+    "requests_per_minute": "requests a minute",
+    "revoked_at": "revoked",
+    "secrets_entered": "secret headers entered",
+    "send_trace_headers": "sends trace headers",
+    "timeout_s": "longest wait (s)",
+}
+MOMENTS = ("expires_at", "revoked_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +280,7 @@ def changes_between(
     old, new = (dict(_flat(storable(values or {}))) for values in (before, after))
     names = list(dict.fromkeys((*old, *new)))
     return tuple(
-        AuditChange(name, _format(old, name), _format(new, name))
+        AuditChange(LABELS.get(name, name), _format(old, name), _format(new, name))
         for name in names
         if name not in old or name not in new or old[name] != new[name]
     )
@@ -262,8 +297,12 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
 
 def _format(values: Mapping[str, Any], name: str) -> str | None:
     value = values.get(name)
+    if name in MOMENTS and isinstance(value, str) and (at := parse_datetime(value)):
+        return date_format(localtime(at), "j M Y, H:i")
     if value is None or isinstance(value, str):
         return value
+    if name in LABELS and isinstance(value, bool):
+        return "yes" if value else "no"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -327,6 +366,7 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
         "suite": (Suite, "runs:suite", ("slug",)),
         "run": (Run, "runs:run", ("suite__slug", "number")),
         "target": (Target, "runs:target", ("pk",)),
+        "comment": (Comment, "runs:comment", ("pk",)),
         "result": (
             Result,
             "runs:result",

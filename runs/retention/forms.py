@@ -92,7 +92,7 @@ class RetentionForm(forms.Form):
     )
     details_days = _days(
         "Days until everything but figures is removed",
-        "reasons, findings and notes of reviewers too; verdicts, scores and costs stay; empty: never",
+        "reasons, findings, notes of reviewers and comments too; verdicts, scores and costs stay; empty: never",
     )
 
     def __init__(self, suite: Suite | None, data: QueryDict | None = None) -> None:

@@ -236,9 +236,9 @@ def _rescored(by_id: Mapping[int, Run], part: RemovalPart) -> Iterator[Hold]:
     for copy in copies.select_related("suite").defer(*HEAVY_RUN_COLUMNS).order_by("pk"):
         source = by_id[copy.source_run_id or 0]
         if copy.is_active:
-            text = f"Run {source} is being scored again as run {copy}."
+            text = f"Run {source} is being rescored as run {copy}."
         elif part == RemovalPart.RUN:
-            text = f"Run {copy} was scored again from run {source}. Delete run {copy} first."
+            text = f"Run {copy} was rescored from run {source}. Delete run {copy} first."
         else:
             continue
         yield Hold((source.pk,), text, run_url(copy))

@@ -18,6 +18,7 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import METRICS_KIND
 from runs.engine.ports import Cause
 from runs.exports.services import remove_suite_exports
+from runs.models.comments import Comment, Mention
 from runs.models.database import database_now, delete_rows, update_rows
 from runs.models.removals import RETENTION, Removal, RemovalPart, RetentionRule
 from runs.models.results import (
@@ -32,6 +33,7 @@ from runs.models.results import (
 )
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import ALL_ALIKE, HEAVY_RUN_COLUMNS, Run
+from runs.models.search import ResultText
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion, Target
 from runs.queue import queue_removal
 from runs.retention.queries import (
@@ -112,6 +114,8 @@ def begin_removal(
             _hide(suite, held, removal, selection)
         else:
             chosen.update(removal=removal)
+        if selection.part == RemovalPart.DETAILS:
+            _delete_comments(Comment.objects.on_runs([run.pk for run in held]))
         remove_suite_exports(suite.pk)
         _audit(selection, removal, stored.as_facts())
         if in_background:
@@ -131,18 +135,26 @@ def _hide(suite: Suite, runs: Sequence[Run], removal: Removal, selection: Select
     # Queues, exports and figures of reviews do not look at the run.
     delete_rows(Review.objects.filter(result__run__in=ids).order_by())
     ReviewItem.objects.filter(run__in=ids).delete()
+    _delete_comments(Comment.objects.on_runs(ids))
     Run.objects.filter(pk__in=ids).update(is_deleted=True, removal=removal, campaign=None)
     suite.last_deleted_run = max([suite.last_deleted_run, *(run.number for run in runs)])
     if selection.campaign is not None:
         selection.campaign.delete()
     if selection.is_whole_suite:
         suite.campaigns.all().delete()
+        _delete_comments(Comment.objects.filter(suite=suite))
         suite.is_deleted, suite.slug = True, DELETED_SLUG.format(pk=suite.pk)
         suite.archived_at = suite.archived_at or database_now()
         suite.baseline_run = None
     suite.save(
         update_fields=["last_deleted_run", "is_deleted", "slug", "archived_at", "baseline_run"]
     )
+
+
+def _delete_comments(comments: QuerySet[Comment]) -> None:
+    """Delete comments with their replies, which are about the same run, and the mentions in them."""
+    delete_rows(Mention.objects.filter(comment__in=comments.order_by().values("pk")).order_by())
+    delete_rows(comments.order_by())
 
 
 def _audit(selection: Selection, removal: Removal, facts: Mapping[str, Any]) -> None:
@@ -349,7 +361,7 @@ def _frozen_files() -> Iterator[str]:
 def _remove_outputs(run: Run, removal: Removal) -> int:
     """Remove the answers, files and texts of calls of the next results."""
     batch = _next_batch(run, removal)
-    return 0 if batch is None else _forget_outputs(batch, removal)
+    return 0 if batch is None else _forget_outputs(run, batch, removal)
 
 
 def _next_batch(run: Run, removal: Removal) -> QuerySet[Result] | None:
@@ -384,7 +396,7 @@ def _parts_removed(run: Run, removal: Removal) -> tuple[str, ...]:
     return ("details",) if run.lacks_outputs else ("outputs", "details")
 
 
-def _forget_outputs(batch: QuerySet[Result], removal: Removal) -> int:
+def _forget_outputs(run: Run, batch: QuerySet[Result], removal: Removal) -> int:
     files = _files(batch)
     Artifact.objects.filter(result__in=batch).delete()
     _delete_unused(files)
@@ -396,7 +408,9 @@ def _forget_outputs(batch: QuerySet[Result], removal: Removal) -> int:
     )
     calls = ModelCall.objects.filter(result__in=batch)
     calls.update(request={}, reply=None, request_hash=REMOVED_HASH)
-    return batch.count()
+    ids = list(batch.values_list("pk", flat=True))
+    ResultText.objects.refresh(run.pk, ids)
+    return len(ids)
 
 
 def _remove_details(run: Run, removal: Removal) -> int:
@@ -428,7 +442,7 @@ def _remove_details(run: Run, removal: Removal) -> int:
     ModelCall.objects.filter(result__in=batch).update(error="")
     Attempt.objects.filter(result__in=batch).update(reason="")
     Review.objects.filter(result__in=batch).update(note="")
-    return _forget_outputs(batch, removal)
+    return _forget_outputs(run, batch, removal)
 
 
 def plain_error(error: str) -> str:
@@ -452,6 +466,7 @@ def plain_decision(decision: Mapping[str, Any]) -> dict[str, Any]:
         ],
         **{"hits": [], "misses": [], "warnings": []},
         "error": GONE.capitalize() if decision["error"] else decision["error"],
+        "cause": None,
         "outcomes": [{**outcome, "justification": ""} for outcome in decision["outcomes"]],
     }
 

@@ -94,7 +94,7 @@ def matrix_rows(agreement: JudgeAgreement, query: AgreementQuery) -> Iterator[Ag
             address = query.address(
                 machine="" if is_on else pair[0], person="" if is_on else pair[1]
             )
-            words = f"machine {category_label(pair[0]).lower()}, people {category_label(pair[1]).lower()}"
+            words = f"automatic {category_label(pair[0]).lower()}, human {category_label(pair[1]).lower()}"
             count = agreement.matrix[machine][person]
             cell_id = f"cell-{machine}-{person}"
             cells.append(MatrixCell(count, words, cell_id, address, machine == person, is_on))
@@ -265,18 +265,18 @@ class AgreementPage:
     def positive(self) -> str:
         """Return the label of the true-positive rate."""
         top = self.chosen.agreement.categories[-1]
-        words = {"pass": "Of what people passed, passed", "met": "Of what people found met, met"}
-        return words.get(top, f"Of people's {top}s, {top}")
+        words = {"pass": "Agreed on passes", "met": "Agreed on met outcomes"}
+        return words.get(top, f"Agreed on {top}s")
 
     @property
     def negative(self) -> str:
         """Return the label of the true-negative rate."""
         top = self.chosen.agreement.categories[-1]
         words = {
-            "pass": "Of what people did not pass, not passed",
-            "met": "Of what people found missed, missed",
+            "pass": "Agreed on not passed",
+            "met": "Agreed on missed outcomes",
         }
-        return words.get(top, f"Of what people put below {top}, below {top}")
+        return words.get(top, f"Agreed on below {top}")
 
     @property
     def positive_interval(self) -> str:
@@ -291,7 +291,7 @@ class AgreementPage:
     @property
     def asked(self) -> str:
         """Name the cell whose cases are listed."""
-        sides = (("Machine", self.query.machine), ("people", self.query.person))
+        sides = (("Automatic", self.query.machine), ("human", self.query.person))
         words = ", ".join(
             f"{who} {category_label(category).lower()}" for who, category in sides if category
         )
@@ -371,10 +371,10 @@ def _judges(agreement: SuiteAgreement, query: AgreementQuery) -> Iterator[JudgeR
         address = query.address(by=by, evaluator=figures.path, machine="", person="")
         return JudgeRow(label, kind, figures.agreement, address, figures is shown)
 
-    yield row(VERDICT, agreement.verdicts, "Verdict", "the whole execution")
+    yield row(VERDICT, agreement.verdicts, "Verdict", "whole result")
     for entry in agreement.evaluators:
-        yield row(EVALUATOR, entry, entry.path, "evaluator, by the band of its score")
+        yield row(EVALUATOR, entry, entry.path, "verdict of its score")
     if agreement.outcomes.agreement.n or query.by == OUTCOMES:
-        yield row(OUTCOMES, agreement.outcomes, "Expected outcomes", "each one met or missed")
+        yield row(OUTCOMES, agreement.outcomes, "Expected outcomes", "each outcome met or missed")
     for key, entry in agreement.metrics.items():
         yield row(METRIC, entry, key, "metric, labels 0 to 5")

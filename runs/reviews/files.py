@@ -47,7 +47,7 @@ from runs.reviews.services import (
 CHUNK = 500
 NOT_THEIRS = (
     "this is a member's name, and only an admin can import decisions of other members; write the "
-    "name of somebody outside, or your own"
+    "name of a person outside, or your own"
 )
 
 
@@ -320,13 +320,13 @@ def _result(
     if result is None:
         again = f", repetition {review.repetition}" if review.repetition > 1 else ""
         column = "case" if (*place[:3], 1) not in results else "repetition"
-        raise _MismatchError(column, f"run #{review.run} has no execution of {review.case}{again}")
+        raise _MismatchError(column, f"run #{review.run} has no result of {review.case}{again}")
     return result
 
 
 def _check(review: ReviewLine, result: Result) -> None:
     if result.status not in ENDED:
-        raise _MismatchError("case", "this execution has not ended; import its review when it has")
+        raise _MismatchError("case", "this result has not ended; import its review afterwards")
     expected: Any = result.case.expected_outcomes
     if review.outcomes and len(review.outcomes) != len(expected):
         problem = (
@@ -341,7 +341,7 @@ def _check(review: ReviewLine, result: Result) -> None:
         return
     output = getattr(result, "output", None)
     text = output.text if output else ""
-    another = "the review is of another output than the execution has now, so it is not counted for this one"
+    another = "the review is about another output than the current one, so it does not count"
     if review.output_sha256 and review.output_sha256 != output_digest(text):
         raise _MismatchError("output_sha256", another)
     if not review.output_sha256 and review.generation not in (None, result.generation):
@@ -356,9 +356,7 @@ def _check_moments(review: ReviewLine, latest: datetime) -> None:
         if moment < EARLIEST:
             raise _MismatchError(column, "it is before 1970")
         if moment > latest:
-            raise _MismatchError(
-                column, "it is in the future, and would stand before all that follow"
-            )
+            raise _MismatchError(column, "it is in the future")
 
 
 class ReviewsRejectedError(DomainError):
@@ -371,7 +369,7 @@ class ReviewsRejectedError(DomainError):
         self.rejected = tuple(rejected)
         rows = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
         super().__init__(
-            f"Nothing was stored: {rows} rejected. Mend the file, or say that they are left out."
+            f"Nothing was stored: {rows} rejected. Correct the file, or choose to leave them out."
         )
 
 

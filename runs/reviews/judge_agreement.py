@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
-from evaluators.templatetags.figures import counted, thousands
+from evaluators.templatetags.figures import counted
 from runs import lists
 from runs.engine.plan import METRICS_KIND, Plan, case_tree, read_plan
 from runs.engine.review_rules import LABELS, VERDICTS
@@ -54,7 +54,7 @@ def scope_text(executions: int, runs: Sequence[CountedRun]) -> str:
     if not versions:
         return "No decision"
     which = f"v{versions[0]}" if len(versions) == 1 else f"v{versions[0]} to v{versions[-1]}"
-    decisions = counted(executions, "execution decided,executions decided")
+    decisions = counted(executions, "result reviewed,results reviewed")
     return f"{decisions}, {counted(len(runs), 'run')}, {which}"
 
 
@@ -62,16 +62,16 @@ def mixture_text(runs: Sequence[CountedRun]) -> str:
     """Warn where different judges are counted together, "" otherwise."""
     versions, judges = {run.version for run in runs}, {run.judge for run in runs}
     if len(judges) > 1:
-        return f"{counted(len(judges), 'judge')} are counted together. Another model judges differently: choose one."
+        return f"{counted(len(judges), 'judge')} are counted together. Models judge differently: choose one."
     if len(versions) > 1:
         return (
-            f"{counted(len(versions), 'version')} of the suite are counted together. Where a judge's prompt was "
-            "changed in between, older decisions are about another judge: choose since which version."
+            f"{counted(len(versions), 'version')} of the suite are counted together. If a judge's prompt "
+            "changed in between, choose the version since which reviews count."
         )
     return ""
 
 
-PLURALS = {"pass": "passes", "borderline": "borderline executions", "fail": "fails"}
+PLURALS = {"pass": "passes", "borderline": "borderline results", "fail": "fails"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +114,26 @@ def coverage(runs: Collection[int]) -> list[VerdictCoverage]:
 def coverage_sentences(covered: Sequence[VerdictCoverage], picked: int) -> Iterator[str]:
     """Yield sentences on what the figures represent and what they leave out."""
     yield (
-        "Each decision counts for as many executions as it was drawn from: one of a random audit of 5% stands "
-        "for 20, one that a rule always brings in stands for itself."
+        "Each decision is weighted by its sampling rate: one from a 5% random sample counts for 20 results, one "
+        "that a rule always selects counts for itself."
     )
     for entry in covered:
         if entry.lacks_drawn and entry.verdict != "borderline":
             plural = PLURALS[entry.verdict]
             yield (
-                f"Of {counted(entry.total, f'{entry.verdict},{plural}')} none was drawn, so the figures say nothing of "
-                f"{plural}: a wrong one would not be seen. A random audit of {plural}, in the settings of the suite, "
-                "brings some in."
+                f"None of {counted(entry.total, f'{entry.verdict},{plural}')} was sampled, so wrong {plural} would go "
+                "unnoticed. The suite's settings can add a random sample."
             )
     if waiting := sum(entry.drawn + entry.picked - entry.decided for entry in covered):
         yield (
-            f"{thousands(waiting)} in the queue {'waits' if waiting == 1 else 'wait'} for a decision yet; the "
-            "figures take them to be like the decided ones."
+            f"{counted(waiting, 'sampled result')} {'is' if waiting == 1 else 'are'} not reviewed yet; the figures "
+            "assume they are like the reviewed ones."
         )
     if picked:
         was = "was" if picked == 1 else "were"
         yield (
-            f"{counted(picked, 'decision')} {was} on executions picked by hand. Nobody knows what they stand for: "
-            "they count in the matrix, not in the shares and kappa."
+            f"{counted(picked, 'decision')} {was} on results added by hand, which represent no "
+            "sample: they count in the matrix, not in the shares and kappa."
         )
 
 

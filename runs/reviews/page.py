@@ -12,6 +12,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, F, Q, QuerySet
 
+from evaluators.scoring.decision import VerdictCause
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, walk
@@ -26,6 +27,7 @@ from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.requests import MAY_REVIEW
+from runs.results.result_cause import result_cause
 from runs.results.result_state import (
     ArtifactFile,
     RepetitionMark,
@@ -61,7 +63,7 @@ def queue_controls(
         ("run", "Run", runs, "All runs"),
         ("reason", "Reason", () if hides_reason and not query.reason else reasons, "Any reason"),
         ("tag", "Tag", tags, "Any tag"),
-        ("assignee", "Assigned to", assigned, "For anybody"),
+        ("assignee", "Assigned to", assigned, "All assignees"),
     )
     always = ("suite", "assignee")
     return [
@@ -371,6 +373,7 @@ class JudgePanel:
     score: float | None
     scale: int
     decided_by: str
+    cause: VerdictCause | None
     says: str
     margin: Margin | None
     outcomes: str
@@ -383,9 +386,10 @@ def judge_panel(
     result: Result,
     plan: Plan,
     rows: Sequence[EvaluatorScore],
-    outcomes: Sequence[Mapping[str, Any]],
+    output: ResultOutput,
 ) -> JudgePanel:
-    """Return the machine's part of a result; one query, for its other repetitions."""
+    """Return the automatic part of a result; one query, for its other repetitions."""
+    outcomes = output.outcomes or ()
     leaves = _leaves(result, plan, rows)
     lowest = min(leaves, key=lambda leaf: leaf[1], default=None)
     spoken = sorted((leaf for leaf in leaves if leaf[0].reasoning), key=lambda leaf: leaf[1])
@@ -395,6 +399,7 @@ def judge_panel(
         score=result.score,
         scale=plan.policy.scale,
         decided_by=result.decided_by,
+        cause=result_cause(result, (output.decision or {}).get("cause")),
         says=spoken[0][0].reasoning if spoken else "",
         margin=_margin(result, plan.policy),
         outcomes=f"{met} of {len(outcomes)}" if outcomes else "",
@@ -634,7 +639,7 @@ def review_page(
         labels=label_rows(rows, typed, is_hidden=is_hidden),
         steps=None if steps is None else tuple(cut_step(step) for step in steps[:MAX_STEPS]),
         step_count=len(steps or ()),
-        judge=None if is_hidden else judge_panel(result, plan, rows, outcomes),
+        judge=None if is_hidden else judge_panel(result, plan, rows, output),
         typed=typed,
         mine=mine,
         opinions=() if is_hidden or not (mine or item.closed_at) else tuple(standing),

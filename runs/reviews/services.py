@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Concat, LTrim
 
 from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.scoring.policy import PolicySpec
@@ -15,7 +16,7 @@ from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
 from runs.engine.plan import read_plan
 from runs.engine.review_rules import LABELS, Consensus, ReviewReason, combine_decisions
 from runs.finishing import renew_figures
-from runs.models.database import database_now
+from runs.models.database import database_now, insert_rows
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import (
     ENDED,
@@ -117,7 +118,7 @@ def check_free(item: ReviewItem, by: User) -> None:
     taken = other.select_related("reserved_by").first()
     if taken is not None:
         name = taken.reserved_by.get_username() if taken.reserved_by else "Another reviewer"
-        raise ItemTakenError(f"{name} has this one open. Take the next one.")
+        raise ItemTakenError(f"{name} has this result open. Review another one.")
 
 
 def release(item: ReviewItem, by: User) -> None:
@@ -147,10 +148,10 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
     with transaction.atomic():
         run = Run.objects.hold(result.run_id)
         if not Result.objects.filter(pk=result.pk, status__in=ENDED).exists():
-            raise NotEndedError("This execution has not ended. Review it when it has.")
+            raise NotEndedError("This result has not ended. Review it afterwards.")
         output = ResultOutput.objects.filter(result=result).first()
         if output is not None and output.removed_at is not None:
-            raise NoOutputError(f"{output.removal_message} Nobody can judge it any more.")
+            raise NoOutputError(f"{output.removal_message} It can no longer be reviewed.")
         reason = f" {ReviewReason.ASKED_FOR.value} "
         item, is_new = ReviewItem.objects.get_or_create(
             result=result,
@@ -166,6 +167,63 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
             item.reasons, item.rank, item.added_by = reason + item.reasons.lstrip(), 0, by
             item.save(update_fields=("reasons", "rank", "added_by"))
     return item
+
+
+@dataclass(frozen=True, slots=True)
+class AskedReviews:
+    """How many results a request for reviews added, and how many were in the queue, open or decided, before."""
+
+    added: int
+    there: int
+
+
+def ask_for_reviews(
+    run: Run, results: QuerySet[Result], *, by: User, assigned_to: User | None = None
+) -> AskedReviews:
+    """Add results of a run to the queue by hand, all or none, and assign those that wait to a person.
+
+    Leaves out results that have not ended or whose output was removed.
+    """
+    with transaction.atomic():
+        run = Run.objects.hold(run.pk)
+        asked = reviewable(results).order_by("position", "repetition")
+        there = ReviewItem.objects.filter(result__in=asked.order_by().values("pk"))
+        known = set(there.values_list("result_id", flat=True))
+        reason = f" {ReviewReason.ASKED_FOR.value} "
+        there.exclude(reasons__contains=reason).update(
+            reasons=Concat(Value(reason), LTrim("reasons")),
+            rank=ReviewReason.ASKED_FOR.rank,
+            added_by=by,
+        )
+        facts = {
+            "run_id": run.pk,
+            "reasons": reason,
+            "rank": ReviewReason.ASKED_FOR.rank,
+            "distance": 1.0,
+            "wanted": reviewer_count(run),
+            "added_by_id": by.pk,
+            "created_at": database_now(),
+        }
+        new = [pk for pk in asked.values_list("pk", flat=True) if pk not in known]
+        insert_rows(ReviewItem, ("result_id", *facts), ((pk, *facts.values()) for pk in new))
+        if assigned_to is not None:
+            items = ReviewItem.objects.filter(result__in=asked.order_by().values("pk"))
+            items.waiting().update(assigned_to=assigned_to)
+        name = assigned_to.get_username() if assigned_to else ""
+        AuditEntry.objects.record(
+            "ask_reviews",
+            by=by,
+            object_type="run",
+            object_id=run.pk,
+            object_name=f"{run.suite.slug} #{run.number}",
+            after={"results": len(new) + len(known)} | ({"assigned_to": name} if name else {}),
+        )
+    return AskedReviews(len(new), len(known))
+
+
+def reviewable(results: QuerySet[Result]) -> QuerySet[Result]:
+    """Return the results that people can decide on: they have ended, and their output is still stored."""
+    return results.filter(status__in=ENDED).exclude(output__removed_at__isnull=False)
 
 
 def reviewer_count(run: Run) -> int:
@@ -272,7 +330,7 @@ def decide(
         standing = Review.objects.standing().filter(result=result, reviewer=by)
         if not standing.update(withdrawn_at=now) and held.closed_at and not is_second_opinion:
             raise AlreadyDecidedError(
-                "This one was decided while you had it open. Your decision was not stored; take the next one."
+                "This result was reviewed while you had it open, so your decision was not stored."
             )
         Review.objects.create(
             result=result,
@@ -327,17 +385,17 @@ def _hold(item: ReviewItem) -> tuple[Run, ReviewItem, Result]:
     held = ReviewItem.objects.select_related("result").filter(pk=item.pk).first()
     if held is None:
         raise ReviewChangedError(
-            "This execution was tried again, and what you saw is replaced. Your review was not stored."
+            "This result was rerun and its output replaced, so your review was not stored."
         )
     return run, held, held.result
 
 
 def _check(result: Result, decided: ReviewDecision) -> None:
     if result.status not in ENDED:
-        raise NotEndedError("This execution is being tried again. Review it when it has ended.")
+        raise NotEndedError("This result is being rerun. Review it afterwards.")
     if decided.generation and decided.generation != result.generation:
         raise ReviewChangedError(
-            "This execution was tried again since you opened it. Look at its new output and decide again."
+            "This result was rerun since you opened it. Look at its new output and decide again."
         )
     if set(decided.outcome_marks) - set(MARKS) or len(decided.outcome_marks) > MAX_MARKS:
         raise ReviewRefusedError("A mark of an outcome is met, missed or none.")
@@ -350,7 +408,7 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
     """Return causes of failure as they are stored; raises ReviewRefusedError for too many or too long ones."""
     causes = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
     if len(causes) > MAX_TAGS:
-        raise ReviewRefusedError(f"{len(causes)} causes are named, and {MAX_TAGS} is the limit.")
+        raise ReviewRefusedError(f"{len(causes)} causes are too many: the limit is {MAX_TAGS}.")
     for tag in causes:
         if len(tag) > MAX_TAG_LENGTH:
             raise ReviewRefusedError(

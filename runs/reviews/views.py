@@ -71,7 +71,7 @@ may_review = permission_required("runs.review_result", raise_exception=True)
 CONFLICT = 409
 JUDGE_COOKIE, A_YEAR_S = f"{settings.COOKIE_PREFIX}evalsite_hide_judge", 31_536_000
 DECIDED = "review_decided"
-GONE = "This execution was tried again, and what you saw is replaced. Your decision was not stored."
+GONE = "This result was rerun and its output replaced, so your decision was not stored."
 
 
 @require_safe
@@ -138,7 +138,7 @@ def review_release(request: MemberRequest, pk: int) -> HttpResponse:
     """Release an item, so that others can take it, and leave the queue."""
     if item := ReviewItem.objects.filter(pk=pk).first():
         services.release(item, request.user)
-    messages.info(request, "Given back: others can take it now.")
+    messages.info(request, "Released. Others can review it now.")
     return redirect("home")
 
 
@@ -164,13 +164,13 @@ def review_undo(request: MemberRequest) -> HttpResponse:
     """Undo the last decision and show its item with the form as it was."""
     query, last = QueueQuery.read(request.GET), services.last_decided(request.user)
     if last is None:
-        messages.info(request, "There is no decision of yours to take back.")
+        messages.info(request, "You have no review to undo.")
         return _show_next(request, query)
     services.undo(last, by=request.user)
     last.refresh_from_db()
     if request.htmx:
         return _show(request, query, last, is_undone=True)
-    messages.info(request, "Taken back. It waits for your decision again.")
+    messages.info(request, "Review undone. The result is back in the queue.")
     return redirect(query.at(reverse("runs:review-item", args=[last.pk])))
 
 
@@ -183,7 +183,7 @@ def review_assign(request: MemberRequest) -> HttpResponse:
     if message := AssignForm(request.POST).assign(list(waiting)):
         messages.success(request, message)
     else:
-        messages.error(request, "Choose somebody who may decide.")
+        messages.error(request, "Choose a reviewer, editor or admin.")
     return redirect(query.at(reverse("runs:review")))
 
 
@@ -228,8 +228,11 @@ def result_review(
         return redirect("runs:result", slug, number, key, repetition)
     if "now" in request.POST:
         return redirect("runs:review-item", item.pk)
-    messages.success(request, "It waits in the review queue.")
-    return redirect("runs:result", slug, number, key, repetition)
+    messages.success(request, "Added to the review queue.")
+    back = redirect("runs:result", slug, number, key, repetition)
+    if request.GET:
+        back["Location"] += f"?{request.GET.urlencode()}"
+    return back
 
 
 def _show_next(
@@ -370,7 +373,7 @@ def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:suite-agreement", slug)
-    messages.success(request, "The bands are in your draft. The panel shows what they change.")
+    messages.success(request, "The thresholds are in your draft. The panel shows what they change.")
     address = reverse("runs:suite-evaluators", args=[slug])
     return redirect(f"{address}?run={run}" if run else address)
 
@@ -395,7 +398,7 @@ class DecisionForm(forms.Form):
     note = forms.CharField(
         required=False,
         max_length=services.MAX_NOTE_LENGTH,
-        error_messages={"max_length": "The note is longer than 10 000 characters."},
+        error_messages={"max_length": "The note is longer than 10,000 characters."},
     )
     tags = forms.CharField(required=False)
     shown = forms.IntegerField(required=False)
@@ -418,7 +421,7 @@ class DecisionForm(forms.Form):
         values = self.cleaned_data
         is_shown = values["generation"] in (None, item.result.generation)
         if is_shown and set(self._labels()) - metric_keys(item.result):
-            raise ReviewRefusedError("A label names a metric that this execution does not have.")
+            raise ReviewRefusedError("A label names a metric that this result does not have.")
         decided = ReviewDecision(
             Verdict(values["verdict"]),
             note=values["note"],
@@ -473,7 +476,7 @@ class AssignForm(forms.Form):
         chosen = [values["item"]] if values["item"] else items
         to = User.objects.filter(pk=values["to"]).first() if values["to"] else None
         done = services.assign(chosen, to)
-        assignee = f"for {to.get_username()} alone" if to else "for everybody"
+        assignee = f"assigned to {to.get_username()}" if to else "open to everyone"
         return f"{counted(done, 'item that waits,items that wait')}: {assignee}."
 
 
@@ -495,7 +498,9 @@ class ReviewFileForm(forms.Form):
         """Refuse a file that is too large."""
         upload: UploadedFile[Any] = self.cleaned_data["file"]
         if (upload.size or 0) > MAX_BYTES:
-            raise forms.ValidationError("The file is larger than 20 MB. Split it in several.")
+            raise forms.ValidationError(
+                "The file is larger than 20 MB. Split it into several files."
+            )
         return upload
 
     def keep(self, by: User) -> ReviewUpload | None:

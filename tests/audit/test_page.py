@@ -36,6 +36,10 @@ PAGE = "/audit/"
         ({"a": {}}, {"a": {"b": 1}}, ["a {} → –", "a.b 1"]),
         ({"text": "long " * 30}, {"text": "short"}, ["text " + ("long " * 8)[:39] + "… → short"]),
         ({"same": 1}, {"same": 1}, []),
+        (None, {"role": "viewer", "email": "a@x.org"}, ["role viewer", "email address a@x.org"]),
+        (None, {"expires_at": "2026-11-03T09:05:00+00:00"}, ["expires 3 Nov 2026, 09:05"]),
+        (None, {"expires_at": "never"}, ["expires never"]),
+        ({"has_stored_key": False}, {"has_stored_key": True}, ["has a stored key no → yes"]),
         (None, None, []),
     ],
 )  # fmt: skip

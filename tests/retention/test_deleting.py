@@ -154,7 +154,7 @@ HOLDS = [
     (hold_as_baseline, "Run #1 is the baseline of", "/runs/1/"),
     (hold_by_a_link, "The share link “For the board” shows run #1", "/shares/"),
     (hold_by_reviews, "1 result of run #1 waits for reviewers", "/review/?run="),
-    (hold_by_a_copy, "Run #2 was scored again from run #1", "/runs/2/"),
+    (hold_by_a_copy, "Run #2 was rescored from run #1", "/runs/2/"),
     (hold_as_active, "Run #1 has not ended", "/runs/1/"),
     (hold_by_a_worker, "A worker is still finishing the last calls of run #1", "/runs/1/"),
 ]
@@ -206,7 +206,7 @@ def test_the_page_names_what_will_go_and_the_audit_what_went(
     page = editor_client.get(address).content.decode()
     assert "<dt>Results</dt><dd>3</dd>" in page
     assert "<dt>Calls of models and agents</dt><dd>1</dd>" in page
-    assert "<dt>Decisions of reviewers</dt><dd>1</dd>" in page
+    assert "<dt>Reviews</dt><dd>1</dd>" in page
 
     response = editor_client.post(address, {"part": "run"})
     assert response.status_code == 302

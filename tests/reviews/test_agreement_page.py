@@ -60,15 +60,15 @@ def worked_example(**columns: object) -> Run:
 def test_the_figures_of_the_page_are_those_made_by_hand(viewer_client: Client) -> None:
     run = worked_example()
     said = words(viewer_client)
-    assert "10 executions decided, 1 run, v1" in said
+    assert "10 results reviewed, 1 run, v1" in said
     # Wilson's interval of 6 in 10 and of 3 and 4 in 5, from tables.
     assert "60.0% agree 31.2% to 83.1%, κ 0.38 (" in said
-    assert "Of what people passed, passed 60.0% 23.0% to 88.2%, of 5 decisions" in said
-    assert "Of what people did not pass, not passed 80.0% 37.5% to 96.3%, of 5 decisions" in said
+    assert "Agreed on passes 60.0% 23.0% to 88.2%, of 5 decisions" in said
+    assert "Agreed on not passed 80.0% 37.5% to 96.3%, of 5 decisions" in said
     assert "Fewer than 20 decisions" in said
-    row = "Machine: pass 3 0 1 Machine: borderline 2 1 0 Machine: fail 0 1 2"
+    row = "Automatic: pass 3 0 1 Automatic: borderline 2 1 0 Automatic: fail 0 1 2"
     assert row in said
-    assert "Verdict the whole execution 10 few 60.0% 31.2% to 83.1%" in said
+    assert "Verdict whole result 10 few 60.0% 31.2% to 83.1%" in said
     # Three were stricter than people, one kinder.
     assert re.search(r"83\.1% 0\.38 \(\S+ to 0\.\d+\) 3 1 ", said)
     assert viewer_client.get(f"{PAGE}?run={run.number + 1}").status_code == 200
@@ -79,7 +79,7 @@ def test_a_cell_lists_its_cases(viewer_client: Client) -> None:
     address = f"{PAGE}?by=verdict&machine=pass&person=fail"
     for headers in ({}, {"HX-Request": "true"}):
         said = words(viewer_client, address, **headers)
-        assert "Machine pass, people fail 1 execution" in said
+        assert "Automatic pass, human fail 1 result" in said
         assert "Cites no rule" in said
         assert f"run # {run.number}" in said or f"run #{run.number}" in said
         assert "C-004" in said
@@ -88,8 +88,8 @@ def test_a_cell_lists_its_cases(viewer_client: Client) -> None:
     assert "machine=pass&amp;person=fail#cases" in page
     part = viewer_client.get(address, headers={"HX-Request": "true"}).content.decode()
     assert part.lstrip().startswith('<div class="stack judge" id="judge">')
-    assert "No such execution" in words(viewer_client, f"{PAGE}?machine=fail&person=pass")
-    assert "Machine: pass" in words(
+    assert "No such result" in words(viewer_client, f"{PAGE}?machine=fail&person=pass")
+    assert "Automatic: pass" in words(
         viewer_client, f"{PAGE}?by=evaluator&evaluator=none&page=99&since=x"
     )
 
@@ -109,18 +109,18 @@ def test_evaluators_outcomes_and_metrics_have_their_own_matrix(viewer_client: Cl
         decide(item, said, by=ann)
     said = words(viewer_client)
     for judge in (
-        "tone evaluator",
-        "Expected outcomes each one met",
+        "tone verdict of its score",
+        "Expected outcomes each outcome met",
         "clear metric, labels 0 to 5",
     ):
         assert judge in said
-    assert "Machine: pass 2 0 0" in words(viewer_client, f"{PAGE}?by=evaluator&evaluator=tone")
+    assert "Automatic: pass 2 0 0" in words(viewer_client, f"{PAGE}?by=evaluator&evaluator=tone")
     outcomes = words(viewer_client, f"{PAGE}?by=outcomes")
-    assert "Machine: met 2 0 Machine: missed 2 0" in outcomes
+    assert "Automatic: met 2 0 Automatic: missed 2 0" in outcomes
     assert "2 decisions" in outcomes
     labels = words(viewer_client, f"{PAGE}?by=metric&evaluator=clear")
-    assert "Machine: 4 0 1 0 0 1 0" in labels
-    assert "by quadratic weights" in labels
+    assert "Automatic: 4 0 1 0 0 1 0" in labels
+    assert "quadratic weights" in labels
 
 
 def test_what_the_figures_stand_for_is_said(viewer_client: Client) -> None:
@@ -128,14 +128,14 @@ def test_what_the_figures_stand_for_is_said(viewer_client: Client) -> None:
     ann = make_user(role="reviewer")
     decide(item_of(run, "C-004"), ReviewDecision(Verdict.PASS), by=ann)
     said = words(viewer_client)
-    assert "Of 3 passes none was drawn, so the figures say nothing of passes" in said
-    assert "Of 1 fail none was drawn" in said
+    assert "None of 3 passes was sampled, so wrong passes would go unnoticed" in said
+    assert "None of 1 fail was sampled" in said
     picked = ask_for_review(run.results.get(case__key="C-001"), by=ann)
     decide(picked, ReviewDecision(Verdict.PASS), by=ann)
     ask_for_review(run.results.get(case__key="C-002"), by=ann)
     said = words(viewer_client)
-    assert "1 decision was on executions picked by hand" in said
-    assert "1 in the queue waits for a decision yet" in said
+    assert "1 decision was on results added by hand" in said
+    assert "1 sampled result is not reviewed yet" in said
     assert "Pass 3 0 2 1" in said
 
 
@@ -156,15 +156,15 @@ def test_decisions_of_other_versions_judges_and_unreadable_runs(viewer_client: C
     item = ReviewItem.objects.filter(result__run=other).first()
     decide(item, ReviewDecision(Verdict.PASS), by=make_user(role="reviewer"))
     said = words(viewer_client)
-    assert "11 executions decided, 2 runs, v1 to v2" in said
+    assert "11 results reviewed, 2 runs, v1 to v2" in said
     assert "2 judges are counted together" in said
     for query in ("since=2", "judge=juno-2", "run=7"):
-        assert "1 execution decided, 1 run, v2" in words(viewer_client, f"{PAGE}?{query}")
-    assert "None of these runs has one" in words(viewer_client, f"{PAGE}?since=3")
+        assert "1 result reviewed, 1 run, v2" in words(viewer_client, f"{PAGE}?{query}")
+    assert "These runs have no reviews" in words(viewer_client, f"{PAGE}?since=3")
     Run.objects.filter(pk=other.pk).update(snapshot=other.snapshot | {"version": 99})
     said = words(viewer_client)
     assert "1 decision left out." in said
-    assert "10 executions decided, 1 run, v1" in said
+    assert "10 results reviewed, 1 run, v1" in said
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_better_bands_go_into_the_draft_and_leave_the_rest_of_it(bands_run: Run)
     said = words(client)
     assert "Pass from 0.80 → 0.72" in said
     assert "Agreement 50.0% → 100.0%" in said
-    assert "Verdicts that move 2 of 4 reviewed" in said
+    assert "Verdicts that change 2 of 4 reviewed" in said
     assert "Your draft has other bands" not in said
     sent = dict(
         re.findall(
@@ -205,9 +205,9 @@ def test_better_bands_go_into_the_draft_and_leave_the_rest_of_it(bands_run: Run)
     assert draft.content["title"] == "Another title"
     assert draft.content["policy"]["pass_threshold"] == 0.72
     assert draft.content["policy"]["borderline_threshold"] == 0.6
-    assert "They are in it already" in words(client)
+    assert "It has these thresholds" in words(client)
     change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.9}))
-    assert "Your draft has other bands already: pass from 0.90, borderline from 0.60" in words(
+    assert "Your draft already has other thresholds: pass from 0.90, borderline from 0.60" in words(
         client
     )
     bands_run.suite.refresh_from_db()
@@ -219,7 +219,7 @@ def test_who_may_not_change_suites_sees_the_bands_without_the_button(
 ) -> None:
     said = words(viewer_client)
     assert "Pass from 0.80 → 0.72" in said
-    assert "Who may change suites can try them" in said
+    assert "Editors can try them" in said
     assert "bands/" not in viewer_client.get(PAGE).content.decode()
     assert viewer_client.post(f"{PAGE}bands/").status_code == 403
 

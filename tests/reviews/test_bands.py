@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
@@ -81,7 +81,6 @@ REVIEWED = st.builds(
 )
 
 
-@settings(max_examples=30)
 @given(st.lists(REVIEWED, min_size=1, max_size=12), st.sampled_from(["agreement", "kappa"]))
 def test_no_other_bands_agree_better_and_the_figures_are_those_of_the_policy(
     reviewed: list[Reviewed], by: str

@@ -139,7 +139,7 @@ def test_an_export_read_back_is_the_same_and_adds_nothing_twice(
     review = decided(run, note="-1 for 'tone'")
     before = export(editor, ending)
     again = upload(editor, before, f"reviews.{ending}")
-    assert "Everything in the file is here already." in again
+    assert "All reviews in the file are stored already." in again
     editor.force_login(make_member("admin", "root"))
     Review.objects.all().delete()
     ReviewItem.objects.update(closed_at=None)
@@ -155,12 +155,12 @@ def test_an_export_read_back_is_the_same_and_adds_nothing_twice(
     assert (new.reviewer, new.created_at) == (review.reviewer, review.created_at)
     assert Result.objects.get(pk=review.result_id).reviewed_verdict == "fail"
     assert item_of(run).closed_at is not None
-    assert "Everything in the file is here already." in upload(editor, before, f"r.{ending}")
+    assert "All reviews in the file are stored already." in upload(editor, before, f"r.{ending}")
 
 
 def test_a_name_from_outside_is_kept_and_counts(run: Run, editor: Client) -> None:
     said = upload(editor, line(created_at="2026-03-14T09:26:53Z", tags=["made up"]))
-    assert "1 reviewer is no member here." in said
+    assert "1 reviewer is not a member." in said
     assert "Prof. Berg" in said
     assert not Review.objects.exists()
     store(editor)
@@ -208,16 +208,16 @@ def test_a_decision_in_the_name_of_another_member_needs_an_admin(run: Run, edito
 WRONG = (
     ({"suite": "shop"}, "suite", "There is no suite shop."),
     ({"run": 9}, "run", "There is no run #9 of support."),
-    ({"case": "C-9"}, "case", "Run #1 has no execution of C-9."),
-    ({"repetition": 2}, "repetition", "Run #1 has no execution of C-001, repetition 2."),
+    ({"case": "C-9"}, "case", "Run #1 has no result of C-9."),
+    ({"repetition": 2}, "repetition", "Run #1 has no result of C-001, repetition 2."),
     ({"reviewer": " "}, "reviewer", "Is empty."),
     ({"verdict": "good"}, "verdict", "&#x27;good&#x27; is not one of fail, borderline, pass."),
     ({"outcomes": ["met"]}, "outcomes", "1 given, and the case has 2 expected outcomes."),
     ({"metric_labels": {"tone": 6}}, "metric_labels", "6 is not from 0 to 5."),
     ({"sampling_rate": 0}, "sampling_rate", "0 is not a rate"),
     ({"created_at": "yesterday"}, "created_at", "is not a date and time such as"),
-    ({"output_sha256": "0" * 64}, "output_sha256", "The review is of another output"),
-    ({"generation": 2}, "generation", "The review is of another output"),
+    ({"output_sha256": "0" * 64}, "output_sha256", "The review is about another output"),
+    ({"generation": 2}, "generation", "The review is about another output"),
     ({"tags": ["x" * 70]}, "tags", "70 characters, and 60 is the limit"),
     ({"seconds": -1}, "seconds", "&#x27;-1&#x27; is not a whole number."),
     ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at", "before 1970"),
@@ -305,7 +305,7 @@ def test_the_command_line_stores_all_or_nothing(
         call_command("import_reviews", str(path))
     assert refusal.value.returncode == 3
     assert not Review.objects.exists()
-    assert "experts.csv, line 3, case: run #1 has no execution of C-9" in capsys.readouterr().err
+    assert "experts.csv, line 3, case: run #1 has no result of C-9" in capsys.readouterr().err
     call_command("import_reviews", str(path), "--dry-run", "--leave-out-rejected")
     assert "1 review would be added, 0 are here already." in capsys.readouterr().out
     assert not Review.objects.exists()

@@ -113,10 +113,10 @@ class TestQueue:
         assert "1 of 3, 1 reserved" in page
         assert "Case C-001" not in page
         taken = shown(make_client(ben), to("item", item))
-        assert "ann has this one" in taken
+        assert "ann is reviewing this result" in taken
         assert "<strong>Taken.</strong>" in taken
         assert "Not saved" not in taken
-        assert "Take the next one" in taken
+        assert "Next result" in taken
         assert "Save and next" not in taken
 
     def test_the_address_narrows_it_and_stays_while_one_decides(self, ann: User) -> None:
@@ -135,18 +135,18 @@ class TestQueue:
 
     def test_why_there_is_none(self, ann: User, ben: User) -> None:
         client = make_client(ann)
-        assert "Nothing waits for review" in shown(client)
+        assert "Nothing to review" in shown(client)
         run = queued_run(["borderline"])
         item = item_of(run)
         services.reserve(item, ben)
         page = shown(client)
-        assert "Others have what is left" in page
+        assert "The rest is open elsewhere" in page
         assert re.search(r"ben until \d\d:\d\d", page)
         services.release(item, ben)
         services.assign([item.pk], ben)
         assert "Nothing here is left for you" in shown(client)
         decide(item, ReviewDecision(Verdict.PASS), by=ben)
-        assert "All of it is decided" in shown(client)
+        assert "All reviewed" in shown(client)
 
     def test_what_was_skipped_comes_back_last_and_is_said_to(self, ann: User) -> None:
         run = queued_run(["borderline"] * 2)
@@ -170,7 +170,7 @@ class TestQueue:
         assert "You can read the queue, not decide" in page
         assert "C-003" in page
         one = shown(viewer_client, to("item", item))
-        assert "Your role reads the queue" in one
+        assert "Your role can read the queue" in one
         for address in (to("decide", item), to("skip", item), to("hold", item)):
             assert viewer_client.post(address, {"verdict": "pass"}).status_code == 403
         item.refresh_from_db()
@@ -189,7 +189,7 @@ class TestQueue:
         ReviewItem.objects.update(reserved_by=ben)
         lost = client.post(to("hold", item))
         assert lost.status_code == 286
-        assert "ben has this one open" in lost.content.decode()
+        assert "ben has this result open" in lost.content.decode()
         assert client.post(to("release", item)).status_code == 302
         item.refresh_from_db()
         assert item.reserved_by == ben
@@ -232,7 +232,7 @@ class TestDeciding:
         assert review.seconds == 41
         page = shown(client, response["Location"])
         assert "saved." in page
-        assert "the judge said" in page
+        assert "automatic verdict" in page
         assert "Borderline 0.71" in page
         assert "You and the judge" in page
         assert 'value="invented"' in page
@@ -276,9 +276,9 @@ class TestDeciding:
         ("said", "problem"),
         [
             ({"label-tone": "9"}, "not a whole number from 0 to 5"),
-            ({"label-to\0ne": "3"}, "names a metric that this execution does not have"),
+            ({"label-to\0ne": "3"}, "names a metric that this result does not have"),
             ({"tags": "x" * 61}, "60 is the limit for a cause"),
-            ({"generation": "7"}, "tried again since you opened it"),
+            ({"generation": "7"}, "rerun since you opened it"),
         ],
     )
     def test_what_cannot_be_kept_is_refused_with_its_reason(
@@ -301,12 +301,12 @@ class TestDeciding:
         refused = client.post(to("decide", item), said)
         page = words(refused.content.decode())
         assert refused.status_code == 409
-        assert "ann has this one open" in page
+        assert "ann has this result open" in page
         assert re.search(r"reserved until \d\d:\d\d", page)
         assert "No such rule</textarea>" in page
         decide(item, ReviewDecision(Verdict.PASS), by=ann)
         late = words(client.post(to("decide", item), said).content.decode())
-        assert "was decided while you had it open" in late
+        assert "was reviewed while you had it open" in late
         assert "No such rule</textarea>" in late
         assert "Your second opinion" in late
         assert Review.objects.count() == 1
@@ -321,7 +321,7 @@ class TestDeciding:
         refused = make_client(ann).post(to("decide", item), said)
         page = words(refused.content.decode())
         assert refused.status_code == 409
-        assert "was tried again" in page
+        assert "was rerun" in page
         assert "No such rule" in page
         assert "C-002" in page
 
@@ -348,9 +348,9 @@ class TestDeciding:
         client.post(f"{address}?run={run.pk}", {"to": ben.pk})
         assert services.next_item(ben) is not None
         assert ReviewItem.objects.filter(assigned_to=ben).count() == 3
-        assert "Others have what is left" in shown(client, f"{QUEUE}?assignee={ben.pk}")
+        assert "The rest is open elsewhere" in shown(client, f"{QUEUE}?assignee={ben.pk}")
         client.post(address, {"to": 0})
-        assert "Choose somebody who may decide." in client.get(QUEUE).content.decode()
+        assert "Choose a reviewer, editor or admin." in client.get(QUEUE).content.decode()
         client.post(f"{address}?run={run.pk}", {"to": ""})
         assert not ReviewItem.objects.exclude(assigned_to=None).exists()
 
@@ -383,14 +383,14 @@ class TestBlind:
         page = shown(client)
         assert "Names KB-207" in page
         assert "hides the judge until you decide" in page
-        assert "Verdict, scores and reasons are shown when you have decided" in page
+        assert "Verdict, scores and reasons appear after you decide" in page
         choices = page.partition('name="verdict"')[2].partition("</fieldset>")[2]
         assert not [word for word in BLIND_WORDS if word in page]
         assert not re.findall(r"(?i)borderline|disagree", choices)
         decision_message = words(
             client.post(to("decide", item), {"verdict": "pass"}, headers=HTMX).content.decode()
         )
-        assert "the judge said" in decision_message
+        assert "automatic verdict" in decision_message
         assert "Borderline 0.71" in decision_message
         assert decision_message.count("0.71") == 1
         assert "0.71" not in shown(client)
@@ -418,8 +418,8 @@ class TestBlind:
         place = {"slug": item.result.run.suite.slug, "number": 1, "key": "C-001", "repetition": 1}
         own_page = shown(make_client(ben), reverse("runs:result", kwargs=place))
         assert "Ann&#x27;s note" not in own_page
-        assert "people say" not in own_page
-        assert "What they said is shown when you have." in own_page
+        assert "reviewed as" not in own_page
+        assert "You see their decisions after yours." in own_page
         assert "Ann&#x27;s note" in shown(make_client(ann), reverse("runs:result", kwargs=place))
         decide(item, ReviewDecision(Verdict.PASS), by=ben, is_second_opinion=True)
         assert "Ann&#x27;s note" in shown(make_client(ben), to("item", item))
@@ -478,8 +478,8 @@ class TestPlaces:
         Result.objects.filter(run=run).update(status="running")
         Run.objects.filter(pk=run.pk).update(status="running")
         client = make_client(ann)
-        assert "Nothing waits for review" in shown(client)
-        assert "Being tried again" in shown(client, to("item", item))
+        assert "Nothing to review" in shown(client)
+        assert "Being rerun" in shown(client, to("item", item))
 
     def test_a_person_asks_for_a_review_of_a_result_and_decides_on_its_page(
         self, ann: User
@@ -488,17 +488,17 @@ class TestPlaces:
         client = make_client(ann)
         place = {"slug": run.suite.slug, "number": 1, "key": "C-001", "repetition": 1}
         page = shown(client, reverse("runs:result", kwargs=place))
-        assert "Ask for a review" in page
+        assert "Add to review queue" in page
         asked = client.post(reverse("runs:result-review", kwargs=place))
         assert asked["Location"] == reverse("runs:result", kwargs=place)
         waiting = shown(client, asked["Location"])
-        assert "waits for review" in waiting.lower()
+        assert "in the review queue" in waiting.lower()
         item = item_of(run)
         now = client.post(reverse("runs:result-review", kwargs=place), {"now": "1"})
         assert now["Location"] == to("item", item)
         decide(item, ReviewDecision(Verdict.FAIL, note="Invented"), by=ann)
         after = shown(client, reverse("runs:result", kwargs=place))
         assert "Invented" in after
-        assert "Review it again" in after
+        assert "Review again" in after
         undo(item, by=ann)
-        assert "waits for review" in shown(client, reverse("runs:result", kwargs=place))
+        assert "In the review queue" in shown(client, reverse("runs:result", kwargs=place))

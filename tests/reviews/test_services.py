@@ -139,7 +139,7 @@ class TestDeciding:
     def test_a_second_opinion_that_differs_opens_it_again(self, ann: User, ben: User) -> None:
         item = item_of(queued_run())
         decide(item, PASS, by=ann)
-        with pytest.raises(DomainError, match="decided while you had it open"):
+        with pytest.raises(DomainError, match="reviewed while you had it open"):
             decide(item, FAIL, by=ben)
         assert again(item.result).reviewed_verdict == "pass"
         assert decide(item, FAIL, by=ben, is_second_opinion=True).is_open
@@ -157,8 +157,11 @@ class TestDeciding:
             ({"metric_labels": {"tone": 6}}, "tone: 6 is not a whole number from 0 to 5"),
             ({"metric_labels": {"tone": 2.5}}, "tone: 2.5 is not a whole number"),
             ({"tags": ["x" * 61]}, "has 61 characters, and 60 is the limit"),
-            ({"tags": [f"cause {n}" for n in range(21)]}, "21 causes are named, and 20"),
-            ({"generation": 2}, "was tried again since you opened it"),
+            (
+                {"tags": [f"cause {n}" for n in range(21)]},
+                "21 causes are too many: the limit is 20",
+            ),
+            ({"generation": 2}, "was rerun since you opened it"),
         ],
     )
     def test_what_cannot_be_is_refused_and_nothing_is_kept(
@@ -249,14 +252,14 @@ class TestRetries:
         self.retry(item, keep_output=True)
         assert again(item.result).reviewed_verdict == "pass"
         assert Review.objects.standing().count() == 1
-        with pytest.raises(DomainError, match="is being tried again"):
+        with pytest.raises(DomainError, match="is being rerun"):
             decide(item, FAIL, by=ann)
 
     def test_who_had_it_open_is_told(self, ben: User, ann: User) -> None:
         item = item_of(queued_run())
         assert queue.next_item(ben) == item
         self.retry(item)
-        with pytest.raises(DomainError, match="Your review was not stored"):
+        with pytest.raises(DomainError, match="your review was not stored"):
             decide(item, PASS, by=ben)
         assert key_of(queue.next_item(ben)) == "C-002"
 
@@ -282,13 +285,13 @@ class TestTheQueue:
         item = queue.next_item(ann)
         assert item is not None
         assert queue.next_item(ben) is None
-        with pytest.raises(DomainError, match="ann has this one open"):
+        with pytest.raises(DomainError, match="ann has this result open"):
             queue.reserve(item, ben)
-        with pytest.raises(DomainError, match="ann has this one open"):
+        with pytest.raises(DomainError, match="ann has this result open"):
             decide(item, PASS, by=ben)
         ReviewItem.objects.update(reserved_until=timezone.now() - timedelta(seconds=1))
         assert queue.next_item(ben) == item
-        with pytest.raises(DomainError, match="ben has this one open"):
+        with pytest.raises(DomainError, match="ben has this result open"):
             decide(item_of(run), PASS, by=ann)
         queue.release(item, ann)
         assert queue.next_item(ann) is None
