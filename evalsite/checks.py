@@ -165,13 +165,13 @@ def _sign_in() -> Iterator[CheckMessage]:
     if issuer.scheme == "http" and not may_be_http:
         yield error(
             "EVALSITE_OIDC_ISSUER",
-            f"EVALSITE_OIDC_ISSUER is {settings.OIDC_ISSUER}: anybody between this site and the provider could sign in as anybody.",
+            f"EVALSITE_OIDC_ISSUER is {settings.OIDC_ISSUER}: anyone between this site and the provider could sign in as any member.",
             "Use https, or set EVALSITE_PLAIN_HTTP=1 if the network is trusted.",
         )
     if "openid" not in settings.OIDC_SCOPES.split():
         yield error(
             "EVALSITE_OIDC_SCOPES",
-            f"EVALSITE_OIDC_SCOPES is {settings.OIDC_SCOPES!r} and lacks openid, without which nobody signs in.",
+            f"EVALSITE_OIDC_SCOPES is {settings.OIDC_SCOPES!r} and lacks openid. Without it no member can sign in.",
             "Write them with spaces between, such as: openid profile email groups.",
         )
     yield from _roles_of_groups()
@@ -187,14 +187,14 @@ def _roles_of_groups() -> Iterator[CheckMessage]:
         )
     elif roles and Role.ADMIN not in roles.values():
         yield Warning(
-            "EVALSITE_OIDC_ROLES makes nobody admin: admins who sign in lose the role, except the last one.",
+            "EVALSITE_OIDC_ROLES has no group for admins: admins who sign in lose the role, except the last one.",
             hint="Add a group for them, such as evalsite-admins=admin.",
             id="evalsite.W.EVALSITE_OIDC_ROLES",
         )
     if settings.OIDC_ADMIT == "groups" and not roles:
         yield error(
             "EVALSITE_OIDC_ROLES",
-            "EVALSITE_OIDC_ADMIT is groups and EVALSITE_OIDC_ROLES names none: nobody could sign in.",
+            "EVALSITE_OIDC_ADMIT is groups and EVALSITE_OIDC_ROLES names none: no member could sign in.",
             "Write GROUP=ROLE pairs between commas, such as evalsite-admins=admin,staff=viewer.",
         )
 

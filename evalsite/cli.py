@@ -17,11 +17,34 @@ from evalsite.data_folder import ROOT, adopt_served_settings
 FOLDERS = ("evalsite", "evalsite/access", "evaluators", "runs")
 # In the order in which a newcomer needs them; all others follow.
 FIRST = (
-    *("up", "createadmin", "login_link", "import", "evaluate", "resume", "compare", "export"),
-    *("import_results", "add_model", "demo"),
+    *("up", "createadmin", "login_link", "import", "evaluate", "resume", "results", "compare"),
+    *("export", "import_results", "add_model", "demo"),
 )
 WORKER = "worker"
 WORKER_SENTENCE = "Execute runs in a separate process, on this machine or another; needs Redis."
+WORKER_HELP = f"""\
+usage: evalsite worker [OPTION …]
+
+{WORKER_SENTENCE}
+Give it the database, the keys and CELERY_BROKER_URL of the site.
+Start as many as you like: they share the waiting results.
+Ctrl-C ends it after the calls in progress.
+
+options:
+  -n, --hostname NAME      Name of the process; give each worker of a machine its own.
+  -c, --concurrency N      How many runs it works on at the same time.
+  -l, --loglevel LEVEL     DEBUG, INFO (default), WARNING or ERROR.
+  -f, --logfile FILE       Write messages to a file instead of standard error.
+All other options of a Celery worker work too: celery -A evalsite worker --help lists them.
+
+exit codes:
+  0  it was stopped
+  1  it could not start: the message names the reason
+
+examples:
+  evalsite worker
+  evalsite worker --hostname second@%h --concurrency 2
+"""
 WIDTH = 78
 # Of 1; a slip of a finger is more alike, another word less.
 LIKENESS = 0.7
@@ -112,6 +135,9 @@ def _run(argv: Sequence[str]) -> None:
 
 
 def _run_worker(options: Sequence[str]) -> None:
+    if set(options) & set(HELP):
+        sys.stdout.write(WORKER_HELP)
+        return
     from evalsite.celery import app
 
     app.worker_main(["worker", "--loglevel", "INFO", *WORKER_OPTIONS, *options])

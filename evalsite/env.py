@@ -211,7 +211,7 @@ def _parse_url(value: str, schemes: tuple[str, ...]) -> str:
 
 SQLITE_OPTIONS = {
     "timeout": 20,
-    # A deferred transaction that starts to write can fail at once, without waiting for the time-out.
+    # A deferred transaction that starts to write can fail at once, without waiting for the timeout.
     "transaction_mode": "IMMEDIATE",
     "init_command": (
         "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA foreign_keys=ON;"

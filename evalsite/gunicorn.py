@@ -51,6 +51,18 @@ loglevel = settings.LOG_LEVEL.lower()
 proc_name = "evalsite"
 
 
+def on_starting(server: Any) -> None:
+    """Say it when pages would lack static files, or have old ones."""
+    # Not imported at the top: it needs the settings.
+    from evalsite.static_files import are_collected
+
+    if settings.IS_COLLECTED and not are_collected():
+        server.log.warning(
+            "The static files changed since they were collected, so pages may look wrong. "
+            "Run `evalsite prepare`, then restart the site."
+        )
+
+
 def post_worker_init(worker: Any) -> None:
     """Prepare a process: allow it many connections and time each, start the embedded worker, announce the site."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)

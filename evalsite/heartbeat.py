@@ -14,7 +14,7 @@ from evaluators.sandbox.box import remove_dead_boxes
 from evaluators.sandbox.probe import MAX_WORD_LENGTH, sandbox_offered
 from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
-from runs.execution.run_worker import freeze_loaded_objects, release
+from runs.execution.run_worker import freeze_loaded_objects, release, tokens_at_work
 from runs.exports.services import WRITER
 from runs.models.database import database_now, discard_connection
 from runs.queue import WORK_ON_RUN, queue
@@ -107,7 +107,7 @@ def touch_heartbeat_file() -> None:
 
 def reap_and_queue() -> None:
     """Clean up after dead workers, and queue runs that could use more workers."""
-    for run_id in reap(now=database_now()):
+    for run_id in reap(now=database_now(), at_work=tokens_at_work()):
         queue(WORK_ON_RUN, run_id, expires_s=QUEUED_FOR_S)
 
 

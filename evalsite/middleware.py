@@ -29,7 +29,7 @@ NUL, ESCAPED_NUL = "\0", "%00"
 # Share links, which open without an account, start with this path.
 FOR_ANONYMOUS = "/s/"
 TO_ANONYMOUS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Robots-Tag": "noindex, nofollow",
     "Referrer-Policy": "no-referrer",

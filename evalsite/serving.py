@@ -365,7 +365,7 @@ def is_member(environ: Environ) -> bool:
 
 
 async def _run_in(thread: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function in a thread; whoever is cancelled meanwhile waits until the thread is free again."""
+    """Run a function in a thread; a caller that is cancelled meanwhile waits until the thread is free."""
     job = asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
     try:
         return await asyncio.shield(job)

@@ -318,7 +318,7 @@ STATICFILES_FINDERS = [
 ]
 # In order: of equal rules the later one wins. `collectstatic` joins them into one file.
 STYLE_SHEETS = (
-    *("tokens", "base", "layout", "marks", "forms", "content"),
+    *("fonts", "tokens", "base", "layout", "marks", "forms", "content"),
     *("evaluators", "runs", "suites"),
 )
 # Hashed names need `collectstatic`, which the scripts run. Without it files are served from source.
@@ -365,6 +365,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "suites", "description": "Suites, their versions and their cases"},
         {"name": "runs", "description": "Runs, and two of them compared"},
         {"name": "results", "description": "The result of each execution"},
+        {"name": "comments", "description": "What members say about them"},
         {"name": "campaigns", "description": "Runs started together, ranked"},
         {"name": "files", "description": "All of them as files; large ones are made by workers"},
         {"name": "about", "description": "The API itself"},

@@ -1,7 +1,9 @@
-"""Static files: Plotly's script from its installed package, and the style sheets joined into one file."""
+"""Static files: Plotly's script from its installed package, the style sheets joined into one file, and their state."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import re
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -16,6 +18,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 PREFIX, SCRIPT = "plotly", "plotly.min.js"
 ADDRESS = f"{PREFIX}/{SCRIPT}"
+PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")
 IMPORT = r"""(?P<matched>import\s*(?P<names>[^"';]*)["'](?P<url>\./[^"']+)["'];)"""
 
 
@@ -64,6 +67,13 @@ class SiteStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  
         notes = FileSystemStorage(location=settings.STATIC_MANIFEST.parent)
         super().__init__(*args, manifest_storage=notes, **options)
 
+    def stored_name(self, name: str) -> str:
+        """Return the hashed name; of a file that was not collected its own, so that a page only lacks that file."""
+        try:
+            return str(super().stored_name(name))
+        except ValueError:
+            return name
+
     def post_process(
         self, paths: dict[str, Any], dry_run: bool = False, **options: Any
     ) -> Iterator[tuple[str, str, bool]]:
@@ -79,3 +89,26 @@ class SiteStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  
 def minify(style_sheet: str) -> str:
     """Drop comments and indentation, a fifth of the size."""
     return re.sub(r"\n\s*", "\n", re.sub(r"/\*.*?\*/", "", style_sheet, flags=re.DOTALL)).lstrip()
+
+
+def stamp_file() -> Path:
+    """Return the file with the stamp of the files that were collected last."""
+    return Path(settings.STATIC_MANIFEST).with_name("stamp")
+
+
+def static_stamp() -> str:
+    """Return a hash that changes with every file the site serves."""
+    digest = hashlib.sha256()
+    for package in PACKAGES_WITH_FILES:
+        digest.update(importlib.metadata.version(package).encode())
+    for folder in map(Path, settings.STATICFILES_DIRS):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def are_collected() -> bool:
+    """Tell whether the files were collected since any of them changed."""
+    stamp = stamp_file()
+    return stamp.exists() and stamp.read_text() == static_stamp()

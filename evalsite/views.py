@@ -27,7 +27,9 @@ from evalsite.health import OK, PARTS, find_outage, health
 from evalsite.middleware import FOR_ANONYMOUS, record_refusal
 from evaluators.reading.json import read_json
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
+from runs.home.queries import find_missing
 from runs.models.database import discard_connection
+from runs.requests import VIEW
 from runs.sharing.views import gone
 
 logger = logging.getLogger(__name__)
@@ -143,7 +145,7 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 @login_not_required
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer that the page does not exist; to API clients as problem details.
+    """Answer that the page does not exist, and what does instead; to API clients as problem details.
 
     Under the path of share links the answer is the same as for an invalid link.
     """
@@ -151,7 +153,11 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
         return problem_page(request, 404, NOTHING_HERE)
     if request.path_info.startswith(FOR_ANONYMOUS):
         return gone()
-    return defaults.page_not_found(request, exception)
+    match = request.resolver_match
+    if match is None or not request.user.has_perm(VIEW):
+        return defaults.page_not_found(request, exception)
+    missing = find_missing(match.route, match.kwargs)
+    return render(request, "404.html", {"missing": missing}, status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

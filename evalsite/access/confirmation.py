@@ -46,7 +46,8 @@ def _without_password(request: HttpRequest) -> bool:
 
 
 def _shares_outputs(request: HttpRequest) -> bool:
-    return request.POST.get("detail_level") in (DetailLevel.OUTPUTS, DetailLevel.TRACES)
+    has_texts = request.POST.get("detail_level") in (DetailLevel.OUTPUTS, DetailLevel.TRACES)
+    return has_texts or "comments" in request.POST
 
 
 def _sends_program(request: HttpRequest) -> bool:

@@ -27,6 +27,7 @@ from evalsite.access.logins import (
     count_failure,
     finish_login,
     first_factor,
+    read_next_path,
     wait_page,
 )
 from evalsite.access.members import members
@@ -40,9 +41,8 @@ from evalsite.access.sessions import (
     read_kept,
     take_kept,
 )
-from evalsite.access.views import admin_only, next_path
 from evaluators.templatetags.figures import counted
-from runs.requests import REFUSED, MemberRequest, form_data
+from runs.requests import REFUSED, MemberRequest, form_data, may_change_members
 
 SECRET_IN_SESSION = "access.new_app"  # noqa: S105  # a key of the session, not a secret
 CODES_IN_SESSION = "access.recovery_codes"
@@ -103,7 +103,7 @@ def login_passkey(request: HttpRequest) -> HttpResponse:
     """Log in by a passkey alone, which stands for both factors; after another first factor it is the second."""
     first = first_factor(request)
     if not settings.PASSWORD_LOGIN and first is None:
-        raise Http404("Nobody logs in without the provider here (EVALSITE_PASSWORD_LOGIN).")
+        raise Http404("Members log in with the provider here (EVALSITE_PASSWORD_LOGIN is off).")
     try:
         passkey = passkeys.use_passkey(
             request,
@@ -120,18 +120,18 @@ def login_passkey(request: HttpRequest) -> HttpResponse:
             return _second_page(request, first, form, str(refusal))
         context = {
             "form": AuthenticationForm(request),
-            "next": next_path(request),
+            "next": read_next_path(request),
             "problem": str(refusal),
         }
         return render(request, "access/login.html", context, status=REFUSED)
-    return finish_login(request, passkey.user, way="passkey", next_path=next_path(request))
+    return finish_login(request, passkey.user, way="passkey", next_path=read_next_path(request))
 
 
 @never_cache
 @sensitive_post_parameters()
 def confirm_page(request: MemberRequest) -> HttpResponse:
     """Ask for a proof before a form that has files, which no page could keep."""
-    where = next_path(request)
+    where = read_next_path(request)
     if request.method == "POST" and is_confirmed(request.session):
         # By the provider, in another tab.
         return HttpResponseRedirect(where)
@@ -175,7 +175,7 @@ def _factors_page(
         "problem": problem,
         "passkeys_problem": passkeys.passkeys_problem(request),
         "must_set_up": MUST_SET_UP in request.session,
-        "next": next_path(request) if "next" in request.GET else "",
+        "next": read_next_path(request) if "next" in request.GET else "",
     }
     status = REFUSED if problem or form else 200
     return render(request, "access/factors.html", context, status=status)
@@ -258,7 +258,7 @@ def passkey_remove(request: MemberRequest, pk: int) -> HttpResponse:
     )
 
 
-@admin_only
+@may_change_members
 @require_POST
 def member_factors_remove(request: MemberRequest, pk: int) -> HttpResponse:
     """Remove all factors of another member who has lost them; the member is told at the next login."""

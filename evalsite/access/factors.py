@@ -257,8 +257,8 @@ def take_notices(member: User) -> list[str]:
         )
     if row and row.paused_at:
         notices.append(
-            f"On {_day(row.paused_at)} somebody entered {MAX_WRONG_CODES} wrong codes of your authenticator app, "
-            "after your right password or in a session of yours. Change your password if it was not you."
+            f"On {_day(row.paused_at)} {MAX_WRONG_CODES} wrong authenticator codes were entered, "
+            "after your correct password or in one of your sessions. If this was not you, change your password."
         )
     if notices:
         MemberFactors.objects.filter(user=member).update(

@@ -61,9 +61,9 @@ class ScriptsForm(forms.Form):
 
 
 class EmailForm(forms.Form):
-    """The e-mail address by which the provider's account of a member is found."""
+    """The email address by which the provider's account of a member is found."""
 
-    email = forms.EmailField(label="E-mail", required=False, max_length=254)
+    email = forms.EmailField(label="Email", required=False, max_length=254)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Say what the address is for where members sign in with a provider."""
@@ -134,7 +134,7 @@ class NewPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # it takes no
     revoke_tokens = forms.BooleanField(
         label="Revoke my API tokens too",
         required=False,
-        help_text="Tick it if somebody else may know your password.",
+        help_text="Recommended if another person may know your password.",
     )
 
 

@@ -25,8 +25,10 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out, user_lo
 from django.db import IntegrityError
 from django.db.models import Q, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect, render, resolve_url
 from django.utils import timezone
+from django.utils.encoding import iri_to_uri
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from evalsite.access import factors
 from evalsite.access.sessions import MUST_SET_UP, begin_session
@@ -202,6 +204,21 @@ def count_failure(request: HttpRequest, member: User) -> bool:
 
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
+# The path waits in a cookie while somebody is at the provider, and browsers drop cookies over 4 KB.
+MAX_NEXT_LENGTH = 2_000
+
+
+def read_next_path(request: HttpRequest) -> str:
+    """Return the path on this site where a login leads: the home page if none, another site or a very long one is named."""
+    path = request.POST.get("next") or request.GET.get("next") or ""
+    if len(iri_to_uri(path)) > MAX_NEXT_LENGTH:
+        return resolve_url("home")
+    is_on_this_site = url_has_allowed_host_and_scheme(
+        path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return path if is_on_this_site and path.startswith("/") else resolve_url("home")
+
+
 # In the session of somebody who has proved the first factor alone.
 FIRST_FACTOR = "access.first_factor"
 SECOND_FACTOR_WITHIN = timedelta(minutes=10)

@@ -19,18 +19,28 @@ from django.utils import timezone
 from django.utils.encoding import force_str
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
-from evalsite.access.models import MemberFactors, Passkey, RecoveryCode, record_change
+from evalsite.access.models import (
+    ApiToken,
+    MemberFactors,
+    MemberIdentity,
+    MemberSession,
+    Passkey,
+    RecoveryCode,
+    record_change,
+)
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.tokens import revoke_tokens
 from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
+from runs.comments.text import without_name
 from runs.exports.services import remove_exports
+from runs.models.comments import Comment, Mention
 from runs.models.removals import Removal
 from runs.models.results import ResultOutput, Retry
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import Run, RunEvent
-from runs.models.sharing import ApiToken, MemberIdentity, MemberSession
+from runs.models.sharing import ShareLink
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import (
     CaseUpload,
@@ -41,6 +51,7 @@ from runs.models.temporary import (
     TargetTrial,
 )
 from runs.requests import RUN_SCRIPTS
+from runs.sharing.comments import hide_mentions
 
 
 class LinkTokens(PasswordResetTokenGenerator):
@@ -186,7 +197,7 @@ def change_role(
 
 @transaction.atomic
 def change_email(member: User, *, actor: User, email: str) -> None:
-    """Change the e-mail address of a member, by which the provider's account is found at the first sign-in."""
+    """Change the email address of a member, by which the provider's account is found at the first sign-in."""
     before = member.email
     if email != before:
         User.objects.filter(pk=member.pk).update(email=email)
@@ -279,6 +290,7 @@ class PersonalData:
     trials: int
     exports: int
     reviews: int
+    comments: int
     runs: int
     entries: int
 
@@ -298,6 +310,7 @@ def personal_data(member: User) -> PersonalData:
         trials=own[TargetTrial] + own[EvaluatorTrial],
         exports=own[ExportRequest],
         reviews=Review.objects.filter(reviewer=member).count(),
+        comments=Comment.objects.filter(author=member, deleted_at=None).count(),
         runs=Run.objects.filter(created_by=member).count(),
         entries=AuditEntry.objects.filter(actor=member).count(),
     )
@@ -308,7 +321,7 @@ def erase_member(member: User, *, actor: User | None) -> str:
     """Replace a member by a name without a person, delete what was theirs alone, and return the name.
 
     Decisions, runs and versions stay, under that name: figures of agreement count people. The audit
-    loses name and e-mail address too. Texts that the member wrote stay.
+    loses name and email address too. Texts that the member wrote stay.
 
     Raises:
         LastAdminError: the member is the last active admin.
@@ -319,6 +332,7 @@ def erase_member(member: User, *, actor: User | None) -> str:
     name, email, erased = member.get_username(), member.email, f"{ERASED}{member.pk}"
     for model, field in OWN_DATA:
         model._default_manager.filter(**{field: member}).delete()
+    Mention.objects.filter(member=member).delete()
     # Files of other members may name this one, and can be made again.
     remove_exports(Export.objects.all())
     ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)
@@ -339,13 +353,18 @@ def erase_member(member: User, *, actor: User | None) -> str:
 
 
 def _erase_texts(member: User, erase: Callable[[Any], Any], erased: str) -> None:
-    """Take the member's name out of the logs of runs and the values of the audit."""
+    """Take the member's name out of the logs of runs, of mentions, and the values of the audit."""
     for run in Run.including_deleted.filter(status_reason__contains=member.get_username()):
         Run.including_deleted.filter(pk=run.pk).update(status_reason=erase(run.status_reason))
     for event in RunEvent.objects.filter(text__contains=member.get_username()):
         RunEvent.objects.filter(pk=event.pk).update(text=erase(event.text)[:500])
     for model in LanguageModel.objects.filter(last_test__isnull=False):
         LanguageModel.objects.filter(pk=model.pk).update(last_test=erase(model.last_test))
+    for comment in Comment.objects.filter(text__contains=f"@{member.get_username()}"):
+        text = without_name(comment.text, member.get_username(), erased)
+        Comment.objects.filter(pk=comment.pk).update(text=text)
+    for link in ShareLink.objects.filter(has_comments=True):
+        hide_mentions(link, member.get_username(), erased)
     about = AuditEntry.objects.filter(object_type__in=("user", "session"), object_id=str(member.pk))
     about.update(object_name=erased)
     if member.email:
@@ -411,7 +430,7 @@ def refuse_without_other_admin(member: User) -> None:
     Group.objects.select_for_update().get(name=Role.ADMIN.value)
     if not User.objects.filter(IS_ADMIN, is_active=True).exclude(pk=member.pk).exists():
         raise LastAdminError(
-            f"{member.username} is the last active admin. Make somebody else admin first."
+            f"{member.username} is the last active admin. Make another member an admin first."
         )
 
 

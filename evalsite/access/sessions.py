@@ -18,8 +18,8 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from evalsite.access.models import MemberSession
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
-from runs.models.sharing import MemberSession
 
 # A session ends when nobody has used it for so long, and in any case after SESSION_COOKIE_AGE.
 IDLE_FOR = timedelta(days=3)

@@ -20,12 +20,13 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from evalsite.access.models import ACTIVE, ApiToken
 from evalsite.access.rate_limits import count_wrong_token
 from evalsite.access.roles import Role, highest_role, role_permissions
 from evalsite.access.sessions import MUST_SET_UP
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
-from runs.models.sharing import ACTIVE, ApiToken, token_hash
+from runs.models.sharing import token_hash
 from runs.requests import VIEW
 
 if TYPE_CHECKING:

@@ -7,16 +7,14 @@ from contextlib import suppress
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
-from django.contrib.auth.decorators import login_not_required, permission_required
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.encoding import iri_to_uri
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
@@ -34,10 +32,12 @@ from evalsite.access.logins import (
     TooManyTriesError,
     finish_first_factor,
     password_check,
+    read_next_path,
     refuse_wide_guessing,
     wait_page,
 )
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
+from evalsite.access.models import ApiToken
 from evalsite.access.roles import MEANINGS, highest_role
 from evalsite.access.sessions import (
     LOGOUT_URL,
@@ -50,11 +50,16 @@ from evalsite.access.sessions import (
 from evalsite.access.single_sign_on.services import linked_since, unlink
 from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
 from evaluators.templatetags.figures import counted
-from runs.models.sharing import ApiToken
-from runs.requests import CHANGE_MEMBERS, REFUSED, MemberRequest, form_data, site_address
+from runs.requests import (
+    CHANGE_MEMBERS,
+    REFUSED,
+    MemberRequest,
+    form_data,
+    may_change_members,
+    site_address,
+)
 
 LINK_IN_SESSION = "access.one_time_link"
-admin_only = permission_required(CHANGE_MEMBERS, raise_exception=True)
 
 
 @login_not_required
@@ -63,7 +68,7 @@ admin_only = permission_required(CHANGE_MEMBERS, raise_exception=True)
 def login_page(request: HttpRequest) -> HttpResponse:
     """Log in by name and password, then continue to the requested page."""
     if request.user.is_authenticated:
-        return HttpResponseRedirect(next_path(request))
+        return HttpResponseRedirect(read_next_path(request))
     form = AuthenticationForm(request, data=form_data(request) if settings.PASSWORD_LOGIN else None)
     if form.is_bound:
         try:
@@ -77,9 +82,9 @@ def login_page(request: HttpRequest) -> HttpResponse:
             return wait_page(request, refusal.seconds)
     if form.is_valid():
         return finish_first_factor(
-            request, form.get_user(), way="password", next_path=next_path(request)
+            request, form.get_user(), way="password", next_path=read_next_path(request)
         )
-    context = {"form": form, "next": next_path(request)}
+    context = {"form": form, "next": read_next_path(request)}
     return render(request, "access/login.html", context, status=_status(form.is_bound))
 
 
@@ -173,7 +178,7 @@ def password(request: MemberRequest) -> HttpResponse:
 
 
 @require_safe
-@admin_only
+@may_change_members
 def member_list(request: MemberRequest) -> HttpResponse:
     """List the members with their roles."""
     people = list(members.members())
@@ -185,7 +190,7 @@ def member_list(request: MemberRequest) -> HttpResponse:
     return render(request, "access/members.html", {"rows": rows, "roles": MEANINGS.items()})
 
 
-@admin_only
+@may_change_members
 def member_add(request: MemberRequest) -> HttpResponse:
     """Add a member and show the link for setting the password."""
     form = MemberForm(form_data(request))
@@ -201,7 +206,7 @@ def member_add(request: MemberRequest) -> HttpResponse:
     return render(request, "access/member_add.html", {"form": form}, status=_status(form.is_bound))
 
 
-@admin_only
+@may_change_members
 @never_cache
 def member(request: MemberRequest, pk: int) -> HttpResponse:
     """Show a member, and change the role."""
@@ -219,7 +224,7 @@ def member(request: MemberRequest, pk: int) -> HttpResponse:
     return _member_page(request, person, form=form, error=error)
 
 
-@admin_only
+@may_change_members
 @require_POST
 def member_status(request: MemberRequest, pk: int) -> HttpResponse:
     """Deactivate or reactivate a member."""
@@ -239,7 +244,7 @@ def member_status(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:member", pk)
 
 
-@admin_only
+@may_change_members
 @require_POST
 def member_sessions_end(request: MemberRequest, pk: int) -> HttpResponse:
     """End the sessions of a member, but for the one that asks."""
@@ -250,7 +255,7 @@ def member_sessions_end(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:member", pk)
 
 
-@admin_only
+@may_change_members
 @require_POST
 def member_scripts(request: MemberRequest, pk: int) -> HttpResponse:
     """Allow or forbid a member to run scripts."""
@@ -263,7 +268,7 @@ def member_scripts(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:member", pk)
 
 
-@admin_only
+@may_change_members
 @require_POST
 def member_link(request: MemberRequest, pk: int) -> HttpResponse:
     """Make a link for setting the member's password."""
@@ -274,20 +279,20 @@ def member_link(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:member", pk)
 
 
-@admin_only
+@may_change_members
 def member_email(request: MemberRequest, pk: int) -> HttpResponse:
-    """Change the e-mail address of a member."""
+    """Change the email address of a member."""
     person = get_object_or_404(members.members(), pk=pk)
     form = EmailForm(form_data(request), initial={"email": person.email})
     if form.is_valid():
         members.change_email(person, actor=request.user, email=form.cleaned_data["email"])
-        messages.success(request, "E-mail address changed.")
+        messages.success(request, "Email address changed.")
         return redirect("access:member", pk)
     context = {"form": form, "member": person}
     return render(request, "access/member_email.html", context, status=_status(form.is_bound))
 
 
-@admin_only
+@may_change_members
 @require_POST
 def member_unlink(request: MemberRequest, pk: int) -> HttpResponse:
     """End the link of a member to an account at the provider."""
@@ -297,7 +302,7 @@ def member_unlink(request: MemberRequest, pk: int) -> HttpResponse:
     return redirect("access:member", pk)
 
 
-@admin_only
+@may_change_members
 @never_cache
 def member_erase(request: MemberRequest, pk: int) -> HttpResponse:
     """Name what the site has of a member, and replace the person by a name without one."""
@@ -345,22 +350,7 @@ def _keep_link(request: MemberRequest, member: User) -> None:
 
 def _require_passwords() -> None:
     if not settings.PASSWORD_LOGIN:
-        raise Http404("Nobody logs in by password here (EVALSITE_PASSWORD_LOGIN).")
-
-
-# The path waits in a cookie while somebody is at the provider, and browsers drop cookies over 4 KB.
-MAX_NEXT_LENGTH = 2_000
-
-
-def next_path(request: HttpRequest) -> str:
-    """Return the path on this site where a login leads: the home page if none, another site or a very long one is named."""
-    path = request.POST.get("next") or request.GET.get("next") or ""
-    if len(iri_to_uri(path)) > MAX_NEXT_LENGTH:
-        return resolve_url("home")
-    is_on_this_site = url_has_allowed_host_and_scheme(
-        path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return path if is_on_this_site and path.startswith("/") else resolve_url("home")
+        raise Http404("Login by password is off here (EVALSITE_PASSWORD_LOGIN).")
 
 
 def _status(is_refused: bool) -> int:

@@ -137,7 +137,7 @@ def test_a_complete_provider_passes(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "variable", "told"),
+    ("wrong", "variable", "message"),
     [
         ({"OIDC_ISSUER": ""}, "E.EVALSITE_OIDC_ISSUER", "EVALSITE_OIDC_ISSUER is not"),
         (
@@ -146,20 +146,24 @@ def test_a_complete_provider_passes(settings: Settings) -> None:
             "one-time links",
         ),
         ({"OIDC_CLIENT_ID": ""}, "E.EVALSITE_OIDC_CLIENT_ID", "EVALSITE_OIDC_CLIENT_ID is not"),
-        ({"OIDC_ISSUER": "http://harbour.example"}, "E.EVALSITE_OIDC_ISSUER", "sign in as anybody"),
+        (
+            {"OIDC_ISSUER": "http://harbour.example"},
+            "E.EVALSITE_OIDC_ISSUER",
+            "sign in as any member",
+        ),
         ({"OIDC_SCOPES": "profile email"}, "E.EVALSITE_OIDC_SCOPES", "lacks openid"),
         ({"OIDC_ROLES": {"staff": "boss"}}, "E.EVALSITE_OIDC_ROLES", "staff=boss"),
-        ({"OIDC_ROLES": {"staff": "viewer"}}, "W.EVALSITE_OIDC_ROLES", "nobody admin"),
-        ({"OIDC_ADMIT": "groups"}, "E.EVALSITE_OIDC_ROLES", "nobody could sign in"),
+        ({"OIDC_ROLES": {"staff": "viewer"}}, "W.EVALSITE_OIDC_ROLES", "no group for admins"),
+        ({"OIDC_ADMIT": "groups"}, "E.EVALSITE_OIDC_ROLES", "no member could sign in"),
     ],
 )
 def test_a_provider_that_is_set_up_by_halves_is_named(
-    settings: Settings, wrong: dict[str, object], variable: str, told: str
+    settings: Settings, wrong: dict[str, object], variable: str, message: str
 ) -> None:
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID = "https://login.harbour.example", "evalsite"
     for name, value in wrong.items():
         setattr(settings, name, value)
-    assert told in sign_in_problems()[f"evalsite.{variable}"]
+    assert message in sign_in_problems()[f"evalsite.{variable}"]
 
 
 def test_the_command_check_asks_the_provider(

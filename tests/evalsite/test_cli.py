@@ -53,6 +53,16 @@ def test_every_command_documents_exit_codes_and_examples(name):
     assert f"\n  evalsite {name}" in text
     assert "--settings" not in text
     assert "--verbosity" not in text
+    assert "--skip-checks" not in text
+
+
+def test_help_of_the_worker_is_ours(capsys):
+    main(["evalsite", "worker", "--help"])
+    output = capsys.readouterr().out
+    assert "usage: evalsite worker" in output
+    assert "exit codes:\n  0  " in output
+    assert "--app=proj" not in output
+    assert max(map(len, output.splitlines())) <= 100
 
 
 def test_a_command_can_be_written_with_hyphens():

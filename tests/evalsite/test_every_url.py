@@ -20,6 +20,8 @@ from django.urls import get_resolver, reverse
 from pytest_django import DjangoDbBlocker
 
 from evalsite.access.roles import Role
+from runs.comments.queries import case_subject
+from runs.comments.services import add_comment
 from runs.lists import ListQuery
 from runs.reviews.services import ask_for_review
 from tests.support.addresses import all_patterns
@@ -138,6 +140,7 @@ PAGES: Mapping[str, Page] = {
     "runs:suite": Page("viewer", place=SUITE),
     "runs:suite-cases": Page("viewer", place=SUITE),
     "runs:case-rows": Page("viewer", place=SUITE),
+    "runs:case-suggestions": Page("viewer", place=SUITE),
     "runs:case": Page("viewer", place=SUITE | {"key": "C-1"}),
     "runs:case-bulk": action("editor", SUITE),
     "runs:case-export": action("viewer", SUITE),
@@ -147,12 +150,15 @@ PAGES: Mapping[str, Page] = {
     "runs:case-restore": action("editor", CASE),
     "runs:result-case": action("editor", RESULT),
     "runs:result-expected": action("editor", RESULT),
+    "runs:result-outcome": action("editor", RESULT),
     "runs:suite-agreement": Page("viewer", place=SUITE),
     "runs:agreement-bands": action("editor", SUITE),
     "runs:suite-charts": Page("viewer", place=SUITE),
     "runs:chart-panels": Page("viewer", place=SUITE),
     "runs:score-cost-file": Page("viewer", place=SUITE),
     "runs:suite-trend-file": Page("viewer", place=SUITE),
+    "runs:suite-picture": Page("viewer", place=SUITE | {"name": "trend"}),
+    "runs:suite-picture-file": Page("viewer", place=SUITE | {"name": "trend"}),
     "runs:suite-new": form("editor"),
     "runs:suite-new-from-table": form("editor"),
     "runs:case-import": form("editor", SUITE),
@@ -192,6 +198,7 @@ PAGES: Mapping[str, Page] = {
     "runs:evaluator-kinds": Page("editor", place=SUITE),
     "runs:evaluator-add": form("editor", SUITE | {"kind": "llm_judge"}),
     "runs:evaluator": form("editor", SUITE | {"node": "n1"}),
+    "runs:draft-problems": Page("editor", place=SUITE),
     "runs:draft-conflict": Page("editor", get=MOVED, post=MOVED, place=SUITE),
     "runs:suite-import": form("editor"),
     "runs:suite-imported": Page("editor", get=MOVED),
@@ -212,16 +219,29 @@ PAGES: Mapping[str, Page] = {
     "runs:compare": Page("viewer"),
     "runs:compare-score": Page("editor", get=NOT_ALLOWED, post=404),
     # Without two runs in the address there is no case to show.
+    "runs:compare-step": Page("viewer", get=404),
     "runs:compare-case": Page("viewer", get=404),
+    "runs:compare-breakdown": Page("viewer", get=404),
+    "runs:compare-many": Page("viewer"),
+    "runs:many-table": Page("viewer", get=404),
     "runs:comparison-table": Page("viewer", get=404),
     "runs:comparison-lines": Page("viewer", get=404),
+    # Without two runs in the address there is nothing to draw.
+    "runs:comparison-picture": Page("viewer", get=404, place={"name": "scores"}),
+    "runs:comparison-picture-file": Page("viewer", get=404, place={"name": "scores"}),
     "runs:run-list": Page("viewer"),
     "runs:run-rows": Page("viewer", get=STOP_POLLING),
     "runs:run": Page("viewer", place=RUN),
     "runs:run-head": Page("viewer", place=RUN),
     "runs:run-live": Page("viewer", get=STOP_POLLING, place=RUN),
     "runs:run-evaluators": Page("viewer", place=RUN),
+    "runs:run-heat-map": Page("viewer", place=RUN),
+    "runs:run-heat-map-file": Page("viewer", place=RUN),
+    "runs:run-picture": Page("viewer", place=RUN | {"name": "scores"}),
+    "runs:run-picture-file": Page("viewer", place=RUN | {"name": "scores"}),
     "runs:run-results": Page("viewer", place=RUN),
+    "runs:run-display": Page("viewer", place=RUN),
+    "runs:run-displayed-table": Page("viewer", place=RUN),
     "runs:filter-suggestions": Page("viewer", place=RUN),
     "runs:filter-help": Page("viewer"),
     "runs:run-results-file": Page("viewer", place=RUN),
@@ -234,6 +254,11 @@ PAGES: Mapping[str, Page] = {
     "runs:run-resume": action("editor", RUN),
     "runs:run-retry": form("editor", RUN),
     "runs:run-chosen": action("editor", RUN),
+    "runs:run-reviews": Page("reviewer", get=NOT_ALLOWED, post=REFUSED, place=RUN),
+    "runs:run-tags": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
+    "runs:run-suite": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
+    "runs:run-selected-file": Page("viewer", get=NOT_ALLOWED, post=REFUSED, place=RUN),
+    "runs:case-suite": Page("editor", get=NOT_ALLOWED, post=PAGE, place=SUITE),
     "runs:run-retry-ask": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:result": Page("viewer", place=RESULT),
     "runs:result-calls": Page("viewer", place=RESULT),
@@ -269,6 +294,7 @@ PAGES: Mapping[str, Page] = {
     "runs:audit": Page("editor"),
     "runs:audit-file": Page("editor"),
     "runs:search": Page("viewer"),
+    "runs:search-suggestions": Page("viewer"),
     "runs:share-list": Page("editor"),
     "runs:share-new": form("editor"),
     "runs:share-preview": Page("editor"),
@@ -277,6 +303,20 @@ PAGES: Mapping[str, Page] = {
     "runs:shared": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:shared-file": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:review": Page("viewer"),
+    "runs:result-comments": form("viewer", RESULT),
+    "runs:case-comments": form("viewer", CASE),
+    "runs:run-comments": form("viewer", RUN),
+    "runs:compare-comments": Page(
+        "viewer", post=REFUSED, query="?baseline=support:1&candidate=support:2"
+    ),
+    "runs:comment": Page("viewer", get=MOVED, place={"pk": 0}),
+    # Members edit and delete their own comments, and this is another member's, that one deleted.
+    "runs:comment-edit": Page("viewer", get=FORBIDDEN, post=FORBIDDEN, place={"pk": 0}),
+    "runs:comment-delete": Page("viewer", get=NOT_ALLOWED, post=404, place={"pk": 0}),
+    "runs:comment-resolve": action("viewer", {"pk": 0}),
+    "runs:comment-members": Page("viewer"),
+    "runs:mentions": Page("viewer"),
+    "runs:mentions-read": action("viewer", {}),
     "runs:review-undo": action("reviewer", {}),
     "runs:review-assign": action("reviewer", {}),
     "runs:review-judge": action("reviewer", {}),
@@ -287,6 +327,7 @@ PAGES: Mapping[str, Page] = {
     "runs:review-hold": Page("reviewer", get=NOT_ALLOWED, post=PAGE, place={"pk": 0}),
     "runs:result-review": action("reviewer", RESULT),
     "runs:recent-suites": Page("viewer"),
+    "runs:palette": Page("viewer"),
     "runs:api": read(),
     "runs:api-schema": read(),
     "runs:api-docs": Page("viewer"),
@@ -303,6 +344,7 @@ PAGES: Mapping[str, Page] = {
         query="?baseline_run_id=support:1&candidate_run_id=support:2",
         is_api=True,
     ),
+    "runs:api-compare-many": Page("viewer", query="?runs=support:1,support:2", is_api=True),
     "runs:api-comparison-table": Page(
         "viewer",
         query="?baseline_run_id=support:1&candidate_run_id=support:2",
@@ -325,6 +367,7 @@ PAGES: Mapping[str, Page] = {
     "runs:api-run-results-table": read(run="support:1"),
     "runs:api-run-junit": read(run="support:1"),
     "runs:api-run-cases-file": read(run="support:1"),
+    "runs:api-comments": read(),
     "runs:api-reviews-lines": read(),
     "runs:api-reviews-table": read(),
     "runs:api-export": Page("viewer", get=404, place={"export": 0}, is_api=True),
@@ -341,11 +384,15 @@ FILES = (
     "runs:result-file",
     "runs:run-results-file",
     "runs:run-results-table",
+    "runs:run-displayed-table",
     "runs:run-cases-file",
     "runs:run-summary-file",
     "runs:suite-file",
     "runs:score-cost-file",
     "runs:suite-trend-file",
+    "runs:suite-picture-file",
+    "runs:run-picture-file",
+    "runs:run-heat-map-file",
     "runs:review-export",
     "runs:review-export-table",
     "runs:api-suite-file",
@@ -428,6 +475,9 @@ def fill() -> Mapping[str, Any]:
         name for name in PAGES if name.startswith(("runs:campaign", "runs:api-campaign"))
     ]
     named |= dict.fromkeys(of_campaign, campaign.pk)
+    comment = add_comment(case_subject(suite, "C-1"), "Is this right?", by=member)
+    named |= {f"runs:comment{action}": comment.pk for action in ("", "-edit", "-resolve")}
+    named["runs:comment-delete"] = comment.pk + 1
     actions = ("status", "link", "scripts", "sessions-end", "factors-remove")
     members = ("access:member", *(f"access:member-{action}" for action in actions))
     return named | dict.fromkeys(members, member.pk)

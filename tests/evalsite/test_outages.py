@@ -168,7 +168,7 @@ def test_a_bug_answers_500_with_its_traceback_in_the_log(
     monkeypatch.setattr("evalsite.access.views.highest_role", lambda user: 1 / 0)
     response = client.get("/account/")
     assert response.status_code == 500
-    assert "broke on our side" in response.text
+    assert "went wrong on our side" in response.text
     assert re.search(r'rel="icon" href="/static/img/icon[^"]*\.svg"', response.text)
     [record] = [one for one in caplog.records if one.name == "django.request"]
     assert record.exc_info

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from django.core.management import call_command
+from django.template.loader import render_to_string
+from django.test import Client
 from pytest_django import Settings
+
+from evalsite import gunicorn
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -29,3 +34,22 @@ def test_static_files_are_collected_when_one_changes(settings: Settings, tmp_pat
     (source / "a.css").write_text("b")
     call_command("prepare")
     assert collected.read_text() == "b"
+
+
+def test_pages_and_the_error_page_need_no_static_file(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    settings.STATIC_ROOT = tmp_path / "served"
+    settings.STATIC_MANIFEST = tmp_path / "manifest.json"
+    settings.STATIC_MANIFEST.write_text('{"version": "1.1", "paths": {}, "hash": ""}')
+    backend = {"BACKEND": "evalsite.static_files.SiteStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": backend}
+    page = client.get("/login/")
+    assert page.status_code == 200
+    assert 'href="/static/css/app.css"' in page.text
+    assert "went wrong on our side" in render_to_string("500.html")
+
+    settings.IS_COLLECTED = True
+    server = Mock()
+    gunicorn.on_starting(server)
+    assert "Run `evalsite prepare`" in server.log.warning.call_args.args[0]

@@ -290,7 +290,7 @@ def test_a_form_without_its_token_is_refused_with_an_explanation() -> None:
     client = Client(enforce_csrf_checks=True)
     response = client.post(reverse("access:login"), {"username": "a", "password": "b"})
     assert response.status_code == 403
-    assert "This form was refused" in response.text
+    assert "This form expired" in response.text
 
 
 def test_a_missing_page_answers_visitors_and_members(client: Client, viewer_client: Client) -> None:
@@ -307,4 +307,4 @@ def test_the_error_page_needs_no_database(
     monkeypatch.setattr("evalsite.access.views.highest_role", lambda user: 1 / 0)
     response = viewer_client.get("/account/")
     assert response.status_code == 500
-    assert "broke on our side" in response.text
+    assert "Something went wrong on our side" in response.text

@@ -100,22 +100,32 @@ def test_what_was_stored_in_postgresql_is_there_after_the_restore(
 ) -> None:
     programs = installed_binaries() or wheel_binaries()
     with scratch_folder("backup") as folder, postgresql_server() as url:
-        env = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "DATABASE_URL": url}
+        env = {
+            "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+            "DATABASE_URL": url.replace("://evalsite@", "://evalsite:never-shown@"),
+        }
         site = Site(folder, DATABASE_URL=url)
         site.migrate()
         store(site, model_server)
-        back_up, restore = readme_commands("(umask 077; pg_dump").split("\n\n")
+        address, back_up, restore = readme_commands("export PGPASSWORD").split("\n\n")
+        arguments = folder / "arguments"
+        for name in ("pg_dump", "pg_restore"):
+            noting = folder / name
+            noting.write_text(f'#!/bin/sh\necho "$@" >> {arguments}\nexec {programs}/{name} "$@"\n')
+            noting.chmod(0o700)
         database = Database(url)
         try:
             site.web.start()
             wait_until(lambda: database.says("SELECT done_count >= 10 FROM runs_run"))
-            carry_out(back_up, folder, **env)
+            carry_out(f"{address}\n{back_up}", folder, **env)
             wait_until(lambda: database.says("SELECT status = 'completed' FROM runs_run"))
             site.kill()
             database.execute("TRUNCATE runs_suite, evaluators_languagemodel CASCADE")
             database.close()
 
-            carry_out(restore, folder, **env)
+            carry_out(f"{address}\n{restore}", folder, **env)
+            assert "evalsite@" in arguments.read_text()
+            assert "never-shown" not in arguments.read_text()
             assert database.says("SELECT status = 'running' AND done_count < 60 FROM runs_run")
             site.web.start()
             assert_all_done(database, model_server)

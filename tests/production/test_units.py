@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from evalsite import settings
-from tests.production.readme import README
+from tests.production.readme import README, readme_commands
 from tests.services.processes import ROOT
 
 FOLDER = ROOT / "examples" / "deploy"
@@ -70,3 +71,17 @@ def test_only_what_programs_of_users_need_is_loosened_for_them() -> None:
 def test_the_readme_installs_them() -> None:
     assert "cp examples/deploy/evalsite-*.service /etc/systemd/system/" in README
     assert f"examples/deploy/{PROGRAMS} '/etc/systemd/system/evalsite-worker@.service.d/" in README
+
+
+def test_an_upgrade_brings_the_loosened_units_up_to_date(tmp_path: Path) -> None:
+    upgrade = readme_commands("systemctl stop evalsite-web")
+    [line] = [line for line in upgrade.splitlines() if line.startswith("find ")]
+    old = tmp_path / "evalsite-worker@.service.d" / PROGRAMS
+    other = tmp_path / "nginx.service.d" / PROGRAMS
+    for path in (old, other):
+        path.parent.mkdir()
+        path.write_text("old")
+    command = line.replace("/etc/systemd/system", str(tmp_path))
+    subprocess.run(["sh", "-e", "-c", command], cwd=ROOT, check=True)
+    assert old.read_bytes() == (FOLDER / PROGRAMS).read_bytes()
+    assert other.read_text() == "old"

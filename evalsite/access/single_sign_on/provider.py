@@ -96,7 +96,7 @@ def begin(redirect_uri: str, *, next_path: str, confirms: bool) -> tuple[str, Jo
     """
     client = _client()
     again = {"prompt": "login", "max_age": 0} if confirms else {}
-    with _explained("cannot be asked to sign anybody in"):
+    with _explained("cannot be asked to sign members in"):
         started = client.create_authorization_url(redirect_uri, **again)
     journey = Journey(
         state=started["state"],
@@ -133,7 +133,7 @@ def complete(journey: Journey, code: str, redirect_uri: str, *, back_at: str) ->
         if claims is None:
             raise ValueError("there is none in its answer")
         if journey.confirms and claims.get("auth_time", 0) < journey.began_at - LEEWAY_S:
-            raise ValueError("it does not say that anybody has just logged in there (auth_time)")
+            raise ValueError("it does not confirm a recent login there (auth_time)")
     with _explained("sent claims that cannot be used"):
         identity = _identity(issuer, _with_userinfo(client, token, dict(claims)))
     return _with_logout(client, identity, token["id_token"], back_at)
@@ -229,7 +229,7 @@ def _with_userinfo(
         return claims
     userinfo = client.userinfo(token=token)
     if userinfo.get("sub") != claims["sub"]:
-        raise ValueError("its userinfo is about somebody else")
+        raise ValueError("its userinfo is about another person")
     both = {**userinfo, **claims}
     if userinfo.get("email") != claims.get("email"):
         # An address is verified only by the answer that names it.
@@ -258,7 +258,7 @@ def _identity(issuer: str, claims: dict[str, Any]) -> Identity:
 
 
 def _email(value: object) -> str:
-    """Return an e-mail address that can be stored; "" for anything else."""
+    """Return an email address that can be stored; "" for anything else."""
     if not isinstance(value, str) or not is_storable(value) or len(value) > MAX_EMAIL_LENGTH:
         return ""
     try:

@@ -17,12 +17,11 @@ from evalsite.access.members import (
     LastAdminError,
     change_role,
 )
-from evalsite.access.models import record_change
+from evalsite.access.models import MemberIdentity, record_change
 from evalsite.access.roles import Role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.single_sign_on.identity import Identity
 from evaluators.scoring.types import DomainError
-from runs.models.sharing import MemberIdentity
 
 MAX_NAME_LENGTH = 150
 NOT_IN_NAMES = re.compile(r"[^\w.@+-]+")
@@ -58,7 +57,7 @@ def granted_role(groups: Iterable[str]) -> Role | None:
 
 
 def admit(identity: Identity) -> Admission:
-    """Return the member of an identity: linked before, linked now by e-mail, or added.
+    """Return the member of an identity: linked before, linked now by email, or added.
 
     Where groups decide about roles, the member's role follows them; nobody takes the role of the last admin.
 
@@ -100,7 +99,7 @@ def linked_member(identity: Identity) -> User | None:
 
 
 def _invited(identity: Identity, role: Role | None) -> User | None:
-    """Link the one member with the verified e-mail address; None if there is no such member."""
+    """Link the one member with the verified email address; None if there is no such member."""
     if not identity.email:
         return None
     members = User.objects.filter(email__iexact=identity.email)
@@ -113,14 +112,14 @@ def _invited(identity: Identity, role: Role | None) -> User | None:
         return None
     if len(found) > 1:
         raise SignInRefusedError(
-            f"Several members have the e-mail address {identity.email}. An admin has to change it for all but one."
+            f"Several members have the email address {identity.email}. An admin has to change it for all but one."
         )
     member = found[0]
     if not member.is_active:
         return member
     if member.identities.filter(issuer=identity.issuer).exists():
         raise SignInRefusedError(
-            f"{member.username} has your e-mail address and is linked to another account at "
+            f"{member.username} has your email address and is linked to another account at "
             f"{settings.OIDC_NAME}. An admin can end that link on the member's page.",
             member,
         )
@@ -131,7 +130,7 @@ def _invited(identity: Identity, role: Role | None) -> User | None:
 
 
 def _is_same_address(one: str, other: str) -> bool:
-    """Compare two e-mail addresses, ignoring the case of ASCII alone: databases also take a dotless i for an i."""
+    """Compare two email addresses, ignoring the case of ASCII alone: databases also take a dotless i for an i."""
     return one.encode().lower() == other.encode().lower()
 
 
@@ -166,7 +165,7 @@ def linked_since(member: User) -> datetime | None:
 
 @transaction.atomic
 def unlink(member: User, *, actor: User) -> None:
-    """Forget the member's accounts at providers and end all sessions; the next sign-in links by e-mail again."""
+    """Forget the member's accounts at providers and end all sessions; the next sign-in links by email again."""
     if MemberIdentity.objects.filter(user=member).delete()[0]:
         end_sessions(member)
         record_change(actor, "member.unlinked", member, before={"provider": settings.OIDC_NAME})
@@ -220,8 +219,8 @@ def _without_group(identity: Identity) -> str:
 
 def _not_invited(identity: Identity) -> str:
     if identity.email:
-        return f"No member of this site has the e-mail address {identity.email}. An admin can add you with it."
+        return f"No member of this site has the email address {identity.email}. An admin can add you with it."
     return (
-        f"{settings.OIDC_NAME} does not say that your e-mail address is verified, so you cannot be found "
+        f"{settings.OIDC_NAME} does not say that your email address is verified, so you cannot be found "
         "among the members of this site."
     )

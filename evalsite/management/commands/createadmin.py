@@ -1,4 +1,4 @@
-"""Make somebody admin, with a password or with a link that logs in once."""
+"""Create an admin, with a password or with a one-time login link."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ examples:
 class Command(SiteCommand):
     """Make the first admin, or another one."""
 
-    help = "Make somebody admin of this site, as a new member if the name is new."
+    help = "Create an admin, or make an existing member an admin."
     epilog = EPILOG
-    action = "Making the admin"
+    action = "Creating the admin"
     creates_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take name and password."""
         parser.add_argument("username", metavar="NAME", help="User name, for logging in.")
-        parser.add_argument("--email", default="", metavar="ADDRESS", help="E-mail, if any.")
+        parser.add_argument("--email", default="", metavar="ADDRESS", help="Email, if any.")
         group = parser.add_mutually_exclusive_group()
         group.add_argument(
             "--password-file", metavar="FILE", help="Read the password from a file; - is stdin."

@@ -42,7 +42,7 @@ first. --undecided gives up the waiting results. The audit keeps who deleted wha
 exit codes:
   0  it is deleted; with --dry-run it could be
   2  wrong usage
-  3  nothing is deleted: something keeps it, it does not exist, or nobody said yes
+  3  nothing is deleted: something keeps it, it does not exist, or it was not confirmed
 
 examples:
   evalsite delete run support-agent#3
@@ -156,7 +156,7 @@ class Command(SiteCommand):
         data = personal_data(member)
         print_line(
             self.stdout,
-            f"{name}: name, e-mail, password, role, {counted(data.tokens, 'API token')}, "
+            f"{name}: name, email, password, role, {counted(data.tokens, 'API token')}, "
             f"{counted(data.drafts, 'draft')}, {counted(data.uploads, 'upload')}. What stays without "
             f"the name: {counted(data.reviews, 'decision')}, {counted(data.runs, 'run')}, "
             f"{counted(data.entries, 'entry,entries')} of the audit.",
@@ -165,7 +165,7 @@ class Command(SiteCommand):
             print_line(self.stderr, f"{name} is {erase_member(member, actor=None)} now.")
 
     def _agrees(self, options: dict[str, Any]) -> bool:
-        """Tell whether to go on; raises CommandError where nobody says yes."""
+        """Tell whether to go on; raises CommandError without a yes."""
         if options["dry_run"]:
             return False
         if options["yes"]:

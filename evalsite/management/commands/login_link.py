@@ -1,4 +1,4 @@
-"""Print a link that logs somebody in once."""
+"""Print a one-time login link for a member."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from runs.cli.command import FAILED, SiteCommand, full_url
 
 EPILOG = """\
 The link opens a page with a button, so that a chat preview cannot use it up. It works for 24 hours
-and becomes invalid with the next login of its user. It replaces the password alone: members with a second
-factor have to give that too. --remove-second-factor removes a lost one; the audit records it, and the
-next login tells the user.
+and becomes invalid with the next login of its user. It replaces only the password: members with a second
+factor still need it. --remove-second-factor removes a lost one. The audit records this, and the
+member sees a notice at the next login.
 
 exit codes:
   0  the link is on standard output
@@ -32,7 +32,7 @@ examples:
 class Command(SiteCommand):
     """Print a one-time login link; on an empty site, make the first admin."""
 
-    help = "Print a link that logs somebody in once. On an empty site it makes the first admin."
+    help = "Print a one-time login link for a member. On an empty site it creates the first admin."
     epilog = EPILOG
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -41,7 +41,7 @@ class Command(SiteCommand):
             "username", nargs="?", default="admin", metavar="NAME", help="User name (admin)."
         )
         parser.add_argument(
-            "--first", action="store_true", help="Print nothing if somebody has logged in before."
+            "--first", action="store_true", help="Print nothing if any member has logged in before."
         )
         parser.add_argument(
             "--remove-second-factor",

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management import call_command
 
+from evalsite.static_files import are_collected, stamp_file, static_stamp
 from runs.cli.command import SiteCommand, migrate
-
-STAMP = "stamp"
-PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")
-
 
 EPILOG = """\
 Run it after every upgrade, before the site and its workers start. `evalsite up` runs it too.
@@ -39,20 +32,8 @@ class Command(SiteCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run migrate and collectstatic in one process."""
         migrate()
-        stamp_file, stamp = settings.STATIC_MANIFEST.parent / STAMP, static_stamp()
-        if stamp_file.exists() and stamp_file.read_text() == stamp:
+        if are_collected():
             return
+        stamp = static_stamp()
         call_command("collectstatic", interactive=False, verbosity=0)
-        stamp_file.write_text(stamp)
-
-
-def static_stamp() -> str:
-    """Return a hash that changes with every file the site serves."""
-    digest = hashlib.sha256()
-    for package in PACKAGES_WITH_FILES:
-        digest.update(importlib.metadata.version(package).encode())
-    for folder in map(Path, settings.STATICFILES_DIRS):
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+        stamp_file().write_text(stamp)

@@ -84,6 +84,6 @@ def _announcement(link: str) -> str:
     """Return the text to print once the site is served."""
     lines = ["", f"Evalsite is at {full_url('')}."]
     if link:
-        lines += ["", "Nobody has logged in yet. This link logs you in as admin, once:", ""]
+        lines += ["", "No member has logged in yet. This link logs you in as admin, once:", ""]
         lines += [f"  {link}", ""]
     return "\n".join((*lines, f"Ctrl-C stops it; its data stays in {settings.DATA_DIR}.", ""))

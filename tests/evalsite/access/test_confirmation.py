@@ -14,9 +14,9 @@ from django.urls import get_resolver
 from pytest_django import Settings
 
 from evalsite.access.confirmation import SENSITIVE
+from evalsite.access.models import ApiToken
 from evaluators.models import AuditEntry, LanguageModel
 from runs.models.runs import Run
-from runs.models.sharing import ApiToken
 from runs.models.suites import Target
 from tests.support.addresses import all_patterns
 from tests.support.authenticator import Authenticator, ask_passkey, give_app, shown_code
@@ -196,13 +196,15 @@ def test_evaluators_of_a_case_ask_where_they_could_be_scripts(
     assert ASKS not in without.text
 
 
-def test_links_with_outputs_ask_and_those_with_figures_do_not(
+def test_links_with_outputs_or_comments_ask_and_those_with_figures_do_not(
     editor_client: Client, clock: Clock
 ) -> None:
     clock.advance(minutes=31)
     for level, asks in (("figures", False), ("outputs", True), ("traces", True)):
         page = editor_client.post("/shares/new/", {"detail_level": level}).text
         assert (ASKS in page) == asks
+    figures = {"detail_level": "figures", "comments": "on"}
+    assert ASKS in editor_client.post("/shares/new/", figures).text
 
 
 def test_ending_sessions_and_revoking_ask_nothing(viewer: User, clock: Clock) -> None:

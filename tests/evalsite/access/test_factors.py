@@ -163,7 +163,7 @@ def test_ten_wrong_codes_from_ten_addresses_pause_the_app_and_not_the_recovery_c
     other = Client(REMOTE_ADDR="192.0.2.77")
     log_in(other)
     assert other.post("/login/second/", {"recovery_code": codes[0]}).status_code == 302
-    assert "somebody entered 10 wrong codes of your authenticator app" in other.get("/").text
+    assert "10 wrong authenticator codes were entered" in other.get("/").text
     entry = AuditEntry.objects.get(action="member.codes_paused")
     assert (entry.actor_name, entry.object_name) == ("not logged in", "viewer")
     clock.advance(minutes=61)
@@ -304,7 +304,7 @@ def test_a_required_factor_is_set_up_before_anything_else(
     assert key
     code = shown_code(key[1].replace(" ", ""))
     done = client.post("/account/factors/app/", {"code": code}, follow=True)
-    assert 'href="/runs/">Go on' in done.text
+    assert 'href="/runs/">Continue' in done.text
     assert client.get("/runs/").status_code == 200
 
 

@@ -13,9 +13,9 @@ from django.test import Client
 from django.utils import timezone
 
 from evalsite.access.members import find_link_user, login_path, password_path, use_link
+from evalsite.access.models import MemberSession
 from evalsite.access.roles import Role, highest_role
 from evaluators.models import AuditEntry
-from runs.models.sharing import MemberSession
 from tests.support.members import PASSWORD, make_client, make_member
 
 

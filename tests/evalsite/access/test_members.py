@@ -32,7 +32,7 @@ ADMIN_POSTS = [
 def test_only_admins_see_members(role: str, path: str, admin: User) -> None:
     response = make_client(make_member(role)).get(path.format(pk=admin.pk))
     assert response.status_code == 403
-    assert "You cannot do this" in response.text
+    assert "You are not allowed to do this" in response.text
     assert "admin can change that" in response.text
 
 
@@ -167,7 +167,7 @@ def test_the_last_active_admin_cannot_be_removed(
     User.objects.filter(pk=other.pk).update(is_active=False)
     response = admin_client.post(path.format(pk=admin.pk), sent)
     assert response.status_code == 422
-    assert "admin is the last active admin. Make somebody else admin first." in response.text
+    assert "admin is the last active admin. Make another member an admin first." in response.text
     admin.refresh_from_db()
     assert admin.is_active
     assert highest_role(admin) == Role.ADMIN
@@ -290,7 +290,7 @@ def test_the_person_behind_a_member_is_erased_everywhere(admin: User) -> None:
     client.post(f"/members/{member.pk}/status/", {"active": "1"})
     page = client.get(f"/members/{member.pk}/erase/").text
     assert "1 API token, 1 draft" in page
-    assert "1 decision of reviews, 1 run" in page
+    assert "1 decision of reviews, 0 comments, 1 run" in page
     assert NAME in stored_rows()
 
     assert client.post(f"/members/{member.pk}/erase/").status_code == 302

@@ -11,10 +11,10 @@ from django.test import Client
 from django.utils import timezone
 
 from evalsite.access import members
+from evalsite.access.models import MemberSession
 from evalsite.access.roles import Role
 from evalsite.access.tokens import find_grant, make_token
 from evaluators.models import AuditEntry
-from runs.models.sharing import MemberSession
 from tests.support.members import PASSWORD, make_client, make_member
 
 pytestmark = pytest.mark.django_db

@@ -16,6 +16,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from evalsite.access.apps import create_roles
+from evalsite.access.models import MemberIdentity, MemberSession
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.sessions import CONFIRMED_AT
 from evalsite.access.single_sign_on.identity import Identity
@@ -23,7 +24,6 @@ from evalsite.access.single_sign_on.provider import CALLS
 from evalsite.access.single_sign_on.services import admit
 from evalsite.access.single_sign_on.views import COOKIE_SALT
 from evaluators.models import AuditEntry
-from runs.models.sharing import MemberIdentity, MemberSession
 from tests.services.identity_provider import IdentityProvider
 from tests.support.identity_provider import go_to_provider, query_of, sign_in
 from tests.support.members import PASSWORD, make_client, make_member
@@ -36,7 +36,7 @@ ROLES = {"evals-admins": "admin", "ml": "editor", "staff": "viewer"}
 
 @pytest.fixture
 def ada(provider: IdentityProvider) -> User:
-    """A viewer with a verified e-mail address at the provider."""
+    """A viewer with a verified email address at the provider."""
     provider.know("ada", **ADA)
     member = make_member("viewer", "ada")
     User.objects.filter(pk=member.pk).update(email="Ada@Harbour.example")
@@ -140,7 +140,7 @@ def test_an_unverified_address_finds_nobody(
     provider.know("ada", email="ada@harbour.example", email_verified=verified)
     response = sign_in(client, "ada")
     assert response.status_code == 403
-    assert "does not say that your e-mail address is verified" in response.text
+    assert "does not say that your email address is verified" in response.text
     assert not MemberIdentity.objects.exists()
 
 
@@ -158,7 +158,7 @@ def test_somebody_who_was_not_invited_is_refused_and_in_the_audit(
     provider.know("eve", email="eve@harbour.example", email_verified=True)
     response = sign_in(client, "eve")
     assert response.status_code == 403
-    assert "No member of this site has the e-mail address eve@harbour.example" in response.text
+    assert "No member of this site has the email address eve@harbour.example" in response.text
     (refused,) = entries("session.sign_in_refused")
     assert refused.object_name == "eve@harbour.example"
     assert refused.after["reason"].startswith("No member of this site")
@@ -170,7 +170,7 @@ def test_an_address_of_two_members_links_neither(client: Client, ada: User) -> N
     User.objects.filter(pk=twin.pk).update(email="ada@harbour.example")
     response = sign_in(client, "ada")
     assert response.status_code == 403
-    assert "Several members have the e-mail address" in response.text
+    assert "Several members have the email address" in response.text
 
 
 def test_a_deactivated_member_stays_out(client: Client, ada: User) -> None:
@@ -372,7 +372,7 @@ def test_claims_that_are_only_told_when_asked_for_count_too(
 
 
 @pytest.mark.parametrize(
-    ("claims", "told"),
+    ("claims", "message"),
     [
         ({"_claim_names": {"groups": "src1"}}, "too many"),
         ({"groups": [{"name": "ml"}]}, "not a list of names"),
@@ -385,7 +385,7 @@ def test_groups_that_cannot_be_read_change_no_role(
     provider: IdentityProvider,
     settings: Settings,
     claims: Any,
-    told: str,
+    message: str,
 ) -> None:
     settings.OIDC_ROLES = ROLES
     provider.know("ada", groups=["ml"], **ADA)
@@ -421,7 +421,7 @@ def now_and(seconds: int) -> int:
         ({"signature": "another key"}, "ID token"),
         ({"signature": "secret"}, "ID token"),
         ({"signature": "none"}, "ID token"),
-        ({"claims": {"email": None}, "userinfo": {"sub": "somebody else"}}, "somebody else"),
+        ({"claims": {"email": None}, "userinfo": {"sub": "somebody else"}}, "another person"),
         ({"answers": {"/o/token/": {"body": "<p>Hello</p>"}}}, "did not confirm"),
         ({"answers": {"/o/token/": {"body": "[]"}}}, "did not confirm"),
         ({"answers": {"/o/token/": {"body": "{}"}}}, "ID token"),
@@ -506,7 +506,7 @@ def test_going_back_at_the_provider_is_no_error(client: Client, provider: Identi
 
 @ONE_DATABASE
 @pytest.mark.parametrize(
-    ("lie", "told"),
+    ("lie", "message"),
     [
         (
             {"description": {"issuer": "https://evil.example"}},
@@ -527,14 +527,14 @@ def test_going_back_at_the_provider_is_no_error(client: Client, provider: Identi
     ],
 )
 def test_a_provider_that_does_not_fit_is_explained(
-    client: Client, provider: IdentityProvider, settings: Settings, lie: Any, told: str
+    client: Client, provider: IdentityProvider, settings: Settings, lie: Any, message: str
 ) -> None:
     # Descriptions are kept for an hour, by issuer and client.
-    settings.OIDC_CLIENT_ID = told
+    settings.OIDC_CLIENT_ID = message
     provider.lie(**lie)
     response = client.get("/sign-in/")
     assert response.status_code == 502
-    assert told in response.text
+    assert message in response.text
     assert "Harbour ID" in response.text
 
 
@@ -681,7 +681,7 @@ def test_a_provider_that_asked_nobody_again_confirms_nothing(
     for auth_time in (now_and(-3600), None):
         back = go_to_provider(client, "ada", start="/sign-in/?confirm=1")
         provider.lie(claims={"auth_time": auth_time})
-        assert "does not say that anybody has just logged in there" in client.get(back).text
+        assert "does not confirm a recent login there" in client.get(back).text
         provider.lie()
     assert "Confirm it is you" in client.post("/account/tokens/", {}).text
 

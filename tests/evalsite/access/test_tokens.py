@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from evalsite.access.models import ApiToken, MemberSession
 from evalsite.access.roles import Role
 from evalsite.access.sessions import SessionStore
 from evalsite.access.tokens import (
@@ -19,7 +20,6 @@ from evalsite.access.tokens import (
     token_rows,
 )
 from evaluators.models import AuditEntry
-from runs.models.sharing import ApiToken, MemberSession
 from tests.support.members import make_client, make_member
 
 NOW = datetime(2026, 5, 12, 9, 0, tzinfo=UTC)
@@ -71,7 +71,7 @@ def test_a_secret_waiting_in_the_session_is_encrypted(
         ("editor", {"expires": "31"}, "not one of the available choices"),
         ("admin", {"name": ""}, "This field is required"),
         ("admin", {"name": "n" * 101}, "at most 100"),
-        ("", {}, "once an admin has given you a role"),
+        ("", {}, "when an admin has given you a role"),
     ],
 )
 def test_the_form_refuses_invalid_values(
