@@ -3,12 +3,17 @@
 import "./preferences.js";
 import "./shortcuts.js";
 import "./dialogs.js";
+import "./palette.js";
 import "./clipboard.js";
+import "./columns.js";
 import "./contact.js";
 import "./row-selection.js";
 import "./swaps.js";
+import "./waiting.js";
 import "./fields.js";
 import "./filters.js";
 import "./folder-upload.js";
 import "./form-rows.js";
 import "./review-hold.js";
+import "./result-panel.js";
+import "./pictures.js";

@@ -1,4 +1,4 @@
-// Keeps open folds and the focus across htmx swaps.
+// Opens folds that links lead to, and keeps open folds and the focus across htmx swaps.
 
 const unfolded = new Set();
 
@@ -12,6 +12,21 @@ document.addEventListener(
 
 document.addEventListener("htmx:afterSwap", () => {
   for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
+});
+
+// A link to a part that is one fold unfolds it, also where the part is fetched when it is seen.
+function unfold(id) {
+  document.getElementById(id)?.querySelector(":scope > details")?.setAttribute("open", "");
+}
+
+document.addEventListener("click", ({ target }) => {
+  const link = target.closest('a[href^="#"]');
+  if (link) unfold(link.hash.slice(1));
+});
+
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  const id = detail.target?.id;
+  if (id && location.hash === `#${id}`) unfold(id);
 });
 
 // If a swap removes the focused element, the same link or button of the new content gets the focus, or else the
