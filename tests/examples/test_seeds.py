@@ -25,6 +25,7 @@ from runs.models.results import EvaluatorScore
 from runs.models.runs import Run
 from runs.results.files import result_lines
 from runs.specs.suites import SuiteWithCases
+from tests.cli.worked import VERDICT_HEADINGS
 from tests.examples.reading import EXAMPLES
 from tests.support.factories import make_model, make_target
 from tests.support.model_server import ModelServer, Request, good
@@ -305,7 +306,7 @@ def test_scores_and_verdicts_are_those_of_the_seeds(
         assert decided in lines[key]["decided_by"]
         place = {"slug": folder, "number": run.number, "key": key, "repetition": 1}
         page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
-        assert f"Why {verdict}" in page
+        assert VERDICT_HEADINGS[verdict] in page
         assert lines[key]["decided_by"].replace("<", "&lt;") in page
     table = viewer_client.get(reverse("runs:run-results-table", args=(folder, run.number)))
     for row in csv.DictReader(table.getvalue().decode().splitlines()):

@@ -13,36 +13,55 @@ from tests.support.databases import describe, listen, with_new_statements
 from tests.support.factories import make_model
 
 
-def item(name: str, **marks: dict[str, object]) -> Any:
-    found = {mark: SimpleNamespace(kwargs=kwargs) for mark, kwargs in marks.items()}
-    return SimpleNamespace(nodeid=name, get_closest_marker=found.get, fixturenames=("db",))
+class Item:
+    """What is asked of a test."""
+
+    fixturenames = ("db",)
+
+    def __init__(self, name: str, **marks: dict[str, object]) -> None:
+        self.nodeid = name
+        self.marks = marks
+
+    def get_closest_marker(self, name: str) -> SimpleNamespace | None:
+        return SimpleNamespace(kwargs=self.marks[name]) if name in self.marks else None
 
 
-def chosen(items: list[Any], notes: dict[str, set[str]]) -> list[str]:
+def chosen(items: Any, notes: dict[str, set[str]]) -> list[str]:
     return [each.nodeid for each in with_new_statements(items, notes)]
 
 
 def test_a_test_that_sends_nothing_new_runs_on_sqlite_only() -> None:
     notes = {"first": {"a", "b"}, "second": {"b"}, "third": {"b", "c"}, "fourth": {"c", "a"}}
-    assert chosen([item(name) for name in notes], notes) == ["first", "third"]
+    assert chosen([Item(name) for name in notes], notes) == ["first", "third"]
+
+
+def test_a_test_is_spared_when_later_ones_send_all_that_it_sends() -> None:
+    notes = {"first": {"a", "b"}, "second": {"b", "c"}, "third": {"a", "d"}}
+    assert chosen([Item(name) for name in notes], notes) == ["second", "third"]
+
+
+def test_what_commits_sends_spares_others_wherever_it_stands() -> None:
+    items = [Item("first"), Item("commits", django_db={"transaction": True})]
+    assert chosen(items, {"first": {"a"}, "commits": {"a", "b"}}) == ["commits"]
 
 
 def test_tests_of_which_nothing_is_noted_run_on_each_database() -> None:
-    assert chosen([item("first"), item("new")], {"first": {"a"}}) == ["first", "new"]
+    assert chosen([Item("first"), Item("new")], {"first": {"a"}}) == ["first", "new"]
 
 
 def test_tests_that_commit_or_say_so_run_on_each_database() -> None:
     items = [
-        item("first"),
-        item("commits", django_db={"transaction": True}),
-        item("rolls back", django_db={"transaction": False}),
-        item("sorts", each_database={}),
+        Item("first"),
+        Item("commits", django_db={"transaction": True}),
+        Item("rolls back", django_db={"transaction": False}),
+        Item("sorts", each_database={}),
     ]
-    assert chosen(items, {each.nodeid: {"a"} for each in items}) == ["first", "commits", "sorts"]
+    notes = {each.nodeid: {"a"} for each in items} | {"first": {"b"}}
+    assert chosen(items, notes) == ["first", "commits", "sorts"]
 
 
 def test_a_test_of_every_page_spares_no_other() -> None:
-    items = [item("every page", each_database={}), item("first"), item("second")]
+    items = [Item("every page", each_database={}), Item("first"), Item("second")]
     assert chosen(items, {each.nodeid: {"a"} for each in items}) == ["every page", "first"]
 
 

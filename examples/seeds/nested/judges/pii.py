@@ -7,7 +7,7 @@ import re
 import sys
 
 FORMS = {
-    "an e-mail address": r"[\w.+-]+@[\w-]+\.[\w.]+",
+    "an email address": r"[\w.+-]+@[\w-]+\.[\w.]+",
     "a card number": r"\b(?:\d[ -]?){15}\d\b",
     "a telephone number": r"\+\d[\d /-]{7,}\d",
 }
