@@ -57,7 +57,9 @@ def pytest_configure() -> None:
     end_what_was_started_when_told_to_end()
     flush_fast()
     collapse_pages_of_clients()
-    hypothesis.settings.register_profile("tests", deadline=None)
+    # Each run draws other examples. `pytest --hypothesis-profile=thorough` draws many, say every night.
+    hypothesis.settings.register_profile("tests", deadline=None, max_examples=30)
+    hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
     hypothesis.settings.load_profile("tests")
     for name, value in FOR_TESTS.items():
         setattr(settings, name, value)

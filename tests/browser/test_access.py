@@ -18,10 +18,9 @@ from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from evalsite.access.members import login_path
-from evalsite.access.models import MemberFactors, Passkey
+from evalsite.access.models import ApiToken, MemberFactors, MemberIdentity, MemberSession, Passkey
 from evalsite.access.sessions import CONFIRMED_AT, SessionStore
 from runs.home.queries import MAX_RECENT_SUITES
-from runs.models.sharing import ApiToken, MemberIdentity, MemberSession
 from runs.models.suites import Target
 from runs.models.temporary import Export, ExportRequest, ExportState
 from tests.browser.accessibility import violations
@@ -63,7 +62,7 @@ def test_an_admin_adds_a_member_who_sets_a_password(
     page.get_by_role("link", name="Add a member").click()
     page.get_by_label("User name").fill("jonas")
     page.get_by_label("Editor", exact=False).check()
-    page.get_by_role("button", name="Add member").click()
+    page.get_by_role("button", name="Create invite link").click()
     link = page.get_by_label("Open it to set a password").input_value()
     page.get_by_role("button", name="Log out").click()
 
@@ -87,7 +86,10 @@ def test_removing_the_last_admin_is_refused_with_a_reason(
 
 @pytest.mark.parametrize(
     ("path", "status", "heading"),
-    [("/members/", 403, "You cannot do this"), ("/nowhere/", 404, "There is nothing here")],
+    [
+        ("/members/", 403, "You are not allowed to do this"),
+        ("/nowhere/", 404, "There is nothing here"),
+    ],
 )
 def test_an_error_page_links_back(
     page: Page,
@@ -253,7 +255,7 @@ def test_a_passkey_is_added_logs_in_confirms_and_is_removed(
     page.goto(f"{site}/account/tokens/")
     forget_confirmations()
     page.get_by_label("Name").fill("weekly report")
-    page.get_by_role("button", name="Make it and show it once").click()
+    page.get_by_role("button", name="Create token").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Confirm it is you")
     page.get_by_role("button", name="Use a passkey").click()
     expect(page.get_by_role("heading", name="Your new token")).to_be_visible()
@@ -341,7 +343,7 @@ def test_sign_in_with_the_provider_confirm_there_and_log_out_of_both(
     forget_confirmations()
     console.allow(f"{REFUSED} 422")
     page.get_by_label("Name").fill("weekly report")
-    page.get_by_role("button", name="Make it and show it once").click()
+    page.get_by_role("button", name="Create token").click()
     with page.expect_popup() as opened:
         page.get_by_role("link", name="Confirm with Harbour ID").click()
     tab = opened.value

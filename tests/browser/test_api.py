@@ -1,4 +1,4 @@
-"""Make a token, use it, try the API on its page, and revoke the token."""
+"""Create a token, use it, try the API on its page, and revoke the token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_token_is_made_used_and_revoked_and_the_api_tried(
     page.goto(f"{live_server.url}/account/")
     page.get_by_role("main").get_by_role("link", name="API tokens").click()
     page.get_by_label("Name").fill("weekly report")
-    page.get_by_role("button", name="Make it and show it once").click()
+    page.get_by_role("button", name="Create token").click()
     secret = page.locator("#new-token").inner_text()
     assert TOKEN.fullmatch(secret)
     expect(page.get_by_role("button", name="Copy")).to_be_visible()

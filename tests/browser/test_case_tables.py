@@ -51,9 +51,11 @@ def choose_in_silence(page: Page, console: Console, column: str, words: str) -> 
         console.allow(text)
     page.route("**/case-tables/**", lambda route: route.abort())
     choose(page, column, words)
-    expect(page.locator("#table-read").get_by_role("alert")).to_contain_text("No answer.")
+    expect(page.locator("#table-read").get_by_role("alert")).to_contain_text(
+        "Can't reach the server."
+    )
     page.unroute("**/case-tables/**")
-    press(page, page.get_by_role("button", name="Ask again"))
+    press(page, page.get_by_role("button", name="Try again"))
 
 
 def assert_accessible(page: Page) -> None:

@@ -46,7 +46,7 @@ def test_a_case_is_written_and_edited_by_keyboard(
     expect(outcomes).to_have_text(["Stays kind", "Names the 30 days", "Says who pays"])
     page.keyboard.press("e")
     reach(page, "textbox", "Criteria optional").press_sequentially("Short answers")
-    press(page, "button", "Save as a new revision", "Enter")
+    press(page, "button", "Save case", "Enter")
     expect(page.get_by_text("returns is at revision 2.")).to_be_visible()
     expect(page.get_by_role("link", name="revision 1", exact=True)).to_be_visible()
     assert suite.cases.filter(is_current=True).count() == 1

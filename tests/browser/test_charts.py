@@ -149,6 +149,19 @@ def test_a_run_shows_its_figures_under_the_pointer(
     expect(page.locator("#score-cost .hovertext")).to_contain_text("juno-2, run #8")
 
 
+def test_a_click_on_a_point_opens_its_run(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}?target=juno-2")
+    expect(page.locator("#score-cost .point")).to_have_count(1)
+    page.locator("#score-cost .point").hover(force=True)
+    expect(page.locator("#score-cost .hovertext")).to_contain_text("juno-2, run #8")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**/suites/support/runs/8/")
+
+
 def test_the_chart_and_leaderboard_of_a_campaign_update_in_place(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
@@ -160,11 +173,11 @@ def test_the_chart_and_leaderboard_of_a_campaign_update_in_place(
     page.goto(f"{live_server.url}/campaigns/{campaign.pk}/")
     expect(page.locator("#score-cost .point")).to_have_count(5)
     expect(page.locator(".board tbody tr").first).to_contain_text("juno-2-max")
-    page.get_by_role("link", name="Run cost").click()
+    page.get_by_role("link", name="Target cost").click()
     expect(page.locator(".board tbody tr").first).to_contain_text("orca-nano")
     page.wait_for_url("**/?sort=target_cost")
-    page.get_by_label("Cost", exact=True).select_option("Evaluation cost")
-    expect(page.locator("#score-cost .xtitle")).to_contain_text("Evaluation cost of one execution")
+    page.get_by_label("Cost", exact=True).select_option("Judge cost")
+    expect(page.locator("#score-cost .xtitle")).to_contain_text("Judge cost of one result")
     page.wait_for_url("**/?*cost=evaluation*")
     expect(page.locator("#score-cost .point")).to_have_count(5)
     page.get_by_role("button", name="Rename").click()

@@ -61,10 +61,10 @@ def test_the_broken_case_is_reached_from_the_headline_by_keyboard(
     for _ in pair:
         page.keyboard.press("j")
         page.keyboard.press("x")
-    press(page, page.get_by_role("button", name="Compare ticked"))
+    press(page, page.get_by_role("button", name="Compare selected"))
     page.wait_for_url(re.compile(r"baseline=support:1&candidate=support:2"))
-    expect(page.locator("h1")).to_contain_text("#1 against #2")
-    expect(page.get_by_role("heading", name="Metrics, #2 minus #1")).to_be_visible()
+    expect(page.locator("h1")).to_contain_text("#2 vs #1 (baseline)")
+    expect(page.get_by_role("heading", name="Evaluators, #2 minus #1")).to_be_visible()
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     assert violations(page) == []
     page.emulate_media(color_scheme="light")
@@ -81,7 +81,7 @@ def test_the_broken_case_is_reached_from_the_headline_by_keyboard(
     page.keyboard.press("o")
     page.wait_for_url(re.compile(r"/compare/case/"))
     lost = page.get_by_role("row", name="Names the way by air")
-    expect(lost).to_contain_text("Lost")
+    expect(lost).to_contain_text("No longer met")
     expect(lost).to_contain_text("It names the sea.")
     expect(page.locator("del")).to_have_text("air")
     expect(page.locator("ins")).to_have_text("sea")
@@ -91,7 +91,7 @@ def test_the_broken_case_is_reached_from_the_headline_by_keyboard(
 def back_to_the_comparison(page: Page) -> None:
     page.go_back()
     # The page itself, not the part that has its address too.
-    expect(page.locator("h1")).to_contain_text("#1 against #2")
+    expect(page.locator("h1")).to_contain_text("#2 vs #1 (baseline)")
     expect(page.locator("#changes tbody tr")).to_have_count(1)
     page.go_back()
     expect(page.locator("#changes .chip[aria-current]")).to_contain_text("Changed")
@@ -117,6 +117,35 @@ def test_a_search_filters_cases_while_typing_and_fits_on_a_phone(
     page.get_by_role("link", name="Another run, of this suite or another").first.wait_for(
         state="attached"
     )
+    assert violations(page) == []
+
+
+def test_a_third_run_is_added_the_differences_shown_and_the_baseline_changed(
+    page: Page, live_server: LiveServer, log_in: LogIn, pair: list[Run]
+) -> None:
+    third = make_run(suite=pair[0].suite, status=RunStatus.COMPLETED)
+    for result in pair[1].results.all():
+        make_result(run=third, case=result.case, verdict="pass", score=0.8)
+    Run.objects.filter(pk=third.pk).update(done_count=CASES)
+    Run.objects.filter(pk__in=[run.pk for run in pair]).update(done_count=CASES)
+    log_in("viewer")
+    page.goto(f"{live_server.url}/compare/?baseline=support:1&candidate=support:2")
+    page.locator("details.panel > summary").press("Enter")
+    expect(page.locator("#breakdown select")).to_be_visible()
+    page.locator("summary", has_text="Add a run").press("Enter")
+    page.get_by_role("link", name=re.compile("^#3 ")).press("Enter")
+    expect(page.locator("h1")).to_have_text("3 runs side by side")
+    rows = page.locator("#many tbody tr")
+    expect(rows).to_have_count(CASES)
+    expect(rows.first).to_contain_text(BROKEN)
+    assert violations(page) == []
+    page.locator("#many-text").fill("c-007")
+    expect(rows).to_have_count(1)
+    page.get_by_role("link", name="Make #3 baseline").press("Enter")
+    expect(page.locator("main")).to_contain_text("Compared with #3, the baseline")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert violations(page) == []
 
 

@@ -46,7 +46,7 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     expect(message).to_have_text("length is now 2 of 3 in quality.")
     expect_order(editor, "safety", "no_pii", "no_harm", "quality", "facts", "length", "tone")
     weigh_by_keyboard(editor)
-    menu = editor.get_by_label("What to do with length")
+    menu = editor.get_by_label("Actions for length")
     menu.focus()
     editor.keyboard.press("Enter")
     action = editor.get_by_role("button", name="Duplicate")
@@ -56,7 +56,6 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     editor.keyboard.press("Enter")
     expect(message).to_have_text("length is copied; the copy stands after it.")
     editor.get_by_label("Borderline from", exact=True).fill("0.5")
-    expect(editor.locator("#unsaved-changes")).to_be_visible()
     questions: list[str] = []
     editor.on("dialog", lambda dialog: (questions.append(dialog.type), dialog.accept()))
     editor.get_by_role("button", name="Save as v2").focus()
@@ -79,14 +78,14 @@ def weigh_by_keyboard(editor: Page) -> None:
     editor.keyboard.press("Tab")
     editor.keyboard.type("4")
     expect(editor.get_by_label("Weight of length, slider")).to_have_value("4")
-    expect(editor.locator("#draft")).to_contain_text("Not in your draft yet.")
+    expect(editor.locator("#draft-count")).to_have_text("Saving …")
     with editor.expect_event("dialog") as asked:
         editor.close(run_before_unload=True)
     assert asked.value.type == "beforeunload"
     asked.value.dismiss()
     editor.keyboard.press("Enter")
     expect(editor.locator("#draft")).to_contain_text("required")
-    expect(editor.locator("#unsaved-changes")).to_be_hidden()
+    expect(editor.locator("#draft-count")).to_contain_text("Draft saved")
     expect(editor.get_by_label("Minimum of length")).to_have_value("0.5")
 
 
@@ -106,7 +105,7 @@ def test_an_evaluator_is_tried_by_keyboard_alone(
     make_result(run=make_run(suite=suite), case=case, verdict="pass", score=0.9, output=output)
     log_in("editor")
     page.goto(f"{live_server.url}/suites/support/evaluators/")
-    menu = page.get_by_label("What to do with all")
+    menu = page.get_by_label("Actions for all")
     press(page, menu)
     press(page, page.get_by_role("button", name="Try it"))
     expect(page.get_by_label("Case", exact=True)).to_have_value("C-1")
@@ -176,7 +175,7 @@ def test_rows_are_dragged_into_composites_and_before_other_rows(editor: Page) ->
     editor.get_by_role("link", name="facts").click()
     expect(editor.get_by_label("Weight", exact=False).first).to_have_value("6")
     editor.get_by_label("Name").fill("<b>facts<b>")
-    editor.get_by_role("button", name="Keep in draft").click()
+    editor.get_by_role("button", name="Save to draft").click()
     expect(editor.get_by_role("link", name="<b>facts<b>")).to_be_visible()
     assert (
         SuiteDraft.objects.get().content["evaluators"]["children"][2]["children"][1]["weight"] == 6

@@ -43,7 +43,8 @@ def test_a_file_becomes_a_run_that_can_be_downloaded_again(
     expect(page.get_by_role("button", name="Retry")).to_have_count(0)
 
     with page.expect_download() as download:
-        page.get_by_role("link", name="JSON Lines").click()
+        page.get_by_role("button", name="Download").click()
+        page.get_by_role("link", name="Results, JSON Lines").click()
     [line] = Path(download.value.path()).read_text().splitlines()
     assert json.loads(line)["evaluator_results"][0]["name"] == "release_gate"
     page.get_by_role("link", name="greeting").first.click()

@@ -12,7 +12,14 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs.models.results import Result
 from tests.results.test_result_page import ATTACK, at, judged
-from tests.support.factories import make_call, make_case, make_result, make_run, make_suite
+from tests.support.factories import (
+    make_call,
+    make_case,
+    make_result,
+    make_run,
+    make_scored_run,
+    make_suite,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -53,7 +60,7 @@ def test_an_open_result_updates_when_it_is_finished(
     page.goto(live_server.url + at(result))
     expect(page.locator("#result-progress")).to_contain_text("Running.")
     Result.objects.update(status="scored", verdict="pass", score=0.9, decided_by="0.90 ≥ 0.80")
-    expect(page.get_by_role("heading", name="Why pass")).to_be_visible()
+    expect(page.get_by_role("heading", name="Why it passed")).to_be_visible()
 
 
 def test_search_from_the_sidebar_opens_a_case_by_its_key(
@@ -85,4 +92,50 @@ def test_the_flaky_chip_leads_to_the_repetitions_of_a_case(
     page.get_by_role("link", name="Repetition 1: pass, 0.90").click()
     expect(page.locator("#over")).to_contain_text("1 of 2 passed: verdicts differ.")
     page.keyboard.press("l")
-    expect(page.locator("#verdict")).to_contain_text("Why fail")
+    expect(page.locator("#verdict")).to_contain_text("Why it failed")
+
+
+def test_a_result_opens_beside_its_table_on_a_wide_window(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    run = make_scored_run(verdicts=("fail", "pass", "fail", *["pass"] * 30))
+    address = reverse("runs:run", args=(run.suite.slug, run.number))
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{live_server.url}{address}?verdict=fail")
+    row = page.locator("#rows a").first
+    row.scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
+    row.click()
+    panel = page.locator("#result-panel")
+    expect(panel.get_by_role("heading", name="Why it failed")).to_be_visible()
+    expect(panel.locator(".stepper")).to_contain_text("1 of 2 failed")
+    assert "/C-001/1/?from=run&verdict=fail" in page.url
+    page.keyboard.press("j")
+    expect(panel.locator(".stepper")).to_contain_text("2 of 2 failed")
+    assert "/C-003/1/" in page.url
+    expect(page.locator("tr[data-shown]")).to_contain_text("C-003")
+    page.go_back()
+    expect(panel.locator(".stepper")).to_contain_text("1 of 2 failed")
+    page.keyboard.press("Escape")
+    expect(panel).to_have_count(0)
+    assert page.url == f"{live_server.url}{address}?verdict=fail"
+    assert page.evaluate("scrollY") == before
+    expect(row).to_be_focused()
+    row.press("Enter")
+    expect(panel).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name="Why it failed")).to_be_visible()
+    expect(panel).to_have_count(0)
+
+
+def test_on_a_narrow_window_a_result_is_a_page(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    run = make_scored_run(verdicts=("fail", "pass"))
+    page.set_viewport_size({"width": 1000, "height": 800})
+    page.goto(live_server.url + reverse("runs:run", args=(run.suite.slug, run.number)))
+    page.locator("#rows a").first.click()
+    expect(page.get_by_role("heading", name="Why it failed")).to_be_visible()
+    expect(page.locator("#result-panel")).to_have_count(0)

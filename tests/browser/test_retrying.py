@@ -11,6 +11,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.models.reviews import ReviewItem
 from runs.models.runs import Run, RunEvent
 from tests.browser.conftest import PATIENCE_MS, Console
 from tests.browser.keyboard import press
@@ -54,17 +55,17 @@ def test_keys_and_mouse_choose_rows_and_update_the_count(run_page: Page) -> None
     expect(bar).to_be_hidden()
     for key in "jxjjx":
         run_page.keyboard.press(key)
-    expect(bar).to_contain_text("2 results chosen")
+    expect(bar).to_contain_text("2 results selected")
     expect(run_page.get_by_label("Choose CS-001")).to_be_checked()
     expect(run_page.get_by_label("Choose CS-003")).to_be_checked()
     run_page.keyboard.press("x")
-    expect(bar).to_contain_text("1 result chosen")
+    expect(bar).to_contain_text("1 result selected")
     run_page.get_by_label("Choose every row shown").check()
-    expect(bar).to_contain_text("50 results chosen")
+    expect(bar).to_contain_text("50 results selected")
     run_page.get_by_role("link", name="Show more").click()
     expect(run_page.locator("#rows tr")).to_have_count(60)
-    expect(bar).to_contain_text("50 results chosen")
-    run_page.get_by_role("button", name="Choose none").click()
+    expect(bar).to_contain_text("50 results selected")
+    run_page.get_by_role("button", name="Clear selection").click()
     expect(bar).to_be_hidden()
 
 
@@ -73,29 +74,66 @@ def test_chosen_rows_are_retried(run_page: Page, run: Run) -> None:
     expect(run_page.locator("#rows tr")).to_have_count(45)
     for key in ("CS-002", "CS-010"):
         run_page.get_by_label(f"Choose {key}").check()
-    run_page.get_by_role("button", name="Retry 2 results").click()
+    run_page.get_by_role("button", name="Rerun 2 results").click()
     dialog = run_page.get_by_role("dialog")
-    expect(dialog).to_contain_text("2 of the run's 60 executions")
-    expect(dialog).to_contain_text("weights, thresholds and models apply again")
-    dialog.get_by_role("link", name="Keep as it is").click()
+    expect(dialog).to_contain_text("2 of 60 results")
+    expect(dialog).to_contain_text("original configuration")
+    dialog.get_by_role("link", name="Cancel").click()
     expect(dialog).to_be_hidden()
-    expect(run_page.locator(".picks")).to_contain_text("2 results chosen")
-    run_page.get_by_role("button", name="Retry 2 results").click()
-    dialog.get_by_label("Score the kept outputs again").check()
-    dialog.get_by_role("button", name="Retry 2 results").click()
-    expect(run_page.get_by_text("2 results are tried again.")).to_be_visible()
+    expect(run_page.locator(".picks")).to_contain_text("2 results selected")
+    run_page.get_by_role("button", name="Rerun 2 results").click()
+    dialog.get_by_label("Rescore the existing outputs").check()
+    dialog.get_by_role("button", name="Rerun 2 results").click()
+    expect(run_page.get_by_text("2 results are queued again.")).to_be_visible()
     expect(run_page).to_have_url(re.compile(r"verdict=fail"))
     assert run.results.filter(status="pending", keeps_output=True).count() == 2
+
+
+def test_failures_are_tagged_and_sent_to_review_by_keyboard(
+    run_page: Page, run: Run, console: Console
+) -> None:
+    run_page.get_by_role("link", name=re.compile(r"^Fail 45")).click()
+    bar = run_page.locator(".picks")
+    expect(bar.get_by_label("Select all 45 that match")).to_be_visible()
+    expect(bar.get_by_role("button")).to_have_count(0)
+    for _ in range(2):
+        run_page.keyboard.press("j")
+        run_page.keyboard.press("x")
+    expect(bar).to_contain_text("2 results selected")
+    bar.get_by_role("button", name="Add to review").press("Enter")
+    dialog = run_page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text("Add 2 results to the review queue")
+    dialog.get_by_role("link", name="Cancel").press("Enter")
+    expect(bar).to_contain_text("2 results selected")
+    bar.get_by_role("button", name="More actions").press("Enter")
+    run_page.get_by_role("button", name="Tag these cases").press("Enter")
+    console.allow("status of 422")
+    dialog.get_by_label("Tags", exact=True).fill("w" * 201)
+    run_page.keyboard.press("Enter")
+    expect(dialog).to_contain_text("characters")
+    dialog.get_by_role("link", name="Cancel").press("Enter")
+    expect(bar).to_contain_text("2 results selected")
+    bar.get_by_role("button", name="More actions").press("Enter")
+    run_page.get_by_role("button", name="Tag these cases").press("Enter")
+    dialog.get_by_label("Tags", exact=True).fill("weak")
+    run_page.keyboard.press("Enter")
+    expect(run_page.get_by_text("2 cases tagged weak")).to_be_visible()
+    expect(run_page).to_have_url(re.compile(r"verdict=fail"))
+    run_page.get_by_label("Select all 45 that match").check()
+    bar.get_by_role("button", name="Add to review").press("Enter")
+    dialog.get_by_role("button", name="Add to review queue").press("Enter")
+    expect(run_page.get_by_text("45 results added to the review queue.")).to_be_visible()
+    assert ReviewItem.objects.filter(run=run).count() == 45
 
 
 def test_all_filtered_rows_can_be_chosen(run_page: Page, run: Run) -> None:
     run_page.get_by_label("Choose CS-001").check()
     run_page.get_by_label("All 60 of this run").check()
-    run_page.get_by_role("button", name="Retry 60 results").click()
+    run_page.get_by_role("button", name="Rerun 60 results").click()
     dialog = run_page.get_by_role("dialog")
-    expect(dialog.get_by_role("heading")).to_have_text("Retry 60 results")
-    dialog.get_by_role("button", name="Retry 60 results").click()
-    expect(run_page.get_by_text("60 results are tried again.")).to_be_visible()
+    expect(dialog.get_by_role("heading")).to_have_text("Rerun 60 results")
+    dialog.get_by_role("button", name="Rerun 60 results").click()
+    expect(run_page.get_by_text("60 results are queued again.")).to_be_visible()
     assert run.results.filter(status="pending").count() == 60
 
 
@@ -109,23 +147,24 @@ def test_chosen_rows_survive_live_updates(run_page: Page, run: Run) -> None:
     refresh_cases(run)
     expect(run_page.get_by_role("row", name="CS-003")).to_contain_text("Pass")
     expect(run_page.get_by_label("Choose CS-002")).to_be_checked()
-    expect(run_page.locator(".picks")).to_contain_text("1 result chosen")
+    expect(run_page.locator(".picks")).to_contain_text("1 result selected")
 
 
 def test_one_evaluator_is_retried_after_the_dialog_shows_its_cost(run_page: Page, run: Run) -> None:
     more = run_page.get_by_role("button", name="More", exact=True)
     press(run_page, more)
-    press(run_page, run_page.get_by_role("link", name=re.compile(r"^Retry \d+ failed")))
+    press(run_page, run_page.get_by_role("link", name=re.compile(r"^Rerun \d+ failed")))
     dialog = run_page.get_by_role("dialog")
-    expect(dialog.get_by_role("heading")).to_have_text(re.compile(r"Retry \d+ results"))
+    expect(dialog.get_by_role("heading")).to_have_text(re.compile(r"Rerun \d+ results"))
     run_page.keyboard.press("Escape")
     expect(more).to_be_focused()
-    run_page.get_by_role("link", name="Score again with tone").click()
+    press(run_page, run_page.get_by_role("button", name="Rescore"))
+    press(run_page, run_page.get_by_role("link", name="Rescore with tone"))
     expect(dialog).to_contain_text("60 of 60 results have an output for it")
     expect(dialog).to_contain_text("up to 60 calls of juno-2")
     dialog.get_by_label("Only the 1 it could not score").check()
-    dialog.get_by_role("button", name="Score again").click()
-    expect(run_page.get_by_text("1 result is tried again.")).to_be_visible()
+    dialog.get_by_role("button", name="Rescore").click()
+    expect(run_page.get_by_text("1 result is queued again.")).to_be_visible()
     assert run.results.get(status="pending").retry_paths == ["tone"]
 
 
@@ -176,7 +215,7 @@ def test_the_bar_and_the_dialog_fit_on_a_phone(run_page: Page) -> None:
     run_page.get_by_label("Choose CS-002").check()
     bar = run_page.locator(".picks")
     expect(bar).to_be_in_viewport()
-    run_page.get_by_role("button", name="Retry 1 result").click()
+    run_page.get_by_role("button", name="Rerun 1 result").click()
     box = run_page.get_by_role("dialog").bounding_box()
     assert box is not None
     assert box["x"] >= 0
@@ -210,18 +249,19 @@ def test_without_javascript_forms_do_the_same(
     expect(plain_page.get_by_label("Choose every row shown")).to_be_hidden()
     plain_page.get_by_label("Choose CS-002").check()
     plain_page.get_by_label("Choose CS-003").check()
-    plain_page.get_by_role("button", name="Retry the chosen").click()
-    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Retry 2 results")
-    plain_page.get_by_label("Score the kept outputs again").check()
-    plain_page.get_by_role("button", name="Retry 2 results").click()
-    expect(plain_page.get_by_text("2 results are tried again.")).to_be_visible()
+    plain_page.get_by_role("button", name="Rerun selected").click()
+    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Rerun 2 results")
+    plain_page.get_by_label("Rescore the existing outputs").check()
+    plain_page.get_by_role("button", name="Rerun 2 results").click()
+    expect(plain_page.get_by_text("2 results are queued again.")).to_be_visible()
     expect(plain_page).to_have_url(re.compile(r"\?verdict=fail$"))
     assert run.results.filter(status="pending", keeps_output=True).count() == 2
 
     plain_page.get_by_label("Choose CS-004").check()
-    plain_page.get_by_label("All 43 of this filter").check()
-    plain_page.get_by_role("button", name="Retry the chosen").click()
-    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Retry 43 results")
-    plain_page.get_by_role("link", name="Keep as it is").click()
-    plain_page.get_by_role("link", name="Score again with tone").click()
-    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Score again with tone")
+    plain_page.get_by_label("Select all 43 that match").check()
+    plain_page.get_by_role("button", name="Rerun selected").click()
+    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Rerun 43 results")
+    plain_page.get_by_role("link", name="Cancel").click()
+    plain_page.get_by_role("button", name="Rescore", exact=True).click()
+    plain_page.get_by_role("link", name="Rescore with tone").click()
+    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Rescore with tone")

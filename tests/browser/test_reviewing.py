@@ -76,11 +76,11 @@ def test_twenty_items_are_reviewed_by_keyboard_alone(
     assert Review.objects.get(result__case__key="C-001").note == "The reason is invented."
     page.keyboard.press("u")
     title(page, "C-021")
-    expect(page.get_by_text("Taken back.")).to_be_visible()
+    expect(page.get_by_text("Review undone.")).to_be_visible()
     type_keys(page, "p", "Enter")
     title(page, "C-002")
     type_keys(page, "b", "Enter")
-    expect(page.get_by_role("heading", name="All of it is decided")).to_be_visible()
+    expect(page.get_by_role("heading", name="All reviewed")).to_be_visible()
     verdicts = Review.objects.standing().values_list("result__case__key", "verdict")
     expected = {f"C-{number:03}": KEYS["pbf"[number % 3]] for number in range(3, ITEMS)}
     assert dict(verdicts) == expected | {"C-001": "fail", "C-002": "borderline", "C-021": "pass"}
@@ -95,7 +95,7 @@ def test_hiding_the_judge_keeps_the_note_and_the_filters(
     page.get_by_label("Note").fill("So far")
     page.get_by_role("switch", name="Hide the judge until I decide").focus()
     page.keyboard.press("Space")
-    expect(page.get_by_text("are shown when you have decided")).to_be_visible()
+    expect(page.get_by_text("appear after you decide")).to_be_visible()
     expect(page.get_by_label("Note")).to_have_value("So far")
     expect(page.get_by_text("Invents.")).to_have_count(0)
     page.get_by_label("Suite", exact=True).select_option(run.suite.slug)
@@ -104,7 +104,7 @@ def test_hiding_the_judge_keeps_the_note_and_the_filters(
     page.keyboard.press("p")
     page.keyboard.press("Enter")
     title(page, "C-002")
-    expect(page.locator("#decision-message")).to_contain_text("the judge said")
+    expect(page.locator("#decision-message")).to_contain_text("automatic verdict:")
     assert Review.objects.get().outcome_marks == "1"
     assert f"suite={run.suite.slug}" in page.url
     policy = run.snapshot["policy"] | {"review_blind": True}
@@ -144,9 +144,9 @@ def test_two_browsers_never_decide_the_same_item(
     page.get_by_label("Note").fill("Mine")
     ReviewItem.objects.filter(pk=item.pk).update(reserved_by=other)
     type_keys(page, "Escape", "p", "Enter")
-    expect(page.get_by_role("alert").filter(has_text="ben has this one open")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="ben has this result open")).to_be_visible()
     expect(page.get_by_label("Note")).to_have_value("Mine")
-    page.get_by_role("link", name="Take the next one").click()
+    page.get_by_role("link", name="Next result").click()
     title(page, "C-005")
     assert Review.objects.count() == 2
 

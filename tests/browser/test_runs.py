@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.runs import Run
@@ -55,11 +55,11 @@ def allow_silence(console: Console) -> None:
 
 
 def test_figures_update_until_the_end_of_the_run(run_page: Page, live_run: Run) -> None:
-    expect(run_page.locator("#run-live")).to_contain_text("30 of 60 executions")
+    expect(run_page.locator("#run-live")).to_contain_text("30 of 60 results")
     Run.objects.update(done_count=45)
-    expect(run_page.locator("#run-live")).to_contain_text("45 of 60 executions")
+    expect(run_page.locator("#run-live")).to_contain_text("45 of 60 results")
     Run.objects.update(done_count=60, status="completed", finished_at=timezone.now())
-    expect(run_page.locator("#run-head")).to_contain_text("Completed")
+    expect(run_page.locator("#run-head")).to_contain_text("ran for")
     expect(run_page.locator("#run-live")).not_to_have_attribute("hx-trigger", "every 2s")
     expect(run_page.get_by_role("link", name="Run again")).to_be_visible()
 
@@ -105,9 +105,9 @@ def test_show_more_appends_rows(run_page: Page, console: Console) -> None:
     allow_silence(console)
     run_page.route("**/results/**", lambda route: route.abort())
     run_page.get_by_role("link", name="Show more").click()
-    expect(run_page.get_by_role("alert")).to_contain_text("No answer.")
+    expect(run_page.get_by_role("alert")).to_contain_text("Can't reach the server.")
     run_page.unroute("**/results/**")
-    run_page.get_by_role("button", name="Ask again").click()
+    run_page.get_by_role("button", name="Try again").click()
     expect(run_page.locator("#rows tr")).to_have_count(60)
     expect(run_page.get_by_role("alert")).to_have_count(0)
     expect(run_page.get_by_role("link", name="Show more")).to_have_count(0)
@@ -122,22 +122,89 @@ def test_a_column_head_sorts_both_ways(run_page: Page) -> None:
     expect(run_page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
 
 
+def test_columns_are_chosen_and_moved_beside_the_table(run_page: Page) -> None:
+    heads = run_page.locator("table.results thead th:not(.pick)")
+    run_page.get_by_role("button", name="Display").click()
+    menu = run_page.get_by_role("dialog", name="Display of the table")
+    menu.get_by_role("checkbox", name="Attempts").check()
+    expect(heads.last).to_have_text("Attempts")
+    menu.get_by_role("button", name="Move Score up").press("Enter")
+    expect(heads.nth(1)).to_have_text("Score")
+    menu.get_by_role("checkbox", name="Tags").press("Alt+ArrowUp")
+    expect(heads.nth(3)).to_have_text("Tags")
+    item = menu.get_by_role("listitem")
+    item.filter(has_text="Cost").first.drag_to(item.first, target_position={"x": 150, "y": 2})
+    expect(heads.first).to_have_text("Cost")
+    menu.get_by_label("Sort by").select_option(label="Latency")
+    expect(run_page.locator("th[aria-sort]")).to_have_text("Latency")
+    expect(run_page).to_have_url(
+        re.compile(r"\?sort=latency&columns=cost,verdict,score,case,tag,why")
+    )
+    # What is typed later keeps the columns, and what is chosen later keeps the filter.
+    run_page.keyboard.press("Escape")
+    run_page.locator("#results-text").fill("tag = refunds")
+    expect(run_page).to_have_url(re.compile("q=tag.*columns=cost"))
+    run_page.get_by_role("button", name="Display").click()
+    menu.get_by_text("Compact", exact=True).click()
+    expect(run_page).to_have_url(re.compile("q=tag.*columns=cost.*density=compact"))
+    run_page.keyboard.press("Escape")
+    run_page.set_viewport_size({"width": 390, "height": 844})
+    assert run_page.evaluate("document.documentElement.scrollWidth") <= 390
+    cell = run_page.locator("#rows td[data-label='Latency']").first
+    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content") == '"Latency"'
+
+
+def test_a_menu_opened_again_offers_nothing_until_it_is_up_to_date(run_page: Page) -> None:
+    run_page.get_by_role("button", name="Display").click()
+    menu = run_page.get_by_role("dialog", name="Display of the table")
+    expect(menu.get_by_role("checkbox", name="Attempts")).to_be_visible()
+    run_page.keyboard.press("Escape")
+    held: list[Route] = []
+    run_page.route(re.compile("/display/"), lambda route: held.append(route))
+    with run_page.expect_request(re.compile("/display/")):
+        run_page.get_by_role("button", name="Display").click()
+    expect(menu.get_by_role("checkbox", name="Attempts")).to_be_hidden()
+    held[0].continue_()
+    menu.get_by_role("checkbox", name="Attempts").check()
+    expect(run_page.locator("table.results thead th").last).to_have_text("Attempts")
+
+
+def test_what_is_chosen_waits_for_an_update_that_is_under_way(run_page: Page) -> None:
+    run_page.get_by_role("button", name="Display").click()
+    menu = run_page.get_by_role("dialog", name="Display of the table")
+    expect(menu.get_by_role("checkbox", name="Attempts")).to_be_visible()
+    held: list[Route] = []
+    results = re.compile(r"/runs/\d+/results/(\?|$)")
+    run_page.route(results, lambda route: held.append(route))
+    with run_page.expect_request(results):
+        run_page.evaluate("document.body.dispatchEvent(new Event('run-changed'))")
+    menu.get_by_role("checkbox", name="Attempts").check()
+    held[0].continue_()
+    run_page.unroute(results)
+    update = held[0].request.response()
+    assert update is not None
+    update.finished()
+    expect(run_page.locator("table.results thead th").last).to_have_text("Attempts")
+    expect(run_page.locator(".picks [name=everything]")).to_have_count(1)
+
+
 def test_keys_open_a_result_and_the_next_one(run_page: Page) -> None:
     run_page.goto(run_page.url + "?sort=case")
     run_page.keyboard.press("j")
     run_page.keyboard.press("j")
     run_page.keyboard.press("Enter")
-    expect(run_page.get_by_role("heading", level=1)).to_contain_text("CS-002")
+    opened = run_page.locator("#result-panel h1")
+    expect(opened).to_contain_text("CS-002")
     run_page.keyboard.press("j")
-    expect(run_page.get_by_role("heading", level=1)).to_contain_text("CS-003")
+    expect(opened).to_contain_text("CS-003")
     run_page.keyboard.press("k")
-    expect(run_page.get_by_role("heading", level=1)).to_contain_text("CS-002")
+    expect(opened).to_contain_text("CS-002")
 
 
 def test_cancelling_asks_first_and_keeps_results(run_page: Page, live_run: Run) -> None:
     run_page.get_by_role("button", name="Cancel run").click()
     dialog = run_page.get_by_role("dialog")
-    expect(dialog).to_contain_text("30 of 60 executions are finished and are kept.")
+    expect(dialog).to_contain_text("30 of 60 results are finished and kept")
     dialog.get_by_role("button", name="Keep running").click()
     expect(dialog).to_be_hidden()
     run_page.get_by_role("button", name="Cancel run").click()
@@ -175,9 +242,9 @@ def test_the_estimate_and_the_button_follow_the_form(
     allow_silence(console)
     page.route("**/estimate/", lambda route: route.abort())
     page.get_by_label("agent 2").check()
-    expect(estimate.get_by_role("alert")).to_contain_text("No answer.")
+    expect(estimate.get_by_role("alert")).to_contain_text("Can't reach the server.")
     page.unroute("**/estimate/")
-    again = estimate.get_by_role("button", name="Ask again")
+    again = estimate.get_by_role("button", name="Try again")
     again.focus()
     again.press("Enter")
     expect(estimate).to_contain_text("2 × 4 × 1 = 8")

@@ -42,14 +42,14 @@ def test_a_link_is_made_by_keyboard_and_opened_without_an_account(
         context.on("page", console.watch)
         read_from_disk(context, file)
     page.get_by_role("button", name="Revoke May we ship?").press("Enter")
-    expect(page.get_by_text("Nobody can open it any more")).to_be_visible()
+    expect(page.get_by_text("It can no longer be opened")).to_be_visible()
     assert ShareLink.objects.get().view_count == 2
     with browser.new_context() as context:
         gone = context.new_page()
         answer = gone.goto(link)
         assert answer is not None
         assert answer.status == 404
-        expect(gone.get_by_role("heading", level=1)).to_have_text("This link opens nothing")
+        expect(gone.get_by_role("heading", level=1)).to_have_text("This link does not work")
 
 
 def made_by_keyboard(page: Page) -> str:
@@ -70,7 +70,7 @@ def made_by_keyboard(page: Page) -> str:
     page.keyboard.press("ArrowDown")
     expect(preview).to_contain_text("C-002")
     expect(page.get_by_role("radio", name="Figures and case names")).to_be_focused()
-    page.get_by_role("button", name="Make the link").press("Enter")
+    page.get_by_role("button", name="Create link").press("Enter")
     made = page.get_by_label("Anyone who has it")
     expect(made).to_be_focused()
     link = made.input_value()
@@ -86,7 +86,9 @@ def opened(context: BrowserContext, link: str, file: Path) -> Path:
     answers: list[Response] = []
     page.on("response", lambda answer: answers.append(answer))
     page.goto(link)
-    expect(page.get_by_role("heading", level=1)).to_contain_text("May we ship? Regression")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(
+        "May we ship? Mean score regressed"
+    )
     expect(page.locator("main")).to_contain_text("C-002")
     assert violations(page) == []
     assert not any("set-cookie" in one.all_headers() for one in answers)
@@ -103,7 +105,9 @@ def read_from_disk(context: BrowserContext, file: Path) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(file.as_uri())
-    expect(page.get_by_role("heading", level=1)).to_contain_text("May we ship? Regression")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(
+        "May we ship? Mean score regressed"
+    )
     assert asked == [file.as_uri()]
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
@@ -123,11 +127,11 @@ def test_a_link_is_made_without_javascript(
         plain.goto(f"{live_server.url}/suites/support/runs/1/")
         plain.get_by_role("link", name="Share", exact=True).click()
         plain.get_by_label("Figures and case names").check()
-        plain.get_by_role("button", name="Make the link").click()
+        plain.get_by_role("button", name="Create link").click()
         # What was chosen since was not looked at yet.
         expect(plain.get_by_role("alert")).to_contain_text("Look at it again")
         plain.get_by_label("Figures", exact=True).check()
         plain.get_by_role("button", name="Preview").click()
-        expect(plain.get_by_role("region", name="Preview")).to_contain_text("Case 1")
-        plain.get_by_role("button", name="Make the link").click()
+        expect(plain.get_by_role("region", name="Preview: what")).to_contain_text("Case 1")
+        plain.get_by_role("button", name="Create link").click()
         expect(plain.get_by_label("Anyone who has it")).to_have_value(re.compile(r"/s/[\w-]{43}/$"))

@@ -17,6 +17,7 @@ def test_a_first_visit_by_the_link_of_the_command_line(page: Page, site: Site) -
     page.goto(site.login_link())
     page.get_by_role("button", name="Log in as admin").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Suites")
+    page.get_by_role("navigation", name="Site").get_by_text("Settings", exact=True).click()
     page.get_by_role("link", name="Members").click()
     expect(page.get_by_role("row", name="admin")).to_contain_text("Active")
 

@@ -23,7 +23,9 @@ LogIn = Callable[[str], User]
 def test_the_site_shows_its_own_worker(page: Page, site: Site) -> None:
     page.goto(site.login_link())
     page.get_by_role("button", name="Log in as admin").click()
-    page.get_by_role("navigation", name="Site").get_by_role("link", name="Workers").click()
+    sidebar = page.get_by_role("navigation", name="Site")
+    sidebar.get_by_text("Settings", exact=True).click()
+    sidebar.get_by_role("link", name="Workers").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
     expect(page.locator("#workers-live")).to_contain_text("1 worker is ready; nothing waits.")
     worker_lines = page.get_by_role(

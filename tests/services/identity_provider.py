@@ -114,7 +114,7 @@ def serve(port: int, folder: Path) -> None:
             "OIDC_RP_INITIATED_LOGOUT_ENABLED": True,
             "OIDC_RP_INITIATED_LOGOUT_ALWAYS_PROMPT": False,
             "PKCE_REQUIRED": True,
-            "SCOPES": {"openid": "Who you are", "profile": "Name", "email": "E-mail"},
+            "SCOPES": {"openid": "Who you are", "profile": "Name", "email": "Email"},
             "OAUTH2_VALIDATOR_CLASS": "tests.services.identity_provider_pages.Validator",
         },
     )

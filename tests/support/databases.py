@@ -4,13 +4,13 @@ SQLite runs all tests. PostgreSQL runs with `--database-only`, which leaves out 
 database can change: those that use none, and those marked `one_database`. SQLite can note for it by
 `--note-statements=FILE` what each test sends. With `--new-statements=FILE`, PostgreSQL then runs only
 
-- tests that send something no test before them sent: a statement, a kind of value at one of its
-  places (nothing, a large number, a text with capitals, beyond ASCII, very long, JSON …), or a
-  statement that was answered with an error,
 - tests that commit (`transaction=True`), as what happens at the same time is more than its statements,
 - tests marked `each_database`, whose outcome depends on order, case or comparison of stored values, or
   which ask every page and look at little of the answers; what they send spares no other test,
-- tests of which nothing was noted.
+- tests of which nothing was noted,
+- of all others so many that together they send whatever else was sent: every statement, every kind of
+  value at each of its places (nothing, a large number, a text with capitals, beyond ASCII, very long,
+  JSON …), and every statement that was answered with an error.
 
 So forms' wording and pages' structure, which twenty tests check after the same queries, are looked at
 on PostgreSQL once.
@@ -21,7 +21,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -83,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # Without the notes of a group that ended early, its tests run on PostgreSQL as well.
         for file in filter(Path.exists, files):
             notes |= read_notes(file)
-        chosen = list(with_new_statements(chosen, notes))
+        chosen = with_new_statements(chosen, notes)
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
@@ -97,18 +98,33 @@ def depends_on_database(item: pytest.Item) -> bool:
     return bool(fixtures) or item.get_closest_marker("django_db") is not None
 
 
-def with_new_statements(
-    items: Iterable[pytest.Item], notes: dict[str, Sent]
-) -> Iterator[pytest.Item]:
-    """Yield the tests that send something that none before them sent, and those that always run."""
+def with_new_statements(items: Sequence[pytest.Item], notes: dict[str, Sent]) -> list[pytest.Item]:
+    """Return the tests that always run, and of the others so many that nothing is left that only they send."""
+    fixed = {item for item in items if always_runs(item, notes)}
     known: Sent = set()
+    for item in fixed:
+        if not item.get_closest_marker("each_database"):
+            known |= notes.get(item.nodeid, set())
+    chosen, times = [], Counter[str]()
     for item in items:
-        sent = notes.get(item.nodeid)
-        if item.get_closest_marker("each_database"):
-            yield item
-        elif sent is None or commits(item) or sent - known:
-            known |= sent or set()
-            yield item
+        if item not in fixed and not notes[item.nodeid] <= known | times.keys():
+            chosen.append(item)
+            times.update(notes[item.nodeid] - known)
+    spared = set()
+    for item in chosen:
+        # Those that were chosen later may send what an earlier one was chosen for.
+        new = notes[item.nodeid] - known
+        if all(times[sent] > 1 for sent in new):
+            times.subtract(new)
+            spared.add(item)
+    kept = fixed | {*chosen} - spared
+    return [item for item in items if item in kept]
+
+
+def always_runs(item: pytest.Item, notes: dict[str, Sent]) -> bool:
+    """Tell whether a test runs on each database whatever it sends."""
+    is_marked = item.get_closest_marker("each_database") is not None
+    return is_marked or item.nodeid not in notes or commits(item)
 
 
 def commits(item: pytest.Item) -> bool:

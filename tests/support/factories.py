@@ -22,6 +22,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Campaign, Run
+from runs.models.search import CaseText, ResultText
 from runs.models.suites import Case, FileContent, Suite, SuiteVersion, Target
 from runs.models.temporary import TargetTrial
 from runs.specs.suites import SuiteSpec
@@ -98,6 +99,7 @@ def make_suite(
     SuiteVersion.objects.create(suite=suite, number=1, content_hash=digest(slug), content=content)
     numbers = range(1, cases + 1)
     Case.objects.bulk_create(_case(suite, f"C-{number:03}", position=number) for number in numbers)
+    CaseText.objects.add(suite)
     return suite
 
 
@@ -131,6 +133,7 @@ def change_evaluator(suite: Suite, name: str, **facts: Any) -> Suite:
 def make_case(*, suite: Suite, key: str = "", **columns: Any) -> Case:
     case = _case(suite, key or f"C-{next(NUMBERS)}", **columns)
     case.save(force_insert=True)
+    CaseText.objects.add(suite)
     return case
 
 
@@ -230,7 +233,8 @@ def _result(run: Run, case: Case, verdict: str, **columns: Any) -> Result:
 
 
 def refresh_cases(run: Run) -> None:
-    """Update the case states of a run after a test has changed its results."""
+    """Update the case states and the texts for search after a test has changed the results of a run."""
+    ResultText.objects.refresh(run.pk, run.results.values_list("pk", flat=True))
     run.cases.refresh(run.pk, run.cases.values_list("case_id", flat=True))
 
 
@@ -277,6 +281,7 @@ def make_scored_run(*, verdicts: Sequence[str], suite: Suite | None = None, **co
         if key not in cases
     ]
     cases |= {case.key: case for case in Case.objects.bulk_create(new)}
+    CaseText.objects.add(suite)
     results = [
         _result(run, cases[key], **_figures(verdict))
         for key, verdict in zip(keys, verdicts, strict=True)

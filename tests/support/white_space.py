@@ -11,18 +11,18 @@ from django.http import HttpResponse
 from django.template.loader import render_to_string
 from django.test import Client
 
-_BLOCKS = (
-    "address|article|aside|blockquote|body|br|caption|circle|col|colgroup|datalist|dd|defs|details|dialog|div|dl|dt"
-    "|fieldset|figcaption|figure|footer|form|g|h[1-6]|head|header|hgroup|hr|html|legend|li|line|link|main|menu|meta"
-    "|nav|ol|optgroup|option|p|path|polyline|rect|script|section|select|style|summary|svg|symbol|table|tbody|td"
-    "|template|text|tfoot|th|thead|title|tr|ul|use"
+_BLOCKS = frozenset(
+    re.findall(
+        r"\w+",
+        "address article aside blockquote body br caption circle col colgroup datalist dd defs details dialog div dl"
+        " dt fieldset figcaption figure footer form g h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li line link"
+        " main menu meta nav ol optgroup option p path polyline rect section select summary svg symbol table tbody td"
+        " template text tfoot th thead title tr ul use",
+    )
 )
 # White space is kept in these, by HTML or by the style sheet.
 _KEPT = re.compile(r"(<(pre|textarea|script|style)\b.*?</\2>)", re.DOTALL)
-_TAG = re.compile(r"""<[a-zA-Z](?:[^>"']|"[^"]*"|'[^']*')*>""")
-_AROUND_BLOCKS = re.compile(rf"\s*(</?(?:{_BLOCKS})(?:\s(?:[^>\"']|\"[^\"]*\"|'[^']*')*)?>)\s*")
-_INSIDE_BUTTONS = re.compile(r"(<button\b[^>]*>)\s+|\s+(</button>)")
-_COLLAPSIBLE = re.compile(r"[ \t\r\n\f]+")
+_TAG = re.compile(r"""(<(/?[a-zA-Z][\w-]*)(?:[^>"']++|"[^"]*"|'[^']*')*>)""")
 
 
 def collapse_white_space(html: str) -> str:
@@ -37,15 +37,19 @@ def collapse_white_space(html: str) -> str:
 
 
 def _collapse(html: str) -> str:
-    html = _COLLAPSIBLE.sub(" ", html)
-    html = _TAG.sub(_without_space_at_end, html)
-    html = _INSIDE_BUTTONS.sub(r"\1\2", html)
-    return _AROUND_BLOCKS.sub(r"\1", html)
-
-
-def _without_space_at_end(tag: re.Match[str]) -> str:
-    end = "/>" if tag[0].endswith("/>") else ">"
-    return tag[0].removesuffix(end).rstrip() + end
+    # Bytes are split at white space that HTML collapses, text also at non-breaking spaces.
+    words = f"|{html}|".encode().split()
+    parts = _TAG.split(b" ".join(words).decode()[1:-1])
+    # Text, tag, its name, text, tag, its name, text ...
+    for at in range(1, len(parts), 3):
+        tag, name = parts[at : at + 2]
+        end = "/>" if tag.endswith("/>") else ">"
+        parts[at : at + 2] = tag.removesuffix(end).rstrip() + end, ""
+        if name.removeprefix("/") in _BLOCKS or name == "/button":
+            parts[at - 1] = parts[at - 1].rstrip()
+        if name.removeprefix("/") in _BLOCKS or name == "button":
+            parts[at + 2] = parts[at + 2].lstrip()
+    return "".join(parts)
 
 
 def text_of(response: HttpResponse) -> str:

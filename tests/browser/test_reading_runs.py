@@ -1,0 +1,150 @@
+"""Reading a run, home and the list of runs: what is on the first screen, by mouse, by keys and by Back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import BrowserContext, Page, Route, expect
+from pytest_django.live_server_helper import LiveServer
+
+from runs.finishing import summarise_run
+from runs.models.runs import Run
+from tests.support.factories import make_score, make_scored_run, make_suite
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+VERDICTS = ["pass"] * 10 + ["fail"] * 4 + ["error"]
+
+
+@pytest.fixture
+def run(transactional_db: None) -> Run:
+    run = make_scored_run(suite=make_suite(slug="support", title="Support"), verdicts=VERDICTS)
+    for result in run.results.all():
+        make_score(result=result, path="tone", score=0.4)
+        for place in range(16):
+            make_score(result=result, path=f"evaluator_{place:02}", score=0.5 + place / 40)
+    summarise_run(run.pk)
+    return run
+
+
+@pytest.fixture
+def run_page(page: Page, live_server: LiveServer, log_in: LogIn, run: Run) -> Page:
+    log_in("editor")
+    page.goto(f"{live_server.url}/suites/support/runs/{run.number}/")
+    return page
+
+
+def test_verdict_gates_and_results_are_on_the_first_screen(run_page: Page) -> None:
+    verdict, first = run_page.locator("#run-verdict"), run_page.locator("#rows th a").first
+    expect(verdict).to_contain_text("Failed: mean score")
+    top = run_page.locator("#run-results").bounding_box()
+    row = first.bounding_box()
+    assert top is not None
+    assert row is not None
+    assert (top["y"] < 700, row["y"] < 900) == (True, True)
+
+
+def test_five_tabs_lead_to_the_first_result(run_page: Page) -> None:
+    run_page.keyboard.press("Tab")
+    run_page.keyboard.press("Tab")
+    expect(run_page.get_by_role("link", name="Skip to results")).to_be_focused()
+    run_page.keyboard.press("Enter")
+    run_page.keyboard.press("Tab")
+    run_page.keyboard.press("Tab")
+    expect(run_page.locator("#rows th a").first).to_be_focused()
+
+
+def test_counts_evaluators_and_rows_lead_to_cases_and_back_returns(run_page: Page) -> None:
+    rows = run_page.locator("#rows tr")
+    expect(rows).to_have_count(15)
+    run_page.locator("#run-live .tally").get_by_role("link", name="4 fail").click()
+    expect(rows).to_have_count(4)
+    run_page.get_by_role("link", name=re.compile(r"^Pass 10")).click()
+    expect(rows).to_have_count(10)
+    expect(run_page).to_have_url(re.compile(r"verdict=pass"))
+    run_page.go_back()
+    expect(rows).to_have_count(4)
+    run_page.go_back()
+    expect(rows).to_have_count(15)
+
+    evaluators = run_page.locator("#run-evaluators dl")
+    evaluators.get_by_role("link", name="tone", exact=True).click()
+    expect(run_page.locator("#results-text")).to_have_value("tone < 0.8")
+    # The cell of the score has no link of its own: that of the row lies over it.
+    rows.first.locator("td.num").first.click(force=True)
+    expect(run_page).to_have_url(re.compile(r"/runs/1/C-\d+/1/"))
+
+
+def test_typing_makes_one_step_for_back(run_page: Page) -> None:
+    rows, field = run_page.locator("#rows tr"), run_page.locator("#results-text")
+    field.press_sequentially("C-00")
+    expect(run_page).to_have_url(re.compile(r"q=C-00$"))
+    field.press_sequentially("3")
+    expect(run_page).to_have_url(re.compile(r"q=C-003$"))
+    expect(rows).to_have_count(1)
+    run_page.go_back()
+    expect(rows).to_have_count(15)
+
+
+def test_what_waits_is_busy_until_the_answer_comes(run_page: Page) -> None:
+    held: list[Route] = []
+    run_page.route("**/results/?*", lambda route: held.append(route))
+    chip = run_page.get_by_role("link", name=re.compile(r"^Fail 4"))
+    chip.click()
+    expect(run_page.locator("#run-results")).to_have_attribute("aria-busy", "true")
+    expect(chip).to_have_class(re.compile("htmx-request"))
+    expect(run_page.locator("#rows th a").first).to_be_hidden()
+    held[0].continue_()
+    expect(run_page.locator("#rows tr")).to_have_count(4)
+    expect(run_page.locator("[aria-busy]")).to_have_count(0)
+
+
+def test_every_count_of_home_leads_to_its_list(
+    page: Page, live_server: LiveServer, log_in: LogIn, run: Run
+) -> None:
+    log_in("viewer")
+    page.goto(live_server.url)
+    page.locator("#dashboard").get_by_role("link").first.click()
+    expect(page).to_have_url(re.compile(r"\?show=failed"))
+    expect(page.locator("#suite-rows tbody tr")).to_have_count(1)
+    page.locator("#suite-rows .tally").get_by_role("link", name="4 fail").click()
+    expect(page.locator("#rows tr")).to_have_count(4)
+
+
+def test_runs_are_found_by_words_and_dates(
+    page: Page, live_server: LiveServer, log_in: LogIn, run: Run
+) -> None:
+    log_in("viewer")
+    make_scored_run(suite=make_suite(title="Billing"), verdicts=["pass"])
+    page.goto(f"{live_server.url}/runs/")
+    rows = page.locator("#run-rows tbody tr")
+    expect(rows).to_have_count(2)
+    page.get_by_label("Filter runs").fill("bill")
+    expect(rows).to_have_count(1)
+    page.get_by_label("Filter runs").fill("")
+    expect(rows).to_have_count(2)
+    page.get_by_label("Started").select_option(label="Today")
+    expect(page).to_have_url(re.compile(r"since="))
+    page.go_back()
+    expect(rows).to_have_count(2)
+
+
+def test_forced_colours_keep_the_state_of_a_switch(
+    context: BrowserContext, page: Page, live_server: LiveServer, log_in: LogIn, run: Run
+) -> None:
+    log_in("viewer")
+    page.emulate_media(forced_colors="active", reduced_motion="reduce")
+    page.goto(live_server.url)
+    page.keyboard.press("?")
+    switch = page.get_by_role("switch", name="Single-key shortcuts")
+    on = switch.screenshot()
+    switch.click()
+    page.mouse.move(0, 0)
+    expect(switch).not_to_be_checked()
+    assert switch.screenshot() != on
+    colours = "part => getComputedStyle(part, '::before').backgroundColor"
+    tracks = "part => getComputedStyle(part).backgroundColor"
+    assert switch.evaluate(colours) != switch.evaluate(tracks)
