@@ -143,5 +143,6 @@ urlpatterns = [
     path("tell/people/", csrf_exempt(tell_people)),
     path("tell/client/", csrf_exempt(tell_client)),
     path("tell/lies/", csrf_exempt(tell_lies)),
+    path("favicon.ico", lambda _: HttpResponse(status=204)),
     path("o/", include("oauth2_provider.urls", namespace="oauth2_provider")),
 ]
