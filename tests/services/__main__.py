@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ def missing() -> list[str]:
     found = {
         "postgresql": installed_binaries(),
         "redis-server": installed_redis(),
+        "nginx": shutil.which("nginx"),
         SMALL_BROWSER: installed_chromium(),
     }
     absent = [package for package, path in found.items() if path is None]
