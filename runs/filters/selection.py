@@ -84,14 +84,16 @@ class SelectionForm(RunForm):
         return cases
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a form that names no results."""
+        """Refuse a form that names no results, or a filter that nothing matches."""
         if not self.errors and not any(self.cleaned_data.get(name) for name in self.choosing):
             raise forms.ValidationError("Nothing is chosen. Tick at least one result.")
         if self.cleaned_data.get("everything"):
             try:
-                matching_cases(self.run, self.query)
+                is_empty = not self.cases().exists()
             except FilterError as error:
                 raise forms.ValidationError(f"The filter cannot be read. {error}") from error
+            if is_empty:
+                raise forms.ValidationError("Nothing is chosen. No result matches the filter.")
         return self.cleaned_data
 
     def cases(self) -> LiveCases:

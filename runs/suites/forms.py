@@ -14,6 +14,7 @@ from django.forms import BoundField
 from django.utils.text import slugify
 
 from evaluators.models import LanguageModel
+from evaluators.reading.json import is_storable
 from evaluators.scoring.policy import MAX_REVIEWERS, REVIEW_RULES
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration
@@ -163,7 +164,9 @@ class TagsField(forms.CharField):
         return ", ".join(value) if isinstance(value, list | tuple) else value
 
     def to_python(self, value: Any) -> Any:
-        """Return the tags, each once."""
+        """Return the tags, each once; raises ValidationError for one that no database stores."""
+        if not is_storable(value):
+            raise forms.ValidationError("A tag has a character that cannot be stored: NUL.")
         found = (tag.strip() for tag in str(value or "").split(","))
         return list(dict.fromkeys(tag for tag in found if tag))
 

@@ -26,7 +26,7 @@ ROWS = (
 
 def begin(page: Page, live_server: LiveServer) -> None:
     """Upload the rows for a new suite, by keyboard alone."""
-    page.goto(f"{live_server.url}/suites/new/")
+    page.goto(f"{live_server.url}/new-suite/")
     press(page, page.get_by_role("link", name="From a spreadsheet"))
     # Both pages have a title.
     page.wait_for_url("**/from-table/")

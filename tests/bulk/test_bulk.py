@@ -164,6 +164,17 @@ def test_many_are_added_in_as_many_queries_as_a_few(
     assert queries(3) == queries(60)
 
 
+@pytest.mark.parametrize("what", ["suite", "tags", "review"])
+def test_everything_under_a_filter_that_nothing_matches_chooses_nothing(
+    editor: Client, suite: Suite, run: Run, what: str
+) -> None:
+    sent = {"everything": "1", "q": "verdict = pass verdict = fail", "title": "Empty", "tags": "a"}
+    address = f"/suites/{suite.slug}/runs/{run.number}/selected/{what}/"
+    page = editor.post(address, {**sent, "change": "add", "confirmed": "1"}, follow=True)
+    assert "No result matches the filter" in page.content.decode()
+    assert Suite.objects.count() == 1
+
+
 def test_tags_of_many_cases_are_one_version(editor: Client, suite: Suite, run: Run) -> None:
     remove_cases(suite, ["C-0"], by=None)
     asked = sent(editor, "tags", FAILED)

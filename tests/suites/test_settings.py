@@ -20,7 +20,7 @@ from tests.support.factories import make_case, make_model, make_result, make_run
 from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
-NEW = "/suites/new/"
+NEW = "/new-suite/"
 PAGE = "/suites/support/settings/"
 CONFLICT = "/suites/support/draft/conflict/"
 
