@@ -192,6 +192,9 @@ class CopyForm(SuiteNameForm):
         if not self.is_valid():
             return None
         values, chosen = self.cleaned_data, self.chosen
+        if not chosen.keys:
+            self.add_error(None, "None of the chosen cases is in the suite now. Choose again.")
+            return None
         content = suite_with_cases(chosen.suite, only=frozenset(chosen.keys))
         note = (
             f"{counted(len(content.cases), 'case')} of {chosen.suite.slug} v{chosen.suite.version}"

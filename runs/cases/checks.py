@@ -32,6 +32,7 @@ from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
 
 MAX_TAG_LENGTH = 200
+MAX_TAGS = 100
 RECORDED_LIMITS = YamlLimits(100_000, "import it with a file of recorded outputs", 0)
 MAX_SHOWN = 20
 UNSTORABLE_MESSAGE = "It contains a NUL character or half a surrogate pair, which cannot be stored."
@@ -123,6 +124,8 @@ def _plain_problems(case: CaseSpec) -> Iterator[tuple[str, str]]:
         yield "title", f"It has {len(case.title)} characters; {MAX_TITLE_LENGTH} is the limit."
     if any(not tag.strip() or len(tag) > MAX_TAG_LENGTH for tag in case.tags):
         yield "tags", f"A tag has 1 to {MAX_TAG_LENGTH} characters."
+    if len(case.tags) > MAX_TAGS:
+        yield "tags", f"It has {len(case.tags)} tags; {MAX_TAGS} is the limit."
     if not case.input:
         yield "input", "Enter at least one message."
     if odd := [turn["role"] for turn in case.input if turn["role"] not in ROLES]:

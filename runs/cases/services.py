@@ -16,7 +16,7 @@ from django.db.models import Max
 from evaluators.models import COMMAND_LINE
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.cases.checks import check_cases
+from runs.cases.checks import MAX_TAGS, check_cases
 from runs.formats.suite_cases import MAX_KEY_LENGTH
 from runs.models.database import among
 from runs.models.results import Result
@@ -273,13 +273,19 @@ class SuiteChangedError(DomainError):
     code = "suite_changed"
 
 
+class TooManyTagsError(DomainError):
+    """A case would have more tags than a case may have."""
+
+    code = "too_many_tags"
+
+
 def tag_cases(
     suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None, seen: str = ""
 ) -> int:
     """Add these tags to the cases in one version whose note says so, and return how many cases changed.
 
     `seen` is the `version_stamp` of the suite when the cases were chosen; raises SuiteChangedError if somebody
-    else has saved another since, and SuiteArchivedError.
+    else has saved another since, TooManyTagsError, and SuiteArchivedError.
     """
     added = dict.fromkeys(tags)
     note = f"tagged {', '.join(added)}"
@@ -311,6 +317,10 @@ def _retag(
         for pk, position, *values in chosen.values_list("pk", "position", *CaseSpec.model_fields):
             content = CaseSpec.model_validate(dict(zip(CaseSpec.model_fields, values, strict=True)))
             tags = change(list(content.tags))
+            if len(tags) > MAX_TAGS and len(tags) > len(content.tags):
+                raise TooManyTagsError(
+                    f"{content.key} would have {len(tags)} tags; {MAX_TAGS} is the limit. No tag was changed."
+                )
             if tags != list(content.tags):
                 made.append(new_revision(content.replace(tags=tuple(tags)), position))
                 retired.append(pk)

@@ -175,6 +175,13 @@ def test_everything_under_a_filter_that_nothing_matches_chooses_nothing(
     assert Suite.objects.count() == 1
 
 
+def test_no_suite_is_made_of_cases_that_are_gone(editor: Client, suite: Suite) -> None:
+    sent = {"everything": "1", "q": "nothing-has-this-word", "title": "Empty", "sure": "1"}
+    page = editor.post(f"/suites/{suite.slug}/case-suite/", sent, follow=True)
+    assert "No case to copy" in page.content.decode()
+    assert Suite.objects.count() == 1
+
+
 def test_tags_of_many_cases_are_one_version(editor: Client, suite: Suite, run: Run) -> None:
     remove_cases(suite, ["C-0"], by=None)
     asked = sent(editor, "tags", FAILED)

@@ -18,6 +18,7 @@ from runs.cases.services import (
     CaseChangedError,
     CaseKeyInUseError,
     CaseKeyTakenError,
+    TooManyTagsError,
     UnknownCaseError,
     add_case,
     change_case,
@@ -175,6 +176,15 @@ def test_tags_are_added_and_removed_where_they_differ(suite: Suite, ada: User) -
     assert tag_cases(suite, ["sizes", "returns"], ["new"], by=ada) == 0
     assert untag_cases(suite, ["sizes", "returns"], ["refunds"], by=ada) == 2
     assert current(suite) == [("returns", 3), ("sizes", 3)]
+
+
+def test_a_case_has_at_most_a_hundred_tags(suite: Suite, ada: User) -> None:
+    hundred = ["refunds", *(f"tag {number}" for number in range(99))]
+    assert tag_cases(suite, ["returns"], hundred, by=ada) == 1
+    with pytest.raises(TooManyTagsError, match="returns would have 101 tags; 100 is the limit"):
+        tag_cases(suite, ["sizes", "returns"], ["one more"], by=ada)
+    assert "one more" not in suite.cases.get(key="sizes", is_current=True).tags
+    assert untag_cases(suite, ["returns"], hundred[:1], by=ada) == 1
 
 
 @pytest.mark.each_database
