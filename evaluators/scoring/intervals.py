@@ -15,6 +15,7 @@ LEVEL = 0.95
 Z = 1.959963984540054
 # Drawing a kind of case takes about this many times as long as drawing one case.
 KIND_COST = 4
+MAX_DRAWN = 100_000
 
 
 def wilson_interval(passed: float, total: float) -> tuple[float, float] | None:
@@ -50,15 +51,21 @@ def bootstrap_interval(
     if len(kinds) <= len(counts) / KIND_COST:
         drawn = generator.multinomial(len(counts), times / len(counts), resamples) @ kinds
     else:
-        drawn = np.asarray([_draw(counts, generator) for _ in range(resamples)])
+        drawn = _draw(counts, generator, resamples)
     low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
 def _draw(
-    counts: npt.NDArray[np.float64], generator: np.random.Generator
+    counts: npt.NDArray[np.float64], generator: np.random.Generator, resamples: int
 ) -> npt.NDArray[np.float64]:
-    drawn: npt.NDArray[np.float64] = counts[generator.integers(0, len(counts), len(counts))].sum(
-        axis=0
-    )
-    return drawn
+    """Return the sums of samples, drawn some at a time: small ones take no call each, large ones no gigabytes."""
+    import numpy as np
+
+    size = len(counts)
+    at_once = max(1, MAX_DRAWN // size)
+    parts = [
+        counts[generator.integers(0, size, (min(at_once, resamples - start), size))].sum(axis=1)
+        for start in range(0, resamples, at_once)
+    ]
+    return np.concatenate(parts)
