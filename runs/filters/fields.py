@@ -25,6 +25,7 @@ from runs.filters.language import (
     FilterError,
     Not,
     Operator,
+    QuotedValue,
     Some,
     Tree,
     Words,
@@ -340,7 +341,9 @@ def _test(condition: Comparison, found: Field) -> Test:
         raise ValueError(f"{found.name} is no number: write {found.name} = … or {found.name} != ….")
     read = _reader(found)
     values = tuple(
-        None if found.has_none and value.lower() == NOTHING else read(value)
+        None
+        if found.has_none and value.lower() == NOTHING and not isinstance(value, QuotedValue)
+        else read(value)
         for value in condition.values
     )
     if None in values and condition.operator not in EQUALITY:

@@ -94,6 +94,12 @@ class Words:
         return self.text if is_plain else quoted(self.text)
 
 
+class QuotedValue(str):
+    """A value in quotes, which is always a text: `tier = "none"` asks for this text, `tier = none` for no value."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A field compared with a value, or with several of which any will do."""
@@ -106,7 +112,10 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return it as it is typed."""
-        values = (v if PLAIN_VALUE.fullmatch(v) else quoted(v) for v in self.values)
+        values = (
+            quoted(v) if isinstance(v, QuotedValue) or not PLAIN_VALUE.fullmatch(v) else v
+            for v in self.values
+        )
         return f"{Words(self.field)} {self.operator} {', '.join(values)}"
 
 
@@ -320,7 +329,7 @@ class _Reader:
             if value.kind == END:
                 message = f"After “{name.text} {at.text if at is operator else ','}” comes a value."
                 raise FilterError(message, name.start, at.end)
-            values.append(value.text)
+            values.append(QuotedValue(value.text) if value.kind == "quoted" else value.text)
             at = self.token = self._scan(value.end, TOKEN)
             if at.text != "," or at.kind != "mark":
                 break

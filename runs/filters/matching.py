@@ -175,8 +175,8 @@ class CaseRows:
     def _with_metadata(self, key: str, value: str | None) -> Iterable[int]:
         rows = self.cases.values_list("pk", "metadata").iterator(chunk_size=5000)
         for pk, metadata in rows:
-            found = _inside(metadata, key)
-            if found is None if value is None else value in _texts(found):
+            found = _texts(_inside(metadata, key))
+            if not found if value is None else value in found:
                 yield pk
 
 
@@ -449,25 +449,31 @@ class ResultRows(CaseRows):
         return Q(pk__in=among(pk for pk, change in changes if _holds(test, change)))
 
     def names(self, field: Field) -> Mapping[int, Sequence[str]]:
-        """Return the metadata, tools, stages of errors or states of review of each case of the runs that has any."""
+        """Return the tags, metadata, tools, stages of errors or states of review of each case of the runs that has any."""
         found: dict[int, set[str]] = defaultdict(set)
-        if field.source == Source.METADATA:
-            for pk, metadata in self.rows.values_list("pk", "case__metadata"):
-                value = _inside(metadata, field.key)
-                found[pk].update(() if value is None else _texts(value))
-        elif field.key == "tool":
-            called = ResultText.objects.filter(self._of("run")).exclude(tools=[])
-            for pk, tools in called.values_list("result__run_case__pk", "tools"):
-                found[pk].update(tools)
-        elif field.key == "error_stage":
-            errors = Result.objects.filter(self._of("run")).exclude(error_stage="").order_by()
-            for pk, stage in errors.values_list("run_case__pk", "error_stage"):
-                found[pk].add(stage)
-        else:
-            for state in ("waiting", "decided", "changed"):
-                for pk in self._reviewed(state).values_list("result__run_case__pk", flat=True):
-                    found[pk].add(state)
+        for pk, names in self._names(field):
+            found[pk].update(names)
         return {pk: sorted(names) for pk, names in found.items() if names}
+
+    def _names(self, field: Field) -> Iterable[tuple[int, Iterable[str]]]:
+        if field.source == Source.METADATA:
+            rows = self.rows.values_list("pk", "case__metadata")
+            return ((pk, _texts(_inside(metadata, field.key))) for pk, metadata in rows)
+        if field.key == "tags":
+            return self.rows.values_list("pk", "case__tags")
+        if field.key == "tool":
+            called = ResultText.objects.filter(self._of("run")).exclude(tools=[])
+            return called.values_list("result__run_case__pk", "tools")
+        if field.key == "error_stage":
+            errors = Result.objects.filter(self._of("run")).exclude(error_stage="").order_by()
+            return (
+                (pk, [stage]) for pk, stage in errors.values_list("run_case__pk", "error_stage")
+            )
+        return (
+            (pk, [state])
+            for state in ("waiting", "decided", "changed")
+            for pk in self._reviewed(state).values_list("result__run_case__pk", flat=True)
+        )
 
     def _reviewed(self, state: str) -> QuerySet[Any, Any]:
         of_results = self._of("result__run")
@@ -551,6 +557,9 @@ def _inside(value: Any, key: str) -> Any:
     return _inside(value.get(first), rest) if rest else None
 
 
-def _texts(value: Any) -> Iterable[str]:
+def _texts(value: Any) -> Sequence[str]:
+    """Return the values of metadata as texts, none for no value."""
+    if value is None:
+        return ()
     values = value if isinstance(value, list) else [value]
-    return (one if isinstance(one, str) else json.dumps(one) for one in values)
+    return [one if isinstance(one, str) else json.dumps(one) for one in values]

@@ -17,7 +17,16 @@ from runs.engine.plan import read_plan
 from runs.filters.fields import OWN_SOURCES, Source, Vocabulary, field_named, read_checked
 from runs.filters.language import MAX_LENGTH, All, FilterError, read_filter, wanted_words
 from runs.filters.matching import ANY_ERROR, PARTS, ResultRows, condition
-from runs.lists import Chip, Key, Keyset, ListQuery, Sort, UnreadablePlaceError, with_tag
+from runs.lists import (
+    MAX_PLACE_LENGTH,
+    Chip,
+    Key,
+    Keyset,
+    ListQuery,
+    Sort,
+    UnreadablePlaceError,
+    with_tag,
+)
 from runs.models.database import among
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.run_cases import LiveCases, RunCase, sorted_cases
@@ -33,6 +42,8 @@ SORTS = (
     *("latency", "cost", "target_cost", "judge_cost", "tokens"),
 )
 DENSITIES = ("comfortable", "compact")
+# What cases can be grouped by, beside a key of their metadata.
+GROUPINGS = ("tag", "verdict", "error", "tool", "review")
 # The database has no column to sort by these: their values are read, and sorted here.
 FAMILIES = tuple(f"{source}." for source in OWN_SOURCES)
 BY_VALUE = ("tokens",)
@@ -43,7 +54,10 @@ IN_ORDER = Keyset(
 
 @dataclass(frozen=True, slots=True)
 class ResultsQuery(ListQuery):
-    """Which cases of a run are listed: `text` is a filter, `flaky` lists those whose repetitions differ."""
+    """Which cases of a run are listed: `text` is a filter, `flaky` lists those whose repetitions differ.
+
+    `group` lists groups in place of cases: by one of GROUPINGS, or by metadata as in `meta.channel`.
+    """
 
     state: str = lists.choice(STATES, name="verdict")
     flaky: bool = lists.flag()
@@ -52,13 +66,13 @@ class ResultsQuery(ListQuery):
     sort: Sort = lists.sort(SORTS, "attention", families=FAMILIES)
     columns: tuple[str, ...] = lists.names()
     density: str = lists.option(DENSITIES, DENSITIES[0])
+    group: str = lists.setting(max_length=MAX_PLACE_LENGTH)
     after: str = lists.after()
 
     @property
     def only_filters(self) -> ResultsQuery:
         """Return the query without what only changes how its cases are displayed."""
-        usual = ResultsQuery()
-        return self.changed(sort=usual.sort, columns=usual.columns, density=usual.density)
+        return ResultsQuery(state=self.state, flaky=self.flaky, tag=self.tag, text=self.text)
 
     @property
     def list_query(self) -> str:

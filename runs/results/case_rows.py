@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
-from runs.filters.fields import Field, Kind, Source, field_named
+from runs.filters.fields import field_named
 from runs.filters.language import FilterError
 from runs.filters.matching import ResultRows
 from runs.filters.queries import (
@@ -33,7 +33,7 @@ from runs.filters.queries import (
     ordered_cases,
     run_vocabulary,
 )
-from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, cut_page, head_cell
+from runs.lists import Chip, Control, Key, Keyset, Page, cut_page, head_cell
 from runs.models.results import OPEN_RESULT_STATUSES
 from runs.models.run_cases import (
     LiveCases,
@@ -43,6 +43,8 @@ from runs.models.run_cases import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Case
+from runs.results.columns import COLUMNS, OF_REPETITIONS, USUAL, Column, column_named
+from runs.results.groups import GroupTable, group_list, group_table, grouping_field
 from runs.results.result_state import (
     MAX_MARKS,
     Override,
@@ -62,51 +64,6 @@ OPEN_STATES = ("running", "waiting")
 BY_BANDS = re.compile(r"[\d.]+ [≥<] [\d.]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the table; `shape` says how its cells are drawn, `head` is None where it cannot sort."""
-
-    name: str
-    label: str
-    shape: str
-    title: str = ""
-    head: HeadCell | None = None
-
-    @property
-    def is_number(self) -> bool:
-        """Tell whether its cells are numbers."""
-        return self.shape in NUMBERS
-
-
-NUMBERS = ("score", "spread", "share", "points", "percent", "duration", "money", "count")
-COLUMNS: Mapping[str, Column] = {
-    column.name: column
-    for column in (
-        Column("verdict", "Verdict", "verdict"),
-        Column("case", "Case", "case"),
-        Column("score", "Score", "score"),
-        Column("spread", "Spread", "spread", "Highest − lowest score of the repetitions"),
-        Column("metrics", "Metrics", "percent", "Weighted score of the 0–5 metrics"),
-        Column("outcomes", "Outcomes", "outcomes", "Expected outcomes that were met"),
-        Column("why", "Why", "why", "What decided the verdict"),
-        Column("repetitions", "Repetitions", "repetitions"),
-        Column("tag", "Tags", "tags"),
-        Column("latency", "Latency", "duration", "Time of the target"),
-        Column("cost", "Cost", "money", "Target cost + judge cost"),
-        Column("target_cost", "Target cost", "money"),
-        Column("judge_cost", "Judge cost", "money"),
-        Column("tokens", "Tokens", "count", "Input and output tokens of the target"),
-        Column("tool", "Tools", "names", "Tools that were called"),
-        Column("error", "Error stage", "names", "Stage in which a repetition had an error"),
-        Column("review", "Review", "names"),
-        Column("attempts", "Attempts", "count"),
-    )
-}
-USUAL = (
-    *("verdict", "case", "score", "spread", "metrics", "outcomes", "why", "repetitions", "tag"),
-    *("latency", "cost"),
-)
-OF_REPETITIONS = ("spread", "repetitions")
 # Columns whose values are in the results.
 OF_RESULTS = ("tokens", "tool", "error", "review")
 # Figures of a row by the names of their columns.
@@ -117,22 +74,6 @@ OF_ROW: Mapping[str, str] = {
     "target_cost": "target_usd",
     "judge_cost": "judge_usd",
 }
-
-
-def column_named(name: str) -> Column | None:
-    """Return the column of a name: one of every run, or that of an evaluator, metric, dimension or metadata key."""
-    if name in COLUMNS:
-        return COLUMNS[name]
-    field = field_named(name)
-    return None if field is None or field.source == Source.CASE else own_column(name, field)
-
-
-def own_column(name: str, field: Field) -> Column:
-    """Return the column of an evaluator, metric, dimension or metadata key."""
-    shape = {Kind.SHARE: "share", Kind.POINTS: "points"}.get(field.kind, "names")
-    return Column(
-        name, field.key.rpartition("/")[2], shape, f"{str(field.source).capitalize()} {field.key}"
-    )
 
 
 def column_values(
@@ -344,6 +285,7 @@ class ResultsTable:
     mark: str
     flaky: Chip | None
     hidden: tuple[tuple[str, str], ...]
+    groups: GroupTable | None = None
     conditions: tuple[Chip, ...] = ()
     problem: FilterError | None = None
     unknown: tuple[str, ...] = ()
@@ -351,12 +293,14 @@ class ResultsTable:
     @property
     def files(self) -> tuple[ListedFile, ...]:
         """Return the files of the listed results; of a list of all only this table, as the page offers the rest."""
-        if not self.rows:
+        if not (self.rows or self.groups):
             return ()
         shown = ListedFile(
             "This table",
             self.query.changed().at(f"{self.page_url}table.csv"),
-            "These cases with these columns in this order, as CSV",
+            "All groups with these figures in this order, as CSV"
+            if self.groups
+            else "These cases with these columns in this order, as CSV",
         )
         if not self.query.is_narrowed:
             return (shown,)
@@ -420,7 +364,8 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     if query.sort.name in unknown:
         query = query.changed(sort=UNSORTED)
     counts = _counts(cases, query)
-    page = _page(run, cases, query)
+    grouping = group_list(run, query, in_state(cases, query), unknown)
+    page: Page[CaseRow] = Page((), "") if grouping else _page(run, cases, query)
     rows = case_rows(run, page.rows)
     if query.text and not problem:
         hits = first_hits(query.text, run.cases.filter(case__in=[row.id for row in rows]))
@@ -441,7 +386,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         page_url=reverse("runs:run", kwargs=place),
         url=reverse("runs:run-results", kwargs=place),
         next_address=page.next_address(query),
-        selectable=_selectable(run, cases, query, counts),
+        selectable=_selectable(run, cases, query, counts) if grouping is None else 0,
         mark=f"{crc32(query.only_filters.address().encode()):x}",
         flaky=Chip(
             "Flaky",
@@ -453,6 +398,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         if run.repetitions > 1
         else None,
         hidden=query.hidden("q", "tag"),
+        groups=group_table(query, grouping) if grouping and grouping.groups else None,
         conditions=conditions,
         problem=problem,
         unknown=unknown,
@@ -460,12 +406,14 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
 
 
 def unknown_names(run: Run, query: ResultsQuery) -> tuple[str, ...]:
-    """Return the columns of an address, and its order, that the run does not have."""
+    """Return what an address names and the run does not have: columns, the order, and what cases are grouped by."""
     asked = tuple(dict.fromkeys((*query.columns, query.sort.name)))
     unknown = [name for name in asked if name not in SORTS and column_named(name) is None]
     if own := [name for name in asked if name.startswith(FAMILIES)]:
         fields = run_vocabulary(run).own_fields
         unknown += [name for name in own if name not in unknown and field_named(name) not in fields]
+    if query.group and grouping_field(query.group) is None:
+        unknown.append(query.group)
     return tuple(unknown)
 
 

@@ -14,14 +14,9 @@ from runs.filters.fields import METADATA, Source
 from runs.filters.queries import DENSITIES, ResultsQuery, run_vocabulary
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.case_rows import (
-    COLUMNS,
-    Column,
-    column_named,
-    own_column,
-    unknown_names,
-    usual_columns,
-)
+from runs.results.case_rows import unknown_names, usual_columns
+from runs.results.columns import COLUMNS, Column, column_named, own_column
+from runs.results.groups import GROUP_LABELS
 
 MAX_KEYS = 30
 HEADINGS: Mapping[Source, str] = {
@@ -40,7 +35,7 @@ UNSORTABLE = ("why", "repetitions", "tag", "tool", "error", "review", "attempts"
 class TableDisplay:
     """The choices for a table: `chosen` columns in their order, and the others under headings.
 
-    `sorts` are the names and labels that can order it, under headings. `usual` are the names of the columns
+    `sorts` are the names and labels that can order it, `groupings` those it can be grouped by, under headings. `usual` are the names of the columns
     that are shown unless others are chosen; `hidden` are the filters that stay.
     """
 
@@ -48,6 +43,7 @@ class TableDisplay:
     chosen: Sequence[Column]
     others: Sequence[tuple[str, Sequence[Column]]]
     sorts: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    groupings: Sequence[tuple[str, Sequence[tuple[str, str]]]]
     usual: str
     unknown: Sequence[str]
     hidden: Sequence[tuple[str, str]]
@@ -94,9 +90,17 @@ def table_display(run: Run, query: ResultsQuery, *, up: str = "", down: str = ""
                 ]
             )
         ],
+        groupings=[
+            (HEADINGS[Source.CASE], tuple(GROUP_LABELS.items())),
+            *(
+                (heading, [(column.name, column.label) for column in columns])
+                for heading, columns in offered
+                if heading == HEADINGS[Source.METADATA]
+            ),
+        ],
         usual=",".join(usual),
         unknown=unknown,
-        hidden=query.hidden("sort", "columns", "density"),
+        hidden=query.hidden("sort", "columns", "density", "group"),
         page_url=reverse("runs:run", args=place),
         url=reverse("runs:run-results", args=place),
     )

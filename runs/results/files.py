@@ -53,14 +53,15 @@ from runs.models.runs import Run
 from runs.models.search import said
 from runs.requests import get_run_or_404
 from runs.results.case_rows import (
-    Column,
     ResultRow,
     case_rows,
     table_columns,
     unknown_names,
     with_cells,
 )
+from runs.results.columns import Column
 from runs.results.documents import case_lines
+from runs.results.groups import group_list, group_rows
 from runs.results.result_cause import cause_text, result_cause
 from runs.results.run_figures import run_repetitions
 from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
@@ -605,18 +606,23 @@ def displayed_table_file(
         row_bytes=TABLE_ROW_BYTES,
         write=lambda: displayed_csv(run, wanted),
     )
-    return replace(spec, fingerprint=(*spec.fingerprint, wanted.address(after="")))
+    return replace(spec, fingerprint=(*spec.fingerprint, wanted.address()))
 
 
 def displayed_csv(run: Run, query: ResultsQuery) -> Iterator[str]:
     """Return the cases of a list as a table in parts, a row each, with the columns and the order of its page.
 
-    Units are those of `results_csv`; figures are over the repetitions of a case, as on the page.
+    A list of groups has a row for each group. Units are those of `results_csv`; figures are over the repetitions
+    of a case, as on the page.
     """
     unknown = unknown_names(run, query)
+    listed = in_state(matching_cases(run, query), query)
+    if grouping := group_list(run, query, listed, unknown):
+        head, *groups = group_rows(grouping)
+        return csv_parts(head, groups)
     sort = ResultsQuery().sort if query.sort.name in unknown else query.sort
     columns = table_columns(run, query.changed(sort=sort), (), unknown)
-    cases = ordered_cases(run, in_state(matching_cases(run, query), query), sort)
+    cases = ordered_cases(run, listed, sort)
     names = [name for column in columns for name in OF_CASE.get(column.name, (column.name,))]
     return csv_parts(names, _displayed_rows(run, cases, columns))
 

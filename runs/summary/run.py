@@ -237,7 +237,7 @@ def summarise(
         errors=sum(row.status == ERROR and counted_verdict(row, policy) is None for row in rows),
         metrics_gate=gates.metrics,
         cases_gate=gates.cases,
-        interval=_interval(marks, seed),
+        interval=pass_interval([(sum(group), len(group)) for group in marks], seed),
         distribution=count_by_state(case.state for case in cases),
         means=means,
         reviews=count_reviews(rows, policy),
@@ -248,9 +248,11 @@ def summarise(
     )
 
 
-def _interval(groups: Sequence[Sequence[bool]], seed: int) -> tuple[float, float] | None:
-    """Return the 95% interval of the pass rate: Wilson when every case ran once, else over cases."""
-    counts = [(sum(group), len(group)) for group in groups]
+def pass_interval(counts: Sequence[tuple[int, int]], seed: int) -> tuple[float, float] | None:
+    """Return the 95% interval of a pass rate: Wilson when every case ran once, else over cases.
+
+    `counts` has for each case how many of its executions passed, and how many there are.
+    """
     if all(total <= 1 for _, total in counts):
         return wilson_interval(sum(p for p, _ in counts), sum(t for _, t in counts))
     return bootstrap_interval(counts, seed=seed)

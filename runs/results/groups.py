@@ -1,0 +1,256 @@
+"""The cases of a run's table in groups: by tag, verdict, stage of error, tool, review, or a key of their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import Count, Q, Sum
+
+from runs.filters.fields import NOTHING, Field, Kind, Source, field_named
+from runs.filters.language import All, Comparison, FilterError, Operator, QuotedValue, read_filter
+from runs.filters.matching import ResultRows
+from runs.filters.queries import GROUPINGS, ResultsQuery
+from runs.lists import HeadCell, head_cell
+from runs.models.results import ResultStatus
+from runs.models.run_cases import LiveCases
+from runs.models.runs import Run, RunStatus
+from runs.results.columns import Column, column_named
+from runs.summary.groups import (
+    GroupedCase,
+    GroupFigures,
+    GroupValue,
+    group_cases,
+    group_figures,
+    sorted_groups,
+)
+
+MAX_GROUPS = 100
+GROUP_LABELS = {
+    "tag": "Tag",
+    "verdict": "Verdict",
+    "error": "Error stage",
+    "tool": "Tool",
+    "review": "Review",
+}
+# What the cases are called that are in no group.
+REST = {"tag": "No tag", "error": "No error", "tool": "No tool called", "review": "Not in review"}
+# Figures of every group by the orders of the table; others are those of a column.
+OWN_FIGURES: Mapping[str, Callable[[GroupFigures], Any]] = {
+    "attention": lambda group: group.pass_rate,
+    "verdict": lambda group: group.pass_rate,
+    "case": lambda group: group.cases,
+    "score": lambda group: group.mean_score,
+    "latency": lambda group: group.latency_ms,
+    "cost": lambda group: group.cost_usd,
+    "target_cost": lambda group: group.target_usd,
+    "judge_cost": lambda group: group.judge_usd,
+}
+RATE = "Results that passed, of all results; an error has not passed. With the 95% interval"
+SCORE = "Mean of the results that have a score, of all results"
+COST = "Target cost + judge cost"
+COUNTS = ("case_id", "live_state", "executions", "ended", "scored", "passed")
+COSTS = ("run_cost_usd", "evaluation_cost_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """All groups of the cases of a list, in its order; `several` cases are in more than one.
+
+    `columns` are the names of the figures that the list shows or is sorted by, beside those of every group.
+    """
+
+    field: Field
+    groups: Sequence[GroupFigures]
+    cases: int
+    several: int
+    columns: Sequence[str]
+
+    @property
+    def label(self) -> str:
+        """Return what the cases are grouped by."""
+        return GROUP_LABELS.get(self.field.name, self.field.key)
+
+    def group_label(self, name: str | None) -> str:
+        """Return what a group is called."""
+        if name is None:
+            return REST.get(self.field.name, f"No {self.field.key}")
+        if self.field.kind == Kind.CHOICE:
+            return "Errored" if name == "error" else name.capitalize()
+        return name
+
+    @property
+    def is_without(self) -> bool:
+        """Tell whether no case has the key of metadata, which may be gone since the address was kept."""
+        is_metadata = self.field.source == Source.METADATA
+        return is_metadata and all(group.name is None for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group, with the address that lists its cases, "" where no filter can be so long."""
+
+    label: str
+    url: str
+    figures: GroupFigures
+    cells: Sequence[tuple[Column, GroupValue]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTable:
+    """The first of the groups; `left_out` more are not listed. `heads` are those of its own figures."""
+
+    grouping: Grouping
+    rows: Sequence[GroupRow]
+    heads: Mapping[str, HeadCell]
+    columns: Sequence[Column]
+    left_out: int
+
+
+def grouping_field(name: str) -> Field | None:
+    """Return what a list is grouped by: one of GROUPINGS or a key of metadata, None for anything else."""
+    field = field_named(name)
+    is_metadata = field is not None and field.source == Source.METADATA
+    return field if name in GROUPINGS or is_metadata else None
+
+
+def group_list(
+    run: Run, query: ResultsQuery, cases: LiveCases, unknown: Sequence[str] = ()
+) -> Grouping | None:
+    """Return these cases in groups, None where the list has none; a query for each source of a figure."""
+    field = grouping_field(query.group)
+    if field is None:
+        return None
+    read = ResultRows([run])
+    names = read.names(field) if field.key != "state" else {}
+    columns = _columns(query, unknown)
+    values = {name: read.values(column) for name, column in columns.items()}
+    sums = _sums(run)
+    is_completed = run.status == RunStatus.COMPLETED
+    grouped = [
+        GroupedCase(
+            names=names.get(row["pk"], ()) if field.key != "state" else (row["live_state"],),
+            state=row["live_state"],
+            executions=row["executions"],
+            counted=row["executions"] if is_completed else row["ended"],
+            passed=row["passed"],
+            errors=row["ended"] - row["scored"],
+            scores=sums[row["case_id"]][:2],
+            latencies=sums[row["case_id"]][2:],
+            target_usd=row["run_cost_usd"],
+            judge_usd=row["evaluation_cost_usd"],
+            values={name: found.get(row["pk"]) for name, found in values.items()},
+        )
+        for row in cases.order_by("position", "pk").values("pk", *COUNTS, *COSTS)
+    ]
+    summed = [name for name, column in columns.items() if column.kind in (Kind.MONEY, Kind.COUNT)]
+    figures = (
+        group_figures(name, members, sums=summed, seed=run.pk)
+        for name, members in group_cases(grouped).items()
+    )
+    figure = OWN_FIGURES.get(query.sort.name) or (
+        lambda group: group.values[query.sort.name].value if query.sort.name in columns else None
+    )
+    return Grouping(
+        field=field,
+        groups=sorted_groups(figures, figure, is_descending=query.sort.is_descending),
+        cases=len(grouped),
+        several=sum(len(case.names) > 1 for case in grouped),
+        columns=list(columns),
+    )
+
+
+def _columns(query: ResultsQuery, unknown: Sequence[str]) -> Mapping[str, Field]:
+    """Return the figures that are chosen as columns, or sort the list, and are not those of every group."""
+    names = dict.fromkeys((*query.columns, query.sort.name))
+    return {
+        name: field
+        for name in names
+        if name not in OWN_FIGURES
+        and name not in unknown
+        and (field := field_named(name))
+        and field.is_number
+    }
+
+
+def _sums(run: Run) -> Mapping[int, tuple[float, int, float, int]]:
+    """Return the sums of scores and of latencies by case, each with the number of results that have one."""
+    is_scored = Q(status=ResultStatus.SCORED)
+    rows: Any = run.results.order_by().values_list("case_id")
+    found = rows.annotate(
+        score_sum=Sum("score", filter=is_scored),
+        score_count=Count("score", filter=is_scored),
+        latency_sum=Sum("latency_ms"),
+        latency_count=Count("latency_ms"),
+    )
+    return {
+        case: (score_sum or 0.0, score_count, latency_sum or 0.0, latency_count)
+        for case, score_sum, score_count, latency_sum, latency_count in found
+    }
+
+
+def group_table(query: ResultsQuery, grouping: Grouping) -> GroupTable:
+    """Return the groups as a page shows them."""
+    columns = [
+        replace(column, head=head_cell(query, name, column.label, is_number=True))
+        for name in grouping.columns
+        if (column := column_named(name))
+    ]
+    return GroupTable(
+        grouping=grouping,
+        rows=[
+            GroupRow(
+                grouping.group_label(group.name),
+                _address(query, grouping.field, group.name),
+                group,
+                [(column, group.values[column.name]) for column in columns],
+            )
+            for group in grouping.groups[:MAX_GROUPS]
+        ],
+        heads={
+            "cases": head_cell(query, "case", "Cases", is_number=True, best_first=True),
+            "rate": head_cell(query, "attention", "Passed", is_number=True, title=RATE),
+            "score": head_cell(query, "score", "Mean score", is_number=True, title=SCORE),
+            "latency": head_cell(query, "latency", "Mean latency", is_number=True, best_first=True),
+            "cost": head_cell(query, "cost", "Cost", is_number=True, best_first=True, title=COST),
+        },
+        columns=columns,
+        left_out=max(0, len(grouping.groups) - MAX_GROUPS),
+    )
+
+
+def _address(query: ResultsQuery, field: Field, name: str | None) -> str:
+    """Return the query part of the address that lists the cases of a group, "" where it would be no filter."""
+    if field.key == "state":
+        return query.address(group="", state=name)
+    # A tag may have the name that stands for no tag.
+    value = NOTHING if name is None else QuotedValue(name) if name.lower() == NOTHING else name
+    condition = Comparison(field.name, Operator.EQUAL, (value,))
+    try:
+        text = str(All((*read_filter(query.text).conditions, condition)))
+        read_filter(text)
+    except FilterError:
+        return ""
+    return query.address(group="", text=text)
+
+
+GROUP_COLUMNS = (
+    *("cases", "passed", "counted", "pass_rate", "pass_rate_low", "pass_rate_high"),
+    *("mean_score", "scored", "results", "errors", "latency_ms", "timed"),
+    *("target_cost_usd", "judge_cost_usd", "total_cost_usd"),
+)
+
+
+def group_rows(grouping: Grouping) -> Iterator[Sequence[Any]]:
+    """Yield the head and the rows of a file with all groups; the units are those of other files."""
+    names = [part for name in grouping.columns for part in (name, f"{name}:cases")]
+    yield (grouping.label.lower().replace(" ", "_"), *GROUP_COLUMNS, *names)
+    for group in grouping.groups:
+        low, high = group.interval or (None, None)
+        yield (
+            *(group.name, group.cases, group.passed, group.counted, group.pass_rate, low, high),
+            *(group.mean_score, group.scored, group.executions, group.errors),
+            *(group.latency_ms, group.timed, group.target_usd, group.judge_usd, group.cost_usd),
+            *(part for value in group.values.values() for part in (value.value, value.known)),
+        )
