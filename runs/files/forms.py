@@ -17,8 +17,9 @@ from evaluators.scoring.types import DomainError
 from runs.files.importing import ImportedFile, import_recorded_outputs, import_suites
 from runs.files.importing_results import ImportedResults, import_results
 from runs.formats.bundles import read_uploads
-from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
+from runs.formats.finding import OTHER_SUFFIXES, SUFFIXES, FoundSuites, read_suites
 from runs.formats.recorded_outputs import read_outputs
+from runs.formats.tools import TOOLS_OF_RESULTS, TOOLS_OF_SUITES
 from runs.models.suites import Suite, Target
 from runs.requests import ManyFilesField, upload_streams
 from runs.specs.problems import Problem, UnreadableFileError
@@ -110,7 +111,8 @@ def load_answer(kept: Mapping[str, Any]) -> ImportAnswer:
 MAX_SUITE_BYTES = 50 * 1024 * 1024
 MAX_PROBLEMS = 500
 MAX_OUTPUT_BYTES = 200 * 1024 * 1024
-ACCEPTED = (*SUFFIXES, ".zip", ".md", ".txt", ".json", ".py", ".sh", ".js")
+ACCEPTED = (*SUFFIXES, *OTHER_SUFFIXES, ".zip", ".md", ".txt", ".py", ".sh", ".js")
+ACCEPTED_RESULTS = ".jsonl,.ndjson,.json,.yaml,.yml,.csv,.tsv,.eval,application/jsonl"
 FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
 
 
@@ -160,7 +162,8 @@ class SuiteImportForm(forms.Form):
         label="Suite files",
         # A module or a prompt may be empty; an empty suite file is refused by name.
         allow_empty_file=True,
-        help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to",
+        help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to; also "
+        f"the files of {TOOLS_OF_SUITES}",
         error_messages={"required": "Choose a suite file, a zip or a folder."},
     )
     slug = forms.CharField(
@@ -298,8 +301,8 @@ class ResultsImportForm(forms.Form):
 
     results = forms.FileField(
         label="Results",
-        help_text="JSON Lines of AgentV or of Evalsite, in snake_case or camelCase, or a JSON list of results",
-        widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
+        help_text=f"JSON Lines of Evalsite or AgentV, or the results of another tool: {TOOLS_OF_RESULTS}",
+        widget=forms.FileInput(attrs={"accept": ACCEPTED_RESULTS}),
     )
     suite = forms.ModelChoiceField(
         Suite.objects.filter(archived_at=None),

@@ -122,10 +122,13 @@ def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
         if key not in cases:
             cases[key] = CaseSpec(
                 key=key,
+                title=entry.title,
+                tags=entry.tags,
                 input=entry.input or ({"role": "user", "content": NO_INPUT},),
                 expected_output=entry.expected_output,
                 expected_outcomes=tuple(outcome.text for outcome in entry.result.outcomes),
                 criteria=entry.criteria,
+                metadata=dict(entry.metadata),
             )
     slug = make_slug(named) or "results"
     root = make_root(default_children())

@@ -20,12 +20,22 @@ from runs.formats.lines import (
 )
 from runs.formats.suite_cases import cases_file_paths
 from runs.formats.suite_evaluators import with_file_prefix
+from runs.formats.tools import recognise
+from runs.formats.tools._base import (
+    ToolFile,
+    ToolFormat,
+    open_document,
+    open_file,
+    open_lines,
+)
 from runs.formats.yaml import decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, get_profile
 from runs.specs.suites import SuiteWithCases
 
 SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
+# Files that are a suite only where another tool wrote them.
+OTHER_SUFFIXES = (".json", ".csv", ".tsv", ".eval")
 MAX_BYTES = 50 * 1024 * 1024
 # A file that does not parse was probably meant as a suite if a line begins with one of these.
 MEANT = re.compile(rb"^(tests|cases|eval_?cases|evaluators|assert(ions)?)['\"]?\s*:", re.I | re.M)
@@ -57,6 +67,10 @@ class SuiteSearch:
     def look(self) -> None:
         """Read every suite, and note what was left out."""
         candidates = [path for path in self.bundle.paths if path.lower().endswith(SUFFIXES)]
+        others = [path for path in self.bundle.paths if path.lower().endswith(OTHER_SUFFIXES)]
+        is_only = len(candidates) + len(others) == 1
+        for path in others:
+            self._look_at_other(path, is_only=is_only)
         is_only = len(candidates) == 1
         # JSON Lines come first, because the YAML next to them is part of their suite.
         for path in sorted(candidates, key=lambda path: (not _holds_lines(path), path)):
@@ -72,6 +86,7 @@ class SuiteSearch:
         own = {f"{self.bundle.place}{name}" for name in self.named}
         self.notes = [note for note in self.notes if note.file not in own]
         rest = set(self.bundle.paths) - self.named - self.described - set(candidates)
+        rest -= self.found.keys() | self.refused.keys()
         if rest and self.found:
             some = f"{len(rest)} files" if len(rest) > 1 else "1 file"
             message = f"{some} that no suite names {'were' if len(rest) > 1 else 'was'} left out"
@@ -79,6 +94,40 @@ class SuiteSearch:
             message = f"{message}: {summarise_paths(rest)}{more}"
             self.notes.append(Problem(message, self.bundle.place.rstrip("/")))
         self.notes += self.bundle.left_out
+
+    def _look_at_other(self, path: str, *, is_only: bool) -> None:
+        """Read a file that is no suite of ours, if another tool wrote it."""
+        try:
+            content = self.bundle.files[path]
+            opened = open_file(path, content)
+            if opened and (tool := recognise(opened)):
+                suite = self._read_tool(path, opened, tool, content, is_only=is_only)
+                self.found |= {path: suite} if suite else {}
+        except UnreadableFileError as error:
+            self.refused[path] = error.problems
+
+    def _read_tool(
+        self, path: str, opened: ToolFile, tool: ToolFormat, content: bytes, *, is_only: bool
+    ) -> SuiteWithCases | None:
+        """Return the suite in a file of another tool, None with a note for one that holds none."""
+        if tool.read_suite is None:
+            remedy = tool.refusal or REMEDIES[Form.RESULTS]
+            if is_only:
+                raise UnreadableFileError(
+                    [self._placed(Problem(f"the file is {tool.label}, no cases; {remedy}", path))]
+                )
+            self._note(path, f"is {tool.label} and was left out; {remedy}")
+            return None
+        read_suite = tool.read_suite
+
+        def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
+            draft = read_suite(replace(opened, path=file), files)
+            content = suite_files.parse_suite(draft.document(), files, self.profile)
+            return content.replace(
+                warnings=(*draft.notes, *content.warnings), read_with=tuple(draft.read_with)
+            )
+
+        return self._seen_from(path, read, content)
 
     def suites(self) -> list[FoundSuite]:
         """Return the suites, without files that belong to another suite."""
@@ -101,6 +150,11 @@ class SuiteSearch:
         return mentioned
 
     def _read_lines(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
+        opened = open_lines(path, self.bundle.beginning(path))
+        if opened and (tool := recognise(opened)):
+            content = self.bundle.files[path]
+            opened = replace(opened, content=content)
+            return self._read_tool(path, opened, tool, content, is_only=is_only)
         form = detect_form(self.bundle.beginning(path))
         if form is not Form.CASES and not is_only:
             held = "no cases" if form is Form.OTHER else f"{form}, no cases,"
@@ -128,6 +182,8 @@ class SuiteSearch:
                 raise UnreadableFileError(problems) from error
             self._note(path, f"is not a suite file and was left out: {error.problems[0].message}")
             return None
+        if tool := recognise(opened := open_document(document, content)):
+            return self._read_tool(path, opened, tool, content, is_only=is_only)
         if not is_only and not is_meant_as_suite(document.value):
             self._note(
                 path, "is not a suite file, because it lists no cases under tests, and was left out"

@@ -23,6 +23,8 @@ from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object
 from runs.formats.results_writing import EvaluatorLine, ResultLine, review_sentence
+from runs.formats.tools import recognise
+from runs.formats.tools._base import open_file
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
 
@@ -482,7 +484,7 @@ def _findings(fields: ResultFields) -> Iterator[Finding]:
 
 LABEL = "JSON Lines of results"
 MAX_PROBLEMS = 100
-MAX_KEY_LENGTH, MAX_TARGET_LENGTH = 200, 120
+MAX_KEY_LENGTH, MAX_TARGET_LENGTH, MAX_TITLE_LENGTH = 200, 120, 300
 ID = ("eval_id", "test_id", "case_id", "id")
 EVALUATORS = ("evaluator_results", "scores", "evaluators")
 ANSWER = ("output", "candidate_answer", "answer", "agent_output", "response")
@@ -503,6 +505,9 @@ class ReadResult:
     result: ResultLine
     line: int
     input: tuple[Mapping[str, str], ...] = ()
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     expected_output: str = ""
     criteria: str = ""
     finished_at: datetime | None = None
@@ -531,8 +536,8 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
     are left out. Raises UnreadableFileError with line and reason for every line without a result.
     """
     reading = _Reading(file)
-    whole = _whole_document(content, file)
-    for number, raw in numbered_lines(content) if whole is None else whole:
+    rows, notes = _rows(content, file)
+    for number, raw in rows:
         place = FileLine(file, number, reading.problems)
         try:
             values = read_object(raw) if isinstance(raw, bytes) else raw
@@ -546,12 +551,28 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
         reading.problems.append(Problem("the file holds no results; write one a line", file))
     if reading.problems:
         raise UnreadableFileError(reading.problems[:MAX_PROBLEMS])
-    return ReadResults(tuple(reading.found), tuple(_notes(reading)))
+    return ReadResults(tuple(reading.found), (*notes, *_notes(reading)))
 
 
-def _whole_document(
-    content: bytes, file: str
-) -> Iterable[tuple[int, bytes | Mapping[str, Any]]] | None:
+Rows = Iterable[tuple[int, bytes | Mapping[str, Any]]]
+
+
+def _rows(content: bytes, file: str) -> tuple[Rows, tuple[Problem, ...]]:
+    """Return the lines of a file of ours, or what a file of another tool says as such lines, with notes."""
+    opened = open_file(file, content)
+    tool = recognise(opened) if opened else None
+    if not opened or not tool:
+        whole = _whole_document(content, file)
+        return numbered_lines(content) if whole is None else whole, ()
+    if tool.read_results is None:
+        remedy = tool.refusal or "it holds cases; import it as a suite"
+        raise UnreadableFileError([Problem(f"the file is {tool.label}: {remedy}", file)])
+    read = tool.read_results(opened)
+    head = f"read as {tool.label}"
+    return read.rows, tuple(Problem(note, file) for note in (head, *read.notes))
+
+
+def _whole_document(content: bytes, file: str) -> Rows | None:
     """Return the results of a file that is one JSON document over several lines, None for JSON Lines.
 
     The document is one result or a list of them. Raises UnreadableFileError for any other.
@@ -602,6 +623,9 @@ def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number:
         result=_result(fields, place, key),
         line=number,
         input=fields.turns(("input", "input_messages", "question")),
+        title=fields.text("title")[:MAX_TITLE_LENGTH],
+        tags=fields.texts("tags"),
+        metadata=fields.inner("metadata").values,
         expected_output=fields.text("expected_output", "reference_answer"),
         criteria=fields.text("criteria", "expected_outcome"),
         finished_at=_moment(fields.text("timestamp", "finished_at", "end_time")),

@@ -18,6 +18,8 @@ or camelCase: an id (eval_id, test_id), a score from 0 to 1 or an error, and opt
 nested evaluator_results (or scores), output, usage and costs. It may also be one JSON document, a
 result or a list of results, and a result a final evaluation with final_score from 0 to 10.
 
+Results that another tool wrote are recognised by what they hold; the README says which.
+
 Each target in the file becomes a completed run, marked as imported. Scores are kept as they are; a
 missing verdict follows from the bands of the suite. A result with an error has no score.
 Results that never ran are left out, with a note.

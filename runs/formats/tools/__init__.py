@@ -1,0 +1,26 @@
+"""Files of other tools: one module each, registered here. A tool is known by what its files hold."""
+
+from __future__ import annotations
+
+from runs.formats.tools import promptfoo, promptfoo_results
+from runs.formats.tools._base import ToolFile, ToolFormat
+from runs.specs.problems import Problem, UnreadableFileError
+
+FORMATS: tuple[ToolFormat, ...] = (*promptfoo.FORMATS, *promptfoo_results.FORMATS)
+
+# The tools whose suites and whose results can be read, as a sentence lists them.
+TOOLS_OF_SUITES = ", ".join(dict.fromkeys(each.tool for each in FORMATS if each.read_suite))
+TOOLS_OF_RESULTS = ", ".join(dict.fromkeys(each.tool for each in FORMATS if each.read_results))
+
+
+def recognise(file: ToolFile) -> ToolFormat | None:
+    """Return the format of a file, None if no tool is known to write such a file.
+
+    Raises UnreadableFileError where two match, because nobody should have to guess whose file it is.
+    """
+    found = [each for each in FORMATS if each.matches(file)]
+    if len(found) > 1:
+        labels = " or ".join(each.label for each in found)
+        message = f"the file may be {labels}; remove the keys of one of them"
+        raise UnreadableFileError([Problem(message, file.path)])
+    return found[0] if found else None

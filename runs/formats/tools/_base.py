@@ -1,0 +1,220 @@
+"""What a module for another tool consists of: how its files are recognised, and what they are read into.
+
+A suite becomes the document of one of our own suite files, a result one of our own lines of results. So what
+another tool wrote is checked, refused and stored by the same rules as our own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from evaluators.reading.json import MAX_VALUES, read_json
+from evaluators.reading.yaml import Path
+from runs.formats.lines import (
+    UnreadableLineError,
+    numbered_lines,
+    read_object,
+    with_plain_numbers,
+)
+from runs.formats.tables import Table, read_table
+from runs.formats.yaml import YamlDocument, decode_text, read_document
+from runs.specs.problems import Problem, UnreadableFileError
+
+JSON_SUFFIXES = (".json",)
+TABLE_SUFFIXES = (".csv", ".tsv")
+YAML_SUFFIXES = (".yaml", ".yml")
+ARCHIVE, XML = b"PK\x03\x04", b"<"
+HEAD = 20
+# A promptfoo result of 20,000 rows holds two million values.
+MAX_RESULT_VALUES = 10 * MAX_VALUES
+
+Row = tuple[int, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFile:
+    """A file with its values, before anybody knows which tool wrote it.
+
+    It is one document, lines of JSON, a table, or an archive, of which only the content is known. `head` are
+    the first objects of lines, of a list or of a table.
+    """
+
+    path: str
+    content: bytes
+    document: YamlDocument | None = None
+    table: Table | None = None
+    head: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        """Return the object of a document, an empty one for any other file."""
+        value = self.document.value if self.document else None
+        return value if isinstance(value, Mapping) else {}
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Return the keys of the document, or of the first row."""
+        return frozenset(self.value or (self.head[0] if self.head else ()))
+
+    @property
+    def is_archive(self) -> bool:
+        """Tell whether it is a zip, whatever its name is."""
+        return self.content.startswith(ARCHIVE)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the objects of lines, a list or a table with their lines; raises UnreadableFileError."""
+        if self.table:
+            for row in self.table.rows:
+                if row.unread:
+                    raise UnreadableFileError([Problem(row.unread, self.path, row.line)])
+                yield row.line, dict(zip(self.table.columns, row.cells, strict=True))
+        elif self.document:
+            listed = self.document.value if isinstance(self.document.value, list) else [self.value]
+            for part in listed:
+                if not isinstance(part, Mapping):
+                    message = "a part of the list is no object; it holds one object for each row"
+                    raise UnreadableFileError([Problem(message, self.path)])
+                yield 0, part
+        else:
+            yield from self._lines()
+
+    def _lines(self) -> Iterator[Row]:
+        for number, raw in numbered_lines(self.content):
+            try:
+                yield number, with_plain_numbers(read_object(raw))
+            except UnreadableLineError as error:
+                raise UnreadableFileError([Problem(str(error), self.path, number)]) from error
+
+
+def open_lines(path: str, content: bytes) -> ToolFile | None:
+    """Return a file of JSON Lines with its first objects, None if these are unreadable."""
+    try:
+        head = tuple(read_object(raw) for _, raw in islice(numbered_lines(content), HEAD))
+    except UnreadableLineError:
+        return None
+    return ToolFile(path, content, head=head) if head else None
+
+
+def open_document(document: YamlDocument, content: bytes = b"") -> ToolFile:
+    """Return a file of one document; of a list, the first objects tell whose it is."""
+    listed = document.value if isinstance(document.value, list) else []
+    head = tuple(part for part in listed[:HEAD] if isinstance(part, Mapping))
+    return ToolFile(document.file, content, document, head=head)
+
+
+def open_file(path: str, content: bytes) -> ToolFile | None:
+    """Return a file with its values; None if it is not readable, of which its own reader tells the reason."""
+    if content.startswith((ARCHIVE, XML)):
+        return ToolFile(path, content)
+    name, begins = path.lower(), content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    try:
+        if begins in (b"{", b"["):
+            return _open_json(path, content)
+        if name.endswith(YAML_SUFFIXES):
+            return open_document(read_document(decode_text(content, path), path), content)
+        if name.endswith(TABLE_SUFFIXES):
+            table = read_table(content, file=path)
+            rows = (row.cells for row in table.rows[:HEAD] if not row.unread)
+            head = tuple(dict(zip(table.columns, cells, strict=True)) for cells in rows)
+            return ToolFile(path, content, table=table, head=head)
+    except UnreadableFileError:
+        return None
+    return None
+
+
+def _open_json(path: str, content: bytes) -> ToolFile | None:
+    first, second = islice([*islice(numbered_lines(content), 2), (0, b""), (0, b"")], 2)
+    try:
+        read_object(first[1])
+    except UnreadableLineError:
+        pass
+    else:
+        if second[1]:
+            return open_lines(path, content)
+    try:
+        value = read_json(content.decode("utf-8-sig"), max_values=MAX_RESULT_VALUES)
+    except ValueError:
+        return None
+    return open_document(YamlDocument(value, path), content)
+
+
+@dataclass(slots=True)
+class ToolSuite:
+    """A suite of another tool as one of our own documents, with the places its values came from.
+
+    `head` are the keys before the cases. `notes` tell what was changed or left out, `problems` what keeps the
+    file from being used; `read_with` are the files that were read with it.
+    """
+
+    path: str
+    head: dict[str, Any] = field(default_factory=dict)
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    lines: dict[Path, int] = field(default_factory=dict)
+    elsewhere: dict[Path, str] = field(default_factory=dict)
+    notes: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    read_with: list[str] = field(default_factory=list)
+
+    def add(
+        self, case: Mapping[str, Any], line: int, file: str = "", lines: Iterable[int] = ()
+    ) -> None:
+        """Add a case of a line; `lines` are those of its assertions."""
+        place: Path = ("tests", len(self.cases))
+        self.lines[place] = line
+        for name in ("assertions", "evaluators"):
+            self.lines |= {(*place, name, n): at for n, at in enumerate(lines)}
+        if file and file != self.path:
+            self.elsewhere[place] = file
+        self.cases.append(dict(case))
+
+    def document(self) -> YamlDocument:
+        """Return the document; raises UnreadableFileError with the problems."""
+        if self.problems:
+            raise UnreadableFileError(self.problems)
+        value = {**self.head, "tests": self.cases}
+        return YamlDocument(value, self.path, lines=self.lines, elsewhere=self.elsewhere)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResults:
+    """Results of another tool as our own lines, with notes about what was changed or left out."""
+
+    rows: Iterable[Row]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFormat:
+    """One kind of file of another tool: what people call it, and how it is recognised and read.
+
+    `matches` looks at the content alone. A file that can be neither a suite nor results has a `refusal`, the
+    end of a sentence with the remedy.
+    """
+
+    tool: str
+    label: str
+    matches: Callable[[ToolFile], bool]
+    read_suite: Callable[[ToolFile, Mapping[str, bytes]], ToolSuite] | None = None
+    read_results: Callable[[ToolFile], ToolResults] | None = None
+    refusal: str = ""
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: null as nothing, other values as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping, an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list, none for anything else."""
+    return [part for part in value if isinstance(part, Mapping)] if isinstance(value, list) else []
