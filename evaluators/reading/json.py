@@ -47,17 +47,19 @@ def read_json(
     number: Callable[[str], Any] = finite_float,
     keeps_last: bool = False,
     unstorable: Literal["refuse", "replace", "keep"] = "refuse",
+    takes_nan: bool = False,
     max_values: int = MAX_VALUES,
 ) -> Any:
     """Return the JSON value of a text; `number` reads each number with a point or an exponent.
 
     A repeated key is refused, or its last value counts with `keeps_last`. `unstorable` says what to do with
-    characters that no database stores. Raises ValueError saying why: RefusedJsonError, or JSONDecodeError
+    characters that no database stores; with `takes_nan`, NaN and Infinity are null. Raises ValueError saying why: RefusedJsonError, or JSONDecodeError
     with the position of what is not JSON.
     """
     _refuse_excess(text, max_values)
     try:
-        value = json_decoder(number, keeps_last=keeps_last).decode(text)
+        decoder = json_decoder(number, keeps_last=keeps_last, takes_nan=takes_nan)
+        value = decoder.decode(text)
     except RecursionError as error:
         raise RefusedJsonError(TOO_DEEP) from error
     if text.count("[") + text.count("{") > MAX_DEPTH:
@@ -93,13 +95,15 @@ def is_storable(value: Any) -> bool:
 
 
 @cache
-def json_decoder(number: Callable[[str], Any], *, keeps_last: bool = False) -> json.JSONDecoder:
+def json_decoder(
+    number: Callable[[str], Any], *, keeps_last: bool = False, takes_nan: bool = False
+) -> json.JSONDecoder:
     """Return the decoder behind `read_json`, for texts with more than JSON in them."""
     return json.JSONDecoder(
         object_pairs_hook=None if keeps_last else _object,
         parse_float=number,
         parse_int=_whole,
-        parse_constant=_refuse_constant,
+        parse_constant=_no_number if takes_nan else _refuse_constant,
     )
 
 
@@ -142,6 +146,10 @@ def _whole(text: str) -> int:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"{text[:20]}… is too large a number")
     return int(text)
+
+
+def _no_number(_: str) -> None:
+    """Stand for a number that is none."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

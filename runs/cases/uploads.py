@@ -20,6 +20,7 @@ from runs.cases.services import PutCases, put_cases
 from runs.formats.table_cases import ReadCases, read_cases
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import Table, read_table
+from runs.formats.tools import refuse_results
 from runs.models.suites import Suite
 from runs.models.temporary import CaseUpload
 from runs.specs.profiles import get_profile
@@ -146,6 +147,7 @@ def keep_upload(
     """
     short = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:MAX_NAME_LENGTH]
     name = short or "cases.csv"
+    refuse_results(content, name)
     read_table(content, file=name)
     with transaction.atomic():
         upload = CaseUpload.objects.create(

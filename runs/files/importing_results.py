@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from evaluators.kinds import get_kind, kind_for_spelling, read_config
+from evaluators.kinds._base import Output
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.models import AuditEntry
 from evaluators.scoring.decision import (
@@ -71,7 +72,12 @@ from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
-from runs.target_kinds._outputs import usage_as_json
+from runs.target_kinds._outputs import (
+    messages_as_json,
+    read_conversation,
+    trace_as_json,
+    usage_as_json,
+)
 
 NO_INPUT = "The file of results does not contain the input."
 MAX_TITLE_LENGTH = 200
@@ -662,7 +668,20 @@ def _output(result: Result, row: Row) -> tuple[Any, ...]:
         for outcome in line.outcomes
     ]
     decision = scored.decision.as_json()
-    return result.pk, line.output or "", [], None, usage_as_json(usage), outcomes or None, decision
+    said = _conversation(read)
+    return (
+        *(result.pk, line.output or "", messages_as_json(said), trace_as_json(said)),
+        *(usage_as_json(usage), outcomes or None, decision),
+    )
+
+
+def _conversation(read: ReadResult) -> Output:
+    """Return the turns and tool calls of a line, none where they are not in a form that we know."""
+    try:
+        said = read_conversation(read.messages)
+    except ValueError:
+        return Output("")
+    return Output("", messages=said.messages, trace=said.steps)
 
 
 def _count(run: Run, results: Sequence[Result]) -> None:

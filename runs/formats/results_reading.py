@@ -497,13 +497,14 @@ ERRORED = ("error", "errored", "execution_error")
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """One execution from a file: its result, and what the line contains of its case.
+    """One execution from a file: its result, its conversation, and what the line contains of its case.
 
     The result's `repetition` is 0 if the line has no number.
     """
 
     result: ResultLine
     line: int
+    messages: tuple[Mapping[str, Any], ...] = ()
     input: tuple[Mapping[str, str], ...] = ()
     title: str = ""
     tags: tuple[str, ...] = ()
@@ -622,6 +623,7 @@ def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number:
     shared = ReadResult(
         result=_result(fields, place, key),
         line=number,
+        messages=tuple(fields.objects(("messages",))),
         input=fields.turns(("input", "input_messages", "question")),
         title=fields.text("title")[:MAX_TITLE_LENGTH],
         tags=fields.texts("tags"),

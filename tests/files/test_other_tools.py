@@ -8,8 +8,10 @@ from collections import Counter
 import pytest
 from django.core.management import call_command
 
+from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
+from tests.formats.tools.test_inspect_ai import log
 from tests.formats.tools.test_promptfoo import ROWS
 
 pytestmark = pytest.mark.django_db
@@ -53,3 +55,19 @@ def test_a_promptfoo_user_brings_config_and_results_and_sees_the_same_verdicts(t
         }
     )
     assert Case.objects.filter(suite=suite, is_current=True).count() == 4
+
+
+def test_two_logs_of_inspect_become_two_runs_of_one_suite(tmp_path):
+    for name in ("first.eval", "second.json"):
+        (tmp_path / name).write_bytes(log(name.partition(".")[2]))
+        call_command("import_results", str(tmp_path / name))
+    [suite] = Suite.objects.all()
+    runs = list(Run.objects.order_by("number"))
+    assert [(run.suite, run.repetitions, run.case_count) for run in runs] == [(suite, 2, 4)] * 2
+    for run in runs:
+        assert (run.pass_count, run.fail_count, run.error_count) == (1, 2, 2)
+    output = ResultOutput.objects.get(
+        result__run=runs[0], result__case__key="pe", result__repetition=1
+    )
+    assert [turn["role"] for turn in output.messages] == ["user", "assistant", "tool"]
+    assert [(step["name"], step["input"]) for step in output.trace] == [("look", {"a": 1})]

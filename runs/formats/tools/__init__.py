@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from runs.formats.tools import promptfoo, promptfoo_results
-from runs.formats.tools._base import ToolFile, ToolFormat
+from runs.formats.lines import REMEDIES, Form
+from runs.formats.tools import inspect_ai, promptfoo, promptfoo_results
+from runs.formats.tools._base import ToolFile, ToolFormat, open_file
 from runs.specs.problems import Problem, UnreadableFileError
 
-FORMATS: tuple[ToolFormat, ...] = (*promptfoo.FORMATS, *promptfoo_results.FORMATS)
+FORMATS: tuple[ToolFormat, ...] = (
+    *promptfoo.FORMATS,
+    *promptfoo_results.FORMATS,
+    *inspect_ai.FORMATS,
+)
 
 # The tools whose suites and whose results can be read, as a sentence lists them.
 TOOLS_OF_SUITES = ", ".join(dict.fromkeys(each.tool for each in FORMATS if each.read_suite))
@@ -24,3 +29,13 @@ def recognise(file: ToolFile) -> ToolFormat | None:
         message = f"the file may be {labels}; remove the keys of one of them"
         raise UnreadableFileError([Problem(message, file.path)])
     return found[0] if found else None
+
+
+def refuse_results(content: bytes, file: str) -> None:
+    """Raise UnreadableFileError for a table of cases that is, in truth, what another tool measured."""
+    opened = open_file(file, content)
+    tool = recognise(opened) if opened else None
+    if tool and not tool.read_suite:
+        remedy = tool.refusal or REMEDIES[Form.RESULTS]
+        message = f"the file is {tool.label}, no cases; {remedy}"
+        raise UnreadableFileError([Problem(message, file)])

@@ -136,10 +136,20 @@ def _open_json(path: str, content: bytes) -> ToolFile | None:
         if second[1]:
             return open_lines(path, content)
     try:
-        value = read_json(content.decode("utf-8-sig"), max_values=MAX_RESULT_VALUES)
+        value = read_values(content)
     except ValueError:
         return None
     return open_document(YamlDocument(value, path), content)
+
+
+def read_values(content: bytes) -> Any:
+    """Return the value of JSON from another tool: missing numbers become null; raises ValueError."""
+    return read_json(
+        content.decode("utf-8-sig"),
+        unstorable="replace",
+        takes_nan=True,
+        max_values=MAX_RESULT_VALUES,
+    )
 
 
 @dataclass(slots=True)
@@ -158,6 +168,10 @@ class ToolSuite:
     notes: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     read_with: list[str] = field(default_factory=list)
+
+    def note(self, message: str, line: int = 0, case: str = "") -> None:
+        """Tell what was changed or left out."""
+        self.notes.append(Problem(message, self.path, line, case))
 
     def add(
         self, case: Mapping[str, Any], line: int, file: str = "", lines: Iterable[int] = ()
@@ -208,6 +222,16 @@ def as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def as_data(cell: Any) -> Any:
+    """Return a cell of a table, which may hold JSON, as its value; any other value as it is."""
+    if not isinstance(cell, str) or cell.strip()[:1] not in ("{", "[", '"'):
+        return cell
+    try:
+        return read_values(cell.encode())
+    except ValueError:
+        return cell
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -39,6 +39,7 @@ from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
 from runs.formats.table_mapping import CaseMapping, CasePart, find_part, guessed_input, suggest
 from runs.formats.tables import Table, read_table
+from runs.formats.tools import refuse_results
 from runs.models.suites import Suite, Target
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import get_profile
@@ -250,7 +251,9 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
     Raises UnreadableFileError with every rejected row unless they are left out, and DomainError.
     """
     [path] = options["paths"]
-    table = read_table(read_file(path), file=str(path))
+    content = read_file(path)
+    refuse_results(content, str(path))
+    table = read_table(content, file=str(path))
     existing = _existing_suite(options)
     mapping = _mapping(table, options["map"])
     if problems := mapping.problems():
