@@ -30,7 +30,8 @@ earn nothing by themselves.
 def judge_model() -> Any:
     """Return the setting for the model of the judge."""
     return Field(
-        "", description="Slug of the language model that judges. Empty: the judge of the suite."
+        "",
+        description="Short name of the language model that judges. Empty: the judge of the suite.",
     )
 
 
@@ -50,7 +51,7 @@ def judge_timeout() -> Any:
         ge=1,
         le=MAX_TIMEOUT_S,
         title="Timeout in seconds",
-        description=f"How long to wait for an answer of the judge, 1 to {MAX_TIMEOUT_S} seconds. "
+        description=f"How long to wait for the judge's answer, 1 to {MAX_TIMEOUT_S} seconds. "
         "Empty: the timeout of the judge itself.",
     )
 
@@ -98,7 +99,7 @@ def judge_samples() -> Any:
         1,
         ge=1,
         le=MAX_SAMPLES,
-        description=f"How often the judge is asked for each score, 1 to {MAX_SAMPLES}; each is paid.",
+        description=f"How often the judge is asked for each score, 1 to {MAX_SAMPLES}. Every call is charged.",
     )
 
 

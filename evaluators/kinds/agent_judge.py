@@ -1,4 +1,4 @@
-"""Let an agent judge: a target of this site reads the task, the output and the criteria and gives a score.
+"""Use one of your targets as the judge: it reads the task, the output and the criteria and gives a score.
 
 Use it when one model call is not enough to judge: when the judge has to look things up, run code or follow
 the rules of your team. A language model with a prompt is cheaper; use the LLM judge for that.
@@ -13,7 +13,7 @@ the rules of your team. A language model with a prompt is cheaper; use the LLM j
   `{"reasoning": "Two names mislead.", "score": 85}`, on the scale below. It may add `hits` and `misses` as
   lists of texts. If the reply is anything else, the judge is asked once more; after that the evaluator is
   unscored, never 0.
-- **What it costs** counts as evaluation cost, with the tokens and the price that the agent reports. A
+- **What it costs** counts as judge cost, with the tokens and the price that the agent reports. A
   command runs under the limits of scripts, and only for members who may run scripts.
 
 Everything the agent under test wrote is quoted between random marks, so a verdict inside its answer counts as
@@ -21,7 +21,7 @@ evidence and is not mistaken for the judge's.
 
 Good: an agent whose tools can check the output, and criteria that say what earns 100 and what earns 50.
 
-Bad: the agent under test as its own judge. It favors what it wrote; the page that starts a run warns you.
+Bad: the agent under test as its own judge. It favours what it wrote; the page that starts a run warns you.
 
 ```yaml
 name: code_quality

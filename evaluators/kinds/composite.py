@@ -11,7 +11,7 @@ outermost one.
 | `all_or_nothing` | the average if every score is at least `threshold` (0.7), otherwise 0 and fail |
 | `threshold` | the share of evaluators that pass; below `share` (0.5) the composite fails |
 | `code_judge` | the score your script prints: `script` or `command` as in the kind Script, with protocol `stdin`. Besides case and output it reads `evaluator_results`, a nested list with name, type, weight, score, verdict, hits, misses and reasoning, and the same by name in `results` |
-| `llm_judge` | the score of a judge who reads the task, the answer and everything the evaluators found, and gives hits and misses too. `prompt`, a text or a file, says how to weigh the findings; it may use `{{evaluator_results}}` and the variables of the kind LLM judge, which also explains `model` and `samples` |
+| `llm_judge` | the score of a judge that reads the task, the answer and everything the evaluators found, and gives hits and misses too. `prompt`, a text or a file, says how to weigh the findings; it may use `{{evaluator_results}}` and the variables of the kind LLM judge, which also explains `model` and `samples` |
 
 `weights` by name override the weights of the evaluators. An evaluator with weight 0 is recorded and can
 still gate, but counts in no score.
@@ -23,7 +23,7 @@ If a script or a judge gives no readable score, the composite is unscored, like 
 
 Good: a safety gate before expensive judges. If it fails, no judge is paid.
 
-Bad: five levels of nesting. Nobody can tell what a weight does any more.
+Bad: five levels of nesting. No reader can say what a weight does any more.
 
 ```yaml
 name: release_ready
@@ -185,7 +185,8 @@ class AggregatorOptions(ScriptSettings):
         description="Instructions for the judge of llm_judge, or a file of the suite that holds them.",
     )
     model: str = Field(
-        "", description="Slug of the language model of llm_judge. Empty: the judge of the suite."
+        "",
+        description="Short name of the language model of llm_judge. Empty: the judge of the suite.",
     )
     samples: int = judge_samples()
     samples_by: Joining = sample_combination()

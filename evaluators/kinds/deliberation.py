@@ -25,15 +25,15 @@ enough: when much is at stake, or when people disagree about the answers.
 - **A judge without a readable vote** is left out with a warning. If fewer than half of the judges vote in a
   round, the deliberation is unscored, never 0.
 
-The votes of all rounds are kept. Every judge is paid in every round; what agents cost counts as evaluation
-cost, with the tokens and the price that they report. A command runs under the limits of scripts, and only for
+The votes of all rounds are kept. Every judge is paid in every round; what agents cost counts as judge cost,
+with the tokens and the price that they report. A command runs under the limits of scripts, and only for
 members who may run scripts.
 
 Good: three models from different providers, or two models and an agent that can look things up; criteria that
 say what is at stake, two rounds.
 
 Bad: fifteen judges on the same model in five rounds. They agree with themselves, and it costs 75 calls. The
-agent under test on its own panel: it favors what it wrote, and the page that starts a run warns you.
+agent under test on its own panel: it favours what it wrote, and the page that starts a run warns you.
 
 ```yaml
 name: tone_panel
@@ -183,9 +183,7 @@ def vote_problem(reply: Mapping[str, Any]) -> str:
     except ScoreOutOfRangeError as error:
         return str(error)
     if bracket.name != reply["bracket"]:
-        return (
-            f"score is {reply['score']}, which lies in {bracket.name} and not in {reply['bracket']}"
-        )
+        return f"score is {reply['score']}, which belongs to {bracket.name} and not to {reply['bracket']}"
     return ""
 
 
@@ -300,7 +298,7 @@ class DeliberationConfig(KindConfig):
     models: tuple[str, ...] = Field(
         (),
         max_length=MAX_JUDGES,
-        description="Slugs of the language models that judge, one per line.",
+        description="Short names of the language models that judge, one per line.",
     )
     agents: tuple[str, ...] = Field(
         (),
@@ -411,7 +409,7 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     votes = read_votes(last)
     winner = winning_bracket(votes)
     score = deliberation_score(votes, by_mean=config.score_by == "mean")
-    tie = "; still a tie, so the lower bracket stands" if winner.is_tie else ""
+    tie = "; still a tie, so the lower bracket wins" if winner.is_tie else ""
     won = f"{winner.bracket.name} won with {winner.votes} of {len(votes)} votes{tie}."
     reasons = [
         f"{vote['judge']}: {vote['reasons']}"

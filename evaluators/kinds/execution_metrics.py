@@ -14,8 +14,8 @@ The score is 1 if every limit is kept and 0 if one is exceeded. A figure exactly
 With `proportional: true` each limit scores limit ÷ actual, at most 1, and the score is the mean of the
 limits: twice the allowed tokens score 0.5. A limit of 0 allows nothing at all.
 
-If the target does not report a figure, the evaluator is unscored and names the figure: nobody can tell
-whether that limit was kept. The cost of judges never counts.
+If the target does not report a figure, the evaluator is unscored and names the figure, because the limit
+cannot be checked. The cost of judges never counts.
 
 Good: a limit well above what the agent takes today, so that a loop or a doubled prompt stands out.
 

@@ -108,7 +108,7 @@ class ExpectedOutputConfig(KindConfig):
     trim: bool = Field(False, description="Remove white space at both ends first.")
     model: str = Field(
         "",
-        description="Slug of the language model that judges for semantic. Empty: the judge of the suite.",
+        description="Short name of the language model that judges for semantic. Empty: the judge of the suite.",
     )
     samples: int = judge_samples()
     samples_by: Joining = sample_combination()

@@ -1,8 +1,8 @@
 """Ask a language model how good an answer is, with your own prompt or criteria.
 
 The judge sees the task, the answer and anything else your prompt names, writes down what it found and then
-gives a score from 0 to 1. Use it when somebody has to read the answer to judge it: for correctness, tone or
-harm. Use a rubric if you can list the things to check, and a text check if a program can decide.
+gives a score from 0 to 1. Use it when the answer has to be read to be judged: for correctness, tone or harm.
+Use a rubric if you can list the things to check, and a text check if a program can decide.
 
 **Prompt with variables.** The variables are `{{question}}`, `{{input}}`, `{{candidate_answer}}` (or
 `{{output}}`), `{{reference_answer}}` (or `{{expected_output}}`), `{{criteria}}` (or

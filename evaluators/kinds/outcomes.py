@@ -1,6 +1,6 @@
 """Check the expected outcomes of a case one by one.
 
-The product makes this call itself, alongside the evaluator tree, when a case lists expected outcomes and no
+Evalsite makes this call itself, alongside the evaluator tree, when a case lists expected outcomes and no
 evaluator of the tree judges them. Each outcome is met or missed, with a justification. The outcomes are never
 part of the score; if they are the case gate, they decide the verdict.
 

@@ -1,4 +1,4 @@
-"""Check the text of an answer with a rule: no model is asked, and the same answer always scores the same.
+"""Check the text of an answer with a rule: contains, equals, regex, JSON and more. No model is called.
 
 The score is 1 if the check passes and 0 if it does not.
 

@@ -364,7 +364,7 @@ def _scored_steps(
             yield TraceStep(text, node.path, passed)
     if held_back:
         names = ", ".join(node.spec.name for node in held_back)
-        yield TraceStep(f"Not run, held back by a gate: {names}")
+        yield TraceStep(f"Skipped after a failed gate: {names}")
 
 
 def _own_rule_steps(tree: CompiledTree, values: Values) -> Iterator[TraceStep]:

@@ -25,6 +25,7 @@ EXACT_DIGITS = 12
 RANKS = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
 BECOMES = {Verdict.BORDERLINE: "be borderline", Verdict.PASS: "pass"}
 TINY = 0.005
+NONE_ALONE = "no single evaluator can change this"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +232,12 @@ def _no_single_score_text(case: DecidedCase) -> str:
     """Say that no single score reaches the next verdict, and why if there is one reason."""
     nodes = case.tree.nodes
     parts = [
-        f"{node.spec.name} {quote_names(case.values.parts[node.index])}"
+        f"{node.spec.name} must meet {quote_names(case.values.parts[node.index])}"
         for node in forcing_nodes(case.tree, case.values)
         if node.index in case.values.parts
     ]
     if parts:
-        return f"none alone: required and missed in {'; '.join(parts)}"
+        return f"{NONE_ALONE}: {' and '.join(parts)}"
     failed = [
         node
         for node in case.tree.upward
@@ -245,8 +246,5 @@ def _no_single_score_text(case: DecidedCase) -> str:
     if failed:
         gate = nodes[case.values.failures[failed[-1].index]]
         limit = format_rounded_up(failed[-1].limit, scale=case.tree.policy.scale)
-        return (
-            f"none alone: {gate.spec.name} must reach {limit}, "
-            "then the evaluators it held back must run"
-        )
-    return "none alone: no single score reaches the next verdict"
+        return f"{NONE_ALONE}: {gate.spec.name} must reach {limit}, then the skipped evaluators must run"
+    return NONE_ALONE

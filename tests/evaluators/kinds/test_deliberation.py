@@ -138,7 +138,7 @@ def test_a_tie_that_stays_goes_to_the_lower_bracket() -> None:
     score = held(["Excellent", "Fair"], ["Excellent", "Fair"], rounds=1)
 
     assert score.score == 0.38
-    assert "still a tie, so the lower bracket stands" in score.reasoning
+    assert "still a tie, so the lower bracket wins" in score.reasoning
 
 
 def test_a_tie_before_the_last_round_is_no_tie_yet() -> None:

@@ -265,7 +265,7 @@ SHOWS = {
             "Does not contain",
             "No result, left out",
             "no calls",
-            "The exact text that the judge saw",
+            "Exact text that the judge saw",
         ),
     ],
     "agent_judge": [
@@ -376,7 +376,8 @@ def test_no_word_of_a_judge_makes_a_page_long_and_nothing_of_it_is_lost(name: st
 
 @pytest.mark.parametrize("name", [*NAMES, "_default"])
 @pytest.mark.parametrize(
-    ("state", "said"), [("unscored", "never as 0"), ("skipped", "Skipped: the gate failed")]
+    ("state", "said"),
+    [("unscored", "Could not be scored"), ("skipped", "Skipped: the gate failed")],
 )
 def test_every_template_explains_why_there_is_no_score(name: str, state: str, said: str) -> None:
     row = SimpleNamespace(

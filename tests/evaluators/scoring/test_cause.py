@@ -248,7 +248,7 @@ ROWS = (
         {
             "": Score(
                 0.38,
-                reasoning="Fair won with 1 of 2 votes; still a tie, so the lower bracket stands.\nA: x",
+                reasoning="Fair won with 1 of 2 votes; still a tie, so the lower bracket wins.\nA: x",
                 details={"rounds": []},
             )
         },

@@ -399,7 +399,7 @@ def test_the_trace_tells_what_a_gate_held_back_and_which_outcomes_were_met() -> 
     steps = [step.text for step in decide(tree, scores(g=0.1), POLICY).trace]
     assert steps == [
         "1 of 1 evaluator scored",
-        "Not run, held back by a gate: a",
+        "Skipped after a failed gate: a",
         "Gate g of root: 0.10 < 0.60",
         "Final score: g 0.10 < 0.60, so 0.00",
         "Fail: gate: g 0.10 < 0.60",

@@ -51,7 +51,7 @@ def test_a_pass_and_an_error_have_none() -> None:
 def test_none_alone_when_no_single_score_is_enough() -> None:
     flip = flip_of(root(leaf("a"), leaf("b")), scores(a=0.1, b=0.1))
     assert (flip.path, flip.to_score, flip.verdict) == (None, None, None)
-    assert flip.text == "none alone: no single score reaches the next verdict"
+    assert flip.text == "no single evaluator can change this"
 
 
 def test_a_required_zero_has_to_rise_above_zero() -> None:
@@ -70,13 +70,16 @@ def test_a_minimum_has_to_be_reached() -> None:
 def test_missed_criteria_stand_against_every_score() -> None:
     outcomes: dict[str, Outcome] = {"a": Score(0.9, failed_required=("no-pii",)), "b": Score(0.9)}
     flip = flip_of(root(leaf("a"), leaf("b")), outcomes)
-    assert flip.text == "none alone: required and missed in a “no-pii”"
+    assert flip.text == "no single evaluator can change this: a must meet “no-pii”"
 
 
 def test_a_gate_that_held_others_back_says_what_it_needs() -> None:
     tree = root(leaf("g"), leaf("a"), rule="safety_gate", required=("g",))
     flip = flip_of(tree, scores(g=0.4))
-    assert flip.text == "none alone: g must reach 0.60, then the evaluators it held back must run"
+    assert (
+        flip.text
+        == "no single evaluator can change this: g must reach 0.60, then the skipped evaluators must run"
+    )
 
 
 @pytest.mark.parametrize("on_unscored", ["error", "exclude", "zero"])
@@ -86,7 +89,10 @@ def test_what_a_gate_held_back_is_never_guessed(on_unscored: str) -> None:
     policy = PolicySpec(on_unscored=on_unscored, borderline_threshold=0.3)
     flip = decide(tree, outcomes, policy).flip
     assert flip is not None
-    assert flip.text == "none alone: g must reach 0.60, then the evaluators it held back must run"
+    assert (
+        flip.text
+        == "no single evaluator can change this: g must reach 0.60, then the skipped evaluators must run"
+    )
 
 
 def test_a_gate_whose_others_are_known_flips_at_its_limit() -> None:
