@@ -72,7 +72,7 @@ def _keys() -> Iterator[CheckMessage]:
         yield error(
             "EVALSITE_SECRET_KEY",
             f"EVALSITE_SECRET_KEY is a placeholder or shorter than {MIN_KEY_LENGTH} characters.",
-            "Leave it out (one is made at the first start) or set a long random text.",
+            "Leave it out (one is generated at the first start) or set a long random text.",
         )
     try:
         for key in settings.ENCRYPTION_KEY.split(","):
@@ -80,8 +80,8 @@ def _keys() -> Iterator[CheckMessage]:
     except ValueError:
         yield error(
             "EVALSITE_ENCRYPTION_KEY",
-            "EVALSITE_ENCRYPTION_KEY is not 32 bytes in URL-safe base64 (or several, between commas).",
-            "Leave it out, or make one: python -c 'from cryptography.fernet import Fernet;"
+            "EVALSITE_ENCRYPTION_KEY is not 32 bytes in URL-safe base64 (or several, separated by commas).",
+            "Leave it out, or generate one: python -c 'from cryptography.fernet import Fernet;"
             "print(Fernet.generate_key().decode())'",
         )
     if not settings.IS_EMBEDDED and not settings.HAS_OWN_KEYS:
@@ -172,7 +172,7 @@ def _sign_in() -> Iterator[CheckMessage]:
         yield error(
             "EVALSITE_OIDC_SCOPES",
             f"EVALSITE_OIDC_SCOPES is {settings.OIDC_SCOPES!r} and lacks openid. Without it no member can sign in.",
-            "Write them with spaces between, such as: openid profile email groups.",
+            "Separate them with spaces, such as: openid profile email groups.",
         )
     yield from _roles_of_groups()
 
@@ -195,7 +195,7 @@ def _roles_of_groups() -> Iterator[CheckMessage]:
         yield error(
             "EVALSITE_OIDC_ROLES",
             "EVALSITE_OIDC_ADMIT is groups and EVALSITE_OIDC_ROLES names none: no member could sign in.",
-            "Write GROUP=ROLE pairs between commas, such as evalsite-admins=admin,staff=viewer.",
+            "Write GROUP=ROLE pairs separated by commas, such as evalsite-admins=admin,staff=viewer.",
         )
 
 

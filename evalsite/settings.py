@@ -357,17 +357,17 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Evalsite",
     "VERSION": "1",
-    "DESCRIPTION": "Read suites, cases, runs and results; nothing can be changed here but your "
-    "exports. Scores and shares are numbers from 0 to 1, costs US dollars as text, durations milliseconds, "
-    "times ISO 8601. A missing value is null, never 0. Errors are problem details (RFC 9457).",
+    "DESCRIPTION": "Reads suites, cases, runs and results, and changes nothing but your exports. Scores and "
+    "shares are numbers from 0 to 1, costs US dollars as text, durations milliseconds, times ISO "
+    "8601. A missing value is null, never 0. Errors are problem details (RFC 9457).",
     "OAS_VERSION": "3.1.0",
     "TAGS": [
         {"name": "suites", "description": "Suites, their versions and their cases"},
         {"name": "runs", "description": "Runs, and two of them compared"},
-        {"name": "results", "description": "The result of each execution"},
-        {"name": "comments", "description": "What members say about them"},
+        {"name": "results", "description": "One result for each case and repetition"},
+        {"name": "comments", "description": "Comments of members"},
         {"name": "campaigns", "description": "Runs started together, ranked"},
-        {"name": "files", "description": "All of them as files; large ones are made by workers"},
+        {"name": "files", "description": "The same as files; workers prepare large ones"},
         {"name": "about", "description": "The API itself"},
     ],
     "SERVE_PERMISSIONS": ["evalsite.access.tokens.MayView"],

@@ -235,7 +235,7 @@ def passkey_add(request: MemberRequest) -> HttpResponse:
     """Store a passkey that the browser has made."""
     form = PasskeyForm(request.POST)
     if not form.is_valid():
-        problem = "" if "name" in form.errors else "The browser sent no answer of a passkey."
+        problem = "" if "name" in form.errors else "The browser sent no passkey."
         return _factors_page(request, form=form, problem=problem)
     try:
         passkeys.add_passkey(request, request.user, **form.cleaned_data)
@@ -254,7 +254,7 @@ def passkey_remove(request: MemberRequest, pk: int) -> HttpResponse:
     except factors.LastFactorError as refusal:
         return _factors_page(request, problem=str(refusal))
     return _changed(
-        request, "The passkey is removed. Your device may go on offering it; remove it there too."
+        request, "The passkey is removed. Your device may still offer it. Remove it there too."
     )
 
 

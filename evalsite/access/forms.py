@@ -192,8 +192,8 @@ class AppForm(forms.Form):
         code: str = self.cleaned_data["code"]
         if not factors.add_app(self.member, self.secret, code, now=timezone.now()):
             raise forms.ValidationError(
-                "The app shows another code now. Enter the newest one; if it is refused too, check the clock of the "
-                "device that shows it."
+                "The app shows another code now. Enter the newest one. If it is refused too, check the "
+                "clock of that device."
             )
         return code
 

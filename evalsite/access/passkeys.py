@@ -239,7 +239,7 @@ def _read_state(state: str, purpose: str) -> tuple[dict[str, Any], datetime]:
         challenge, asked = signing.loads(state, salt=f"evalsite.passkeys.{purpose}")
     except signing.BadSignature as error:
         raise PasskeyRefusedError(
-            "The passkey answers nothing that this page asked. Try again."
+            "The passkey's answer does not belong to this page. Try again."
         ) from error
     asked_at = datetime.fromisoformat(asked)
     if timezone.now() - asked_at > ANSWER_WITHIN:
@@ -252,5 +252,5 @@ def _read_answer(answer: str) -> Mapping[str, Any]:
         raise ValueError("the answer is too long")
     read = read_json(answer)
     if not isinstance(read, dict):
-        raise ValueError("the answer is no JSON object")
+        raise ValueError("the answer is not a JSON object")
     return read

@@ -88,7 +88,7 @@ class TooManyRequests(APIException):
 
     def __init__(self, detail: str, usage: Usage) -> None:
         """Say when to go on."""
-        super().__init__(f"{detail} Go on in {usage.resets_in_s} seconds.")
+        super().__init__(f"{detail} Try again in {usage.resets_in_s} seconds.")
         self.wait = usage.resets_in_s
 
 

@@ -23,8 +23,7 @@ MEANINGS = {
     Role.VIEWER: "sees suites, runs and results",
     Role.REVIEWER: "also decides borderline results",
     Role.EDITOR: "also changes suites and targets, starts and deletes runs, shares and reads the audit",
-    Role.ADMIN: "also changes language models with their keys, members and everybody's share links, "
-    "and runs scripts",
+    Role.ADMIN: "also changes language models with their keys, members and all share links, and runs scripts",
 }
 # What stands for all roles where a variable names roles.
 EVERYBODY = "all"

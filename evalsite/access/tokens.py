@@ -111,7 +111,7 @@ def make_token(
     working = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
     if owner.api_tokens.filter(working, revoked_at=None).count() >= MAX_TOKENS:
         raise TooManyTokensError(
-            f"You have {MAX_TOKENS} tokens that work, which is the limit. Revoke one that nothing uses."
+            f"You have {MAX_TOKENS} tokens that work, which is the limit. Revoke one that you no longer use."
         )
     if role not in roles_up_to(highest_role(owner)):
         raise RoleTooHighError(f"{role.label} is above your own role.")

@@ -298,7 +298,7 @@ def member_unlink(request: MemberRequest, pk: int) -> HttpResponse:
     """End the link of a member to an account at the provider."""
     person = get_object_or_404(members.members(), pk=pk)
     unlink(person, actor=request.user)
-    messages.success(request, f"{person.username} is linked to no account any more.")
+    messages.success(request, f"{person.username} is no longer linked to an account.")
     return redirect("access:member", pk)
 
 

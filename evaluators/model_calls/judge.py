@@ -126,7 +126,7 @@ def _load(text: str) -> Any:
         return read_json(text, unstorable="replace")
     except ValueError as error:
         reason = "more text after the JSON value" if "Extra data" in str(error) else str(error)
-        raise UnreadableReplyError(f"the reply is not one JSON object alone: {reason}") from error
+        raise UnreadableReplyError(f"the reply is not a single JSON object: {reason}") from error
 
 
 def _words(path: str, message: str) -> str:

@@ -42,10 +42,10 @@ class CheckedResolver(AbstractResolver):
         addresses = await self._inner.resolve(host, port, family)
         for address in addresses:
             if problem := host_problem(address["host"]):
-                raise RefusedAddressError(f"{host} leads there: {problem}")
+                raise RefusedAddressError(f"{host} has this address: {problem}")
         closed = [host_problem(address["host"], self._networks) for address in addresses]
         if addresses and all(closed):
-            raise RefusedAddressError(f"{host} leads there: {closed[0]}")
+            raise RefusedAddressError(f"{host} has this address: {closed[0]}")
         return [
             address for address, is_closed in zip(addresses, closed, strict=True) if not is_closed
         ]

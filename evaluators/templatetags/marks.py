@@ -161,10 +161,10 @@ def reviewed(override: MarkedOverride | None, state: str = "") -> SafeString:
     if override is None:
         return verdict(state)
     is_confirmed = override.machine == override.people
-    label = "confirmed by people" if is_confirmed else "people say"
-    counts = "counts in the figures" if override.is_counted else "shown, not counted"
+    label = "confirmed by review" if is_confirmed else "reviewed as"
+    counts = "counted" if override.is_counted else "not counted"
     word = VERDICT_WORDS[known(override.people)].lower()
-    title = f"People say {word}{f' ({override.decided})' if override.decided else ''}; {counts}"
+    title = f"Reviewed as {word}{f' ({override.decided})' if override.decided else ''}, {counts}"
     return format_html(
         '<span class="flip reviewed" title="{}">{}{}<span class="unseen">, {} </span>{}'
         '<span class="unseen">{}</span></span>',
@@ -264,7 +264,7 @@ def _repetition_title(repetition: MarkedRepetition, scale: int) -> str:
         title if repetition.score is None else f"{title}, {figures.score(repetition.score, scale)}"
     )
     return (
-        f"{title}, people say {VERDICT_WORDS[repetition.people].lower()}"
+        f"{title}, reviewed as {VERDICT_WORDS[repetition.people].lower()}"
         if repetition.people
         else title
     )

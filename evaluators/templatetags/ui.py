@@ -341,7 +341,7 @@ def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float
     error = str(step.get("error") or "")
     tokens = [
         f"{figures.thousands(step[key])} {word}"
-        for key, word in (("input_tokens", "in"), ("output_tokens", "out"))
+        for key, word in (("input_tokens", "tokens in"), ("output_tokens", "tokens out"))
         if step.get(key) is not None
     ]
     is_timed = length is not None and total > 0

@@ -84,7 +84,7 @@ class MomentField(serializers.DateTimeField):
         """Return the time; raises ValidationError for one out of range."""
         moment = super().to_internal_value(value)
         if not EARLIEST <= moment <= LATEST:
-            raise serializers.ValidationError("No run was made at such a time.")
+            raise serializers.ValidationError("This time is out of range.")
         return moment
 
 

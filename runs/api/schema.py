@@ -113,7 +113,7 @@ def _errors(data: Any) -> dict[str, list[str]]:
 
 
 View = Callable[..., Any]
-SLUG = OpenApiParameter("slug", str, "path", description="The slug of a suite.")
+SLUG = OpenApiParameter("slug", str, "path", description="The short name of a suite.")
 RUN = OpenApiParameter(
     "run", str, "path", description="The id of a run, or its suite and number: support-agent:12."
 )
@@ -126,9 +126,9 @@ REFUSALS: Mapping[int, str] = {
     400: "A parameter is wrong; errors says which.",
     401: "There is no token and no session, or the token is wrong, expired or revoked.",
     403: "The role of the member or of the token does not allow it.",
-    404: "There is no such thing.",
+    404: "It does not exist.",
     409: "The stored object cannot be shown, such as a run of another version.",
-    429: "More requests, or more wrong tokens, than a minute allows; Retry-After says when to go on.",
+    429: "More requests, or more wrong tokens, than a minute allows; Retry-After says when to try again.",
 }
 
 
@@ -201,8 +201,8 @@ def _api_call(
 
 
 PREPARED = (
-    "The file is large, so a worker makes it. Location is the address of its state; ask there until it "
-    "is ready, or ask here again."
+    "The file is large, so a worker prepares it. Location is the address of its state: poll it until the "
+    "file is ready, or repeat this request."
 )
 
 

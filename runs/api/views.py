@@ -491,12 +491,12 @@ def _reviews_file(request: Request, form: str) -> ExportSpec:
     methods=["DELETE"],
     operation_id="export_cancel",
     summary="Cancel an export",
-    description="Cancel the making of a file, or delete it.",
+    description="Cancel a file that is being prepared, or delete it.",
     parameters=[EXPORT],
     responses={204: OpenApiResponse(description="It is cancelled or deleted.")},
     tags=["files"],
 )
-@reads("How far a file is", ExportDoc, path=[EXPORT], tag="files", methods=("GET", "DELETE"))
+@reads("The state of a file", ExportDoc, path=[EXPORT], tag="files", methods=("GET", "DELETE"))
 def export(request: Request, export: UUID) -> Response:
     """Give the state of a file that a worker makes, with its address once it is ready."""
     NoParams.read(request)

@@ -169,7 +169,7 @@ class TagsForm(forms.Form):
             self.data = renewed
             return ""
         if not count:
-            return "No case changed: the tags were as wanted."
+            return "No case changed. The tags were already like this."
         word = "tagged" if values["change"] == ADD else "no longer tagged"
         chosen.suite.refresh_from_db(fields=["version"])
         return (

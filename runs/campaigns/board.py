@@ -331,8 +331,8 @@ def _for_its_cost(first: Sequence[BoardRow]) -> str:
     if not row.is_offer:
         return "; its cost is only partly known" if row.passed_result_usd is None else ""
     if row.beaten_by:
-        return f"; {row.beaten_by.name} scores no less for no more"
-    return "; nothing dominates it"
+        return f"; {row.beaten_by.name} scores as high or higher for the same cost or less"
+    return "; no other run scores as high for less"
 
 
 def _gates(first: Sequence[BoardRow]) -> str:

@@ -22,7 +22,7 @@ class CampaignDoc(Document):
     name: str
     """Its name."""
     suite: str
-    """The slug of its suite."""
+    """The short name of its suite."""
     headline: str
     """Who leads, in a sentence."""
     targets: list[str]
@@ -47,7 +47,7 @@ class LeaderboardRowDoc(Document):
     target: str
     """The name of its target."""
     status: RunStatus
-    """How far the run is."""
+    """The status of the run."""
     done: int
     """How many results have ended."""
     results: int

@@ -62,7 +62,7 @@ class CampaignRow:
 class CampaignsQuery(ListQuery):
     """Which campaigns a page or the API lists."""
 
-    suite: str = lists.text(help="Campaigns of the suite with this slug.")
+    suite: str = lists.text(help="Campaigns of the suite with this short name.")
     after: str = lists.after()
 
     def campaigns(self) -> QuerySet[Campaign]:
@@ -250,9 +250,8 @@ class CampaignPage:
         left = sum(run.execution_count - run.done_count for run in self.active)
         spent = sum(run.run_cost_usd + run.evaluation_cost_usd for run in self.active)
         return (
-            f"{counted(done, 'execution')} of {counted(len(self.active), 'run')} are finished and "
-            f"are kept; {left} are left. {money(spent)} is spent so far by these runs; calls that "
-            "are on their way may still be billed."
+            f"Finished and kept: {counted(done, 'result')} of {counted(len(self.active), 'run')}. Left: "
+            f"{left}. {money(spent)} is spent so far; calls already sent may still be billed."
         )
 
     @cached_property

@@ -108,7 +108,7 @@ def campaign_stop(request: MemberRequest, pk: int) -> HttpResponse:
     campaign = _campaign(pk)
     try:
         stopped = stop_campaign(campaign, stopped_by=request.user)
-        messages.info(request, f"{counted(stopped, 'run')} stopped; what is finished is kept.")
+        messages.info(request, f"{counted(stopped, 'run')} cancelled. Finished results are kept.")
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect("runs:campaign", pk)

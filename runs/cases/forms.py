@@ -192,14 +192,14 @@ def read_initial_case(suite: Suite, params: Mapping[str, str]) -> InitialCase:
     if key := params.get("from"):
         case = get_object_or_404(suite.cases, key=key, is_current=True)
         content = case.spec.replace(key=unused_key(suite, key))
-        return InitialCase(case, content, f"A copy of {key}. Nothing is saved yet.")
+        return InitialCase(case, content, f"A copy of {key}, not saved yet.")
     number = read_integer(params.get("result", ""))
     if number is None:
         return InitialCase()
     results = Result.objects.select_related("case", "output", "run__suite")
     result = get_object_or_404(results, pk=number, run__suite=suite, run__is_deleted=False)
     content = case_from_result(result, with_answer="answer" in params)
-    message = f"Made from {result.case.key} in run #{result.run.number}. Nothing is saved yet."
+    message = f"Created from {result.case.key} in run #{result.run.number}, not saved yet."
     return InitialCase(result.case, content, message)
 
 

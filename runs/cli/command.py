@@ -163,7 +163,7 @@ def migrate() -> None:
             path.touch(mode=0o600)
         except OSError as error:
             raise CommandError(
-                f"The folder of the database {site_message()} cannot be made: {error.strerror}. "
+                f"The folder of the database {site_message()} cannot be created: {error.strerror}. "
                 "Name a folder that this process may write to.",
                 returncode=FAILED,
             ) from error

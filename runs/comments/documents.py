@@ -20,7 +20,7 @@ class CommentDoc(Document):
     about: Literal["result", "case", "run", "comparison"]
     """What it is about."""
     suite: str
-    """The slug of the suite; of a comparison, that of the candidate."""
+    """The short name of the suite; of a comparison, that of the candidate."""
     case: TextOrNone
     """The key of the case; null for runs and comparisons."""
     run_id: int | None

@@ -343,7 +343,7 @@ def suggest_members(text: str, by: User) -> list[dict[str, str | int]]:
 class CommentsQuery(ListQuery):
     """Which comments the API lists."""
 
-    suite: str = lists.text(help="Comments in the suite with this slug.")
+    suite: str = lists.text(help="Comments in the suite with this short name.")
     case: str = lists.text(help="Comments on the case with this key and on its results.")
     run: int | None = lists.integer(
         help="Comments on the run with this id, its results, and comparisons with a baseline."

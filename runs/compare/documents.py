@@ -20,7 +20,7 @@ class ComparisonSideDoc(Document):
     """One of the two runs by its own figures."""
 
     suite: str
-    """The slug of its suite."""
+    """The short name of its suite."""
     suite_title: str
     """The title of its suite."""
     run: Annotated[int, FIGURES]
@@ -36,7 +36,7 @@ class ComparisonSideDoc(Document):
     repetitions: int
     """How often each case ran."""
     status: RunStatus
-    """How far the run is."""
+    """The status of the run."""
     case_count: int
     """How many cases the figures are of."""
     results: Annotated[int, FIGURES]
@@ -259,7 +259,7 @@ class MeasuredDoc(PairedDoc):
     candidate_mean: float | None
     """The mean of the candidate's shared cases."""
     interval_excludes_zero: bool
-    """Whether the interval lies on one side of 0."""
+    """Whether the interval excludes 0."""
     baseline_run: OwnMeanDoc
     """Over all of the baseline."""
     candidate_run: OwnMeanDoc

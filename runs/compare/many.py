@@ -425,7 +425,7 @@ class ManyRunDoc(Document):
     is_baseline: bool
     """Whether the others are compared with it."""
     status: RunStatus
-    """How far it is."""
+    """Its status."""
     verdict: str = Field(validation_alias="word")
     """What its gates say, in words."""
     pass_rate: float | None
@@ -469,7 +469,7 @@ class ManyCaseDoc(Document):
     title: str
     """Its title."""
     differs: bool
-    """Whether verdicts differ, a run lacks it, or scores lie more than 0.05 apart."""
+    """Whether verdicts differ, a run lacks it, or scores are more than 0.05 apart."""
     spread: float | None
     """The highest score minus the lowest; null without a score."""
     cells: list[ManyCellDoc | None]
@@ -480,7 +480,7 @@ class ManyRunsDoc(Document):
     """Runs of a suite side by side, with one page of their cases."""
 
     runs: list[ManyRunDoc]
-    """The runs, in the order they were asked for."""
+    """The runs, in the requested order."""
     cases_total: int = Field(validation_alias="total")
     """How many cases match the filter."""
     cases_differing: int = Field(validation_alias="differing")

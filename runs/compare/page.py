@@ -645,21 +645,21 @@ class TolerancesForm(forms.Form):
     """Three numbers in the units of the command line; an empty field takes the number of the suite."""
 
     max_pass_rate_drop = forms.FloatField(
-        label="Pass rate may fall by",
+        label="Largest drop in pass rate",
         help_text="a share from 0 to 1",
         required=False,
         min_value=0,
         max_value=1,
     )
     max_avg_score_drop = forms.FloatField(
-        label="Mean score may fall by",
+        label="Largest drop in mean score",
         help_text="points of 100",
         required=False,
         min_value=0,
         max_value=100,
     )
     max_latency_increase_pct = forms.FloatField(
-        label="Mean latency may grow by", help_text="percent", required=False, min_value=0
+        label="Largest rise in mean latency", help_text="percent", required=False, min_value=0
     )
 
     def __init__(self, usual: Tolerances, entered: dict[str, str]) -> None:

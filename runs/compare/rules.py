@@ -151,11 +151,11 @@ def _judges(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
     shared = {*before.get("models", {})} & {*after.get("models", {})}
     for slug in sorted(shared - targets - judges):
         if _judge(before["models"][slug]) != _judge(after["models"][slug]):
-            yield Difference("judge", f"the model {slug} was set up anew")
+            yield Difference("judge", f"settings of the model {slug} differ")
     agents = before.get("agents") or {}, after.get("agents") or {}
     for name in sorted({*agents[0]} & {*agents[1]}):
         if _agent(agents[0][name]) != _agent(agents[1][name]):
-            yield Difference("judge", f"the agent {name} was set up anew")
+            yield Difference("judge", f"settings of the agent {name} differ")
 
 
 def _judge(model: Mapping[str, Any] | None) -> Any:

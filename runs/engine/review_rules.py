@@ -264,8 +264,9 @@ def _lie_apart(scores: Sequence[float], policy: PolicySpec) -> bool:
 MIN_THAT_DIFFER = 3
 SEVERITY = (Verdict.FAIL, Verdict.BORDERLINE, Verdict.PASS)
 RULE = (
-    "When all agree, their verdict counts. When they differ, one more reviewer is asked; then the most "
-    "frequent verdict counts, and where none is, the middle one, of two middle ones the more severe."
+    "If all agree, their verdict counts. If they differ, one more reviewer is asked, and the most "
+    "frequent verdict counts. Without one, the middle verdict counts, or the more severe of two middle "
+    "ones."
 )
 
 

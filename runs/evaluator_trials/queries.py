@@ -129,8 +129,8 @@ def _json_text(value: Any) -> str:
 
 
 NEW_MARKS = "Only the random marks around quoted texts are new each time."
-NOBODY = "A try would call no model or target for this output."
-BESIDE = "A run also asks a judge about the expected outcomes; a try does not."
+NOBODY = "Trying it would call no model or target for this output."
+BESIDE = "A run also asks a judge about the expected outcomes; trying it does not."
 OVER_OTHERS = "A judge over other evaluators receives their scores; evaluators that a dry run does not ask have none."
 OVER_PROGRAMS = "A judge sees the results of its checks; checks by scripts have none, as a dry run starts no script."
 
@@ -149,7 +149,7 @@ def _sentences(
 ) -> Iterator[str]:
     sends = bool(paths - {OUTCOMES_PATH})
     actions = [verb for verb, is_done in (("send", sends), ("start", has_scripts)) if is_done]
-    yield f"This is exactly what a try would {' and '.join(actions)}." if actions else NOBODY
+    yield f"This is exactly what trying it would {' and '.join(actions)}." if actions else NOBODY
     if paths:
         yield NEW_MARKS
     if OUTCOMES_PATH in paths:

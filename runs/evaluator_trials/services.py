@@ -103,9 +103,7 @@ def _trial(
     draft: SuiteDraft, node_id: str, output: TriedOutput, *, asked_by: User, once: UUID
 ) -> EvaluatorTrial:
     if draft.suite.archived_at is not None:
-        raise SuiteIsArchivedError(
-            "The suite is archived. Take it out of the archive to try its evaluators."
-        )
+        raise SuiteIsArchivedError("The suite is archived. Restore it to try its evaluators.")
     path, node = find_node(draft, node_id)
     return EvaluatorTrial(
         suite=draft.suite,
@@ -129,7 +127,7 @@ def _existing_trial(trial: EvaluatorTrial) -> EvaluatorTrial:
         return before
     other = trials.under_way(trial.asked_by, is_dry=trial.is_dry)
     named = f" of {other.path or 'the whole tree'} in {other.suite.title}" if other else ""
-    word = "dry run" if trial.is_dry else "try"
+    word = "dry run" if trial.is_dry else "trial"
     raise TryUnderWayError(
-        f"You have a {word}{named} under way. Wait until it is done: only one at a time is possible."
+        f"You have a {word}{named} in progress. Wait until it ends. Only one at a time is possible."
     )

@@ -74,7 +74,9 @@ def _unpacker(packing: str) -> Any:
     if packing in PLAIN:
         return lambda chunk, most: chunk
     if packing not in PACKED:
-        raise UnreadableBodyError(f"the agent packed its answer as {packing!r}, not asked for")
+        raise UnreadableBodyError(
+            f"the agent compressed its answer as {packing!r}, which was not requested"
+        )
     return _Inflater().unpack
 
 
@@ -144,9 +146,9 @@ WORDS = {
     402: "The agent asks for payment",
     403: "The agent forbids it",
     404: "There is nothing at this address",
-    405: "The agent does not take this method",
+    405: "The agent does not accept this method",
     413: "The request is too large for the agent",
-    422: "The agent does not take this body",
+    422: "The agent does not accept this body",
 }
 
 
@@ -203,7 +205,7 @@ class AgentTry:
         if http_status < HTTP_BAD:
             words = "The agent redirects elsewhere; redirects are not followed"
         elif failure.status is CallOutcome.RATE_LIMITED:
-            words = "The agent wants a pause"
+            words = "The agent asks for a pause"
         elif failure.status is CallOutcome.SERVER_ERROR:
             words = "The agent failed"
         detail = self.secrets.redact(failure.message)[:MAX_SAID]
@@ -223,7 +225,7 @@ class AgentTry:
         try:
             output = reading.output and self.secrets.redact_output(reading.output)
         except RecursionError:
-            return AgentReading(problem="the reply nests too deeply", usage=reading.usage)
+            return AgentReading(problem="the reply is nested too deeply", usage=reading.usage)
         return replace(reading, output=output, problem=self.secrets.redact(reading.problem))
 
     def _keep(self, reply: AgentReply, *, as_json: bool = True) -> None:

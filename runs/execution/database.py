@@ -130,7 +130,9 @@ class Patience:
                     self.is_over = True
                     raise
                 if not is_repeated:
-                    logger.warning("The database is away, asking until it is back: %s", error)
+                    logger.warning(
+                        "The database does not answer; retrying until it does: %s", error
+                    )
                     tell(False)
                 is_repeated = True
                 discard_connection()
@@ -138,7 +140,7 @@ class Patience:
                 pause_s = min(MAX_PAUSE_S, pause_s * 2)
             else:
                 if is_repeated:
-                    logger.warning("The database is back after %.1f s", self._clock() - since)
+                    logger.warning("The database answers again after %.1f s", self._clock() - since)
                     tell(True)
                 return value
 

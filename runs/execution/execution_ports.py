@@ -143,7 +143,7 @@ class TargetCalls:
         slug = self.target.plan.model
         spec = self.models.get(slug)
         if spec is None:
-            raise ChatFailure(f"there is no language model {slug!r} any more", Cause.FAILED)
+            raise ChatFailure(f"there is no longer a language model {slug!r}", Cause.FAILED)
         spec = replace(spec, parameters={**spec.parameters, **parameters}).within(timeout_s)
         call = ChatCall(
             tuple({"role": turn.role, "content": turn.content} for turn in messages),
@@ -353,7 +353,7 @@ class _AgentQuestion(PendingQuestion):
         forms = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}
         quoted = [_squeezed(text) for _, text in self.question.quoted]
         is_copied = any(reply in quote for reply in forms for quote in quoted)
-        return "it stands word for word in a quoted text" if is_copied else ""
+        return "it is word for word in a quoted text" if is_copied else ""
 
 
 def _squeezed(text: str) -> str:

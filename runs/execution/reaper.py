@@ -139,7 +139,7 @@ def _release_results(run_id: int, lost_results: Q, *, now: datetime) -> None:
         again = Result.objects.filter(pk__in=[row.pk for row in lost if row.pk not in given_up])
         again.update(**RELEASED)
         _fail_lost(run, given_up, now=now)
-        text = f"A worker was lost that held {len(lost)} result{'s' * (len(lost) > 1)}"
+        text = f"A worker was lost while working on {len(lost)} result{'s' * (len(lost) > 1)}"
         RunEvent.objects.create(run_id=run_id, kind="worker_lost", text=text)
     logger.warning("Run %s: %s", run_id, text)
 
@@ -187,7 +187,7 @@ def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> N
     for run_id, owner_id, heartbeat_at in owned.values_list("id", "owner_id", "heartbeat_at"):
         is_silent = heartbeat_at is not None and heartbeat_at < now - SILENCE
         if (is_silent and is_silence_death) or is_dead(owner_id):
-            reason = "The command line that executed this run is gone."
+            reason = "The command line that executed this run has ended."
             finish_run(run_id, RunStatus.STOPPED, reason=reason, in_background=False)
 
 

@@ -159,14 +159,14 @@ def _variables_problem(variables: Mapping[str, str]) -> str:
         if not value:
             return f"The variable {name} is not set on the server."
         if value_problem(name, value):
-            return f"The variable {name} holds characters that no header has."
+            return f"The variable {name} contains characters that a header cannot have."
     return ""
 
 
 def _origin_problem(target: Target | None, config: TargetConfig) -> str:
     """Return why the secrets may not be sent to the address of the settings, "" when they may."""
     if target is None:
-        return "The target is gone, and its secret headers with it. Start a new run."
+        return "The target was deleted with its secret headers. Start a new run."
     now, then = target.config.get("url", ""), getattr(config, "url", "")
     if url_origin(now) == url_origin(then):
         return ""

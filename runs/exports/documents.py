@@ -23,7 +23,7 @@ class ExportDoc(Document):
     file: str
     """The name of the file."""
     state: Literal["waiting", "writing", "ready", "failed", "missing"]
-    """How far it is; missing: it was made, but the server does not find it in the folder of exports."""
+    """Its state; missing means that the server does not find the file in the exports folder."""
     rows: int
     """How many rows it will have: results, cases, decisions or entries."""
     done: int
@@ -31,13 +31,13 @@ class ExportDoc(Document):
     size_bytes: int | None
     """Its size once it is ready."""
     asked_at: datetime
-    """When the file was asked for."""
+    """When the file was requested."""
     made_at: datetime | None
     """When it was ready: it has the data of that time."""
     expires_at: datetime
     """When it will be deleted."""
     error: TextOrNone
-    """Why it could not be made; null otherwise."""
+    """Why it failed; null otherwise."""
     status_url: str
     """Where this document is."""
     file_url: str | None

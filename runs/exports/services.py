@@ -344,7 +344,7 @@ def _release_lost(*, now: datetime, is_silence_death: bool) -> None:
         if export.attempts < MAX_ATTEMPTS:
             lost.update(**TRY_AGAIN)
         else:
-            text = f"{MAX_ATTEMPTS} workers ended while they made the file."
+            text = f"{MAX_ATTEMPTS} workers ended while they wrote the file."
             lost.update(state=ExportState.FAILED, error=text)
 
 

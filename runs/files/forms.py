@@ -210,7 +210,10 @@ class SuiteImportForm(forms.Form):
             return FoundSuites(())
         folder, files = values["folder"], values["suite_files"]
         if sum(upload.size or 0 for upload in (*folder, *files)) > MAX_SUITE_BYTES:
-            message = f"The files hold more than {MAX_SUITE_BYTES // 1024**2} MB, which is the limit of an import."
+            message = (
+                f"The files contain more than {MAX_SUITE_BYTES // 1024**2} MB, which is the limit of an "
+                "import."
+            )
             self.add_error("suite_files" if files else "folder", message)
             return FoundSuites(())
         parts = [*upload_streams(folder, values.get("folder_paths", "")), *upload_streams(files)]
@@ -228,7 +231,7 @@ class SuiteImportForm(forms.Form):
             return None
         if (upload.size or 0) > MAX_OUTPUT_BYTES:
             raise forms.ValidationError(
-                "The file is larger than 200 MB. Split it in several targets."
+                "The file is larger than 200 MB. Split it into several targets."
             )
         content = bytes(upload.read())
         try:
@@ -309,13 +312,13 @@ class ResultsImportForm(forms.Form):
         required=False,
         to_field_name="slug",
         empty_label="As in the file",
-        help_text="If there is no suite of that name, it is made from the cases of the file",
+        help_text="If there is no suite of that name, it is created from the cases of the file",
     )
     slug = forms.CharField(
         label="New suite",
         required=False,
         max_length=Suite._meta.get_field("slug").max_length,
-        help_text="Short name of a suite to make from the cases of the file, instead",
+        help_text="Short name of a new suite with the cases of the file, instead",
     )
     target_name = forms.CharField(
         label="Name of the target",
@@ -333,7 +336,7 @@ class ResultsImportForm(forms.Form):
         """Refuse a file that is too large."""
         upload: UploadedFile[Any] = self.cleaned_data["results"]
         if (upload.size or 0) > MAX_RESULTS_BYTES:
-            raise forms.ValidationError("The file is larger than 200 MB. Split it in several.")
+            raise forms.ValidationError("The file is larger than 200 MB. Split it into several.")
         return upload
 
     def clean_slug(self) -> str:

@@ -141,7 +141,7 @@ def make_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
     content = SuiteWithCases(
         slug=slug, title=named[:MAX_TITLE_LENGTH], evaluators=root, cases=tuple(cases.values())
     )
-    note = "Made from the cases in a file of results"
+    note = "Created from the cases in a file of results"
     return import_content(content, imported_by=by, note=note).suite
 
 

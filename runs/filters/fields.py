@@ -266,7 +266,7 @@ class Vocabulary:
             near = difflib.get_close_matches(plain, guesses, n=1, cutoff=0.6)
         meant = f" Did you mean {known[near[0]]}?" if near else ""
         if self.hint:
-            return f"“{name}” cannot be asked here.{meant} {self.hint}"
+            return f"“{name}” cannot be used here.{meant} {self.hint}"
         return f"There is no field, evaluator, metric or dimension “{name}” here.{meant}"
 
 
@@ -338,7 +338,9 @@ def check(condition: Condition, vocabulary: Vocabulary) -> Checked:
 
 def _test(condition: Comparison, found: Field) -> Test:
     if not found.is_number and condition.operator not in EQUALITY:
-        raise ValueError(f"{found.name} is no number: write {found.name} = … or {found.name} != ….")
+        raise ValueError(
+            f"{found.name} is not a number. Write {found.name} = … or {found.name} != …."
+        )
     read = _reader(found)
     values = tuple(
         None
@@ -347,7 +349,7 @@ def _test(condition: Comparison, found: Field) -> Test:
         for value in condition.values
     )
     if None in values and condition.operator not in EQUALITY:
-        raise ValueError(f"“{NOTHING}” is no number: write {found.name} = {NOTHING}.")
+        raise ValueError(f"“{NOTHING}” is not a number. Write {found.name} = {NOTHING}.")
     return Test(found, condition.operator, values)
 
 
@@ -359,7 +361,7 @@ def _change(condition: Change, found: Field, vocabulary: Vocabulary) -> ChangeTe
     by = None
     if condition.by:
         if not found.is_number:
-            raise ValueError(f"{found.name} is no number, so it changes by no amount.")
+            raise ValueError(f"{found.name} is not a number, so it cannot change by an amount.")
         by = _reader(found)(condition.by)
         if by <= 0:
             raise ValueError("After “by” comes a number above 0.")
@@ -382,7 +384,7 @@ def _number(found: Field, value: str) -> float:
     number = float(exact)
     if not math.isfinite(number):
         raise ValueError(
-            f"“{value}” is no value of {found.name}. Write it as {EXAMPLES[found.kind]}."
+            f"“{value}” is not a value of {found.name}. Write it as {EXAMPLES[found.kind]}."
         )
     return number
 

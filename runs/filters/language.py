@@ -242,7 +242,7 @@ class _Reader:
     def read(self) -> All[Typed]:
         found = self._some()
         if self.token.kind != END:
-            raise self._error("There is no “(” to this “)”.")
+            raise self._error("This “)” has no “(”.")
         return found if isinstance(found, All) else All((found,))
 
     def _some(self) -> Condition:
@@ -297,7 +297,7 @@ class _Reader:
         opening = self._next()
         inside = self._some()
         if self.token.text != ")":
-            raise FilterError("There is no “)” to this “(”.", opening.start, opening.end)
+            raise FilterError("This “(” has no “)”.", opening.start, opening.end)
         self._next()
         if not _is_any(inside):
             raise FilterError("There is nothing in the parentheses.", opening.start, opening.end)
@@ -372,7 +372,7 @@ class _Reader:
 
     def _unreadable(self, start: int) -> FilterError:
         if self.text[start] == '"':
-            return FilterError("There is no second quote to this one.", start, len(self.text))
+            return FilterError("This quote is never closed.", start, len(self.text))
         return FilterError(
             f"“{self.text[start]}” means nothing here. “Not equal” is written !=.", start, start + 1
         )

@@ -30,7 +30,9 @@ class CasesField(forms.Field):
         numbers = set()
         for text in value or ():
             if (number := read_integer(text)) is None:
-                raise forms.ValidationError(f"“{text[:MAX_NAMED_LENGTH]}” is no case of this run.")
+                raise forms.ValidationError(
+                    f"“{text[:MAX_NAMED_LENGTH]}” is not a case of this run."
+                )
             numbers.add(number)
         return sorted(numbers)
 

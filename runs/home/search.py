@@ -37,7 +37,10 @@ from runs.results.result_state import result_address
 from runs.results.runs import RunRow, run_row, with_list_columns
 
 # Without metrics and dimensions: only the judges' details have them.
-HINT = "Search asks for the fields of every case and for evaluators of suites; metrics and dimensions are asked in a run."
+HINT = (
+    "Search knows the fields of every case and the evaluators of suites. Filter by metrics and "
+    "dimensions in a run."
+)
 ORDER = Keyset(Key("run_id", int, is_descending=True), Key("position", int), Key("pk", int))
 
 

@@ -39,7 +39,7 @@ class FinalScore(models.TextChoices):
 class OnUnscored(models.TextChoices):
     """How a result is decided when one of its evaluators could not score (SCORING §4.1)."""
 
-    ERROR = "error", "The result is errored"
+    ERROR = "error", "Mark the result as an error"
     EXCLUDE = "exclude", "Leave the evaluator out and reweight the rest"
     ZERO = "zero", "Count it as 0"
 

@@ -80,7 +80,7 @@ class RunDoc(Document):
     name: str
     """Its suite and number, as support-agent:12."""
     suite: str
-    """The slug of its suite."""
+    """The short name of its suite."""
     number: Annotated[int, FIGURES]
     """Its number in the suite."""
     url: str
@@ -104,11 +104,11 @@ class RunDoc(Document):
     repetitions: Annotated[int, FIGURES]
     """How often each case is executed."""
     status: Annotated[RunStatus, FIGURES]
-    """How far the run is."""
+    """The status of the run."""
     status_reason: str
     """Why it ended early; empty otherwise."""
     created_at: datetime
-    """When it was made."""
+    """When it was created."""
     created_by: TextOrNone
     """Who started it."""
     started_at: datetime | None

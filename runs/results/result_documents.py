@@ -46,7 +46,7 @@ class ResultDoc(Document):
     url: str
     """The path of its page."""
     status: ResultStatus
-    """How far the work is."""
+    """The status of the work."""
     verdict: VerdictOrNone
     """Its verdict; null without one."""
     reviewed_verdict: VerdictOrNone
@@ -64,11 +64,11 @@ class ResultDoc(Document):
     error_stage: TextOrNone
     """Where it errored."""
     warnings: list[str]
-    """What its reader should know."""
+    """Warnings for its reader."""
     attempt: int
     """How often it was tried in its generation; 0 before the first attempt."""
     generation: int
-    """How often it was asked for, from 1."""
+    """How often it was requested, from 1."""
     started_at: datetime | None
     """When work on it began."""
     finished_at: datetime | None
@@ -136,7 +136,7 @@ class EvaluationDoc(Document):
     findings: list[FindingDoc]
     """Its hits and misses."""
     warnings: list[str]
-    """What its reader should know."""
+    """Warnings for its reader."""
     details: dict[str, Any]
     """The parts its kind makes the score of."""
     latency_ms: int | None
@@ -321,7 +321,7 @@ class AttemptDoc(Document):
     is_current: bool
     """Whether it is the one that counts."""
     state: str
-    """A verdict, or how far the work was."""
+    """Its verdict, or its status without one."""
     score: float | None
     """Its score, 0 to 1; null without one."""
     reason: str
@@ -374,7 +374,7 @@ class ResultDetailDoc(ResultDoc):
     """A result in full."""
 
     is_open: bool
-    """Whether work on it goes on."""
+    """True while it is running."""
     case_content: CaseDetailDoc
     """The case in the revision that was executed."""
     output: OutputDoc | None

@@ -599,7 +599,7 @@ class ResultPage:
     def saved_message(self) -> str:
         """Say what of an error is saved: the output, and scores that need no rescoring."""
         if not self.has_answer:
-            return "No output came, so nothing is saved."
+            return "The target gave no output, so nothing is saved."
         if not self.scored_count:
             return "The output is saved."
         scores = "1 score" if self.scored_count == 1 else f"{self.scored_count} scores"

@@ -214,7 +214,7 @@ def _marks(node: EvaluatorSpec, scale: int) -> tuple[str, ...]:
     elif node.required:
         marks.append("required")
     if node.negate:
-        marks.append("negated")
+        marks.append("inverted")
     return tuple(marks)
 
 

@@ -43,14 +43,14 @@ class RunsQuery(ListQuery):
     search: str = lists.search(
         help="Runs whose suite, target or note contains this text, or with this number as in #12."
     )
-    suite: str = lists.text(help="Runs of the suite with this slug.")
+    suite: str = lists.text(help="Runs of the suite with this short name.")
     status: str = lists.choice(
         (ACTIVE, *RunStatus.values),
-        help="How far the run is; “active” are those that are queued or running.",
+        help="The status of the run; active means queued or running.",
     )
     target: str = lists.text(help="Runs against the target of this name.")
     campaign: int | None = lists.integer(help="Runs of the campaign with this id.")
-    since: datetime | None = lists.moment(help="Runs made at this time or later, ISO 8601.")
+    since: datetime | None = lists.moment(help="Runs created at this time or later, ISO 8601.")
     after: str = lists.after()
 
     def runs(self) -> QuerySet[Run]:

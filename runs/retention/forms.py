@@ -27,7 +27,7 @@ PART_CHOICES = (
 class DeletionForm(forms.Form):
     """What is deleted of a selection; a suite that was run is confirmed by its short name."""
 
-    part = forms.ChoiceField(choices=PART_CHOICES, widget=forms.RadioSelect, label="What goes")
+    part = forms.ChoiceField(choices=PART_CHOICES, widget=forms.RadioSelect, label="What to delete")
     confirm = forms.CharField(label="Short name of the suite")
 
     releases_reviews = forms.BooleanField(

@@ -481,7 +481,7 @@ def apply_bands(suite: Suite, sent: Mapping[str, str], *, by: User) -> SuiteDraf
     """
     if suite.archived_at:
         raise SuiteArchivedError(
-            f"{suite.title} is archived and cannot be changed. Take it out of the archive first."
+            f"{suite.title} is archived and cannot be changed. Restore it first."
         )
     bands = {name: _share(name, sent.get(name, "")) for name in BANDS}
     return change_draft(get_draft(suite, by), sent.get("stamp", ""), SetPolicy(bands))

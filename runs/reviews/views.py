@@ -465,7 +465,7 @@ class AssignForm(forms.Form):
         """Offer the members who may decide."""
         super().__init__(data)
         self.names = dict(people())
-        everybody = ("", "Everybody")
+        everybody = ("", "Everyone")
         self.fields["to"].choices = [everybody, *self.names.items()]  # type: ignore[attr-defined]  # a ChoiceField
 
     def assign(self, items: list[int]) -> str:
@@ -477,7 +477,7 @@ class AssignForm(forms.Form):
         to = User.objects.filter(pk=values["to"]).first() if values["to"] else None
         done = services.assign(chosen, to)
         assignee = f"assigned to {to.get_username()}" if to else "open to everyone"
-        return f"{counted(done, 'item that waits,items that wait')}: {assignee}."
+        return f"{counted(done, 'waiting item')}: {assignee}."
 
 
 MAX_BYTES = 20 * 1024 * 1024

@@ -49,7 +49,7 @@ def chosen_cases(
     Raises CannotStartError for an unknown key, and when no case is left.
     """
     if suite.archived_at is not None:
-        raise CannotStartError(f"{suite.title} is archived. Take it out of the archive first.")
+        raise CannotStartError(f"{suite.title} is archived. Restore it first.")
     current = Case.objects.filter(suite=suite, is_current=True).order_by("position", "id")
     light = current.only(
         *("id", "key", "tags", "content_hash", "evaluators", "evaluators_append"),

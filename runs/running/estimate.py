@@ -41,7 +41,7 @@ def family_warning(judge: LanguageModel | None, targets: Iterable[Target]) -> st
     if not alike:
         return ""
     return (
-        f"The judge is of the same family as target {', '.join(alike)}. "
+        f"The judge uses the same model family as target {', '.join(alike)}. "
         "Judges tend to favour their own family."
     )
 
@@ -187,13 +187,13 @@ def unscorable_warnings(
                 lacking[path, lack] += count
     sentences = [
         f"Evaluator {path} has nothing to score by in {count} of {totals[path]} cases: "
-        f"{'they have' if count > 1 else 'it has'} no {lack}. There it will be an error."
+        f"{'they have' if count > 1 else 'it has'} no {lack}. In these cases it will be an error."
         for (path, lack), count in lacking.most_common()
     ]
     more = len(sentences) - MAX_NAMED
     return (
         *sentences[:MAX_NAMED],
-        *([f"The same holds for {more} more evaluators."] if more > 0 else ()),
+        *([f"The same applies to {more} more evaluators."] if more > 0 else ()),
     )
 
 

@@ -89,7 +89,7 @@ class RetryPlan:
         if self.budget_usd is None:
             return ""
         spent = budget_words(self.spent_usd, self.budget_usd)
-        return f"{spent}. Empty leaves the budget as it is."
+        return f"{spent}. Leave empty to keep the budget."
 
 
 def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
@@ -209,7 +209,7 @@ class NewBudgetField(MoneyField):
     """A new cap for the whole run, including what is spent; empty leaves the cap as it is."""
 
     default_error_messages = {
-        "invalid": "The new budget is an amount in US dollars, such as 2.50.",
+        "invalid": "Enter an amount in US dollars, such as 2.50.",
     }
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ def check_budget(run: Run, held: Run, budget_usd: Decimal | None) -> None:
         more = f", and one more result may cost ${next_usd.normalize():f}" if spent < cap else ""
         raise BudgetSpentError(
             f"Run {run} has spent ${spent.normalize():f} of ${cap.normalize():f}{more}. "
-            "Go on with a higher budget."
+            "Resume it with a higher budget."
         )
 
 
@@ -285,10 +285,10 @@ def stop_run(run: Run, *, stopped_by: User | None) -> None:
     Raises RunNotActiveError when it is over already.
     """
     name = user_name(stopped_by)
-    reason = f"Stopped by {name}" if name else "Stopped"
+    reason = f"Cancelled by {name}" if name else "Cancelled"
     with transaction.atomic():
         if not finish_run(run.pk, RunStatus.STOPPED, reason=reason):
-            raise RunNotActiveError(f"Run {run} is over already; nothing is left to stop.")
+            raise RunNotActiveError(f"Run {run} has already ended.")
         _audit(run, "stop", reason, by=stopped_by)
 
 
@@ -309,7 +309,7 @@ def resume_run(
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
         if held.is_active:
-            raise CannotResumeError(f"Run {run} is under way already; {_why_active(held)}.")
+            raise CannotResumeError(f"Run {run} is already running; {_why_active(held)}.")
         if held.status not in RESUMABLE_RUN_STATUSES:
             raise CannotResumeError(f"Run {run} did not end early; there is nothing to resume.")
         left, broken = cancelled_results(held), broken_results(held)
@@ -329,11 +329,9 @@ def resume_run(
 
 def _why_active(run: Run) -> str:
     if run.owner != RunOwner.COMMAND_LINE:
-        return "nothing is left to resume"
+        return "there is nothing to resume"
     silence = 2 * LEASE.total_seconds()
-    return (
-        f"if the command line that executes it is gone, this is noticed after {silence:g} seconds"
-    )
+    return f"if its command line was killed, the site notices within {silence:g} seconds"
 
 
 def cancelled_results(run: Run) -> list[int]:
@@ -360,12 +358,12 @@ def _resume_message(user: User | None, count: int, *, taken_over: bool, is_own: 
 
 MISSING = (ResultStatus.ERROR, ResultStatus.CANCELLED, ResultStatus.SKIPPED)
 WHICH = {
-    "errored": (Q(status=ResultStatus.ERROR), "none is errored now"),
-    "failed": (Q(status=ResultStatus.SCORED, verdict="fail"), "none has failed now"),
-    "all_missing": (Q(status__in=MISSING), "none is missing now"),
+    "errored": (Q(status=ResultStatus.ERROR), "no result has an error"),
+    "failed": (Q(status=ResultStatus.SCORED, verdict="fail"), "no result failed"),
+    "all_missing": (Q(status__in=MISSING), "no result is missing"),
 }
-UNDER_WAY = "they are being tried again already"
-NONE_LEFT = "none is of that kind now"
+UNDER_WAY = "they are already being rerun"
+NONE_LEFT = "none of them can be rerun now"
 MAX_NAMED = 12
 
 
@@ -480,7 +478,7 @@ def retry_results(
         finished, cancelled, why_none = _chosen(held, which, result_ids, seen_retry)
         count = len(finished) + len(cancelled)
         if not count:
-            raise NothingToRetryError(f"Run {run} has no such results to try again: {why_none}.")
+            raise NothingToRetryError(f"Run {run} has nothing to rerun: {why_none}.")
         asks_target = not request.keep_output or lacks_output(finished, cancelled)
         check_run_scripts(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
@@ -557,4 +555,4 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
 def _retry_message(retry: Retry, *, taken_over: bool) -> str:
     by = f" by {retry.asked_by_name}" if retry.asked_by_name else ""
     takeover = "; the workers continue what a command line began" if taken_over else ""
-    return f"{counted(retry.count, 'result')} tried again{by}: {retry}{takeover}"
+    return f"{counted(retry.count, 'result')} rerun{by}: {retry}{takeover}"

@@ -31,7 +31,7 @@ RATES = ("metrics_pass_threshold", "cases_pass_threshold")
 LABELS: Mapping[str, str] = {
     "pass_threshold": "Pass from",
     "borderline_threshold": "Borderline from",
-    "fallback_threshold": "Without outcomes, pass from",
+    "fallback_threshold": "Pass score for cases without outcomes",
     "metrics_pass_threshold": "Score gate",
     "cases_pass_threshold": "Pass-rate gate",
 }

@@ -169,7 +169,7 @@ def _sampling(content: Content, samples: int) -> Iterator[Operation]:
     ]
     if not judging:
         raise ChangeRefusedError(
-            "Samples: no evaluator of the suite asks a judge, so there is nothing to ask more often."
+            "Samples: no evaluator of the suite uses a judge, so there is nothing to sample."
         )
     yield from (Sample(node_id, samples) for node_id in judging)
 

@@ -185,8 +185,8 @@ def start_run(
 def _check_version(suite: Suite, version: int | None) -> None:
     if version is not None and version != suite.version:
         raise SuiteChangedError(
-            f"{suite.title} was changed meanwhile: it is version {suite.version} now, and this was made "
-            f"for version {version}. Nothing was started. Look at it again and start then."
+            f"{suite.title} has changed: it is at version {suite.version} now, and this form was opened "
+            f"at version {version}. Nothing was started. Check the form and start again."
         )
 
 
@@ -357,7 +357,7 @@ def stop_campaign(campaign: Campaign, *, stopped_by: User | None) -> int:
                 continue
             stopped += 1
     if not stopped:
-        raise CampaignNotActiveError("All runs are over already; nothing is left to stop.")
+        raise CampaignNotActiveError("All runs have already ended.")
     return stopped
 
 

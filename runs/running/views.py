@@ -93,7 +93,8 @@ def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
         messages.error(request, "Nothing is chosen. Tick at least one row of this run.")
     elif len(asked := start_address(form)) > MAX_ADDRESS_LENGTH:
         messages.error(
-            request, "These rows are too many to be named. Take all of a filter instead."
+            request,
+            "These are too many rows to select one by one. Select all that match a filter instead.",
         )
     else:
         place = f"{reverse('runs:run-new', args=[slug])}?{asked}"

@@ -377,13 +377,13 @@ def _result_verdict(page: ResultPage) -> dict[str, str]:
         "" if page.result.score is None else f", score {score(page.result.score, page.run.scale)}"
     )
     word = VERDICT_WORDS[state]
-    sentence = f"{page.stage}. It counts as not passed, never as 0." if page.stage else ""
+    sentence = f"{page.stage}. It counts as not passed." if page.stage else ""
     review = page.override
     if not sentence:
         sentence = f"The verdict is {word.lower()}{score_text}."
     if review:
         # Reviews show verdicts, never names or notes.
-        sentence += f" People reviewed it as {review.people}."
+        sentence += f" Reviewed as {review.people}."
     return {"state": state, "word": word, "tone": TONES.get(state, ""), "sentence": sentence}
 
 
@@ -414,7 +414,7 @@ def _measures(page: ResultPage) -> list[dict[str, Any]]:
         {
             "name": "Outcomes met",
             "value": f"{page.outcomes_met} of {outcome_count}" if outcome_count else "–",
-            "notes": [] if outcome_count else ["None were judged"],
+            "notes": [] if outcome_count else ["Not judged"],
         },
         {"name": "Latency", "value": duration(result.latency_ms), "notes": tokens},
         {

@@ -40,7 +40,7 @@ MAX_CASES, MAX_WITH_TEXTS = 500, 100
 MAX_STEPS, MAX_TURNS, MAX_REMARKS, MAX_RULES = 100, 50, 50, 50
 MAX_NAME_LENGTH, MAX_IN_TITLE_LENGTH = 200, 80
 STATES = {"not_run": "cancelled", "pending": "waiting"}
-GATES = {"score": "its score alone", "expected_outcomes": "every expected outcome met"}
+GATES = {"score": "score", "expected_outcomes": "expected outcomes"}
 
 MAX_TEXT_LENGTH = 20_000
 # For a finding, a justification or a reason.
@@ -108,10 +108,10 @@ def policy_rows(policy: PolicySpec) -> list[dict[str, str]]:
     rows = {
         "Pass from": bound(policy.pass_threshold, scale),
         "Borderline from": bound(policy.borderline_threshold, scale),
-        "A case passes by": GATES.get(policy.case_gate, str(policy.case_gate).replace("_", " ")),
+        "Case gate": GATES.get(policy.case_gate, str(policy.case_gate).replace("_", " ")),
         "Score gate": threshold(policy.metrics_pass_threshold),
         "Pass-rate gate": threshold(policy.cases_pass_threshold),
-        "Reviews count": "yes" if policy.count_reviews else "no",
+        "Human reviews override verdicts": "yes" if policy.count_reviews else "no",
     }
     return [{"name": name, "value": value} for name, value in rows.items()]
 
@@ -119,9 +119,9 @@ def policy_rows(policy: PolicySpec) -> list[dict[str, str]]:
 def tolerance_rows(rate: float, score: float, latency: float) -> list[dict[str, str]]:
     """Return how much worse the candidate was allowed to be."""
     rows = {
-        "Pass rate may fall by": points(rate) if rate else "nothing",
-        "Mean score may fall by": points(score) if score else "nothing",
-        "Mean latency may grow by": f"{plain(latency)}%",
+        "Largest drop in pass rate": points(rate) if rate else "nothing",
+        "Largest drop in mean score": points(score) if score else "nothing",
+        "Largest rise in mean latency": f"{plain(latency)}%",
     }
     return [{"name": name, "value": value} for name, value in rows.items()]
 
@@ -131,7 +131,7 @@ def judge_text(run: Run) -> str:
     if not run.judge_name:
         return "no judge"
     is_clear = not run.is_scripted or "scripted" in run.judge_name.lower()
-    return f"judge {run.judge_name}{'' if is_clear else ', a scripted judge'}"
+    return f"judge: {run.judge_name}{'' if is_clear else ' (scripted)'}"
 
 
 def question(messages: Sequence[Mapping[str, Any]], budget: TextBudget) -> dict[str, Any]:

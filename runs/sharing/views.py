@@ -54,10 +54,12 @@ class ShareForm(forms.Form):
     title = forms.CharField(
         label="Title",
         max_length=200,
-        help_text="Everybody with the link reads it, and chats show it in their preview.",
+        help_text="Everyone with the link sees it, and chats show it in their preview.",
     )
     detail_level = forms.ChoiceField(
-        label="What anonymous readers see", choices=DETAIL_LEVEL_CHOICES, widget=forms.RadioSelect
+        label="What people with the link see",
+        choices=DETAIL_LEVEL_CHOICES,
+        widget=forms.RadioSelect,
     )
     comments = forms.BooleanField(
         label="Include comments",
@@ -66,10 +68,10 @@ class ShareForm(forms.Form):
     )
     expiry = forms.ChoiceField()
     until = forms.DateField(
-        label="Closes on",
+        label="Expires on",
         required=False,
         widget=forms.DateInput(attrs={"type": "date"}),
-        help_text="for “on a date”; the link works until the end of that day",
+        help_text="For “on a date”. The link works until the end of that day",
     )
     looked = forms.BooleanField(label="Share it with what is listed above", required=False)
 
@@ -86,7 +88,7 @@ class ShareForm(forms.Form):
         fields: dict[str, Any] = super().clean() or {}
         expiry, until = fields.get("expiry"), fields.get("until")
         if expiry == ON_A_DAY and until is None and "until" not in self.errors:
-            self.add_error("until", "Name the day on which the link closes.")
+            self.add_error("until", "Enter the day on which the link expires.")
         elif expiry == ON_A_DAY and until is not None:
             fields["expires_at"] = self._end_of_day(until)
         elif expiry == NEVER:
@@ -105,8 +107,8 @@ class ShareForm(forms.Form):
 
 CHANGES_ALL = "runs.change_sharelink"
 MADE_IN_SESSION = "runs.made_share_link"
-LOOK = "Look at the strings that look private, and tick that they may be shared."
-LOOK_AGAIN = "The content has changed since the preview. Look at it again, then make the link."
+LOOK = "Check the strings that look private, and tick that they may be shared."
+LOOK_AGAIN = "The content has changed since the preview. Check it again, then create the link."
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class ShareRequest:
     def problem(self) -> str:
         """Return why it cannot be shared, "" when it can."""
         if not self.form.is_valid():
-            return "Look at the marked fields."
+            return "Correct the marked fields."
         if self.form.data.get("seen") != self.preview.seen:
             return LOOK_AGAIN
         return LOOK if self.preview.scan.count and not self.preview.has_looked else ""

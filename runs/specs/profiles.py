@@ -44,21 +44,23 @@ def all_profiles() -> tuple[Profile, ...]:
         Profile(
             name="verdicts",
             label="Verdicts",
-            summary="The weighted average of the evaluators decides: from 0.8 a case passes, from 0.6 it is borderline.",
+            summary="Weighted score: pass at 0.8, borderline at 0.6.",
             policy=PolicySpec(),
             evaluators=(_evaluator("llm_judge"),),
         ),
         Profile(
             name="metrics",
             label="Metrics",
-            summary="A judge scores eight metrics from 0 to 5; a case passes when all its expected outcomes are met.",
+            summary="A judge scores eight metrics from 0 to 5. A case passes when all its expected outcomes "
+            "are met.",
             policy=PolicySpec(case_gate="expected_outcomes", scale=100),
             evaluators=(_evaluator("metrics_judge", name="metrics"),),
         ),
         Profile(
             name="tasks",
             label="Tasks",
-            summary="Scores from 0 to 100; comparing with the expected output weighs three times as much as judging.",
+            summary="Comparisons with the expected output count three times as much as judges. Scores from 0 "
+            "to 100.",
             policy=PolicySpec(scale=100),
             evaluators=(
                 _evaluator("expected_output", weight=3.0, config={"match": "contains"}),
@@ -68,7 +70,8 @@ def all_profiles() -> tuple[Profile, ...]:
         Profile(
             name="hybrid",
             label="Hybrid",
-            summary="Programs check, and a judge reads their findings; its overall score from 0 to 10 is the score.",
+            summary="Programs check, and a judge reads their findings. Its overall score from 0 to 10 is the "
+            "score.",
             policy=PolicySpec(final_score="judge_overall", scale=10),
             evaluators=(_evaluator("hybrid_judge", config={"checks": [ANSWERED]}),),
         ),

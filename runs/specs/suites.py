@@ -59,7 +59,7 @@ class SuiteFields(Spec):
     tags: tuple[str, ...] = ()
     """Its tags."""
     judge: str = ""
-    """The slug of the language model that judges."""
+    """The short name of the language model that judges."""
     max_minutes: int | None = Field(None, ge=1, le=MAX_MINUTES)
     """How long a run of it may take before it is ended, minutes; null for the longest time of the site."""
 

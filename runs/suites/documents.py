@@ -73,7 +73,7 @@ class SuiteDoc(Document, SuiteFields):
     version: int
     """Its current version."""
     judge: TextOrNone  # type: ignore[assignment]  # "" in a spec
-    """The slug of the judge, a language model; null without one."""
+    """The short name of the judge, a language model; null without one."""
     case_count: int
     """How many current cases it has."""
     run_count: int
@@ -171,7 +171,7 @@ class VersionDetailDoc(VersionDoc, SuiteFields):
     """A suite as it was at a version."""
 
     judge: TextOrNone  # type: ignore[assignment]  # "" in a spec
-    """The slug of its judge; null without one."""
+    """The short name of its judge; null without one."""
     metadata: dict[str, Any]
     """The other keys of the suite's file."""
     policy: PolicyDoc

@@ -182,7 +182,7 @@ def _check_size(content: Content) -> None:
     nodes = [*nodes_with_paths(content["evaluators"])]
     if len(nodes) > MAX_EVALUATORS:
         raise ChangeRefusedError(
-            f"That makes {len(nodes)} evaluators; a suite can have {MAX_EVALUATORS} at most. "
+            f"That would be {len(nodes)} evaluators. A suite can have at most {MAX_EVALUATORS}. "
             "Remove some first."
         )
     for path, node in nodes:

@@ -222,7 +222,7 @@ class MarksForm(forms.Form):
         widget=forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}),
     )
     negate = forms.BooleanField(
-        required=False, label="Negated", help_text="A score s counts as 1 − s."
+        required=False, label="Invert score", help_text="1 becomes 0, and 0 becomes 1."
     )
 
     def __init__(self, scale: int, *args: Any, **options: Any) -> None:
@@ -231,7 +231,9 @@ class MarksForm(forms.Form):
         self.scale = scale
         self.fields[
             "below"
-        ].help_text = f"If it is required: the score it must reach, 0 to {scale}. Empty: above 0."
+        ].help_text = (
+            f"If it is required, the score it must reach, 0 to {scale}. Empty means above 0."
+        )
 
     def clean_name(self) -> str:
         """Return the name; refuse an invalid one."""

@@ -58,8 +58,8 @@ GROUPS = (
             *("review_one_missed", "review_disagreement"),
         ),
     ),
-    ("Judges that differ", ("review_split_panel", "review_samples", "review_repetitions")),
-    ("Answers to mistrust", ("review_verdict_like",)),
+    ("Disagreement", ("review_split_panel", "review_samples", "review_repetitions")),
+    ("Suspicious answers", ("review_verdict_like",)),
 )
 REVIEW_CHOICES = (*REVIEW_RULES, "review_blind", "review_reviewers")
 
@@ -71,7 +71,7 @@ def _rule(label: str, help_text: str = "") -> forms.BooleanField:
 class ReviewRulesForm(forms.Form):
     """The rules that send results to the review queue, and how they are decided there (SCORING §4.6)."""
 
-    review_borderline = _rule("Borderline verdict", "Between the two bands of the score")
+    review_borderline = _rule("Borderline verdict", "Scores between the two thresholds")
     review_disagreement = _rule(
         "Gate and score disagree",
         "Under the outcomes gate: passed below its score, or failed at it",
@@ -90,21 +90,19 @@ class ReviewRulesForm(forms.Form):
     )
     review_verdict_like = _rule(
         "Answer reads like a verdict",
-        "A judge could take something in the output for its own verdict",
+        "A judge could mistake part of the output for its own verdict",
     )
     review_distance = percent_field(
-        "Near means within", "Points of 100 from a threshold or a minimum"
+        "Close means within", "Points of 100 from a threshold or a minimum"
     )
     review_pass_sample = percent_field(
-        "Passes drawn at random", "Percent of those that no rule selects; they measure the judge"
+        "Passes", "Percent of the remaining passes, to check the judge"
     )
-    review_fail_sample = percent_field(
-        "Fails drawn at random", "Percent of those that no rule selects"
-    )
+    review_fail_sample = percent_field("Fails", "Percent of the remaining fails")
     review_reviewers = forms.IntegerField(
         min_value=1,
         max_value=MAX_REVIEWERS,
-        label="Reviewers of each",
+        label="Reviewers per result",
         help_text="If they differ, one more is asked; then the most frequent verdict counts, or "
         "the middle one",
     )
@@ -112,7 +110,7 @@ class ReviewRulesForm(forms.Form):
         required=False,
         label="Hide verdict and scores from reviewers until they have decided",
         help_text="In the queue and on the result's page. Lists of results, comparisons, files and the API "
-        "show them to everybody",
+        "show them to every member",
     )
 
     @property
@@ -182,7 +180,7 @@ class JudgeField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not gener
             to_field_name="slug",
             empty_label="None",
             label="Judge",
-            help_text="The language model that judges where an evaluator names no other",
+            help_text="The language model that judges if an evaluator names no other",
         )
 
 
@@ -194,7 +192,7 @@ class SuiteNameForm(forms.Form):
         max_length=80,
         required=False,
         label="Short name",
-        help_text="For addresses and the command line; made from the title if left empty. It cannot "
+        help_text="For addresses and the command line. If empty, it follows from the title. It cannot "
         "be changed later.",
     )
 
@@ -205,7 +203,7 @@ class SuiteNameForm(forms.Form):
             found["slug"] = found["slug"] or slugify(found["title"])[:80].strip("-")
             if not found["slug"]:
                 self.add_error(
-                    "slug", "Enter one: the title has no letters that an address can hold."
+                    "slug", "Enter one. The title has no letters that an address can contain."
                 )
             elif Suite.objects.filter(slug=found["slug"]).exists():
                 self.add_error("slug", f"There is already a suite “{found['slug']}”.")
@@ -262,15 +260,14 @@ class SuiteSettingsForm(ReviewRulesForm):
         "all of its expected outcomes",
     )
     fallback_threshold = percent_field(
-        "Without outcomes, pass from",
-        "Overall score, 0 to 100, for cases without expected outcomes under the outcomes gate",
+        "Pass score for cases without outcomes",
+        "Overall score, 0 to 100, if the case gate is expected outcomes",
     )
     final_score = forms.ChoiceField(choices=FinalScore.choices)
     on_unscored = forms.ChoiceField(
         choices=OnUnscored.choices,
-        label="Unscored evaluator",
-        help_text="What happens to a result when an evaluator could not score; if a gate or a required "
-        "evaluator could not, the result is always errored",
+        label="If an evaluator can't score",
+        help_text="If a gate or a required evaluator can't score, the result is always an error",
     )
     judge_outcomes = forms.ChoiceField(
         choices=JudgeOutcomes.choices,
@@ -289,15 +286,17 @@ class SuiteSettingsForm(ReviewRulesForm):
     )
     count_reviews = forms.BooleanField(
         required=False,
-        label="Reviewed verdicts count in gates, pass rates and comparisons",
-        help_text="A reviewer's decision then replaces the automatic verdict, even an error, and every figure "
-        "says how many reviews it contains. Scores do not change. Otherwise decisions are shown but not counted",
+        label="Let human reviews override verdicts",
+        help_text="Decisions then count in gates, pass rates and comparisons, even over an error, and every "
+        "figure says how many it contains. Scores do not change. Otherwise decisions are only shown",
     )
     max_pass_rate_drop = percent_field(
-        "Pass rate may drop by", "Points of 100 before a comparison calls it a regression"
+        "Largest drop in pass rate", "Points of 100. A larger drop is a regression"
     )
-    max_avg_score_drop = percent_field("Mean score may drop by", "Points of 100")
-    max_latency_increase_pct = percent_field("Mean latency may grow by", "Percent", maximum=100_000)
+    max_avg_score_drop = percent_field("Largest drop in mean score", "Points of 100")
+    max_latency_increase_pct = percent_field(
+        "Largest rise in mean latency", "Percent", maximum=100_000
+    )
 
     def __init__(self, draft: SuiteDraft, *args: Any, **options: Any) -> None:
         """Fill the form with the draft."""

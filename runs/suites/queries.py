@@ -292,12 +292,12 @@ def _note(child: EvaluatorSpec, above: Aggregator | None) -> str:
     if above is None:
         return "final score"
     if above.is_gate_alone(child.name):
-        return "gate alone"
+        return "gate only"
     return NOTES.get(above.type, "")
 
 
 def _marks(node: EvaluatorSpec, above: Aggregator | None, scale: int) -> tuple[str, ...]:
-    marks = ["negated"] if node.negate else []
+    marks = ["inverted"] if node.negate else []
     if node.required_below is not None:
         marks.append(f"required, {figures.bound(node.required_below, scale)} or more")
     elif node.required:

@@ -121,6 +121,6 @@ def _missing(slug: str) -> str:
     known = ", ".join(LanguageModel.objects.order_by("slug").values_list("slug", flat=True))
     there_are = f"there are {known}" if known else "there are none yet"
     return (
-        f"no language model has the slug {slug!r}; {there_are}. "
+        f"no language model has the short name {slug!r}; {there_are}. "
         "Add it under Language models, or name another."
     )

@@ -198,7 +198,7 @@ def lock_editable_suite(suite: Suite) -> Suite:
     held = lock_suite(suite)
     if held.archived_at is not None:
         raise SuiteArchivedError(
-            f"{held.title} is archived and cannot be changed. Take it out of the archive first."
+            f"{held.title} is archived and cannot be changed. Restore it first."
         )
     return held
 
@@ -505,8 +505,8 @@ def _check_models(number: int, spec: VersionSpec, cases: Iterable[Case]) -> None
     gone = [f"{slug!r} ({where})" for where, slug in named if slug and slug not in known]
     if gone:
         raise CannotRestoreError(
-            f"Version {number} cannot be restored: the language model {_some(gone)} is gone. "
-            "Add it again under Language models with that slug, or download the version, name another "
+            f"Version {number} cannot be restored: the language model {_some(gone)} no longer exists. Add "
+            "it again under Language models with that short name, or download the version, name another "
             "and import it."
         )
 

@@ -393,7 +393,7 @@ class TreeAction:
             return f"{name} is removed from the draft."
         place = _place(after, self.node)
         if self.word == "duplicate":
-            return f"{name} is copied; the copy stands after it."
+            return f"{name} is duplicated. The copy is right after it."
         if self.word == "group":
             return f"{name} is now inside the new composite {place[2]}."
         position, count, parent = place

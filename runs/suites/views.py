@@ -90,7 +90,7 @@ def suite_archive(request: MemberRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     if "restore" in request.POST:
         if unarchive_suite(suite, by=request.user):
-            messages.success(request, f"{suite.title} is back in the lists.")
+            messages.success(request, f"{suite.title} is restored.")
     elif archive_suite(suite, by=request.user):
         messages.success(request, f"{suite.title} is archived. Its runs stay readable.")
     return redirect("runs:suite", slug)

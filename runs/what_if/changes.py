@@ -156,7 +156,7 @@ class LeafComparison:
         change = LeafChange(path, node, origin, ScoreSource.KEPT, asks=self._asks(node))
         if origin is None:
             return replace(
-                change, reach=ScoreSource.NEW, why="it is new, so nothing is stored of it"
+                change, reach=ScoreSource.NEW, why="it is new, so it has no stored score"
             )
         old = self.known[origin]
         if why := _other_thing(old, node):
@@ -215,10 +215,10 @@ class LeafComparison:
             if at.startswith(f"{path}/" if path else "")
         )
         if not is_same or any(change.reach is not ScoreSource.KEPT for change in inner):
-            return "what it looks at changed"
+            return "the scores it reads changed"
         for name in SHOWN_TO_JUDGES:
             if getattr(self.before.policy, name) != getattr(self.after.policy, name):
-                return "the verdicts it is shown use other thresholds"
+                return "it reads verdicts, and their thresholds changed"
         return ""
 
     def _asks(self, node: EvaluatorSpec) -> str:
@@ -234,7 +234,7 @@ class LeafComparison:
 def _other_thing(old: EvaluatorSpec, new: EvaluatorSpec) -> str:
     """Return why no stored score fits the new kind of an evaluator, "" if one does."""
     if old.kind != new.kind:
-        return f"it is a {new.kind} now and was a {old.kind}, so nothing is stored of it"
+        return f"it is a {new.kind} now and was a {old.kind}, so it has no stored score"
     if (
         new.aggregator is None
         or old.aggregator is None
@@ -242,7 +242,7 @@ def _other_thing(old: EvaluatorSpec, new: EvaluatorSpec) -> str:
     ):
         return ""
     words = {"code_judge": "a script", "llm_judge": "a judge"}
-    return f"{words[new.aggregator.type]} makes its score now, so nothing is stored of it"
+    return f"{words[new.aggregator.type]} computes its score now, so it has no stored score"
 
 
 def _judged_settings_problem(stored: KindConfig, config: KindConfig) -> str:
@@ -251,7 +251,7 @@ def _judged_settings_problem(stored: KindConfig, config: KindConfig) -> str:
         if name not in before:
             return f"{name} is new"
         if before.get(name, _ABSENT) != value:
-            return f"{name} reads otherwise" if " " in name else f"{name} changed"
+            return f"{name} has other words" if " " in name else f"{name} changed"
     return ""
 
 

@@ -210,7 +210,7 @@ class ResultDecider:
         tree = self.rules.tree
         if decided.status == OPEN_STATE:
             names = (path or tree.nodes[0].spec.name for path in decided.unrun)
-            text = f"needs {', '.join(names)} to be scored anew"
+            text = f"needs {', '.join(names)} to be rescored"
         else:
             text = decided_by(tree, decision.values, decision.basis, decision.verdict)
         return replace(decided, decided_by=text)
@@ -378,7 +378,7 @@ KEPT, OPEN_SCORE = "kept", "open"
 NOT_RUN = "it was skipped after a failed gate that would pass now"
 OUTCOMES_UNJUDGED = "the expected outcomes were not judged in this run"
 OUTCOMES_REJUDGED = "another language model judges them"
-OUTCOMES_ORPHANED = "the evaluator that judged them is gone"
+OUTCOMES_ORPHANED = "the evaluator that judged them was removed"
 
 StaleKey = tuple[str, str, str, str, str, str]
 

@@ -92,7 +92,7 @@ def rescore_run(
         if is_losing_data:
             # The copy would keep what is being removed.
             raise CannotRescoreError(
-                f"Data of run {run} are being removed. Score it again when that has ended."
+                f"Data of run {run} are being removed. Rescore it when that has ended."
             )
         if earlier := _made_before(form_key, by):
             return earlier
@@ -111,7 +111,7 @@ def _check_scores(run: Run, rule_change: WhatIfQuestion) -> None:
     if not any(stored.is_answered(result.id) for result in stored.results):
         whence = f", which was imported from {run.imported_from}," if run.imported_from else ""
         raise CannotRescoreError(
-            f"Run {run}{whence} has no scores of evaluators, so there is nothing to score it again by."
+            f"Run {run}{whence} has no scores of evaluators, so it cannot be rescored."
         )
 
 
@@ -182,9 +182,7 @@ def score_again(
     Raises CannotRescoreError for an archived suite, and the errors of `rescore_run`.
     """
     if run.suite.archived_at is not None:
-        raise CannotRescoreError(
-            f"{run.suite.title} is archived. Take it out of the archive first."
-        )
+        raise CannotRescoreError(f"{run.suite.title} is archived. Restore it first.")
     rules, origins = rules_for(run, base, content)
     name = f"draft of v{version}" if changes_rules(base, content) else f"v{version}"
     return rescore_run(
@@ -232,9 +230,9 @@ def has_same_rules(run: Run, like: Run) -> bool:
 def score_like_problem(run: Run, like: Run) -> str:
     """Return why a run cannot be scored like another, without reading scores; "" if it can."""
     if run.suite_id != like.suite_id:
-        return "Runs of two suites cannot be scored under one policy."
+        return "Runs of two suites cannot be rescored under one policy."
     if run.suite.archived_at is not None:
-        return f"{run.suite.title} is archived. Take it out of the archive first."
+        return f"{run.suite.title} is archived. Restore it first."
     if run.is_active:
-        return f"Run #{run.number} is still running. Score it again when it has ended."
+        return f"Run #{run.number} is still running. Rescore it when it has ended."
     return ""

@@ -165,7 +165,9 @@ def what_if_score(request: MemberRequest, slug: str) -> HttpResponse:
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return _page(request, question, page, REFUSED)
-    messages.success(request, f"Run #{run.number} is made of the scores of #{page.run.number}.")
+    messages.success(
+        request, f"Run #{run.number} is created from the scores of run #{page.run.number}."
+    )
     return redirect("runs:run", slug, run.number)
 
 

@@ -46,7 +46,10 @@ def test_every_answer_says_what_is_left_and_one_too_many_when_to_go_on(
     clock.advance(seconds=20)
     refused = ask(secret)
     problem = assert_refused(refused, 429)
-    assert problem["detail"] == "The limit is 3 requests a minute for a token. Go on in 40 seconds."
+    assert (
+        problem["detail"]
+        == "The limit is 3 requests a minute for a token. Try again in 40 seconds."
+    )
     assert refused["Retry-After"] == "40"
     assert refused["RateLimit"] == '"requests";r=0;t=40'
     assert_described(refused, "/api/runs")

@@ -106,7 +106,7 @@ def test_an_entry_names_who_what_and_both_values(editor: User) -> None:
 
 def test_it_is_narrowed_by_the_address_and_says_when_nothing_matches(editor: User) -> None:
     client = make_client(editor)
-    assert "Nothing was changed yet" in read(client)
+    assert "No changes yet" in read(client)
     write(editor, object_name="agent 2")
     write(object_type="suite", object_name="support")
     for query, shown, hidden in (

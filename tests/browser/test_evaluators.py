@@ -54,7 +54,7 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     assert violations(editor) == []
     action.focus()
     editor.keyboard.press("Enter")
-    expect(message).to_have_text("length is copied; the copy stands after it.")
+    expect(message).to_have_text("length is duplicated. The copy is right after it.")
     editor.get_by_label("Borderline from", exact=True).fill("0.5")
     questions: list[str] = []
     editor.on("dialog", lambda dialog: (questions.append(dialog.type), dialog.accept()))

@@ -129,7 +129,7 @@ def test_a_link_is_made_without_javascript(
         plain.get_by_label("Figures and case names").check()
         plain.get_by_role("button", name="Create link").click()
         # What was chosen since was not looked at yet.
-        expect(plain.get_by_role("alert")).to_contain_text("Look at it again")
+        expect(plain.get_by_role("alert")).to_contain_text("Check it again")
         plain.get_by_label("Figures", exact=True).check()
         plain.get_by_role("button", name="Preview").click()
         expect(plain.get_by_role("region", name="Preview: what")).to_contain_text("Case 1")

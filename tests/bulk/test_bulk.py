@@ -264,7 +264,7 @@ def test_a_file_has_what_is_chosen(viewer_client: Client, run: Run) -> None:
 def test_a_wrong_selection_is_told(editor: Client, run: Run, name: str) -> None:
     for fields, text in (
         ({}, "Tick at least one result"),
-        ({"case": ["x"]}, "is no case of this run"),
+        ({"case": ["x"]}, "is not a case of this run"),
         ({"case": ["99999"]}, "is not in run"),
         ({"everything": "on", "q": "tone <"}, "The filter cannot be read"),
     ):

@@ -87,8 +87,8 @@ def test_the_leaderboard_says_who_leads_and_how_sure_that_is(
     said = words(page)
     assert order(page) == ["best", "close", "slow"]
     assert (
-        "best leads with 100.0% (12 of 12 results) at $0.016 per pass; nothing dominates "
-        "it. It passed both gates. close cannot be told apart from it: the difference is within the noise."
+        "best leads with 100.0% (12 of 12 results) at $0.016 per pass; no other run scores "
+        "as high for less. It passed both gates. close cannot be told apart from it: the difference is within the noise."
     ) in said
     assert "cannot be told apart from #1, p = 1.000 over 12 shared cases" in said
     assert "behind #1, p = 0.004 over 12 shared cases" in said
@@ -111,9 +111,7 @@ def test_a_run_of_errors_alone_has_no_score_to_stand_by(
     started(campaign, "poor", FAILED)
     assert "No run leads" not in words(text(viewer_client, at(campaign)))
     assert "no score" in said.partition("0 of 2 scored")[2].partition("Ranked by")[0]
-    assert (
-        "cost not known in full" not in said.partition("Leaderboard")[2].partition("Ranked by")[0]
-    )
+    assert "cost partly unknown" not in said.partition("Leaderboard")[2].partition("Ranked by")[0]
 
 
 def test_figures_of_an_ended_run_lead_to_its_cases(
@@ -176,7 +174,7 @@ def test_runs_that_are_on_are_polled_until_the_last_is_over(
     said = words(page)
     assert 'hx-trigger="every 2s"' in page
     assert "2 of 3 runs are still running; so far done leads with 100.0%" in said
-    assert "ranks are provisional while runs are on" in said
+    assert "Ranks are provisional while runs are in progress" in said
     assert 'aria-label="1 of 3 results of on"' in page
     assert "no rank yet: it is waiting" in said
     live = viewer_client.get(at(campaign, "live"), {"was": "completed-running-queued"})
@@ -306,16 +304,18 @@ def test_who_may_start_stops_all_starts_again_and_names(
 ) -> None:
     first = started(campaign, "one", ["pass", "running"], status="running", repetitions=2)
     other = started(campaign, "other", PASSED)
-    assert "Stop all active runs?" in text(editor_client, at(campaign))
+    assert "Cancel all active runs?" in text(editor_client, at(campaign))
     assert "Stop all" not in text(viewer_client, at(campaign))
     assert "Rename" not in text(viewer_client, at(campaign))
     assert viewer_client.post(at(campaign, "stop")).status_code == 403
 
     page = editor_client.post(at(campaign, "stop"), follow=True).text
-    assert "1 run stopped; what is finished is kept." in page
+    assert "1 run cancelled. Finished results are kept." in page
     first.refresh_from_db()
     assert first.status == "stopped"
-    assert "nothing is left to stop" in editor_client.post(at(campaign, "stop"), follow=True).text
+    assert (
+        "All runs have already ended" in editor_client.post(at(campaign, "stop"), follow=True).text
+    )
     assert f"?target={first.target_id}&amp;target={other.target_id}&amp;repetitions=2" in page
 
     assert "would not run again" not in page

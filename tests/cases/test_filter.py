@@ -93,7 +93,7 @@ def test_what_only_results_have_is_refused_with_what_can_be_asked(
 ) -> None:
     shown = editor_client.get(reverse("runs:suite-cases", args=["support"]), {"q": text}).text
     name = text.split()[0]
-    assert f"“{name}” cannot be asked here." in shown
+    assert f"“{name}” cannot be used here." in shown
     assert "verdict, tag, case, title, input, expected or meta.…" in shown
     assert f"<mark>{name}</mark>" in shown
     bulk = {"everything": "1", "q": text, "action": "delete"}

@@ -282,7 +282,7 @@ def test_a_case_is_duplicated_moved_deleted_and_brought_back(editor: Client, sui
     assert [case.key for case in suite_with_cases(suite_again(suite)).cases][-1] == "returns"
 
     asked = page_of(editor.get(f"{CASES}returns/delete/"))
-    assert "1 run used it. It and every result stay readable" in asked
+    assert "1 run used it, and every result stays readable" in asked
     stale = editor.post(f"{CASES}returns/delete/", {"base": "7"}, follow=True)
     assert "Look at it before you delete it" in page_of(stale)
     for _ in range(2):
@@ -320,7 +320,7 @@ def test_a_result_becomes_a_case_in_one_press_and_the_press_is_undone(
     assert Case.objects.filter(key__startswith="returns-run").count() == 1
     assert (made.expected_output, made.input) == ("Take it back.", list(current().input))
     assert made.metadata["from_result"] == {"run": 1, "case": "returns", "repetition": 1}
-    assert "Made from a result" in page_of(answer)
+    assert "Created from a result" in page_of(answer)
     editor.post(f"{CASES}returns-run1/delete/", {"base": "1"})
     assert not Case.objects.filter(key="returns-run1", is_current=True).exists()
     begun = editor.get(f"{NEW}?result={result.pk}&answer=1").context["form"]

@@ -292,7 +292,7 @@ class TestNewSuite:
             "Refunds 2 will have 1 case. It starts from the profile Verdicts, without a judge."
             in html
         )
-        assert "No column holds the key." in html
+        assert "No column contains the key." in html
         kept = CaseUpload.objects.get()
         editor.post(place(kept, "case-table-store"), columns("input", "expected_output"))
         suite = Suite.objects.get(slug="refunds-2")

@@ -83,7 +83,7 @@ def test_a_latency_nobody_reported_is_said_to_be_unknown(viewer: Client) -> None
     make_charted_run(suite=suite, name="mini")
     assert "diamond" not in shown(viewer)
     make_charted_run(suite=suite, name="silent", latency_ms=None)
-    assert "a diamond's is not known" in shown(viewer)
+    assert "unknown for diamonds" in shown(viewer)
 
 
 def test_the_panels_put_the_pages_address_in_place(viewer: Client) -> None:

@@ -188,7 +188,7 @@ def test_the_judge_option_replaces_an_unknown_judge_of_the_file(
     path.write_text(
         "name: s\njudge: theirs\ntests:\n  - {id: a, input: x, criteria: good, output: y}\n"
     )
-    assert "no language model has the slug 'theirs'" in refused(path, "--target", "recorded")
+    assert "no language model has the short name 'theirs'" in refused(path, "--target", "recorded")
     assert evaluate(path, "--target", "recorded", "--judge", "mine") in (0, 1)
     assert Run.objects.get().judge_name == "mine"
 
@@ -230,7 +230,7 @@ REFUSED = [
     ),
     (("refunds", "--target", "agent", "--tag", "x"), "no case with the tag 'x'; there are smoke."),
     (("refunds", "--target", "agent", "--case", "x"), "has no case x."),
-    (("refunds", "--target", "agent", "--samples", "3"), "no evaluator of the suite asks a judge"),
+    (("refunds", "--target", "agent", "--samples", "3"), "no evaluator of the suite uses a judge"),
 ]
 
 

@@ -194,7 +194,7 @@ def test_runs_of_dead_command_lines_are_ended_first():
     left.refresh_from_db()
     assert (left.status, left.status_reason) == (
         "stopped",
-        "The command line that executed this run is gone.",
+        "The command line that executed this run has ended.",
     )
 
 

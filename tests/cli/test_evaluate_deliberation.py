@@ -87,7 +87,7 @@ def test_at_least_half_of_the_judges_must_vote(
     assert "left out of round 1" in page_of(viewer_client, "one")
     page = page_of(viewer_client, "most")
     assert "1 of 3 judges gave a readable vote in round 1" in page
-    assert "never as 0" in page
+    assert "Could not be scored" in page
     assert "good it is" in page
     [output] = lines["most"]["evaluator_results"]
     assert [vote["bracket"] for vote in output["rounds"][0]["votes"]] == ["Good", "", ""]
@@ -104,7 +104,7 @@ def test_an_unknown_judge_is_reported_before_any_call(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        CommandError, match="panel: models: no language model has the slug 'superb'"
+        CommandError, match="panel: models: no language model has the short name 'superb'"
     ):
         evaluated(tmp_path, {"A": ["good", "superb"]})
 

@@ -87,4 +87,4 @@ def test_an_unreadable_judge_gives_no_score(
     )
 
     assert lines["A"]["score"] is None
-    assert "never as 0" in page_of(viewer_client, "A")
+    assert "Could not be scored" in page_of(viewer_client, "A")

@@ -129,8 +129,8 @@ def test_a_stop_in_the_browser_ends_the_command(site: Site, database: Database):
     site.manage("shell", "--verbosity", "0", "-c", STOP)
 
     assert command.wait() == 3
-    assert_stopped(database, "Stopped")
-    assert "Not evaluated: Stopped." in command.tail()
+    assert_stopped(database, "Cancelled")
+    assert "Not evaluated: Cancelled." in command.tail()
 
 
 def test_a_signal_during_the_start_stops_the_run(site: Site, database: Database):
@@ -151,7 +151,7 @@ def test_the_next_command_ends_the_run_of_a_killed_one(site: Site, database: Dat
     first = "SELECT status, status_reason FROM runs_run WHERE number = 1"
     assert database.row(first) == (
         "stopped",
-        "The command line that executed this run is gone.",
+        "The command line that executed this run has ended.",
     )
     second.signal(signal.SIGTERM)
     assert second.wait() == 3
@@ -189,7 +189,7 @@ def test_a_run_that_a_living_command_executes_is_left_to_it(site: Site, database
     first = begin(site, database)
     second = site.begin_command("resume", "stop#1")
     assert second.wait() == 3
-    assert "under way already" in second.tail()
+    assert "already running" in second.tail()
     assert first.is_running
     first.signal(signal.SIGTERM)
     assert first.wait() == 3

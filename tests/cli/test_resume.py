@@ -114,7 +114,7 @@ def test_a_run_that_reached_its_budget_needs_a_higher_one(
 
     # The next command is a process of its own.
     monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
-    assert "Go on with a higher budget" in refusal("dear#1")
+    assert "Resume it with a higher budget" in refusal("dear#1")
     assert resume("dear#1", "--budget", "9") == 0
     run.refresh_from_db()
     assert (run.status, run.budget_usd, len(model_server.chats)) == ("completed", Decimal(9), 12)

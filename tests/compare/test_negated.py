@@ -170,7 +170,7 @@ def test_the_comparison_of_a_case_shows_what_counted(viewer_client: Client, runs
     for path, (before, after) in COUNTED.items():
         row = shown.pop(path.rpartition("/")[2])
         assert row.endswith(f"{score(before)} {score(after)} {delta(after - before, 'pts')}"), row
-        assert ("negated" in row) == (path in NEGATED), row
+        assert ("inverted" in row) == (path in NEGATED), row
     assert shown == {"Tone": "Tone 0 to 5 1.0 3.0 +2.00"}
 
 

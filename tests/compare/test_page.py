@@ -344,7 +344,7 @@ def test_what_cannot_be_scored_alike_says_why(runs):
     other.snapshot["policy"]["pass_threshold"] = 0.9
     other.save()
     page = editor.get("/compare/", words | {"candidate": f"other:{other.number}"})
-    assert "Runs of two suites cannot be scored under one policy." in text_of(page)
+    assert "Runs of two suites cannot be rescored under one policy." in text_of(page)
 
 
 def test_another_run_can_be_chosen_in_place_of_either_and_both_swapped(client, runs):

@@ -246,7 +246,7 @@ def test_runs_that_differ_in_their_target_alone_are_comparable() -> None:
         (
             changed(models={**SNAPSHOT["models"], "extra": {"model_id": "y"}}),
             "judge",
-            "the model extra was set up anew",
+            "settings of the model extra differ",
             True,
         ),
         (

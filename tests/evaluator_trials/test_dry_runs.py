@@ -243,10 +243,10 @@ def test_a_dry_run_of_each_kind_shows_what_a_run_gives_byte_for_byte(
         )
         assert [text for text in texts_of(found, row) if text not in page] == [], name
         assert ("This output needs no calls" in page) == (row.asks == "nobody"), name
-        assert ("This is exactly what a try would send." in page) == (
+        assert ("This is exactly what trying it would send." in page) == (
             row.asks in ("model", "agent")
         ), name
-        assert ("This is exactly what a try would start." in page) == (row.asks == "program")
+        assert ("This is exactly what trying it would start." in page) == (row.asks == "program")
         assert "have none here" not in page
         assert "s3cret" not in page
     assert (len(model_server.requests), len(agent_server.asked)) == asked_by_run
@@ -276,8 +276,8 @@ def test_what_a_run_asks_besides_and_what_a_dry_run_cannot_know_is_said(
     ]
     assert model_server.chats == sent
     for said in (
-        "This is exactly what a try would send and start.",
-        "A run also asks a judge about the expected outcomes; a try does not.",
+        "This is exactly what trying it would send and start.",
+        "A run also asks a judge about the expected outcomes; trying it does not.",
         "evaluators that a dry run does not ask have none",
         "a dry run starts no script",
         "Expected outcomes",

@@ -309,7 +309,7 @@ def test_settings_of_the_draft_are_tried_before_they_are_saved(
     ("behaviours", "words"),
     [
         ([rate_limited(retry_after="3600")], ("Unscored", "Rate limited 429", "slow down")),
-        ([malformed()], ("Unscored", "never as 0")),
+        ([malformed()], ("Unscored", "not readable")),
         ([prose(), good(OPINION)], ("1 repair", "0.70", "$0.400")),
         ([good("I will not say.")], ("Unscored", "Answered, not readable", "1 repair")),
         (
@@ -432,7 +432,7 @@ def test_one_try_at_a_time_and_a_form_sent_twice_asks_once(
     assert len(asked) == 1
     response = ask(editor_client)
     assert response.status_code == 422
-    assert "You have a try of right in Suite support under way." in response.content.decode()
+    assert "You have a trial of right in Suite support in progress." in response.content.decode()
     work()
     assert ask(editor_client, once=once).status_code == 302
     assert len(asked) == 1
@@ -447,8 +447,8 @@ def test_a_try_whose_worker_was_lost_is_told_and_can_be_made_again(
     ask(editor_client)
     trial = EvaluatorTrial.objects.get()
     for waited, words in (
-        (timedelta(seconds=20), "No worker has taken the try yet."),
-        (timedelta(minutes=7), "The try did not finish."),
+        (timedelta(seconds=20), "No worker has started this trial yet."),
+        (timedelta(minutes=7), "The trial did not finish."),
     ):
         EvaluatorTrial.objects.update(asked_at=timezone.now() - waited)
         assert words in fragment(trial)
@@ -456,7 +456,7 @@ def test_a_try_whose_worker_was_lost_is_told_and_can_be_made_again(
     trial.refresh_from_db()
     assert trial.state == "lost"
     tasks.try_evaluator(trial_id=trial.pk)
-    assert "The try did not finish." in fragment(trial)
+    assert "The trial did not finish." in fragment(trial)
     second = EvaluatorTrial.objects.latest("pk")
     assert second.begin()
     assert not second.begin()
@@ -525,7 +525,7 @@ def test_an_archived_suite_an_unknown_evaluator_and_others_are_kept_out(
     for is_dry in (True, False):
         response = ask(editor_client, dry=is_dry)
         assert response.status_code == 422
-        assert "Take it out of the archive" in response.content.decode()
+        assert "Restore it" in response.content.decode()
 
 
 def test_the_form_begins_with_the_latest_borderline_result(editor_client: Client) -> None:

@@ -500,7 +500,7 @@ def test_every_round_of_votes_is_kept_and_the_readme_tells_what_comes_of_them(
     assert any("left out of round 1" in one for one in lines["one-unreadable"]["warnings"])
     place = {"slug": "deliberation", "number": 1, "key": "tie-kept", "repetition": 1}
     page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
-    assert "still a tie, so the lower bracket stands" in page
+    assert "still a tie, so the lower bracket wins" in page
 
 
 def numbers_of(evaluators: Sequence[Line], path: str = "") -> Iterator[tuple[str, float]]:

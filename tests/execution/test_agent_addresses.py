@@ -60,7 +60,7 @@ def test_a_name_that_leads_to_a_refused_address_is_refused(address: str) -> None
     asking = Asking("http://agent.example:8000/ask", Names(address))
     failure = asking.once()
     assert failure.cause is Cause.REFUSED
-    assert "agent.example leads there" in failure.reason
+    assert "agent.example has this address" in failure.reason
     assert asking.records[0].status is CallOutcome.REFUSED
 
 
@@ -75,7 +75,7 @@ def test_of_several_addresses_those_that_are_open_are_called(
 
     assert answer.text == "Take it back."
     assert closed.cause is Cause.REFUSED
-    assert "localhost leads there: ::1 is in a private network" in closed.reason
+    assert "localhost has this address: ::1 is in a private network" in closed.reason
 
 
 def test_a_name_is_looked_up_anew_and_what_was_checked_is_what_is_called(

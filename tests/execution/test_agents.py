@@ -128,7 +128,7 @@ DEEP = b'{"output": ' + b"[" * 100_000
             *(Cause.REFUSED, "redirects are not followed (302)", 1),
         ),
         (refuses(429, retry_after="0"), Cause.RATE_LIMITED, "(429): no room, after 2 tries", 2),
-        (refuses(429, retry_after="60"), Cause.RATE_LIMITED, "wants a pause (429)", 1),
+        (refuses(429, retry_after="60"), Cause.RATE_LIMITED, "asks for a pause (429)", 1),
         (refuses(503, retry_after="0"), Cause.SERVER_ERROR, "failed (503): no room, after 2", 2),
         (drops(), Cause.CONNECTION, "broke the connection", 1),
         (never_ends(), Cause.BAD_REPLY, "more than 16 MB and was cut off", 1),
@@ -142,7 +142,7 @@ DEEP = b'{"output": ' + b"[" * 100_000
         ),
         (
             sends(b"x", headers={"Content-Encoding": "br"}),
-            *(Cause.BAD_REPLY, "packed its answer as 'br'", 1),
+            *(Cause.BAD_REPLY, "compressed its answer as 'br'", 1),
         ),
         (sends(b'{"output": "\xff\xfe"}'), Cause.BAD_REPLY, "byte 13 cannot be read", 1),
         (sends(b"x", kind="text/plain; charset=punycode"), Cause.BAD_REPLY, "writes in 'puny", 1),

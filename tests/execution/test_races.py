@@ -24,7 +24,7 @@ from tests.support.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 StartRun = Callable[..., Run]
-CLEAR = ("under way already", "being tried again already", "is over already", "none is errored now")
+CLEAR = ("already running", "already being rerun", "has already ended", "no result has an error")
 
 
 def done_and_refused(answers: Sequence[object]) -> tuple[list[object], list[str]]:

@@ -47,7 +47,7 @@ def test_an_expired_lease_is_returned_and_the_attempt_kept(start_recorded):
     attempt = Attempt.objects.get()
     assert (attempt.attempt, attempt.reason) == (1, "worker lost")
     assert not RunWorker.objects.exists()
-    assert run.events.get().text == "A worker was lost that held 1 result"
+    assert run.events.get().text == "A worker was lost while working on 1 result"
 
     work_on_run(run.pk)
     assert counts(run) == ("completed", 2, 2, 0)
@@ -176,7 +176,7 @@ def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(
     assert counts(run) == ("stopped", 1, 1, 0)
     assert "came too late" not in caplog.text
     assert statuses(run) == ["scored", *["cancelled"] * 5]
-    assert run.status_reason == "Stopped"
+    assert run.status_reason == "Cancelled"
     assert EvaluatorScore.objects.filter(result__run=run).count() == 2
 
     assert resume_run(run, resumed_by=None) == 5

@@ -20,7 +20,7 @@ Fault = Callable[[Installation, random.Random], None]
 
 TASK = {"name": "runs.work_on_run", "kwargs": {"run_id": 1}}
 DELIVERIES = 40
-NOTICED_AWAY = re.compile("The database is away|The reaper failed")
+NOTICED_AWAY = re.compile("The database does not answer|The reaper failed")
 # What a late reply costs is added to its result; its outcome is final.
 OUTCOME = "array_agg((id, attempt, verdict, score, finished_at, input_tokens) ORDER BY id)"
 ALL_RAN_OUT = "SELECT coalesce(max(lease_until) < now(), true) FROM runs_result"

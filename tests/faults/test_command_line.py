@@ -43,7 +43,7 @@ def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
     cluster.wait_for_the_end()
 
     status, reason = cluster.database.row("SELECT status, status_reason FROM runs_run")
-    assert (status, reason) == ("stopped", "The command line that executed this run is gone.")
+    assert (status, reason) == ("stopped", "The command line that executed this run has ended.")
     open_results = "SELECT count(*) FROM runs_result WHERE status NOT IN ('scored', 'cancelled')"
     assert cluster.database.value(open_results) == 0
     tried_again = "SELECT count(*) FROM runs_result WHERE attempt > 1"

@@ -54,8 +54,8 @@ OF_RESULTS = [
 # The part of each refusal that is the same wherever it is asked.
 REFUSED = [
     ("verdict = good", "verdict is one of"),
-    ("(tag = x", "There is no “)” to this “(”."),
-    ("tag < 3", "tag is no number"),
+    ("(tag = x", "This “(” has no “)”."),
+    ("tag < 3", "tag is not a number"),
     ("scoer < 0.5", "Did you mean score?"),
 ]
 

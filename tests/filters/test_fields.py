@@ -101,13 +101,13 @@ def test_values(text: str, operator: Operator, values: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("score < high", "“high” is no value of score. Write it as 0.5 or 50%."),
-        ("score < 1e999", "is no value of score"),
-        ("score < nan", "is no value of score"),
+        ("score < high", "“high” is not a value of score. Write it as 0.5 or 50%."),
+        ("score < 1e999", "is not a value of score"),
+        ("score < nan", "is not a value of score"),
         ("latency > 3h", "Write it as 3s, 300ms or 2min."),
-        ("score < none", "“none” is no number: write score = none."),
+        ("score < none", "“none” is not a number. Write score = none."),
         ("verdict = good", "verdict is one of pass, borderline, fail"),
-        ("verdict < pass", "verdict is no number: write verdict = … or verdict != …."),
+        ("verdict < pass", "verdict is not a number. Write verdict = … or verdict != …."),
         ('output = ""', "no letter or digit that output could contain"),
         ("output = !!!", "no letter or digit that output could contain"),
         ('"…"', "“…” has no letter or digit to look for."),
@@ -169,9 +169,9 @@ def test_changes(text: str, direction: Direction, by: float | None) -> None:
     ("text", "problem"),
     [
         ("tag changed", "tag is the same in both runs"),
-        ("verdict fell by 1", "verdict is no number"),
+        ("verdict fell by 1", "verdict is not a number"),
         ("tone fell by 0", "a number above 0"),
-        ("tone fell by much", "is no value of tone"),
+        ("tone fell by much", "is not a value of tone"),
     ],
 )
 def test_changes_that_are_none(text: str, problem: str) -> None:

@@ -145,7 +145,7 @@ def test_what_a_search_cannot_ask_is_refused_with_what_it_can(
     viewer_client: Client, two_suites: tuple[Run, Run], text: str
 ) -> None:
     page = found(viewer_client, text)
-    assert "metrics and dimensions are asked in a run" in page
+    assert "Filter by metrics and dimensions in a run" in page
     assert f"<mark>{text.split()[0]}</mark>" in page
 
 

@@ -95,7 +95,7 @@ def test_the_page_shows_them_and_the_calls_say_which_is_whose(viewer_client: Cli
         "repetition": 1,
     }
     page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
-    assert "4, newest first; all are kept" in page
+    assert "4, newest first" in page
     assert "<span>retry 2, attempt 2</span>" in page
     attempts = page.partition('id="attempts"')[2]
     for said in ("only tone, outputs kept", "Asked for by mira", "worker lost", "0.40 &lt; 0.60"):

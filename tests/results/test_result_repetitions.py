@@ -57,13 +57,13 @@ def test_a_case_over_repetitions_has_its_verdict_means_and_sums(viewer_client: C
     assert "Borderline 0.60 ≤ mean 0.60 &lt; 0.80" in panel
     assert "Flaky 1 of 2 passed: verdicts differ." in panel
     assert "Scored 2 of 3" in panel
-    assert "Mean score 0.60 Lowest to highest, spread 0.30 to 0.90, 0.60" in panel
-    assert "All 3 passed no Any of 3 passed yes" in panel
+    assert "Mean score 0.60 Lowest to highest score, spread 0.30 to 0.90, 0.60" in panel
+    assert "Passed every time no Passed at least once yes" in panel
     assert "Mean latency 1.5 s" in panel
     assert "Tokens, target 12 in, – out" in panel
     assert "Tokens, judges 100 in, – out" in panel
-    assert "Cost, target $0.036 Cost, judges $0.012 Cost, sum $0.048" in panel
-    assert "1 repetition errored: not passed, left out of the mean score" in panel
+    assert "Cost, target $0.036 Cost, judges $0.012 Cost, total $0.048" in panel
+    assert "1 error: counted as not passed and left out of the mean score" in panel
     assert "Tone 2 of 3 4.5 4.5 excellent" in panel
     assert "Task 10.0 8.5 8.5 of 2" in panel
 
@@ -74,7 +74,7 @@ def test_a_case_over_repetitions_has_its_verdict_means_and_sums(viewer_client: C
         (
             [{"verdict": "pass", "score": 0.9}, {"verdict": "pass", "score": 0.9}],
             {},
-            ["Pass mean 0.90 ≥ 0.80", "2 of 2 passed.", "All 2 passed yes"],
+            ["Pass mean 0.90 ≥ 0.80", "2 of 2 passed.", "Passed every time yes"],
         ),
         (
             [
@@ -95,15 +95,15 @@ def test_a_case_over_repetitions_has_its_verdict_means_and_sums(viewer_client: C
                 {"verdict": "pass", "score": 0.9},
             ],
             {"count_reviews": True},
-            ["Pass with reviews, all 2 pass", "2 of 2 passed.", "All 2 passed yes"],
+            ["Pass with reviews, all 2 pass", "2 of 2 passed.", "Passed every time yes"],
         ),
         (
             [{"verdict": "pass", "score": 0.9}, {}],
             {},
             [
                 "Waiting mean 0.90 ≥ 0.80 so far",
-                "All 2 passed no so far",
-                "1 repetition not executed",
+                "Passed every time no so far",
+                "1 repetition not run",
             ],
         ),
         ([{"status": "error"}, {"status": "error"}], {}, ["Errored", "Scored 0 of 2", "score –"]),

@@ -65,21 +65,21 @@ class TestEveryPage:
         run = reviewed_run(ann)
         slug, key = run.suite.slug, "C-001"
         rows = text_of(viewer, "runs:run-results", slug, run.number)
-        assert "Borderline , people say Pass (ann, " in rows
-        assert "shown, not counted" in rows
+        assert "Borderline , reviewed as Pass (ann, " in rows
+        assert ", not counted" in rows
         page = text_of(viewer, "runs:result", slug, run.number, key, 1)
         assert re.search("reviewed as pass ?, not counted", page)
         assert "Names the date." in page
-        assert "The machine said borderline." in page
+        assert "Automatic verdict: borderline." in page
         case = text_of(viewer, "runs:case", slug, key)
         assert f"Run {run.number}, borderline, with reviews pass" in case
         other = text_of(viewer, "runs:result", slug, run.number, "C-002", 1)
-        assert "people say" not in other
+        assert "reviewed as" not in other
 
     def test_of_a_confirmed_verdict_it_says_so(self, viewer: Client, ann: User) -> None:
         run = reviewed_run(ann, says=Verdict.BORDERLINE)
         rows = text_of(viewer, "runs:run-results", run.suite.slug, run.number)
-        assert "Borderline , confirmed by people" in rows
+        assert "Borderline , confirmed by review" in rows
 
 
 class TestHistory:
@@ -89,19 +89,19 @@ class TestHistory:
         run = reviewed_run(ann, review_reviewers=2)
         item, ben = item_of(run), make_user(role="reviewer", name="ben")
         place = ("runs:result", run.suite.slug, run.number, "C-001", 1)
-        assert "1 decision more wanted" in text_of(viewer, *place)
+        assert "1 more decision needed" in text_of(viewer, *place)
         decide(item, ReviewDecision(Verdict.FAIL, note="Second thoughts."), by=ann)
         decide(item, ReviewDecision(Verdict.FAIL), by=ben)
         page = text_of(viewer, *place)
         assert "all 2 agree" in page
-        assert "When they differ, one more reviewer is asked" in page
+        assert "If they differ, one more reviewer is asked" in page
         assert "1 earlier decision" in page
         assert "ann withdrawn" in page
         undo(item, by=ben)
         undo(item, by=ann)
         page = text_of(viewer, *place)
         assert "3 earlier decisions" in page
-        assert "Reviews 2 decisions more wanted" in page
+        assert "Reviews 2 more decisions needed" in page
         assert "reviewed as fail" not in page
 
 
@@ -173,11 +173,11 @@ def test_both_verdicts_stand_in_a_comparison_side_by_side_and_in_its_files(
     slug = run.suite.slug
     after = make_scored_run(verdicts=["fail", "pass"], suite=run.suite, number=run.number + 1)
     pair = f"?baseline={slug}:{run.number}&candidate={slug}:{after.number}&show=all"
-    assert f"#{run.number} Borderline , people say Pass" in text_of(
+    assert f"#{run.number} Borderline , reviewed as Pass" in text_of(
         viewer, "runs:compare", query=pair
     )
     beside = text_of(viewer, "runs:compare-case", query=f"{pair}&case=C-001")
-    assert "Verdict Borderline , people say Pass (ann, " in beside
+    assert "Verdict Borderline , reviewed as Pass (ann, " in beside
     columns, row, *_ = csv.reader(
         viewer.get(f"{reverse('runs:comparison-table')}{pair}").getvalue().decode().splitlines()
     )

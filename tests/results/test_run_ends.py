@@ -66,9 +66,9 @@ def test_a_stopped_run_says_what_is_kept_and_left(
     assert last is not None
     run.results.filter(pk=last.pk).update(generation=2)
     said = end_of(editor_client, run)
-    assert said.startswith("Cancelled. Stopped by mira.")
+    assert said.startswith("Stopped by mira.")
     assert "2 of 5 results are finished and kept, 3 are left" in said
-    assert "of which 1 had a result before a retry" in said
+    assert "1 of those had a result before a rerun" in said
     assert said.endswith("Run the 3 left")
     assert "Run the" not in end_of(viewer_client, run)
 
@@ -110,13 +110,13 @@ def test_a_budget_that_is_reached_gives_its_figures_and_takes_a_higher_one(
 @pytest.mark.parametrize(
     ("budget", "why"),
     [
-        ("0.003", "New budget: Run #1 has spent $0.004 of $0.003. Go on with a higher budget."),
-        ("", "New budget: Run #1 has spent $0.004 of $0.004. Go on with a higher budget."),
-        ("plenty", "New budget: The new budget is an amount in US dollars, such as 2.50."),
+        ("0.003", "New budget: Run #1 has spent $0.004 of $0.003. Resume it with a higher budget."),
+        ("", "New budget: Run #1 has spent $0.004 of $0.004. Resume it with a higher budget."),
+        ("plenty", "New budget: Enter an amount in US dollars, such as 2.50."),
         ("-1", "New budget: Ensure this value is greater than or equal to"),
         ("0", "New budget: Ensure this value is greater than or equal to"),
         ("1e400", "New budget: "),
-        ("nan", "New budget: The new budget is an amount in US dollars"),
+        ("nan", "New budget: Enter an amount in US dollars"),
     ],
 )
 def test_a_wrong_budget_is_named_and_kept(editor_client: Client, budget: str, why: str) -> None:
@@ -134,7 +134,7 @@ def test_a_wrong_budget_is_named_and_kept(editor_client: Client, budget: str, wh
 
 
 def test_resuming_what_is_on_or_completed_is_refused_in_words(editor_client: Client) -> None:
-    for status, why in (("running", "under way already"), ("completed", "did not end early")):
+    for status, why in (("running", "already running"), ("completed", "did not end early")):
         run = make_scored_run(verdicts=["pass", "pending"], status=status)
         response = editor_client.post(at(run, "run-resume"), follow=True)
         assert why in response.content.decode()

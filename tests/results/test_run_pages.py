@@ -197,7 +197,7 @@ def test_retrying_errors_alike_opens_the_run_again(editor_client: Client) -> Non
 def test_retry_without_errors_is_refused_in_words(editor_client: Client) -> None:
     run = make_scored_run(verdicts=["pass"])
     response = editor_client.post(at(run, "run-retry"), {"which": "errored"}, follow=True)
-    assert "has no such results to try again" in response.content.decode()
+    assert "has nothing to rerun" in response.content.decode()
 
 
 def test_stopping_keeps_what_is_finished(editor_client: Client) -> None:

@@ -140,11 +140,11 @@ class TestQueue:
         item = item_of(run)
         services.reserve(item, ben)
         page = shown(client)
-        assert "The rest is open elsewhere" in page
+        assert "Other reviewers have the rest open" in page
         assert re.search(r"ben until \d\d:\d\d", page)
         services.release(item, ben)
         services.assign([item.pk], ben)
-        assert "Nothing here is left for you" in shown(client)
+        assert "Nothing left for you" in shown(client)
         decide(item, ReviewDecision(Verdict.PASS), by=ben)
         assert "All reviewed" in shown(client)
 
@@ -167,7 +167,7 @@ class TestQueue:
     def test_a_viewer_reads_it_and_is_told_why_not_to_decide(self, viewer_client: Client) -> None:
         item = item_of(queued_run())
         page = shown(viewer_client)
-        assert "You can read the queue, not decide" in page
+        assert "You can read the queue but not decide" in page
         assert "C-003" in page
         one = shown(viewer_client, to("item", item))
         assert "Your role can read the queue" in one
@@ -348,7 +348,7 @@ class TestDeciding:
         client.post(f"{address}?run={run.pk}", {"to": ben.pk})
         assert services.next_item(ben) is not None
         assert ReviewItem.objects.filter(assigned_to=ben).count() == 3
-        assert "The rest is open elsewhere" in shown(client, f"{QUEUE}?assignee={ben.pk}")
+        assert "Other reviewers have the rest open" in shown(client, f"{QUEUE}?assignee={ben.pk}")
         client.post(address, {"to": 0})
         assert "Choose a reviewer, editor or admin." in client.get(QUEUE).content.decode()
         client.post(f"{address}?run={run.pk}", {"to": ""})

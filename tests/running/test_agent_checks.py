@@ -161,7 +161,7 @@ def test_an_agent_that_was_set_up_anew_is_told_before_two_runs_are_compared() ->
     second = start(suite)
 
     [found] = differences(RunFacts(first.snapshot), RunFacts(second.snapshot))
-    assert (found.what, found.text) == ("judge", "the agent reviewer was set up anew")
+    assert (found.what, found.text) == ("judge", "settings of the agent reviewer differ")
     assert differences(RunFacts(first.snapshot), RunFacts(first.snapshot)) == ()
 
 
@@ -250,7 +250,7 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
 
     assert "Target second would judge its own answers, asked by “tone”." in page(own)
     assert "Target voter would judge its own answers, asked by “panel”." in page(voter)
-    assert "same family as target cousin" in page(alike)
+    assert "same model family as target cousin" in page(alike)
     assert "Target outsider would judge its own answers, asked by “quality”, “panel”." in page(
         other
     )
@@ -258,4 +258,4 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
     # Two samples for each of two cases, one that a case adds, and two rounds of a panel of two.
     assert "up to 9<br>" in shown
     assert "own answers" not in shown
-    assert "same family" not in shown
+    assert "same model family" not in shown

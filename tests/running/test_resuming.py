@@ -116,7 +116,7 @@ def test_a_run_whose_command_line_may_be_gone_says_when_it_can_be_resumed(
     owner = {"owner": "command_line", "owner_id": "box/1/2/3", "heartbeat_at": timezone.now()}
     run = stopped(start_recorded, **owner)
     Run.objects.update(status="running")
-    with pytest.raises(DomainError, match="is gone, this is noticed after 60 seconds"):
+    with pytest.raises(DomainError, match="was killed, the site notices within 60 seconds"):
         resume_run(run, resumed_by=None)
 
 
@@ -164,7 +164,7 @@ def test_a_spent_budget_is_named_before_anything_changes(
 def test_resuming_twice_is_refused_in_words(start_recorded: StartRun) -> None:
     run = stopped(start_recorded)
     resume_run(run, resumed_by=None)
-    with pytest.raises(DomainError, match="is under way already"):
+    with pytest.raises(DomainError, match="is already running"):
         resume_run(run, resumed_by=None)
     assert run.results.filter(status="pending").count() == 2
 

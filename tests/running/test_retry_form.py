@@ -149,9 +149,9 @@ def test_repetitions_are_counted_as_results(editor_client: Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"case": "nonsense"}, "“nonsense” is no case of this run"),
-        ({"case": "-1"}, "“-1” is no case of this run"),
-        ({"case": "99999999999999999999"}, "is no case of this run"),
+        ({"case": "nonsense"}, "“nonsense” is not a case of this run"),
+        ({"case": "-1"}, "“-1” is not a case of this run"),
+        ({"case": "99999999999999999999"}, "is not a case of this run"),
         ({"case": "999999"}, "Case 999999 is not in run"),
         ({"which": "everybody"}, "Select a valid choice"),
         ({"like": "0"}, "greater than or equal to 1"),
@@ -235,7 +235,7 @@ def test_pressing_a_stale_form_says_what_happened_meanwhile(editor_client: Clien
     page = posted(editor_client, at(run), fields, status=200)
     assert "1 result is queued again. 1 more was already queued by another rerun." in page
     page = posted(editor_client, at(run), fields, status=422)
-    assert "they are being tried again already" in page
+    assert "they are already being rerun" in page
 
 
 def test_a_spent_budget_is_asked_for_in_the_form_and_kept_when_it_is_too_low(

@@ -57,7 +57,7 @@ def test_a_request_is_kept_with_who_asked_for_what() -> None:
     assert (kept.retry, kept.verdict, kept.score) == (retry, "fail", 0.4)
     assert kept.reason == "0.4 against the bands"
     assert (kept.run_cost_usd, kept.evaluation_cost_usd) == (Decimal("0.012"), Decimal("0.004"))
-    assert run.events.get().text == "1 result tried again by mira: outputs kept"
+    assert run.events.get().text == "1 result rerun by mira: outputs kept"
     mira.delete()
     assert Retry.objects.get().asked_by_name == "mira"
 
@@ -100,7 +100,7 @@ def test_one_evaluator_scores_again_and_the_others_stand() -> None:
     assert list(
         EvaluatorScore.objects.filter(path="mentions_refund").values("result", "score")
     ) == list(before)
-    assert run.events.first().text == "3 results tried again: only manner/polite, outputs kept"
+    assert run.events.first().text == "3 results rerun: only manner/polite, outputs kept"
     assert again(run).run_cost_usd == Decimal("0.75")  # outputs are not paid again
 
 
@@ -177,14 +177,14 @@ def test_results_of_another_run_are_refused_and_nothing_changes() -> None:
 @pytest.mark.parametrize(
     ("which", "said"),
     [
-        ("errored", "none is errored now"),
-        ("failed", "none has failed now"),
-        ("all_missing", "none is missing now"),
+        ("errored", "no result has an error"),
+        ("failed", "no result failed"),
+        ("all_missing", "no result is missing"),
     ],
 )
 def test_none_of_a_kind_is_said_in_words(which: str, said: str) -> None:
     run = make_scored_run(verdicts=["pass"])
-    with pytest.raises(DomainError, match=f"no such results to try again: {said}"):
+    with pytest.raises(DomainError, match=f"nothing to rerun: {said}"):
         retry_results(run, asked_by=None, which=which)
 
 
@@ -192,10 +192,10 @@ def test_pressing_twice_tries_once(start_recorded: StartRun) -> None:
     run = start_recorded("a refund", "nothing")
     work_on_run(run.pk)
     retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
-    with pytest.raises(DomainError, match="being tried again already"):
+    with pytest.raises(DomainError, match="already being rerun"):
         retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
     work_on_run(run.pk)  # quick: they are finished before the second press arrives
-    with pytest.raises(DomainError, match="being tried again already"):
+    with pytest.raises(DomainError, match="already being rerun"):
         retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
 
     assert set(run.results.values_list("generation", flat=True)) == {2}

@@ -81,7 +81,7 @@ def test_what_cannot_be_scored_by_is_refused_by_name(rules: RunRules, said: str)
 
 
 def test_samples_of_a_suite_without_judges_are_refused() -> None:
-    with pytest.raises(DomainError, match="no evaluator of the suite asks a judge"):
+    with pytest.raises(DomainError, match="no evaluator of the suite uses a judge"):
         apply_rules(SUITE.replace(evaluators=tree(CHECK)), RunRules(samples=3))
 
 

@@ -124,7 +124,7 @@ def test_what_a_run_does_otherwise_is_kept_with_it_and_the_suite_stays():
 
 def test_a_suite_that_was_changed_since_it_was_looked_at_is_not_run():
     suite = ready_suite(version=3)
-    refused("it is version 3 now, and this was made for version 2", suite, version=2)
+    refused("it is at version 3 now, and this form was opened at version 2", suite, version=2)
     assert start(suite, version=3)
 
 
@@ -255,15 +255,15 @@ def test_a_recorded_target_needs_an_output_for_one_case_at_least():
 
 def test_a_run_that_is_over_cannot_be_stopped_and_one_that_is_on_cannot_be_resumed():
     run = start(ready_suite())
-    with pytest.raises(DomainError, match="under way already"):
+    with pytest.raises(DomainError, match="already running"):
         resume_run(run, resumed_by=None)
     stop_run(run, stopped_by=None)
-    with pytest.raises(DomainError, match="is over already"):
+    with pytest.raises(DomainError, match="has already ended"):
         stop_run(run, stopped_by=None)
 
 
 def test_a_retry_without_such_results_is_refused():
-    with pytest.raises(DomainError, match="no such results"):
+    with pytest.raises(DomainError, match="nothing to rerun"):
         retry_results(start(ready_suite()), asked_by=None)
 
 

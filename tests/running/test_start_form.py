@@ -200,7 +200,9 @@ def test_evaluators_with_nothing_to_score_by_are_named_before_the_start(
         suite.cases.filter(key=key).update(evaluators=own, evaluators_append=True)
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "wanted has nothing to score by in 1 of 2 cases: it has no expected output." in page
-    assert "it has no criteria, expected outcomes or expected output. There it will" in page
+    assert (
+        "it has no criteria, expected outcomes or expected output. In these cases it will" in page
+    )
     suite.cases.update(expected_output="yes")
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "has nothing to score by" not in page
@@ -309,7 +311,7 @@ def test_a_judge_of_the_targets_own_family_is_pointed_out(
     model = make_model(slug="juno-2-flash")
     target = make_target(name="flash", kind="chat", model=model)
     page = estimate(editor_client, suite, **filled(suite, target))
-    assert "same family as target flash" in page
+    assert "same model family as target flash" in page
 
 
 def test_judge_calls_follow_from_the_tree(

@@ -349,7 +349,7 @@ def test_a_suite_changed_meanwhile_is_shown_first_and_nothing_left_alone_counts_
     Suite.objects.update(version=2)
     answer = editor_client.post(at(), filled(target, **{"weight:refund": "3"}))
     assert answer.status_code == 422
-    assert "it is version 2 now, and this was made for version 1" in answer.text
+    assert "it is at version 2 now, and this form was opened at version 1" in answer.text
     assert 'name="version" value="2"' in answer.text
     rules = answer.context["form"].rules
     assert [(row.weight.text, row.weight.saved) for row in rules.rows] == [("5", "5"), ("3", "1")]

@@ -162,7 +162,7 @@ def test_a_taken_port_is_refused_with_an_alternative(machine: Machine, script: s
 def test_a_port_is_a_number(machine: Machine, port: str) -> None:
     code, said = machine.run("demo", PORT=port)
     assert code == 1
-    assert f'PORT is "{port}", which is no port.' in said
+    assert f'PORT is "{port}", which is not a port.' in said
 
 
 @pytest.mark.parametrize(

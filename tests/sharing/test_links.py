@@ -99,7 +99,7 @@ def test_a_form_that_makes_no_sense_makes_no_link(
     page = editor_client.get(address, fields).content.decode()
     response = editor_client.post(address, sent(page, fields, **more))
     assert response.status_code == 422
-    assert "No link was made" in text_of(response)
+    assert "No link was created" in text_of(response)
     assert not ShareLink.objects.exists()
 
 

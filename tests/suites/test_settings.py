@@ -95,7 +95,7 @@ def test_a_suite_begins_from_a_profile_or_empty(
     ("sent", "said"),
     [
         ({"title": "Support again", "slug": "support"}, "There is already a suite “support”."),
-        ({"title": "支持"}, "Enter one: the title has no letters that an address can hold."),
+        ({"title": "支持"}, "Enter one. The title has no letters that an address can contain."),
         ({"title": ""}, "This field is required."),
         ({"title": "x" * 201}, "at most 200 characters"),
         ({"title": "New", "start": "palmistry"}, "palmistry is not one of the available choices"),
@@ -189,7 +189,7 @@ def test_each_review_rule_says_what_it_brought_in_by_the_latest_run(
     suite: Suite, client: Client
 ) -> None:
     page = text_of(client.get(PAGE))
-    legends = ("Close calls", "Judges that differ", "Answers to mistrust", "Drawn at random")
+    legends = ("Close calls", "Disagreement", "Suspicious answers", "Random sample")
     assert all(f"<legend>{one}</legend>" in page for one in legends)
     assert "in run #" not in page
     run = make_run(suite=suite)
@@ -309,7 +309,7 @@ def test_an_archived_suite_leaves_the_lists_and_comes_back(suite: Suite, client:
     assert "Its runs stay readable." in text_of(archived)
     assert "Support" not in text_of(client.get("/")).partition("<main")[2]
     assert client.get("/suites/support/runs/1/").status_code == 200
-    assert "Take out of the archive" in text_of(client.get(PAGE))
+    assert "Restore suite" in text_of(client.get(PAGE))
     assert "Start run" not in text_of(archived).partition("<main")[2].partition("</menu>")[0]
     client.post("/suites/support/archive/", {"restore": "1"})
     assert "Support" in text_of(client.get("/")).partition("<main")[2]
@@ -325,7 +325,7 @@ def test_an_archived_suite_is_not_saved_nor_restored_and_keeps_drafts(
     keep(client, title="Kept for later")
     client.post("/suites/support/archive/")
     assert "You can save your draft after the suite is restored." in text_of(client.get(PAGE))
-    assert "Second is archived and cannot be changed. Take it out" in text_of(save(client))
+    assert "Second is archived and cannot be changed. Restore it" in text_of(save(client))
     restore = "/suites/support/versions/1/restore/"
     refused = client.post(restore, {"seen": "2", "note": ""})
     assert (refused.status_code, "Second is archived" in text_of(refused)) == (422, True)

@@ -313,8 +313,8 @@ def test_who_waits_is_told_when_no_worker_comes(editor_client: Client, editor: U
     assert "Waiting for a worker" in fragment(trial)
     assert "hx-get" in fragment(trial)
     for waited, words in (
-        (timedelta(seconds=20), "No worker has taken the try yet."),
-        (timedelta(minutes=7), "The try did not finish."),
+        (timedelta(seconds=20), "No worker has started this trial yet."),
+        (timedelta(minutes=7), "The trial did not finish."),
     ):
         TargetTrial.objects.update(asked_at=timezone.now() - waited)
         assert words in fragment(trial)

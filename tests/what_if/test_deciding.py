@@ -178,7 +178,7 @@ def test_what_a_gate_kept_from_running_is_open_never_zero():
         assert "skipped after a failed gate that would pass now" in stale.why
         assert flips(found) == {"C-0": ("fail", "waiting")}
         assert found.flips[0].after == replace(
-            found.flips[0].after, score=None, decided_by="needs facts to be scored anew"
+            found.flips[0].after, score=None, decided_by="needs facts to be rescored"
         )
         assert (found.after.open, found.after.cases_gate.passed) == (1, None)
         assert (found.after.with_score, found.after.mean_score) == (1, pytest.approx(0.9))
@@ -288,9 +288,9 @@ def test_a_judge_of_a_composite_is_asked_again_when_what_it_sees_changes():
         (rules(judged(prompt="Weigh facts.")), "its settings changed"),
         (
             rules(judged(), PolicySpec(pass_threshold=0.95)),
-            "the verdicts it is shown use other thresholds",
+            "it reads verdicts, and their thresholds changed",
         ),
-        (rules(judged().replace(children=(leaf("facts"),))), "what it looks at changed"),
+        (rules(judged().replace(children=(leaf("facts"),))), "the scores it reads changed"),
     ):
         (stale,) = ask(stored, rules(judged()), after).stale
         assert (stale.path, stale.why, stale.instead) == ("", why, "kept")
@@ -362,7 +362,7 @@ def test_rubric_weights_and_required_criteria_are_followed():
     assert found.is_exact
     reworded = root(rubric({**one, "expected_outcome": "A, quoted"}, two))
     (stale,) = ask(stored, rules(tree), rules(reworded), said=said).stale
-    assert stale.why == "criterion a reads otherwise"
+    assert stale.why == "criterion a has other words"
 
 
 def hybrid(**config: object) -> EvaluatorSpec:

@@ -341,7 +341,7 @@ def test_an_archived_suite_makes_no_run(client: Client, run: Run, ada: User) -> 
     assert "the suite is archived" in text_of(ask(client, run.suite, ada))
     sent = {"stamp": get_draft(run.suite, ada).stamp, "run": "1"}
     refused = client.post(address(run.suite, "score/"), sent)
-    assert "is archived. Take it out" in text_of(refused)
+    assert "is archived. Restore it" in text_of(refused)
     assert Run.objects.count() == 1
 
 

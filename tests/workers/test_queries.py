@@ -386,7 +386,7 @@ class TestTroubles:
         make_worker(last_error=text, last_error_at=ago(30))
         run = make_open_run(cases=1)
         event = RunEvent.objects.create(
-            run=run, kind="worker_lost", text="A worker was lost that held 5 results"
+            run=run, kind="worker_lost", text="A worker was lost while working on 5 results"
         )
         RunEvent.objects.filter(pk=event.pk).update(at=ago(60))
         RunEvent.objects.create(
@@ -396,7 +396,7 @@ class TestTroubles:
         found = workers_page().recent_errors
         assert [one.text for one in found] == [
             "OperationalError: redis://…@10.0.0.3:6379 is away",
-            "A worker was lost that held 5 results",
+            "A worker was lost while working on 5 results",
             "The run failed. 401.",
         ]
         assert [one.where for one in found] == ["eval-1 4121", "", ""]

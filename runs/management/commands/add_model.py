@@ -24,7 +24,7 @@ FIELDS = {
     "timeout": "timeout_s",
 }
 EPILOG = """\
-SLUG is the name of the model in evaluate, import and suite files. Without --url its server is
+SLUG is the short name of the model in evaluate, import and suite files. Without --url its server is
 OPENAI_BASE_URL or else OpenAI, with the key in OPENAI_API_KEY if that is set. Any other server gets
 a key only by --key-variable. Keys stay in the environment; to store one, use the page Language
 models.

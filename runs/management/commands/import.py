@@ -294,7 +294,7 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
 def _file_slug(path: Path) -> str:
     slug = slugify(path.stem)[:MAX_SLUG_LENGTH].strip("-_")
     if not slug:
-        raise _misuse(f"The name of {path} makes no short name; name the new suite with --suite.")
+        raise _misuse(f"The name of {path} gives no short name; name the new suite with --suite.")
     return slug
 
 

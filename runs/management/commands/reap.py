@@ -24,7 +24,7 @@ example:
 class Command(SiteCommand):
     """Run the reaper once."""
 
-    help = "Release results that dead workers held, finish runs, and queue waiting work."
+    help = "Release the results of dead workers, finish runs, and queue waiting work."
     epilog = EPILOG
     action = "The reaper"
 

@@ -170,7 +170,7 @@ def test_an_import_that_may_bring_scripts_asks_before_files_are_chosen(
     assert answer["Location"] == "/account/confirm/?next=%2Fimport%2F"
     file = SimpleUploadedFile("suite.yaml", b"name: x")
     late = admin_client.post("/import/", {"files": file})
-    assert "choose them again" in late.text
+    assert "Choose them again" in late.text
     assert ASKS in admin_client.get(answer["Location"]).text
     sent = {"identity-password": PASSWORD, "next": "/import/"}
     for proof in ("", "wrong"):

@@ -83,7 +83,7 @@ def test_setting_up_an_app_shows_key_and_qr_code_and_asks_for_a_code(
     assert len(re.findall(r"\b(?:[a-z2-7]{4}-){5}[a-z2-7]{4}\b", answer.text)) == 10
     stored = MemberFactors.objects.get(user=viewer)
     assert secret not in stored.encrypted_secret
-    assert "shown only once" not in viewer_client.get("/account/factors/").text
+    assert "Shown only once" not in viewer_client.get("/account/factors/").text
     assert "10 left" in viewer_client.get("/account/factors/").text
     assert "App" in viewer_client.get("/account/").text
 
@@ -299,7 +299,7 @@ def test_a_required_factor_is_set_up_before_anything_else(
     for path in ("/", "/runs/", "/account/", "/account/tokens/"):
         assert client.get(path)["Location"] == "/account/factors/"
     assert client.get("/api/suites").status_code == 403
-    assert "Set up a second factor to go on" in client.get("/account/factors/").text
+    assert "Set up a second factor to continue" in client.get("/account/factors/").text
     key = re.search(r'id="app-key">([A-Z2-7 ]+)<', client.get("/account/factors/app/").text)
     assert key
     code = shown_code(key[1].replace(" ", ""))

@@ -37,7 +37,7 @@ def test_the_secret_of_a_token_is_shown_once_and_not_stored(
 ) -> None:
     shown = viewer_client.post("/account/tokens/", SENT, follow=True)
     (secret,) = TOKEN.findall(shown.text)
-    assert "shown only once" in shown.text
+    assert "Shown only once" in shown.text
     assert 'data-copy="#new-token"' in shown.text
     again = viewer_client.get("/account/tokens/").text
     assert secret not in again
@@ -176,7 +176,7 @@ def test_members_manage_their_own_tokens_and_admins_all(
     assert viewer_client.post(revoke).status_code == 404
     assert "Tokens of other members" in admin_client.get("/account/tokens/").text
     page = editor_client.get(revoke)
-    assert "Programs that use it are refused at once" in page.text
+    assert "Programs that use it stop working at once" in page.text
     token.refresh_from_db()
     assert token.revoked_at is None
     done = admin_client.post(revoke, follow=True)

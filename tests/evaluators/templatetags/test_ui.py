@@ -411,7 +411,7 @@ def test_a_trace_places_its_steps_on_one_line_of_time() -> None:
             {"type": "tool", "name": "quote", "error": "timed out"},
         ],
     )
-    assert "1\u202f412 in, 96 out" in html
+    assert "1\u202f412 tokens in, 96 tokens out" in html
     assert 'x="40.00%" width="60.00%"' in html
     assert '<span class="quiet">FO-1</span>' in html
     assert '<pre data-tone="bad">timed out</pre>' in html
