@@ -432,12 +432,24 @@ class RecentSuite:
     verdict: str
 
 
+# Every page asks this, so it is put together once.
+_RECENT_RUNS = (
+    Run.objects.filter(
+        pk=Subquery(
+            Run.objects.filter(suite=OuterRef("suite")).order_by("-number").values("pk")[:1]
+        ),
+        suite__archived_at=None,
+    )
+    .order_by("-pk")
+    .select_related("suite")
+    .only(*READ)
+    .annotate(policy_json=F("snapshot__policy"))[:MAX_RECENT_SUITES]
+)
+
+
 def recent_suites() -> list[RecentSuite]:
     """Return up to five suites, the one that ran last first; one query."""
-    last = Run.objects.filter(suite=OuterRef("suite")).order_by("-number").values("pk")[:1]
-    runs = Run.objects.filter(pk=Subquery(last), suite__archived_at=None).order_by("-pk")
-    light = runs.select_related("suite").only(*READ).annotate(policy_json=F("snapshot__policy"))
-    return [_recent_suite(run.suite, run) for run in light[:MAX_RECENT_SUITES]]
+    return [_recent_suite(run.suite, run) for run in _RECENT_RUNS.all()]
 
 
 def _recent_suite(suite: Suite, run: Run) -> RecentSuite:
@@ -512,6 +524,18 @@ def _missing_case(
     return Missing(f"{where} has no case “{named['key']}”.", (link,))
 
 
+def _count(rows: QuerySet[Any]) -> Subquery:
+    numbers = rows.order_by().annotate(count=Func("pk", function="COUNT")).values("count")
+    return Subquery(numbers, output_field=IntegerField())
+
+
+# Every page has both numbers, so one query counts them, which is put together once.
+_NUMBERS = User.objects.values(
+    review_waiting=_count(QueueQuery().items().waiting()),
+    mentions_unread=_count(Mention.objects.filter(member=OuterRef("pk"), read_at=None)),
+)
+
+
 def sidebar_context(request: HttpRequest) -> dict[str, object]:
     """Return recent suites, and the numbers of results that wait for review and of unread mentions.
 
@@ -522,17 +546,4 @@ def sidebar_context(request: HttpRequest) -> dict[str, object]:
     is_fragment = request.headers.get("HX-Request") == "true"
     if user is None or is_fragment or not user.has_perm("runs.view_run"):
         return {"recent_suites": []}
-    counted = {
-        "review_waiting": QueueQuery().items().waiting(),
-        "mentions_unread": Mention.objects.filter(member=user, read_at=None),
-    }
-    # Every page has both numbers, so one query counts them.
-    counts = {
-        name: Subquery(
-            rows.order_by().annotate(count=Func("pk", function="COUNT")).values("count"),
-            output_field=IntegerField(),
-        )
-        for name, rows in counted.items()
-    }
-    numbers = User.objects.filter(pk=user.pk).values(**counts).get()
-    return {"recent_suites": recent_suites(), **numbers}
+    return {"recent_suites": recent_suites(), **_NUMBERS.get(pk=user.pk)}
