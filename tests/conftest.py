@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
+from evalsite import OBJECTS_UNTIL_COLLECTION
 from tests.services.postgresql import postgresql_server
 from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import redis_server
@@ -72,6 +73,7 @@ def pytest_collection_finish() -> None:
     Walking them took a fifth of the time, and they live until the end anyway.
     """
     gc.freeze()
+    gc.set_threshold(OBJECTS_UNTIL_COLLECTION)
     gc.enable()
 
 
