@@ -43,6 +43,11 @@ MEANT = re.compile(rb"^(tests|cases|eval_?cases|evaluators|assert(ions)?)['\"]?\
 NEEDED = "; where a script needs them, choose the folder or a zip, which keep them beside it"
 
 
+# The suites of one file: one, several in a file of another tool, none in a file that holds something else.
+Suites = tuple[SuiteWithCases, ...]
+Reader = Callable[[str, Mapping[str, bytes]], Sequence[SuiteWithCases]]
+
+
 @dataclass(frozen=True, slots=True)
 class FoundSuite:
     """A suite and the path of its file, as people write it."""
@@ -58,11 +63,12 @@ class SuiteSearch:
     bundle: Bundle
     profile: Profile | None = None
     notes: list[Problem] = field(default_factory=list)
-    found: dict[str, SuiteWithCases] = field(default_factory=dict)
+    found: dict[str, Suites] = field(default_factory=dict)
     refused: dict[str, Sequence[Problem]] = field(default_factory=dict)
     described: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
     mentioned: dict[str, set[str]] = field(default_factory=dict)
+    noted: set[str] = field(default_factory=set)
 
     def look(self) -> None:
         """Read every suite, and note what was left out."""
@@ -86,7 +92,7 @@ class SuiteSearch:
         own = {f"{self.bundle.place}{name}" for name in self.named}
         self.notes = [note for note in self.notes if note.file not in own]
         rest = set(self.bundle.paths) - self.named - self.described - set(candidates)
-        rest -= self.found.keys() | self.refused.keys()
+        rest -= self.found.keys() | self.refused.keys() | self.noted
         if rest and self.found:
             some = f"{len(rest)} files" if len(rest) > 1 else "1 file"
             message = f"{some} that no suite names {'were' if len(rest) > 1 else 'was'} left out"
@@ -98,42 +104,43 @@ class SuiteSearch:
     def _look_at_other(self, path: str, *, is_only: bool) -> None:
         """Read a file that is no suite of ours, if another tool wrote it."""
         try:
-            content = self.bundle.files[path]
-            opened = open_file(path, content)
+            opened = open_file(path, self.bundle.files[path])
             if opened and (tool := recognise(opened)):
-                suite = self._read_tool(path, opened, tool, content, is_only=is_only)
-                self.found |= {path: suite} if suite else {}
+                suites = self._read_tool(opened, tool, is_only=is_only)
+                self.found |= {path: suites} if suites else {}
         except UnreadableFileError as error:
             self.refused[path] = error.problems
 
-    def _read_tool(
-        self, path: str, opened: ToolFile, tool: ToolFormat, content: bytes, *, is_only: bool
-    ) -> SuiteWithCases | None:
-        """Return the suite in a file of another tool, None with a note for one that holds none."""
-        if tool.read_suite is None:
+    def _read_tool(self, opened: ToolFile, tool: ToolFormat, *, is_only: bool) -> Suites:
+        """Return the suites in a file of another tool, none with a note for a file that holds no cases."""
+        path, read_suites = opened.path, tool.read_suites
+        if read_suites is None:
             remedy = tool.refusal or REMEDIES[Form.RESULTS]
             if is_only:
-                raise UnreadableFileError(
-                    [self._placed(Problem(f"the file is {tool.label}, no cases; {remedy}", path))]
-                )
+                message = f"the file is {tool.label}, no cases; {remedy}"
+                raise UnreadableFileError([self._placed(Problem(message, path))])
             self._note(path, f"is {tool.label} and was left out; {remedy}")
-            return None
-        read_suite = tool.read_suite
+            return ()
 
-        def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
-            draft = read_suite(replace(opened, path=file), files)
-            content = suite_files.parse_suite(draft.document(), files, self.profile)
-            return content.replace(
-                warnings=(*draft.notes, *content.warnings), read_with=tuple(draft.read_with)
-            )
+        def read(file: str, files: Mapping[str, bytes]) -> Sequence[SuiteWithCases]:
+            suites = []
+            for draft in read_suites(replace(opened, path=file), files):
+                content = suite_files.parse_suite(draft.document(), files, self.profile)
+                warnings = (*draft.notes, *content.warnings)
+                suites.append(content.replace(warnings=warnings, read_with=tuple(draft.read_with)))
+            return suites
 
-        return self._seen_from(path, read, content)
+        return self._seen_from(path, read, opened.content, b"../" * tool.levels_up)
 
     def suites(self) -> list[FoundSuite]:
         """Return the suites, without files that belong to another suite."""
         others = self._of_others()
         own = [path for path in sorted(self.found) if path not in others]
-        return [FoundSuite(f"{self.bundle.place}{path}", self.found[path]) for path in own]
+        return [
+            FoundSuite(f"{self.bundle.place}{path}", content)
+            for path in own
+            for content in self.found[path]
+        ]
 
     def problems(self) -> list[Problem]:
         """Return the problems of the suites."""
@@ -149,30 +156,28 @@ class SuiteSearch:
                 mentioned |= self.mentioned[path] - {path}
         return mentioned
 
-    def _read_lines(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
+    def _read_lines(self, path: str, *, is_only: bool) -> Suites:
         opened = open_lines(path, self.bundle.beginning(path))
         if opened and (tool := recognise(opened)):
-            content = self.bundle.files[path]
-            opened = replace(opened, content=content)
-            return self._read_tool(path, opened, tool, content, is_only=is_only)
+            whole = replace(opened, content=self.bundle.files[path])
+            return self._read_tool(whole, tool, is_only=is_only)
         form = detect_form(self.bundle.beginning(path))
         if form is not Form.CASES and not is_only:
             held = "no cases" if form is Form.OTHER else f"{form}, no cases,"
             self._note(path, f"holds {held} and was left out; {REMEDIES[form]}")
-            return None
+            return ()
         beside = suite_files.sidecar_path(path, self.bundle.files)
         self.described |= {beside} - {""}
         content = self.bundle.files[path]
 
-        def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
-            return suite_files.read_case_lines(
-                content, file=file, files=files, profile=self.profile
-            )
+        def read(file: str, files: Mapping[str, bytes]) -> Suites:
+            read = suite_files.read_case_lines
+            return (read(content, file=file, files=files, profile=self.profile),)
 
         head = self.bundle.files[beside] if beside else b""
         return self._seen_from(path, read, content, head)
 
-    def _read_yaml(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
+    def _read_yaml(self, path: str, *, is_only: bool) -> Suites:
         content = self.bundle.files[path]
         try:
             document = read_document(decode_text(content, path), path)
@@ -181,58 +186,64 @@ class SuiteSearch:
                 problems = [self._placed(problem) for problem in error.problems]
                 raise UnreadableFileError(problems) from error
             self._note(path, f"is not a suite file and was left out: {error.problems[0].message}")
-            return None
+            return ()
         if tool := recognise(opened := open_document(document, content)):
-            return self._read_tool(path, opened, tool, content, is_only=is_only)
+            return self._read_tool(opened, tool, is_only=is_only)
         if not is_only and not is_meant_as_suite(document.value):
             self._note(
                 path, "is not a suite file, because it lists no cases under tests, and was left out"
             )
-            return None
+            return ()
 
         # Even if the suite is refused: problems of its cases are reported once, as part of it.
         named = filter(None, cases_file_paths(document))
         self.mentioned[path] = set(map(self.bundle.given_as, named))
 
-        def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
-            return suite_files.parse_suite(replace(document, file=file), files, self.profile)
+        def read(file: str, files: Mapping[str, bytes]) -> Suites:
+            return (suite_files.parse_suite(replace(document, file=file), files, self.profile),)
 
         return self._seen_from(path, read, content)
 
-    def _seen_from(
-        self, path: str, read: Callable[[str, Mapping[str, bytes]], SuiteWithCases], *texts: bytes
-    ) -> SuiteWithCases:
-        """Return the suite read from its base folder, with every place relative to the top folder."""
+    def _seen_from(self, path: str, read: Reader, *texts: bytes) -> Suites:
+        """Return the suites read from their base folder, with every place relative to the top folder."""
         folder = folder_for(path, *texts)
         before = f"{folder}/" if folder else ""
         try:
-            content = read(path.removeprefix(before), self._below(folder))
+            suites = read(path.removeprefix(before), self._below(folder))
         except UnreadableFileError as error:
             problems = [self._placed(problem, before) for problem in error.problems]
             raise UnreadableFileError(problems) from error
-        if sum(map(len, content.files.values())) > MAX_BYTES:
+        kept = {name: content for suite in suites for name, content in suite.files.items()}
+        if sum(map(len, kept.values())) > MAX_BYTES:
             message = (
                 f"the files the suite names are larger than {MAX_BYTES // 1024**2} MB together; "
                 "name smaller or fewer ones"
             )
             raise UnreadableFileError([self._placed(Problem(message, path))])
-        named = (f"{before}{name}" for name in (*content.files, *content.read_with))
-        names = set(map(self.bundle.given_as, named))
+        read_with = [name for suite in suites for name in suite.read_with]
+        names = {self.bundle.given_as(f"{before}{name}") for name in (*kept, *read_with)}
         self.named |= names
-        # A script brings files from around it; only files named in the text count as mentioned.
+        # A script brings files from around it; only files named in the text count as mentioned, and those that
+        # another tool's file was read with.
+        whole = {self.bundle.given_as(f"{before}{name}") for name in read_with}
         self.mentioned[path] = {
             name
             for name in names
-            if any(PurePosixPath(name).name.encode() in part for part in texts)
+            if name in whole or any(PurePosixPath(name).name.encode() in part for part in texts)
         }
-        warnings = tuple(self._placed(warning, before) for warning in content.warnings)
-        places = with_file_prefix(content.model_places, f"{self.bundle.place}{before}")
-        return content.replace(warnings=warnings, model_places=places)
+        return tuple(
+            suite.replace(
+                warnings=tuple(self._placed(warning, before) for warning in suite.warnings),
+                model_places=with_file_prefix(suite.model_places, f"{self.bundle.place}{before}"),
+            )
+            for suite in suites
+        )
 
     def _below(self, folder: str) -> Subfolder:
         return Subfolder(self.bundle.files, folder, self.bundle.origin)
 
     def _note(self, path: str, message: str) -> None:
+        self.noted.add(path)
         self.notes.append(self._placed(Problem(message, path)))
 
     def _placed(self, problem: Problem, before: str = "") -> Problem:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from runs.formats.lines import REMEDIES, Form
-from runs.formats.tools import inspect_ai, promptfoo, promptfoo_results
+from runs.formats.tools import inspect_ai, openai_evals, promptfoo, promptfoo_results
 from runs.formats.tools._base import ToolFile, ToolFormat, open_file
 from runs.specs.problems import Problem, UnreadableFileError
 
-FORMATS: tuple[ToolFormat, ...] = (
-    *promptfoo.FORMATS,
-    *promptfoo_results.FORMATS,
-    *inspect_ai.FORMATS,
-)
+MODULES = (promptfoo, promptfoo_results, inspect_ai, openai_evals)
+FORMATS: tuple[ToolFormat, ...] = tuple(each for module in MODULES for each in module.FORMATS)
 
 # The tools whose suites and whose results can be read, as a sentence lists them.
-TOOLS_OF_SUITES = ", ".join(dict.fromkeys(each.tool for each in FORMATS if each.read_suite))
+TOOLS_OF_SUITES = ", ".join(dict.fromkeys(each.tool for each in FORMATS if each.read_suites))
 TOOLS_OF_RESULTS = ", ".join(dict.fromkeys(each.tool for each in FORMATS if each.read_results))
 
 
@@ -35,7 +32,7 @@ def refuse_results(content: bytes, file: str) -> None:
     """Raise UnreadableFileError for a table of cases that is, in truth, what another tool measured."""
     opened = open_file(file, content)
     tool = recognise(opened) if opened else None
-    if tool and not tool.read_suite:
+    if tool and not tool.read_suites:
         remedy = tool.refusal or REMEDIES[Form.RESULTS]
         message = f"the file is {tool.label}, no cases; {remedy}"
         raise UnreadableFileError([Problem(message, file)])

@@ -7,7 +7,7 @@ another tool wrote is checked, refused and stored by the same rules as our own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -205,16 +205,17 @@ class ToolResults:
 class ToolFormat:
     """One kind of file of another tool: what people call it, and how it is recognised and read.
 
-    `matches` looks at the content alone. A file that can be neither a suite nor results has a `refusal`, the
+    `matches` looks at the content alone. The suites may name files in folders `levels_up` above their own. A file that can be neither a suite nor results has a `refusal`, the
     end of a sentence with the remedy.
     """
 
     tool: str
     label: str
     matches: Callable[[ToolFile], bool]
-    read_suite: Callable[[ToolFile, Mapping[str, bytes]], ToolSuite] | None = None
+    read_suites: Callable[[ToolFile, Mapping[str, bytes]], Sequence[ToolSuite]] | None = None
     read_results: Callable[[ToolFile], ToolResults] | None = None
     refusal: str = ""
+    levels_up: int = 0
 
 
 def as_text(value: Any) -> str:
@@ -242,3 +243,45 @@ def mapping(value: Any) -> Mapping[str, Any]:
 def objects(value: Any) -> list[Mapping[str, Any]]:
     """Return the mappings of a list, none for anything else."""
     return [part for part in value if isinstance(part, Mapping)] if isinstance(value, list) else []
+
+
+def as_turns(value: Any) -> Any:
+    """Return what a case asks: the turns of a conversation, the only text of an object, else its JSON."""
+    if isinstance(value, Mapping) and value.keys() == {"messages"}:
+        value = value["messages"]
+    turns = objects(value)
+    if turns and all("role" in turn for turn in turns):
+        return [
+            {"role": as_text(t["role"]).lower(), "content": message_text(t.get("content"))}
+            for t in turns
+        ]
+    return only_text(value)
+
+
+def only_text(value: Any) -> str:
+    """Return the only text of an object, such as that of `{"answer": "…"}`; of any other value its JSON."""
+    if (
+        isinstance(value, Mapping)
+        and len(value) == 1
+        and isinstance(next(iter(value.values())), str)
+    ):
+        return as_text(next(iter(value.values())))
+    return as_text(value)
+
+
+def as_answer(value: Any) -> str:
+    """Return what an output says: the last turn of a conversation, or its only text."""
+    turns = as_turns(value)
+    return turns if isinstance(turns, str) else as_text(turns[-1]["content"])
+
+
+def message_text(content: Any) -> str:
+    """Return the text of a message, which may be given in parts."""
+    if isinstance(content, Mapping):
+        return as_text(content.get("text"))
+    if isinstance(content, list):
+        return "\n".join(
+            part if isinstance(part, str) else as_text(mapping(part).get("text"))
+            for part in content
+        )
+    return as_text(content)

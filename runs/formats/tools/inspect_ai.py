@@ -325,7 +325,7 @@ def _is_dataset(file: ToolFile) -> bool:
     )
 
 
-def _read_dataset(file: ToolFile, _: Mapping[str, bytes]) -> ToolSuite:
+def _read_dataset(file: ToolFile, _: Mapping[str, bytes]) -> list[ToolSuite]:
     suite = ToolSuite(file.path, {"name": PurePosixPath(file.path).stem})
     suite.note(
         "read as a dataset of Inspect; it names no scorers, so the judge of the suite scores the cases"
@@ -361,11 +361,11 @@ def _read_dataset(file: ToolFile, _: Mapping[str, bytes]) -> ToolSuite:
             "metadata": {**mapping(sample.get("metadata")), **_targets(targets), **kept},
         }
         suite.add(case, line)
-    return suite
+    return [suite]
 
 
 FORMATS = (
     ToolFormat(TOOL, "an Inspect log", _is_archive, read_results=_read_archive),
     ToolFormat(TOOL, "an Inspect log in JSON", _is_log, read_results=_read_log),
-    ToolFormat(TOOL, "a dataset of Inspect", _is_dataset, read_suite=_read_dataset),
+    ToolFormat(TOOL, "a dataset of Inspect", _is_dataset, read_suites=_read_dataset),
 )

@@ -287,7 +287,7 @@ class _Config:
         return decode_text(self.files[path], path)
 
 
-def _read(file: ToolFile, files: Mapping[str, bytes]) -> ToolSuite:
+def _read(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
     suite = ToolSuite(file.path)
     config = _Config(file, files, suite, mapping(file.value.get("defaultTest")))
     if isinstance(file.value.get("defaultTest"), str):
@@ -318,7 +318,7 @@ def _read(file: ToolFile, files: Mapping[str, bytes]) -> ToolSuite:
         f"is required. Set up the providers as targets: {', '.join(dict.fromkeys(providers))}"
     )
     _note_rest(config)
-    return suite
+    return [suite]
 
 
 def _count(number: int, noun: str) -> str:
@@ -785,4 +785,4 @@ def _text_settings(kind: str, value: Any, least: Any) -> tuple[dict[str, Any], s
     return {"type": kind, "value": value if isinstance(value, list) else as_text(value)}, ""
 
 
-FORMATS = (ToolFormat("promptfoo", "a promptfoo configuration", _is_suite, read_suite=_read),)
+FORMATS = (ToolFormat("promptfoo", "a promptfoo configuration", _is_suite, read_suites=_read),)
