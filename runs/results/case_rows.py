@@ -10,10 +10,13 @@ from decimal import Decimal
 from typing import Any
 from zlib import crc32
 
+from django.db.models import F
 from django.urls import reverse
 
+from evaluators.scoring.decision import VerdictCause
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.types import Verdict
 from runs.filters.fields import field_named
 from runs.filters.language import FilterError
 from runs.filters.matching import ResultRows
@@ -34,7 +37,7 @@ from runs.filters.queries import (
     run_vocabulary,
 )
 from runs.lists import Chip, Control, Key, Keyset, Page, cut_page, head_cell
-from runs.models.results import OPEN_RESULT_STATUSES
+from runs.models.results import OPEN_RESULT_STATUSES, ResultOutput
 from runs.models.run_cases import (
     LiveCases,
     count_states_and_flaky,
@@ -61,7 +64,7 @@ from runs.summary.figures import CaseSummary
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")
 # A regular comparison of score and threshold, which the columns of score and verdict tell.
-BY_BANDS = re.compile(r"[\d.]+ [≥<] [\d.]+")
+BY_BANDS = re.compile(r"(so far )?(mean )?[\d.]+ [≥<] [\d.]+")
 
 
 # Columns whose values are in the results.
@@ -101,8 +104,8 @@ class ResultRow:
 
     `passed` of `scored` repetitions passed; with two or more scores these lie from `lowest` to `highest`.
     `repetitions` is empty where there are too many for a mark each; `states` counts all by state. `note` says
-    what decided the case, "" where that is its score. `retries` counts its retries, `selectable` its results
-    that have ended. `override` is the verdict of reviewers.
+    why the case did not pass or what else decided it, "" where that is its score. `retries` counts its
+    retries, `selectable` its results that have ended. `override` is the verdict of reviewers.
     """
 
     id: int
@@ -135,7 +138,7 @@ class ResultRow:
 
 
 def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[ResultRow, ...]:
-    """Return the rows of the groups, in their order; two queries, and a third where reviewers decided."""
+    """Return the rows of the groups, in their order; three queries, and a fourth where reviewers decided."""
     ids = [group["case_id"] for group in groups]
     cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
     columns = (
@@ -147,16 +150,39 @@ def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[ResultRow,
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)
+    shown = {
+        group["case_id"]: _shown(results[group["case_id"]], group["live_state"], policy)
+        for group in groups
+    }
+    outputs = ResultOutput.objects.filter(pk__in=[row["id"] for row in shown.values()])
+    causes = dict(outputs.values_list("pk", F("decision__cause")))
     overrides = with_reviewers(
         {case: case_override(rows, policy) for case, rows in results.items()},
         {case: [row["id"] for row in rows] for case, rows in results.items()},
     )
     return tuple(
         replace(
-            _row(run, policy, group, cases[group["case_id"]], results[group["case_id"]]),
+            _row(
+                run,
+                policy,
+                group,
+                cases[group["case_id"]],
+                results[group["case_id"]],
+                shown=shown[group["case_id"]],
+                cause=causes.get(shown[group["case_id"]]["id"]),
+            ),
             override=overrides[group["case_id"]],
         )
         for group in groups
+    )
+
+
+def _shown(
+    results: Sequence[Mapping[str, Any]], state: str, policy: PolicySpec
+) -> Mapping[str, Any]:
+    """Return the repetition that a row links to: one that decided the case or is in its state."""
+    return next((row for row in results if row["is_forced"]), None) or next(
+        (row for row in results if row_mark(row, policy) == state), results[0]
     )
 
 
@@ -166,12 +192,11 @@ def _row(
     group: Mapping[str, Any],
     case: Case,
     results: Sequence[Mapping[str, Any]],
+    *,
+    shown: Mapping[str, Any],
+    cause: Sequence[Any] | None,
 ) -> ResultRow:
     marks = [row_mark(row, policy) for row in results]
-    shown = next((row for row in results if row["is_forced"]), None) or next(
-        (row for row, mark in zip(results, marks, strict=True) if mark == group["live_state"]),
-        results[0],
-    )
     summary = summarise_case(case.key, [execution_from(row) for row in results], policy)
     return ResultRow(
         id=case.pk,
@@ -201,7 +226,7 @@ def _row(
         spread=summary.spread,
         lowest=summary.lowest,
         highest=summary.highest,
-        note=_note(results, group["live_state"], shown, summary),
+        note=_note(results, group["live_state"], shown, summary, cause),
         latency_ms=_mean(row["latency_ms"] for row in results),
         cost_usd=sum_known(row[cost] for row in results for cost in COSTS),
         target_usd=sum_known(row["run_cost_usd"] for row in results),
@@ -217,8 +242,11 @@ def _note(
     state: str,
     shown: Mapping[str, Any],
     summary: CaseSummary,
+    cause: Sequence[Any] | None,
 ) -> str:
-    """Say what decided the case; for several repetitions, the rule that combined their verdicts."""
+    """Say why the case did not pass, else what decided it: for several repetitions how their verdicts combine."""
+    if cause and shown["verdict"] != Verdict.PASS:
+        return VerdictCause.from_json(cause).reason
     note = _rule(results, state, shown, summary)
     return "" if BY_BANDS.fullmatch(note) else note
 

@@ -8,7 +8,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from evaluators.scoring.decision import CausePart, VerdictCause
 from runs.filters.queries import ResultsQuery
+from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.running.retrying import matching_results
 from tests.support.factories import make_case, make_result, make_run, make_scored_run, make_suite
@@ -156,6 +158,21 @@ def test_an_errored_repetition_leaves_the_verdict_to_the_others(viewer_client: C
     assert "Pass</span>" in table(viewer_client, run)
 
 
+def test_a_case_that_did_not_pass_says_what_caused_it(viewer_client: Client) -> None:
+    run = make_scored_run(verdicts=["pass", "fail"])
+    for result, score in zip(run.results.order_by("position"), (0.9, 0.3), strict=True):
+        result.score, result.decided_by = score, f"{score:.2f} {'≥' if score > 0.5 else '<'} 0.60"
+        result.save()
+        cause = VerdictCause("Failed", (CausePart("tone", "tone"), CausePart(" scored 0.30.")))
+        ResultOutput.objects.update_or_create(
+            result=result, defaults={"decision": {"cause": cause.as_json()}}
+        )
+    assert re.findall(r'class="quiet why-cell"[^>]*title="([^"]*)"', table(viewer_client, run)) == [
+        "tone scored 0.30.",
+        "",
+    ]
+
+
 def test_the_address_of_the_page_follows_the_filter(viewer_client: Client) -> None:
     run = make_scored_run(verdicts=["pass"])
     place = {"slug": run.suite.slug, "number": run.number}
@@ -185,7 +202,7 @@ def test_flaky_cases_are_marked_filtered_and_sorted_by_spread(viewer_client: Cli
     assert re.findall(r"Flaky <b>(\d+)</b>", page) == ["1"]
     assert page.count("Verdicts of its repetitions differ") == 1
     assert "0.60 ≤ mean 0.60 &lt; 0.80" in page
-    assert '0.60 <small class="quiet">.30 to .90</small>' in page
+    assert re.search(r'title="0\.30 to 0\.90"[^>]*>\s*0\.60\s*<', page)
     place = {"slug": suite.slug, "number": run.number, "key": "C-001", "repetition": 2}
     assert f'{reverse("runs:result", kwargs=place)}" title="Repetition 2: fail, 0.30"' in page
     assert rows(viewer_client, run, "?sort=-spread") == ["C-001", "C-003", "C-002"]
