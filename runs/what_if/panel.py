@@ -476,7 +476,7 @@ class FlipQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class FlipRow:
-    """A case that flips. `count` tells how many of its results flip, if it has several.
+    """A case that flips. `count` tells how many of its repetitions flip if not all do.
 
     `scores` are its scores before and after, or the one score of a case whose score stays. `rule` is what would
     decide the verdict unless the score alone does.
@@ -600,7 +600,7 @@ def _row(flip: CaseFlip, title: str, run: Run, own: set[int], scale: int) -> Fli
         else:
             text = f"{whose}: {review.reviewed}"
     repetition = flip.executions[0].repetition if flip.executions else 1
-    several = run.repetitions > 1 and flip.executions
+    some = 0 < len(flip.executions) < run.repetitions
     rule = flip.after.decided_by
     return FlipRow(
         flip=flip,
@@ -608,7 +608,7 @@ def _row(flip: CaseFlip, title: str, run: Run, own: set[int], scale: int) -> Fli
         result=(flip.key, repetition),
         scores=score_change(flip.before.score, flip.after.score, scale),
         rule="" if SCORE_RULE.match(rule) else rule,
-        count=f"{len(flip.executions)} of {run.repetitions} repetitions flip" if several else "",
+        count=f"{len(flip.executions)} of {run.repetitions} repetitions flip" if some else "",
         review=text,
         tone=tone,
     )
