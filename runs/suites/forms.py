@@ -124,7 +124,7 @@ class ReviewRulesForm(forms.Form):
             return
         for name in REVIEW_RULES:
             field: Any = self.fields[name]
-            field.help_text = f"{field.help_text}. {entered.words(name)}"
+            field.help_text = f"{field.help_text}. {entered.words(name)}".removesuffix(". ")
 
 
 EMPTY = "empty"

@@ -155,9 +155,10 @@ class QueueCounts:
     by_reason: Mapping[str, int]
 
     def words(self, rule: str) -> str:
-        """Return how many of the run's results a rule sent to review."""
-        count = figures.thousands(self.by_reason.get(rule.removeprefix(RULE), 0))
-        return f"{count} of {figures.counted(self.executions, 'result')} in run #{self.run}"
+        """Return how many of the run's results a rule sent to review, "" where it sent none."""
+        count = self.by_reason.get(rule.removeprefix(RULE), 0)
+        results = figures.counted(self.executions, "result")
+        return f"{figures.thousands(count)} of {results} in run #{self.run}" if count else ""
 
 
 def queue_counts(suite: Suite) -> QueueCounts | None:
