@@ -11,6 +11,7 @@ from typing import Any
 from django import forms
 
 from evaluators.scoring.types import Verdict
+from evaluators.templatetags.figures import thousands
 from runs import lists
 from runs.compare.comparison import (
     INCONCLUSIVE,
@@ -352,7 +353,9 @@ def listed_around(
     )
     return ResultsList(
         query="",
-        label=" ".join([f"{place + 1:,} of {len(cases):,}", *filter(None, words)]),
+        label=" ".join(
+            [f"{thousands(place + 1)} of {thousands(len(cases))}", *filter(None, words)]
+        ),
         previous=neighbour(before),
         following=neighbour(after),
         previous_failure=neighbour(before, worse=True),

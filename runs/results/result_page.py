@@ -19,6 +19,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision, VerdictCause
 from evaluators.scoring.numbers import sum_known
 from evaluators.scoring.policy import PolicySpec
+from evaluators.templatetags.figures import thousands
 from runs.costs import CostPair, result_costs
 from runs.engine.plan import METRICS_KIND, case_tree, read_plan
 from runs.filters.language import FilterError
@@ -255,7 +256,7 @@ def _list_in(run: Run, result: Result, cases: LiveCases, query: ResultsQuery | N
         word = f"{word} matching".strip()
     return ResultsList(
         query=text,
-        label=f"{found.ahead + 1:,} of {found.total:,} {word}".rstrip(),
+        label=f"{thousands(found.ahead + 1)} of {thousands(found.total)} {word}".rstrip(),
         previous=previous,
         following=following,
         previous_failure=previous_failure,
