@@ -253,7 +253,7 @@ ROWS = (
             )
         },
         "Failed: panel scored 0.38 (Fair won with 1 of 2 votes; still a tie, so the lower bracket "
-        "stands), below the borderline threshold of 0.60. "
+        "wins), below the borderline threshold of 0.60. "
         "To be borderline, panel must reach 0.60 (now 0.38).",
     ),
     Row(
