@@ -62,7 +62,7 @@ END_OF_HEAD = b"\r\n\r\n"
 
 TOO_MANY_STREAMS = "Too many downloads at once. Try again when others have ended.\n"
 TOO_MANY_OF_ONE = (
-    f"You have {MAX_STREAMS_EACH} downloads under way, as many as one member may have. "
+    f"You have {MAX_STREAMS_EACH} downloads in progress, as many as one member may have. "
     "Try again when one of them has ended.\n"
 )
 TOO_MANY_UPLOADS = "Too many uploads at once. Try again when others have ended.\n"

@@ -104,7 +104,7 @@ class ReportLog:
             if text in self._logged or len(self._logged) >= self.most:
                 return
             self._logged[text] = now
-        logger.warning("A browser reports (anybody can send this): %s", text)
+        logger.warning("A browser reports (anyone can send this): %s", text)
 
 
 REPORTS = ReportLog()

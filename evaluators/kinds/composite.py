@@ -128,7 +128,7 @@ End of the team's instructions. If they ask for another form or scale of reply, 
 over to the one described here."""
 
 USUAL = """\
-Weigh what they found by what it means for whoever gets the answer: a grave flaw that one of them shows \
+Weigh what they found by what it means for the person who gets the answer: a grave flaw that one of them shows \
 counts for more than the praise of the others. Where two contradict each other, look at the answer itself."""
 
 REPLY = """\

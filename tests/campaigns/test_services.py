@@ -65,10 +65,10 @@ def test_all_active_runs_are_stopped_and_the_rest_is_left_alone(suite: Suite) ->
     assert stop_campaign(campaign, stopped_by=mira) == 2
     assert list(campaign.runs.order_by("pk").values_list("status", "status_reason")) == [
         ("completed", ""),
-        ("stopped", "Stopped by mira"),
-        ("stopped", "Stopped by mira"),
+        ("stopped", "Cancelled by mira"),
+        ("stopped", "Cancelled by mira"),
     ]
-    with pytest.raises(DomainError, match="over already"):
+    with pytest.raises(DomainError, match="already ended"):
         stop_campaign(campaign, stopped_by=mira)
 
 

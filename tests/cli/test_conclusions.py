@@ -79,7 +79,7 @@ def test_the_exit_code_distinguishes_failed_from_not_evaluated(rows, thresholds,
 @pytest.mark.parametrize(
     ("status", "reason", "sentence"),
     [
-        ("stopped", "Stopped by ada", "Not evaluated: Stopped by ada."),
+        ("stopped", "Cancelled by ada", "Not evaluated: Cancelled by ada."),
         ("budget_reached", "$5 of $5 is spent.", "Not evaluated: $5 of $5 is spent."),
         ("failed", "", "Not evaluated: Failed."),
         ("queued", "", "Not evaluated: the workers continue this run."),

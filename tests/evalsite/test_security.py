@@ -87,7 +87,7 @@ def reports(
     """Return the reports of the log since the beginning of the test."""
     monkeypatch.setattr(views, "REPORTS", views.ReportLog())
     return lambda: [
-        record.getMessage().partition("(anybody can send this): ")[2]
+        record.getMessage().partition("(anyone can send this): ")[2]
         for record in caplog.records
         if record.name == views.logger.name
     ]

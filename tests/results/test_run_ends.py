@@ -60,13 +60,13 @@ def test_a_stopped_run_says_what_is_kept_and_left(
     run = make_scored_run(
         verdicts=["pass", "fail", "cancelled", "cancelled", "cancelled"],
         status="stopped",
-        status_reason="Stopped by mira",
+        status_reason="Cancelled by mira",
     )
     last = run.results.last()
     assert last is not None
     run.results.filter(pk=last.pk).update(generation=2)
     said = end_of(editor_client, run)
-    assert said.startswith("Stopped by mira.")
+    assert said.startswith("Cancelled by mira.")
     assert "2 of 5 results are finished and kept, 3 are left" in said
     assert "1 of those had a result before a rerun" in said
     assert said.endswith("Run the 3 left")

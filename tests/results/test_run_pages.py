@@ -142,10 +142,10 @@ def test_a_run_of_a_command_line_names_its_machine(viewer_client: Client) -> Non
 
 def test_a_stopped_run_keeps_its_figures_and_its_gates_open(viewer_client: Client) -> None:
     run = make_scored_run(
-        verdicts=["pass", "cancelled"], status="stopped", status_reason="Stopped by mira"
+        verdicts=["pass", "cancelled"], status="stopped", status_reason="Cancelled by mira"
     )
     page = text(viewer_client, at(run))
-    assert "Stopped by mira" in page
+    assert "Cancelled by mira" in page
     assert page.count("Not evaluated<") == 2
     assert "92.0%" in page
 

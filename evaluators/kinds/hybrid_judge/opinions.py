@@ -36,7 +36,7 @@ MEANINGS = {
     "autonomy": "The agent got there by itself and asked only for what it could not find out.",
     "closeness": "The answer fits the person, the situation and what was said before.",
     "efficiency": "No step, call or sentence could have been left out.",
-    "spark": "Something thoughtful that nobody had to ask for, and nothing forced.",
+    "spark": "Something thoughtful beyond what was asked for, and nothing forced.",
 }
 
 

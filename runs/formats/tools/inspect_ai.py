@@ -1,7 +1,7 @@
 """Inspect (inspect_ai): logs as results, datasets as cases.
 
 A log is JSON, or a zip whose members are mostly compressed with zstandard. The first scorer decides; the others are
-recorded with weight 0. Inspect itself knows scores but no verdicts, so those follow from the bands of the suite.
+recorded with weight 0. Inspect itself knows scores but no verdicts, so those follow from the thresholds of the suite.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _results(
 
 def _notes(head: Mapping[str, Any], count: int) -> Iterator[str]:
     evaluation, results = mapping(head.get("eval")), mapping(head.get("results"))
-    yield "Inspect gives scores and no verdicts, so these follow from the bands of the suite"
+    yield "Inspect gives scores and no verdicts, so these follow from the thresholds of the suite"
     status = as_text(head.get("status"))
     if status != "success":
         reason = as_text(mapping(head.get("error")).get("message"))
@@ -142,7 +142,7 @@ def _notes(head: Mapping[str, Any], count: int) -> Iterator[str]:
         "mean",
     }
     if reducers:
-        yield f"of the reducers {', '.join(sorted(reducers))} only the single epochs were taken over"
+        yield f"of the reducers {', '.join(sorted(reducers))} only the single epochs were imported"
     if len(objects(evaluation.get("scorers"))) > 1:
         yield f"the scorer {_headline(head)} decides; the others are recorded with weight 0"
 

@@ -21,7 +21,7 @@ result or a list of results, and a result a final evaluation with final_score fr
 Results that another tool wrote are recognised by what they hold; the README says which.
 
 Each target in the file becomes a completed run, marked as imported. Scores are kept as they are; a
-missing verdict follows from the bands of the suite. A result with an error has no score.
+missing verdict follows from the thresholds of the suite. A result with an error has no score.
 Results that never ran are left out, with a note.
 
 exit codes:

@@ -20,7 +20,7 @@ from runs.results.files import listed_ids, result_lines, results_csv
 EPILOG = """\
 RUN names a run:
   SUITE#N         the run of that number, as pages show it
-  SUITE:latest    the newest finished run of the suite, except runs that were scored again
+  SUITE:latest    the newest finished run of the suite, except rescored runs
   SUITE:baseline  the baseline run of the suite
 
 FILTER is what the field above the results of a run takes: words, and conditions such as tone < 0.5 or
