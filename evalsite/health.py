@@ -19,7 +19,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.models import Exists, Max, OuterRef
 
 from runs.models.database import database_now
-from runs.models.results import Result, ResultStatus
+from runs.models.results import Result
 from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunOwner, RunWorker, WorkerProcess
 
 Value = TypeVar("Value")
@@ -288,7 +288,7 @@ def unclaimed_s() -> float:
     busy = alive.filter(run__owner=RunOwner.WORKERS).count()
     if workers and busy >= workers * settings.CELERY_WORKER_CONCURRENCY:
         return 0.0
-    waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
+    waiting = Result.objects.ready().filter(run_id=OuterRef("pk"))
     runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS)
     runs = runs.filter(Exists(waiting)).exclude(Exists(alive.filter(run_id=OuterRef("pk"))))
     since = runs.order_by().values_list("waits_since", Max("run_workers__heartbeat_at"))

@@ -17,7 +17,7 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
-from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, recorded_outputs
+from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, stored_outputs
 from runs.execution.shares import register_run_worker
 from runs.models.database import database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
@@ -74,7 +74,8 @@ def _lease_rows(
     run_id: int, owned: QuerySet[Run], *, token: str, most: int, now: datetime
 ) -> list[dict[str, Any]]:
     rows = list(
-        Result.objects.filter(Exists(owned), run_id=run_id, status=ResultStatus.PENDING)
+        Result.objects.ready()
+        .filter(Exists(owned), run_id=run_id)
         .select_for_update(skip_locked=True)
         .order_by("position", "id")
         .values(*CLAIM_COLUMNS)[:most]
@@ -220,12 +221,12 @@ def claim_jobs(
     claims = claim_results(
         work.run_id, token=token, most=most, now=database_now(), owner_id=work.owner_id
     )
-    recorded = recorded_outputs(work, [claim.case for claim in claims])
+    stored = stored_outputs(work, {claim.result_id: claim.case for claim in claims})
     earlier = earlier_calls({claim.result_id: claim.generation for claim in claims})
     outputs, files = _outputs(claims), _files(claims)
     scores = _scores(claims)
     return [
-        _job(work, claim, recorded.get(claim.case.key), earlier.get(claim.result_id, {}), kept)
+        _job(work, claim, stored.get(claim.result_id), earlier.get(claim.result_id, {}), kept)
         for claim in claims
         for kept in [_kept(claim, outputs, files, scores)]
     ]

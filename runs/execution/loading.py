@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -20,7 +20,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan, case_tree, read_plan
 from runs.execution.target_secrets import TargetSecrets, run_secrets
 from runs.models.database import clock_offset
-from runs.models.results import ModelCall
+from runs.models.results import ModelCall, PushedOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent, RecordedOutput, Target
 from runs.target_kinds import get_target_kind
@@ -125,16 +125,23 @@ def _files(paths: Mapping[str, str]) -> dict[str, bytes]:
     return {path: bytes(contents[sha].content) for path, sha in paths.items() if sha in contents}
 
 
-def recorded_outputs(work: RunWork, cases: Iterable[Case]) -> dict[str, Mapping[str, Any]]:
-    """Return the stored outputs by case key: the target's uploads, or the cases' own without uploads."""
+def stored_outputs(work: RunWork, cases: Mapping[int, Case]) -> dict[int, Mapping[str, Any]]:
+    """Return the stored outputs of results by id, for `cases` by the same id.
+
+    They are those that were pushed, the target's uploads, or the cases' own without uploads.
+    """
+    if work.target.awaits:
+        pushed = PushedOutput.objects.filter(result_id__in=cases)
+        return {row.result_id: row.output for row in pushed if row.output is not None}
     if not work.target.replays:
         return {}
     if not work.has_uploads:
-        return {case.key: case.recorded_output for case in cases if case.recorded_output}
+        return {pk: case.recorded_output for pk, case in cases.items() if case.recorded_output}
     uploads = RecordedOutput.objects.filter(
-        target_id=work.target_id or 0, case_key__in=[case.key for case in cases]
+        target_id=work.target_id or 0, case_key__in={case.key for case in cases.values()}
     )
-    return dict(uploads.values_list("case_key", "output"))
+    by_key = dict(uploads.values_list("case_key", "output"))
+    return {pk: by_key[case.key] for pk, case in cases.items() if case.key in by_key}
 
 
 def case_facts(case: Case) -> CaseFacts:

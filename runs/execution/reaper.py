@@ -237,7 +237,7 @@ def _ended_without_summary() -> list[int]:
 def runs_needing_workers(*, now: datetime) -> list[int]:
     """Return active runs with waiting results and fewer workers than could share their concurrency."""
     alive = WorkerProcess.objects.alive(now=now).count()
-    waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
+    waiting = Result.objects.ready().filter(run_id=OuterRef("pk"))
     runs = Run.objects.filter(
         Exists(waiting), status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS
     )

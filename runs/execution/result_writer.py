@@ -37,7 +37,14 @@ from runs.execution.ledger import (
 )
 from runs.execution.loading import RunWork
 from runs.models.database import database_now, insert_rows, update_rows
-from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
+from runs.models.results import (
+    TARGET_STAGE,
+    Artifact,
+    PushedOutput,
+    Result,
+    ResultOutput,
+    ResultStatus,
+)
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.run_cases import RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
@@ -61,7 +68,6 @@ BREAKER = 8
 MAX_REASON_LENGTH = 300
 MAX_CELL_LENGTH = 300
 MAX_MARKS = 200
-TARGET_STAGE = "target"
 RECORDING_STAGE = "recording"
 NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
 STATE_FIELDS = (
@@ -402,6 +408,11 @@ def write_batch(
         accepted = _still_held(work, token, ended)
         write_results(accepted, now=database_now())
         write_outputs(work.run_id, accepted)
+        if work.target.awaits:
+            stored = PushedOutput.objects.filter(
+                result_id__in=[execution.claim.result_id for execution in accepted]
+            )
+            stored.update(output=None)
         _count(run, accepted)
         _count_reported_costs(run, work, accepted)
         if work.budget_usd is not None:

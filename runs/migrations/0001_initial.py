@@ -111,6 +111,7 @@ class Migration(migrations.Migration):
                 ("warnings", models.JSONField(blank=True, default=list)),
                 ("attempt", models.PositiveIntegerField(default=0)),
                 ("generation", models.PositiveIntegerField(default=1)),
+                ("awaits_output", models.BooleanField(default=False)),
                 ("keeps_output", models.BooleanField(default=False)),
                 ("retry_paths", models.JSONField(blank=True, null=True)),
                 ("lease_token", models.CharField(blank=True, default="", max_length=64)),
@@ -182,6 +183,23 @@ class Migration(migrations.Migration):
                         to=settings.AUTH_USER_MODEL,
                     ),
                 ),
+            ],
+        ),
+        migrations.CreateModel(
+            name="PushedOutput",
+            fields=[
+                (
+                    "result",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="pushed",
+                        serialize=False,
+                        to="runs.result",
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64)),
+                ("output", models.JSONField(blank=True, null=True)),
             ],
         ),
         migrations.CreateModel(
@@ -1434,7 +1452,9 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="result",
-            index=models.Index(fields=["run", "status", "position"], name="result_to_claim"),
+            index=models.Index(
+                fields=["run", "status", "awaits_output", "position"], name="result_to_claim"
+            ),
         ),
         migrations.AddIndex(
             model_name="result",

@@ -30,6 +30,8 @@ class ResultStatus(models.TextChoices):
 
 
 OPEN_RESULT_STATUSES = (ResultStatus.PENDING, ResultStatus.RUNNING)
+# The stage of an error of the target; others are those of evaluators.
+TARGET_STAGE = "target"
 ENDED_RESULT_STATUSES = (ResultStatus.SCORED, ResultStatus.ERROR)
 
 
@@ -45,11 +47,20 @@ class VerdictChoice(models.TextChoices):
 MAX_MARKS = 200
 
 
+class ResultQuerySet(models.QuerySet["Result"]):
+    """Results of runs."""
+
+    def ready(self) -> ResultQuerySet:
+        """Return the waiting results that a worker can take now."""
+        return self.filter(status=ResultStatus.PENDING, awaits_output=False)
+
+
 class Result(models.Model):
     """One execution of one case with its verdict. Long texts are in ResultOutput and EvaluatorScore.
 
     `generation` counts retries by people, `attempt` the tries within one, after a lost lease or a
-    stop. A record is accepted only from the holder of the lease. `outcome_marks` has one character per
+    stop. A record is accepted only from the holder of the lease. One that `awaits_output` waits for a
+    program to push it, and no worker takes it until then. `outcome_marks` has one character per
     expected outcome in order: 1 met, 0 missed. `is_forced` marks a fail that a rule forced regardless of
     the score (required, a gate, all or nothing); it fails the case too (SCORING §8).
     """
@@ -84,6 +95,7 @@ class Result(models.Model):
     warnings = models.JSONField(default=list, blank=True)
     attempt = models.PositiveIntegerField(default=0)
     generation = models.PositiveIntegerField(default=1)
+    awaits_output = models.BooleanField(default=False)
     keeps_output = models.BooleanField(default=False)
     retry_paths = models.JSONField(null=True, blank=True)
     lease_token = models.CharField(max_length=64, blank=True, default="")
@@ -96,6 +108,8 @@ class Result(models.Model):
     run_cost_usd = money_field(null=True, blank=True)
     evaluation_cost_usd = money_field(null=True, blank=True)
 
+    objects = ResultQuerySet.as_manager()
+
     class Meta:
         """In the order of the suite, repetition after repetition."""
 
@@ -106,7 +120,9 @@ class Result(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=("run", "status", "position"), name="result_to_claim"),
+            models.Index(
+                fields=("run", "status", "awaits_output", "position"), name="result_to_claim"
+            ),
             models.Index(fields=("run", "position", "repetition"), name="result_in_order"),
             # Only running results have a lease. SQLite cannot use a condition on the status: it plans
             # a query before it knows the value of the status.
@@ -149,6 +165,23 @@ class ResultOutput(models.Model):
     def removal_message(self) -> str:
         """Say that the output was removed, when and by whom; "" if it was not."""
         return removal_message("The output was", self.removed_at, self.removed_by)
+
+
+class PushedOutput(models.Model):
+    """What a program pushed for a result, in the form of a recorded line, until the run is over.
+
+    `digest` stays, so that a program that pushes the same again is told apart from one that pushes something else.
+    """
+
+    result = models.OneToOneField(
+        Result, on_delete=models.CASCADE, primary_key=True, related_name="pushed"
+    )
+    digest = models.CharField(max_length=64)
+    output = models.JSONField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        """Return the beginning of the digest."""
+        return self.digest[:12]
 
 
 class Artifact(models.Model):

@@ -211,8 +211,8 @@ def _sandbox_problem(*, is_local_worker: bool) -> str:
 
 
 CANNOT_JUDGE = (
-    "which has recorded outputs: it answers no question. Name a chat model, an agent over HTTP or a "
-    "command."
+    "which has recorded or pushed outputs: it answers no question. Name a chat model, an agent over HTTP "
+    "or a command."
 )
 
 
@@ -263,7 +263,7 @@ def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
     """Return the targets that evaluators of the trees ask for a judgement, by name.
 
     Raises AgentNotReadyError, naming evaluator and remedy, for a target that is missing, archived,
-    replays recorded outputs, or has wrong settings.
+    cannot judge, or has wrong settings.
     """
     asking: dict[str, str] = {}
     for tree in trees:
@@ -283,7 +283,7 @@ def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
 
 
 def _check_agent(agent: Target, request: str) -> None:
-    if target_kind(agent).replays:
+    if not target_kind(agent).can_judge:
         raise AgentNotReadyError(f"{request}, {CANNOT_JUDGE}")
     try:
         _check_settings(agent)

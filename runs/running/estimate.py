@@ -583,7 +583,7 @@ def _named_judges(
 
 def _asks_target(target: Target) -> bool:
     kind = target_kinds().get(target.kind)
-    return kind is None or not kind.replays
+    return kind is None or kind.can_judge
 
 
 def _estimate_target(

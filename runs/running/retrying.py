@@ -26,6 +26,7 @@ from runs.models.results import (
     OPEN_RESULT_STATUSES,
     Attempt,
     EvaluatorScore,
+    PushedOutput,
     Result,
     ResultStatus,
     Retry,
@@ -42,6 +43,7 @@ from runs.models.runs import (
 )
 from runs.queue import queue_workers
 from runs.running.checks import check_run_scripts
+from runs.target_kinds import target_kinds
 
 
 def mark_reviews_stale(result_ids: Sequence[int]) -> None:
@@ -134,9 +136,24 @@ def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> R
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
         if request.keep_output:
             some.filter(HAS_OUTPUT).update(keeps_output=True)
+        if awaits_outputs(run):
+            _await_outputs(some)
         _forget_replaced(some)
         _refresh_cases(run, some)
     return retry
+
+
+def awaits_outputs(run: Run) -> bool:
+    """Tell whether programs push the outputs of a run (`runs.running.pushing`)."""
+    kind = target_kinds().get(run.snapshot["target"]["kind"])
+    return kind is not None and kind.awaits
+
+
+def _await_outputs(some: QuerySet[Result]) -> None:
+    """Let results wait for another output, except those that keep theirs."""
+    again = some.filter(keeps_output=False)
+    PushedOutput.objects.filter(result__in=again).delete()
+    again.update(awaits_output=True)
 
 
 def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = None) -> None:
@@ -149,6 +166,8 @@ def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = N
         some.update(keeps_output=False, retry_paths=retry.paths)
         if retry.keeps_output:
             some.filter(HAS_OUTPUT).update(keeps_output=True)
+        if awaits_outputs(run):
+            _await_outputs(some)
         _forget_replaced(some)
         last = Attempt.objects.filter(
             result__in=some, generation=F("result__generation") - 1, retry__isnull=False

@@ -172,7 +172,7 @@ def start_run(
         run = _create_run(suite, target, plan, limits, count=len(cases), snapshot=snapshot)
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
         run.save(update_fields=("note", "campaign", "created_by"))
-        _create_results(run, cases)
+        _create_results(run, cases, awaits_output=target_kind(target).awaits)
         if owner_id:
             run.assign_to(owner_id, now=database_now())
             run.save(update_fields=OWNER_COLUMNS)
@@ -266,10 +266,11 @@ def _create_run(
     )
 
 
-def _create_results(run: Run, cases: Sequence[Case]) -> None:
+def _create_results(run: Run, cases: Sequence[Case], *, awaits_output: bool) -> None:
     fields = [field for field in Result._meta.concrete_fields if not field.primary_key]
     columns = [field.attname for field in fields]
     row = [None if field.null else field.get_default() for field in fields]
+    row[columns.index("awaits_output")] = awaits_output
     places = [columns.index(name) for name in ("run_id", "case_id", "position", "repetition")]
 
     def rows() -> Any:

@@ -62,7 +62,7 @@ def offer_choices(form: forms.Form, suite: Suite) -> None:
         if MODELS in fields:
             _add_help(fields[MODELS], f"Available: {', '.join(slugs) or 'none yet'}.")
     if AGENT in fields or AGENTS in fields:
-        able = [name for name, kind in target_kinds().items() if not kind.replays]
+        able = [name for name, kind in target_kinds().items() if kind.can_judge]
         targets = Target.objects.filter(archived_at=None, kind__in=able).order_by("name")
         names = list(targets.values_list("name", flat=True))
         if AGENT in fields:

@@ -18,17 +18,17 @@ from runs.target_kinds import target_kinds
 
 
 def unfit_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
-    """Yield a problem for each evaluator that asks a target with recorded outputs, which cannot judge.
+    """Yield a problem for each evaluator that asks a target whose outputs are stored, which cannot judge.
 
     A target that does not exist yet is only a note, which `absent_agents` yields.
     """
-    replaying = [name for name, kind in target_kinds().items() if kind.replays]
+    unable = [name for name, kind in target_kinds().items() if not kind.can_judge]
     judging = _judging_targets(content)
-    unfit = _existing(judging, kind__in=replaying)
+    unfit = _existing(judging, kind__in=unable)
     for case, agent in judging:
         if agent.name in unfit:
             message = (
-                f"the target {agent.name!r} has recorded outputs and cannot judge; name a chat model, "
+                f"the target {agent.name!r} has recorded or pushed outputs and cannot judge; name a chat model, "
                 "an agent over HTTP or a command"
             )
             yield Problem(message, file, 0, case, _key(agent))

@@ -148,7 +148,8 @@ class TargetKind:
     A kind that `uses_model` needs a language model. A kind that `uses_agent` calls an address; the ledger
     records these calls with their cost, like calls of models. A kind that `replays` reads its answers from
     storage: asking again costs nothing, and one missing output says nothing about the others. A kind that
-    `uses_sandbox` runs a program of the member who configured the target.
+    `awaits` is not asked at all: a program pushes its outputs. A kind that `uses_sandbox` runs a program of
+    the member who configured the target.
     """
 
     name: str
@@ -160,7 +161,13 @@ class TargetKind:
     uses_model: bool = False
     uses_agent: bool = False
     replays: bool = False
+    awaits: bool = False
     uses_sandbox: bool = False
+
+    @property
+    def can_judge(self) -> bool:
+        """Tell whether it answers by itself, so that it can judge and be tried."""
+        return not (self.replays or self.awaits)
 
 
 class TargetOptions(TypedDict, total=False):
@@ -169,6 +176,7 @@ class TargetOptions(TypedDict, total=False):
     uses_model: bool
     uses_agent: bool
     replays: bool
+    awaits: bool
     uses_sandbox: bool
 
 

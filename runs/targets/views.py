@@ -229,8 +229,8 @@ def _try(
     """Queue a try of the form's settings; for the button Look again, return the existing try."""
     chosen = TrialForm(request.POST)
     before = form_trial(request, target)
-    if form.kind.replays:
-        raise Http404("Recorded outputs are tried once they are saved.")
+    if not form.kind.can_judge:
+        raise Http404("Stored outputs are tried once they are saved.")
     is_tryable = form.is_tryable()
     if "look" in request.POST or not (chosen.is_valid() and is_tryable):
         return chosen, before

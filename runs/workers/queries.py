@@ -129,7 +129,7 @@ def _held() -> list[HeldResults]:
 
 def _waiting(run_ids: Iterable[int]) -> Mapping[int, int]:
     # Not the run's counters: they include results that were cancelled before a retry.
-    pending = Result.objects.filter(run_id__in=run_ids, status=ResultStatus.PENDING).order_by()
+    pending = Result.objects.ready().filter(run_id__in=run_ids).order_by()
     return dict(pending.values_list("run_id").annotate(total=Count("id")))
 
 

@@ -67,7 +67,10 @@ def with_lost_key() -> Target:
 UNFIT: list[tuple[Callable[[], object], list[str]]] = [
     (lambda: None, ["there is no target of that name", "Add it under Targets, or name another"]),
     (lambda: reviewer(archived_at=timezone.now()), ["is archived"]),
-    (lambda: reviewer(kind="recorded", config={}), ["recorded outputs", "Name a chat model"]),
+    (
+        lambda: reviewer(kind="recorded", config={}),
+        ["recorded or pushed outputs", "Name a chat model"],
+    ),
     (lambda: reviewer(kind="chat", config={}), ["no language model", "Choose one"]),
     (lambda: reviewer(config={}), ["url"]),
     (lambda: reviewer(config=WITH_SECRET), ["Authorization has no value stored", "Enter it"]),
@@ -184,7 +187,9 @@ tests: [{{id: a, input: hi, output: ho}}]
     import_suite(content, imported_by=None)
     reviewer(kind="recorded", config={})
 
-    with pytest.raises(UnknownJudgeError, match=f"evaluator quality: {field}: .*recorded outputs"):
+    with pytest.raises(
+        UnknownJudgeError, match=f"evaluator quality: {field}: .*recorded or pushed outputs"
+    ):
         import_suite(content, imported_by=None)
 
 
