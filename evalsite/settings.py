@@ -349,7 +349,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["evalsite.access.tokens.MayView"],
     "DEFAULT_THROTTLE_CLASSES": ["evalsite.access.rate_limits.RequestLimit"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["runs.api.bodies.BodyParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "runs.api.schema.problem_response",
     "URL_FORMAT_OVERRIDE": None,
@@ -357,7 +357,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Evalsite",
     "VERSION": "1",
-    "DESCRIPTION": "Reads suites, cases, runs and results, and changes nothing but your exports. Scores and "
+    "DESCRIPTION": "Reads suites, cases, runs and results, starts runs, and takes outputs for them. Scores and "
     "shares are numbers from 0 to 1, costs US dollars as text, durations milliseconds, times ISO "
     "8601. A missing value is null, never 0. Errors are problem details (RFC 9457).",
     "OAS_VERSION": "3.1.0",

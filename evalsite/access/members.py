@@ -47,6 +47,7 @@ from runs.models.temporary import (
     EvaluatorTrial,
     Export,
     ExportRequest,
+    IdempotentRequest,
     ReviewUpload,
     TargetTrial,
 )
@@ -264,6 +265,7 @@ OWN_DATA: tuple[tuple[type[Model], str], ...] = (
     (EvaluatorTrial, "asked_by"),
     (ReviewSkip, "reviewer"),
     (ExportRequest, "owner"),
+    (IdempotentRequest, "member"),
 )
 # Where the name of a member is copied to.
 COPIED_NAMES: tuple[tuple[type[Model], str], ...] = (

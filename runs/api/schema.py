@@ -1,9 +1,9 @@
-"""What all calls of the API share: they read, they are described in the schema, and errors are problem details."""
+"""What all calls of the API share: they are described in the schema, and errors are problem details."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -13,17 +13,21 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import Field, create_model
 from rest_framework.decorators import api_view
-from rest_framework.exceptions import APIException, NotFound, ValidationError
+from rest_framework.exceptions import APIException, NotFound, PermissionDenied, ValidationError
+from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import exception_handler
+from rest_framework.views import APIView, exception_handler
 
 from evaluators.scoring.types import DomainError
+from runs.api.bodies import Body, NoBody, UnusableBodyError, pointer, read_body
 from runs.api.params import NoParams, QueryParams, list_params
+from runs.api.repeating import IDEMPOTENCY_KEY, once
 from runs.documents import Document
 from runs.exports.documents import ExportDoc
 from runs.exports.specs import MEDIA_TYPES
 from runs.filters.language import FilterError
 from runs.lists import ListQuery
+from runs.running.pushing import UnusablePushesError
 
 PROBLEM = "application/problem+json"
 ROOT = "/api/"
@@ -43,22 +47,34 @@ class ProblemDoc(Document):
     """What went wrong in this request."""
     instance: str
     """The path of the request."""
+    code: str = Field(default="", exclude_if=lambda code: not code)
+    """Which refusal it is, for programs: run_not_active; only where the site has a name for it."""
     errors: dict[str, list[str]] = Field(default={}, exclude_if=lambda errors: not errors)
-    """The errors of each parameter; only with status 400."""
+    """The errors of each parameter, or of each place in the body by its JSON pointer; only with status 400."""
 
 
 class CannotBeAnswered(APIException):
-    """The requested object exists but cannot be shown, such as a run of another version."""
+    """The site is in a state in which it cannot do or show what was requested."""
 
     status_code = HTTPStatus.CONFLICT
+
+    def __init__(self, detail: str, code: str = "") -> None:
+        """Say why; `code` is the refusal's name for programs."""
+        super().__init__(detail)
+        self.refusal = code
 
 
 def problem_response(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Return the answer to an error; None for an unexpected one."""
     if isinstance(error, FilterError):
         error = ValidationError({"filter": [str(error)]})
+    if isinstance(error, UnusablePushesError):
+        texts = {pointer("outputs", place): [text] for place, text in error.problems.items()}
+        error = UnusableBodyError(texts)
+    if isinstance(error, UnusableBodyError):
+        error = ValidationError({place or "/": texts for place, texts in error.errors.items()})
     if isinstance(error, DomainError):
-        error = CannotBeAnswered(str(error))
+        error = CannotBeAnswered(str(error), error.code)
     if isinstance(error, Http404):
         # Django's message for a missing object names classes.
         error = NotFound(NOTHING_HERE)
@@ -72,6 +88,7 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response |
         if errors
         else str(response.data["detail"]),
         context["request"].path,
+        code=getattr(error, "refusal", ""),
         errors=errors,
     )
     response.content_type = PROBLEM
@@ -79,10 +96,16 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response |
 
 
 def problem(
-    status: int, detail: str, path: str, *, errors: Mapping[str, Sequence[str]] | None = None
+    status: int,
+    detail: str,
+    path: str,
+    *,
+    code: str = "",
+    errors: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """Return problem details as JSON values."""
     return ProblemDoc(
+        code=code,
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,
@@ -122,12 +145,18 @@ NUMBER = OpenApiParameter("number", int, "path", description="The number of a ve
 EXPORT = OpenApiParameter("export", UUID, "path", description="The id of an export.")
 RESULT = OpenApiParameter("result", int, "path", description="The id of a result.")
 CAMPAIGN = OpenApiParameter("campaign", int, "path", description="The id of a campaign.")
+# What a role or a token must allow, and how a refusal puts it.
+CHANGES: Mapping[str, str] = {
+    "runs.start_run": "start and stop runs",
+    "runs.change_suite": "change suites",
+    "runs.change_target": "change targets",
+}
 REFUSALS: Mapping[int, str] = {
-    400: "A parameter is wrong; errors says which.",
+    400: "A parameter, or a place in the body, is wrong; errors says which.",
     401: "There is no token and no session, or the token is wrong, expired or revoked.",
     403: "The role of the member or of the token does not allow it.",
     404: "It does not exist.",
-    409: "The stored object cannot be shown, such as a run of another version.",
+    409: "The state of the site does not allow it; detail and code say why.",
     429: "More requests, or more wrong tokens, than a minute allows; Retry-After says when to try again.",
 }
 
@@ -140,17 +169,69 @@ def reads(
     lists: type[ListQuery] | None = None,
     path: Sequence[OpenApiParameter] = (),
     tag: str,
-    methods: Sequence[str] = ("GET",),
 ) -> Callable[[View], View]:
     """Make a function a call of the API for GET, described by its docstring.
 
-    With `lists` it answers one page of the documents that match the query. Other `methods` than GET need a
-    description of their own.
+    With `lists` it answers one page of the documents that match the query.
     """
     body = _page_model(answer) if lists else answer
     read = list_params(lists) if lists else params  # type: ignore[arg-type]  # a class is hashable
     answers = {200: OpenApiResponse(body, description="Found.")}
-    return partial(_api_call, summary, answers, params=read, path=path, tag=tag, methods=methods)
+    return partial(_api_call, summary, answers, params=read, path=path, tag=tag)
+
+
+def writes(
+    summary: str,
+    answer: type[Document] | None,
+    *,
+    body: type[Body] = NoBody,
+    permission: str = "",
+    path: Sequence[OpenApiParameter] = (),
+    tag: str,
+    method: str = "POST",
+    status: int = HTTPStatus.OK,
+) -> Callable[[View], View]:
+    """Make a function a call of the API that changes something, described by its docstring.
+
+    It takes the request and the body, if it has one, and returns its answer, None for none. A key of a POST
+    makes it safe to repeat (`runs.api.repeating`).
+    """
+    answers = {int(status): OpenApiResponse(answer, description="Done.")}
+
+    def make(view: View) -> View:
+        @wraps(view)
+        def call(request: Request, **place: Any) -> Response:
+            check_permission(request, permission)
+            NoParams.read(request)
+            bodies = () if body is NoBody else (read_body(body, request.data),)
+
+            def perform() -> Response:
+                document = view(request, *bodies, **place)
+                return Response(document.as_json() if document else None, status=status)
+
+            return once(request, perform) if method == "POST" else perform()
+
+        keys = [IDEMPOTENCY_KEY] if method == "POST" else []
+        return _api_call(
+            summary, answers, call, path=[*path, *keys], tag=tag, method=method, body=body
+        )
+
+    return make
+
+
+def check_permission(request: Request, permission: str) -> None:
+    """Raise PermissionDenied unless both the member and the token have a permission; "" for none."""
+    grant: Any = request.auth
+    has_token = grant is None or grant.allows(permission)
+    if permission and not (request.user.has_perm(permission) and has_token):
+        raise PermissionDenied(f"Your role, or that of your token, may not {CHANGES[permission]}.")
+
+
+def by_method(**calls: View) -> View:
+    """Return one view for an address, which answers each HTTP method by its own call."""
+    handlers = {method: getattr(call.cls, method) for method, call in calls.items()}  # type: ignore[attr-defined]  # api_view sets it
+    view: type[APIView] = type("Call", (APIView,), handlers)
+    return view.as_view()
 
 
 def sends(
@@ -178,10 +259,11 @@ def _api_call(
     answers: Mapping[Any, OpenApiResponse],
     view: View,
     *,
-    params: type[QueryParams],
+    params: type[QueryParams] = NoParams,
     path: Sequence[OpenApiParameter],
     tag: str,
-    methods: Sequence[str] = ("GET",),
+    method: str = "GET",
+    body: type[Body] = NoBody,
 ) -> View:
     refusals = {
         (status, PROBLEM): OpenApiResponse(ProblemDoc, description=text)
@@ -192,11 +274,11 @@ def _api_call(
         summary=summary,
         description=view.__doc__,
         parameters=[*path, *([] if params is NoParams else [params])],
+        request=None if body is NoBody else body,
         responses={**answers, **refusals},
         tags=[tag],
-        methods=["GET"],
     )
-    call: View = described(api_view(list(methods))(view))
+    call: View = described(api_view([method])(view))
     return call
 
 

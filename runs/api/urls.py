@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.urls import path
 
-from runs.api import views
+from runs.api import run_calls, views
+from runs.api.schema import by_method
 
 urlpatterns = [
     path("", views.api, name="api"),
@@ -17,13 +18,19 @@ urlpatterns = [
     path("suites/<slug:slug>/versions/<int:number>", views.suite_version, name="api-suite-version"),
     path("suites/<slug:slug>/cases", views.suite_cases, name="api-suite-cases"),
     path("suites/<slug:slug>/cases/<path:key>", views.suite_case, name="api-suite-case"),
-    path("runs", views.runs, name="api-runs"),
+    path("runs", by_method(get=views.runs, post=run_calls.start_runs), name="api-runs"),
+    path("runs/estimate", run_calls.estimate_runs, name="api-runs-estimate"),
     path("runs/compare", views.compare_runs, name="api-compare"),
     path("runs/compare/many", views.compare_many, name="api-compare-many"),
     path("runs/compare/cases.csv", views.comparison_table, name="api-comparison-table"),
     path("runs/compare/comparison.jsonl", views.comparison_lines, name="api-comparison-lines"),
     path("runs/compare/cases/<path:key>", views.compare_case, name="api-compare-case"),
     path("runs/<str:run>", views.run, name="api-run"),
+    path("runs/<str:run>/stop", run_calls.stop, name="api-run-stop"),
+    path("runs/<str:run>/resume", run_calls.resume, name="api-run-resume"),
+    path("runs/<str:run>/retry", run_calls.retry, name="api-run-retry"),
+    path("runs/<str:run>/outputs", run_calls.outputs, name="api-run-outputs"),
+    path("runs/<str:run>/close", run_calls.close, name="api-run-close"),
     path("runs/<str:run>/results", views.run_results, name="api-run-results"),
     path("runs/<str:run>/results.jsonl", views.run_results_file, name="api-run-results-file"),
     path("runs/<str:run>/junit.xml", views.run_junit, name="api-run-junit"),
@@ -36,7 +43,11 @@ urlpatterns = [
     path("comments", views.comments, name="api-comments"),
     path("reviews.jsonl", views.reviews_lines, name="api-reviews-lines"),
     path("reviews.csv", views.reviews_table, name="api-reviews-table"),
-    path("exports/<uuid:export>", views.export, name="api-export"),
+    path(
+        "exports/<uuid:export>",
+        by_method(get=views.export, delete=views.export_cancel),
+        name="api-export",
+    ),
     path("exports/<uuid:export>/file", views.export_file, name="api-export-file"),
     path("<path:rest>", views.nothing_here, name="api-nothing"),
 ]

@@ -1,4 +1,4 @@
-"""The calls of the API, all read-only but for one's own exports."""
+"""The calls of the API that read, and those that give files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularJSONAPIView
 from pydantic import Field
 from rest_framework.decorators import api_view
@@ -57,6 +57,7 @@ from runs.api.schema import (
     CannotBeAnswered,
     reads,
     sends,
+    writes,
 )
 from runs.campaigns.documents import (
     CampaignDetailDoc,
@@ -487,24 +488,17 @@ def _reviews_file(request: Request, form: str) -> ExportSpec:
     return reviews_file(query=query.parameters(), form=form)
 
 
-@extend_schema(
-    methods=["DELETE"],
-    operation_id="export_cancel",
-    summary="Cancel an export",
-    description="Cancel a file that is being prepared, or delete it.",
-    parameters=[EXPORT],
-    responses={204: OpenApiResponse(description="It is cancelled or deleted.")},
-    tags=["files"],
-)
-@reads("The state of a file", ExportDoc, path=[EXPORT], tag="files", methods=("GET", "DELETE"))
+@reads("The state of a file", ExportDoc, path=[EXPORT], tag="files")
 def export(request: Request, export: UUID) -> Response:
     """Give the state of a file that a worker makes, with its address once it is ready."""
     NoParams.read(request)
-    export_request = own_export(request, export)
-    if request.method == "DELETE":
-        drop_request(export_request)
-        return Response(status=HTTPStatus.NO_CONTENT)
-    return Response(export_document(export_request).as_json())
+    return Response(export_document(own_export(request, export)).as_json())
+
+
+@writes("Cancel an export", None, path=[EXPORT], tag="files", method="DELETE", status=204)
+def export_cancel(request: Request, export: UUID) -> None:
+    """Cancel a file that is being prepared, or delete it."""
+    drop_request(own_export(request, export))
 
 
 @sends("The file of an export", path=[EXPORT])

@@ -36,7 +36,13 @@ from runs.models.runs import (
     RunWorker,
     WorkerProcess,
 )
-from runs.models.temporary import CaseUpload, EvaluatorTrial, ReviewUpload, TargetTrial
+from runs.models.temporary import (
+    CaseUpload,
+    EvaluatorTrial,
+    IdempotentRequest,
+    ReviewUpload,
+    TargetTrial,
+)
 from runs.queue import RESCORE_RUN, queue, queue_exports, queue_removal, queue_retention
 
 logger = logging.getLogger(__name__)
@@ -71,6 +77,7 @@ def reap(*, now: datetime, at_work: Collection[str] = ()) -> list[int]:
         trials.forget_old(now=now)
     CaseUpload.objects.forget_old(now=now)
     ReviewUpload.objects.forget_old(now=now)
+    IdempotentRequest.objects.forget_old(now=now)
     if is_silence_death:
         expired = Q(lease_until__lte=now) & ~Q(lease_token__in=at_work)
         _for_each(

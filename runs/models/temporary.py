@@ -345,3 +345,38 @@ class ExportRequest(models.Model):
     def __str__(self) -> str:
         """Return the name of the file."""
         return self.export.name
+
+
+MAX_IDEMPOTENCY_KEY_LENGTH = 200
+
+
+class IdempotentRequestQuerySet(models.QuerySet["IdempotentRequest"]):
+    """Requests of the API with a key."""
+
+    def forget_old(self, *, now: datetime) -> None:
+        """Remove them after a day."""
+        self.filter(created_at__lt=now - KEPT).delete()
+
+
+class IdempotentRequest(models.Model):
+    """A request of the API that changed something, and its answer to those that repeat it with the same key."""
+
+    member = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=MAX_IDEMPOTENCY_KEY_LENGTH)
+    digest = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(default=0)
+    answer = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    objects = IdempotentRequestQuerySet.as_manager()
+
+    class Meta:
+        """One answer for each key of a member."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("member", "key"), name="idempotent_request_one_a_key"),
+        )
+
+    def __str__(self) -> str:
+        """Return the key."""
+        return self.key

@@ -80,9 +80,9 @@ def schema() -> dict[str, Any]:
     return document
 
 
-def assert_described(response: HttpResponse, path: str) -> Any:
+def assert_described(response: HttpResponse, path: str, method: str = "get") -> Any:
     """Validate an answer against the schema of its path and status, and return its content."""
-    answers = schema()["paths"][path]["get"]["responses"]
+    answers = schema()["paths"][path][method]["responses"]
     content = answers[str(response.status_code)]["content"]
     kind = response["Content-Type"]
     expected = {**content[kind]["schema"], "components": schema()["components"]}

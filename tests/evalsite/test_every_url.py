@@ -45,7 +45,7 @@ ANYBODY, LOGGED_IN = "anybody", "nobody"
 VISITOR = "visitor"
 ROLES = (LOGGED_IN, *Role.values)
 PAGE, MOVED, NOT_ALLOWED, CONFLICT, REFUSED, GONE = 200, 302, 405, 409, 422, 410
-UNKNOWN, FORBIDDEN = 401, 403
+UNKNOWN, FORBIDDEN, NOT_JSON = 401, 403, 415
 STOP_POLLING = 286
 SUITE = {"slug": "support"}
 CASE = SUITE | {"key": "C-1"}
@@ -59,7 +59,8 @@ LINK = {"user_code": "MQ", "token": "c0-ffee"}
 class Page:
     """The lowest role that may use an address, and its answers to GET and to a POST of nonsense.
 
-    `known` is the answer to logged-in members, if it differs.
+    `known` is the answer to logged-in members, if it differs. `post_role` is the lowest role that may change
+    something there, if it differs.
     """
 
     role: str
@@ -69,6 +70,7 @@ class Page:
     query: str = ""
     known: int = 0
     is_api: bool = False
+    post_role: str = ""
 
 
 def form(role: str, place: Mapping[str, Any] | None = None) -> Page:
@@ -81,6 +83,11 @@ def action(role: str, place: Mapping[str, Any]) -> Page:
 
 def read(**place: Any) -> Page:
     return Page("viewer", place=place, is_api=True)
+
+
+def write(role: str, post: int, get: int = NOT_ALLOWED, **place: Any) -> Page:
+    """Return a call that changes something; its answer to a POST of a form is `post`."""
+    return Page("viewer", get=get, post=post, post_role=role, place=place, is_api=True)
 
 
 PAGES: Mapping[str, Page] = {
@@ -338,7 +345,14 @@ PAGES: Mapping[str, Page] = {
     "runs:api-suite-version": read(**SUITE, number=1),
     "runs:api-suite-cases": read(**SUITE),
     "runs:api-suite-case": read(**CASE),
-    "runs:api-runs": read(),
+    "runs:api-runs": write("editor", NOT_JSON, get=PAGE),
+    "runs:api-runs-estimate": write("editor", NOT_JSON),
+    # The run is over, and asks its target itself.
+    "runs:api-run-stop": write("editor", CONFLICT, run="support:1"),
+    "runs:api-run-resume": write("editor", NOT_JSON, run="support:1"),
+    "runs:api-run-retry": write("editor", NOT_JSON, run="support:1"),
+    "runs:api-run-outputs": write("editor", NOT_JSON, run="support:1"),
+    "runs:api-run-close": write("editor", CONFLICT, run="support:1"),
     "runs:api-compare": Page(
         "viewer",
         query="?baseline_run_id=support:1&candidate_run_id=support:2",
@@ -525,6 +539,8 @@ def expected(page: Page, role: str) -> tuple[set[int], set[int]]:
     if role == VISITOR:
         status = UNKNOWN if page.is_api else MOVED
         return {status}, {status}
+    if page.post_role and ROLES.index(page.role) <= ROLES.index(role) < ROLES.index(page.post_role):
+        return allowed[0], {FORBIDDEN}
     if ROLES.index(role) >= ROLES.index(page.role):
         return allowed
     forbidden = [

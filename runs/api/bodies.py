@@ -1,0 +1,207 @@
+"""The bodies of calls that write, read strictly: a misspelt field is refused, not ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import IO, Annotated, Any, TypeVar
+
+from django.conf import settings
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import BaseParser
+
+from evaluators.reading.json import read_json
+from runs.documents import Document
+from runs.formats.suite_files import MAX_SLUG_LENGTH
+from runs.running.pushing import MAX_PUSHES
+from runs.running.services import (
+    MAX_CONCURRENCY,
+    MAX_NAME_LENGTH,
+    MAX_REPETITIONS,
+)
+from runs.specs.suites import MAX_MINUTES
+
+MAX_NOTE_LENGTH = 300
+MAX_TARGETS = 50
+MAX_KEYS = 100_000
+MAX_KEY_LENGTH = 200
+
+
+class BodyTooLarge(APIException):
+    """A body has more bytes than are read."""
+
+    status_code = 413
+
+
+class BodyParser(BaseParser):
+    """Reads JSON with the limits of every text from outside."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None
+    ) -> Any:
+        """Return the value; raises BodyTooLarge, and ParseError with the position of what is no JSON."""
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        content = stream.read(limit + 1)
+        if len(content) > limit:
+            raise BodyTooLarge(f"The body has more than {limit // 1024**2} MB. Send it in parts.")
+        try:
+            return read_json(content.decode())
+        except ValueError as error:
+            raise ParseError(f"The body cannot be read as JSON: {error}.") from None
+
+
+class Body(Document):
+    """What a call that writes takes; another field is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+BodyType = TypeVar("BodyType", bound=Body)
+
+
+class UnusableBodyError(Exception):
+    """A body lacks something, or has something wrong; `errors` by JSON pointer."""
+
+    def __init__(self, errors: Mapping[str, list[str]]) -> None:
+        """Keep the errors."""
+        self.errors = errors
+        super().__init__("; ".join(errors))
+
+
+def read_body(body: type[BodyType], data: Any) -> BodyType:
+    """Return the body; raises UnusableBodyError that names each wrong place."""
+    try:
+        return body.model_validate(data)
+    except ValidationError as error:
+        errors: dict[str, list[str]] = {}
+        for detail in error.errors(include_url=False):
+            errors.setdefault(pointer(*detail["loc"]), []).append(_message(detail, body))
+        raise UnusableBodyError(errors) from None
+
+
+def pointer(*path: str | int) -> str:
+    """Return a path into a body as a JSON pointer (RFC 6901): /targets/0."""
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    return "".join(f"/{part}" for part in parts)
+
+
+def _message(detail: ErrorDetails, body: type[Body]) -> str:
+    match detail["type"]:
+        case "missing":
+            return "It is missing."
+        case "extra_forbidden":
+            known = ", ".join(body.model_fields) if len(detail["loc"]) == 1 else ""
+            return f"There is no such field{f'; there are {known}' if known else ''}."
+        case "value_error":
+            return f"{detail['ctx']['error']}."
+        case _:
+            return f"{detail['msg'].removeprefix('Input should').strip().capitalize()}."
+
+
+class NoBody(Body):
+    """Nothing."""
+
+
+Dollars = Annotated[
+    Decimal,
+    # A number in JSON is a float; its shortest form is what was written.
+    BeforeValidator(lambda value: str(value) if isinstance(value, float) else value),
+    Field(gt=0, max_digits=18, decimal_places=9),
+]
+Key = Annotated[str, Field(min_length=1, max_length=MAX_KEY_LENGTH)]
+
+
+class RulesBody(Body):
+    """What one run changes; everything else stays as in the suite."""
+
+    policy: dict[str, Any] = {}
+    """Fields of the policy by name, as a run shows them: pass_threshold, score_gate, …"""
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """The weights of evaluators by path."""
+    required: dict[str, bool | float] = {}
+    """Whether evaluators are required, by path; a number is the score they must reach, 0 to 1."""
+    samples: Annotated[int, Field(ge=1)] | None = None
+    """How often each judge is asked for a score; null as in the suite."""
+    metrics: dict[str, dict[str, float | None]] = {}
+    """The weights of a metrics judge's metrics, by its path and their keys; null leaves one out."""
+
+
+class RunChoicesBody(Body):
+    """Which runs: one suite against one or more targets."""
+
+    suite: Annotated[str, Field(max_length=MAX_SLUG_LENGTH)]
+    """The short name of the suite."""
+    targets: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_TARGETS)]
+    """The names of the targets; several become a campaign."""
+    repetitions: Annotated[int, Field(ge=1, le=MAX_REPETITIONS)] = 1
+    """How often each case is executed."""
+    concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = None
+    """How many cases run in parallel; null for what target and judge suggest."""
+    judge: str | None = None
+    """The short name of the language model that judges; null for the suite's."""
+    cases: Annotated[tuple[Key, ...], Field(max_length=MAX_KEYS)] | None = None
+    """The keys of the cases; null for all."""
+    tags: tuple[str, ...] | None = None
+    """Only cases with one of these tags; null for all."""
+    budget_usd: Dollars | None = None
+    """What each run may cost, US dollars, for target and judges together; null for no limit."""
+    rules: RulesBody = RulesBody()
+    """What these runs change: weights, required marks, thresholds."""
+
+
+class StartRunsBody(RunChoicesBody):
+    """The runs to start."""
+
+    version: Annotated[int, Field(ge=1)] | None = None
+    """Refuse to start if the suite has another version now; null for any."""
+    max_minutes: Annotated[int, Field(ge=1, le=MAX_MINUTES)] | None = None
+    """How long workers may work on a run before it is ended; null for the longest time of the suite."""
+    note: Annotated[str, Field(max_length=MAX_NOTE_LENGTH)] = ""
+    """A note on the runs."""
+    campaign: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] = ""
+    """The name of the campaign that several runs become."""
+
+
+class ResumeBody(Body):
+    """How a run goes on."""
+
+    budget_usd: Dollars | None = None
+    """A new budget, US dollars; null leaves it as it is."""
+
+
+class RetryBody(ResumeBody):
+    """Which results are tried again, and which part of them."""
+
+    which: Annotated[str, Field(pattern="^(errored|failed|all_missing)$")] = "errored"
+    """Those that are errored, failed, or all_missing: errored, cancelled or skipped."""
+    results: Annotated[tuple[int, ...], Field(max_length=MAX_KEYS)] | None = None
+    """The ids of results instead."""
+    keep_output: bool = False
+    """Whether the outputs stay and only scoring is repeated."""
+    evaluators: tuple[str, ...] | None = None
+    """Only these evaluators score again, by path; null for all."""
+
+
+class PushedOutputBody(Document):
+    """The output of one case, in the form of a line of recorded outputs, or the error of its agent.
+
+    Further fields are kept as they are.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    case: Key
+    """The key of the case."""
+    repetition: Annotated[int, Field(ge=1, le=MAX_REPETITIONS)] = 1
+    """Which repetition."""
+
+
+class PushOutputsBody(Body):
+    """Outputs for a run that waits for them."""
+
+    outputs: Annotated[tuple[PushedOutputBody, ...], Field(min_length=1, max_length=MAX_PUSHES)]
+    """The outputs, in any order."""

@@ -1,0 +1,60 @@
+"""Calls that are safe to repeat: with a key, the second one gets the answer of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import transaction
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from runs.engine.plan import content_hash
+from runs.models.temporary import MAX_IDEMPOTENCY_KEY_LENGTH, IdempotentRequest
+
+HEADER = "Idempotency-Key"
+IDEMPOTENCY_KEY = OpenApiParameter(
+    HEADER,
+    str,
+    "header",
+    description="A text of your own for this change. A request with the same key and body within a day is "
+    "answered as the first one, and changes nothing.",
+)
+REPEATED = {"Idempotency-Replayed": "true"}
+
+
+class KeyReused(APIException):
+    """A key was used for another request."""
+
+    status_code = 422
+
+
+def once(request: Request, perform: Callable[[], Response]) -> Response:
+    """Perform a change, or return the answer to the same request with the same key.
+
+    A refused change leaves its key free. Raises KeyReused for another request with the key, and
+    ValidationError for a key that is too long.
+    """
+    key = request.headers.get(HEADER, "")
+    if not key:
+        return perform()
+    if len(key) > MAX_IDEMPOTENCY_KEY_LENGTH:
+        message = f"A key has at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
+        raise ValidationError({HEADER: [message]})
+    member: Any = request.user
+    digest = content_hash([request.method, request.get_full_path(), request.data])
+    with transaction.atomic():
+        # The same request at the same time waits here until the first one is stored.
+        row, is_first = IdempotentRequest.objects.get_or_create(
+            member=member, key=key, defaults={"digest": digest}
+        )
+        if not is_first:
+            if row.digest != digest:
+                raise KeyReused(f"The {HEADER} {key!r} was used for another request.")
+            return Response(row.answer, status=row.status, headers=REPEATED)
+        response = perform()
+        row.status, row.answer = response.status_code, response.data
+        row.save(update_fields=["status", "answer"])
+    return response

@@ -1,0 +1,253 @@
+"""The calls that start runs, stop, resume and retry them, and push outputs into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+from rest_framework.request import Request
+
+from evaluators.models import LanguageModel
+from runs.api.bodies import (
+    PushOutputsBody,
+    ResumeBody,
+    RetryBody,
+    RunChoicesBody,
+    StartRunsBody,
+    UnusableBodyError,
+    pointer,
+)
+from runs.api.queries import get_run
+from runs.api.schema import RUN, writes
+from runs.documents import Document, Dollars
+from runs.models.suites import Suite, Target
+from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
+from runs.running.estimate import CaseChoice, EstimateRequest, estimate
+from runs.running.pushing import Push, close_run, push_outputs
+from runs.running.retrying import resume_run, retry_results, stop_run
+from runs.running.rules import RunRules, apply_rules
+from runs.running.services import start_campaign, suggested_concurrency
+
+MAY_START = "runs.start_run"
+
+
+class StartedRunsDoc(Document):
+    """The runs that were started."""
+
+    campaign: int | None
+    """The id of the campaign that several runs became; null for one."""
+    runs: list[RunDoc]
+    """The runs, in the order of the targets."""
+
+
+@writes(
+    "Start runs", StartedRunsDoc, body=StartRunsBody, permission=MAY_START, tag="runs", status=201
+)
+def start_runs(request: Request, body: StartRunsBody) -> StartedRunsDoc:
+    """Start a run of a suite against each target, all or none; several are a campaign.
+
+    What decides the runs is frozen now: evaluators, policy, models and prices. Against a target of the kind
+    “Pushed outputs” the run waits for the outputs that you push.
+    """
+    suite, targets, judge = _named(body)
+    runs = start_campaign(
+        suite=suite,
+        targets=targets,
+        started_by=_member(request),
+        name=body.campaign,
+        repetitions=body.repetitions,
+        concurrency=body.concurrency,
+        budget_usd=body.budget_usd,
+        max_minutes=body.max_minutes,
+        note=body.note,
+        tags=body.tags,
+        case_keys=body.cases,
+        judge=judge,
+        rules=_rules(body),
+        version=body.version,
+    )
+    documents = [run_document(get_run(str(run.pk))) for run in runs]
+    return StartedRunsDoc(campaign=runs[0].campaign_id, runs=documents)
+
+
+class EstimateDoc(Document):
+    """What runs would cost and how long they would take, by past runs; null where none tells."""
+
+    runs: int
+    """How many runs."""
+    results: int = Field(validation_alias="executions")
+    """How many results all of them have."""
+    target_calls: int
+    """How many of them ask a target."""
+    judge_calls: int
+    """How many calls of judges, at most."""
+    target_cost_usd: Dollars | None = Field(validation_alias="run_usd")
+    """What the targets would cost, US dollars."""
+    judge_cost_usd: Dollars | None = Field(validation_alias="evaluation_usd")
+    """What the judges would cost, US dollars."""
+    total_cost_usd: Dollars | None = Field(validation_alias="total_usd")
+    """Both, US dollars."""
+    duration_ms: float | None
+    """How long they would take, milliseconds."""
+    basis: str
+    """The past runs behind it; "" for none."""
+    warnings: list[str]
+    """What may surprise you, such as a judge of the target's family."""
+
+
+@writes("Estimate runs", EstimateDoc, body=RunChoicesBody, permission=MAY_START, tag="runs")
+def estimate_runs(request: Request, body: RunChoicesBody) -> EstimateDoc:
+    """Estimate cost and time of runs without starting them."""
+    suite, targets, judge = _named(body)
+    applied = apply_rules(suite.spec, _rules(body))
+    choice = CaseChoice(body.tags or (), body.cases)
+    current = suite.cases.filter(is_current=True).order_by()
+    outcomes_of_cases = [outcomes for _, outcomes in choice.read(current, "expected_outcomes")]
+    found = estimate(
+        EstimateRequest(
+            suite=suite,
+            root=applied.root,
+            policy=applied.policy,
+            targets=targets,
+            cases=len(outcomes_of_cases),
+            with_outcomes=sum(map(bool, outcomes_of_cases)),
+            repetitions=body.repetitions,
+            concurrency=body.concurrency or suggested_concurrency(targets[0], judge),
+            judge=judge or suite.judge,
+            budget_usd=body.budget_usd,
+            choice=choice,
+        )
+    )
+    return EstimateDoc.model_validate(found)
+
+
+@writes("Stop a run", RunDetailDoc, permission=MAY_START, path=[RUN], tag="runs")
+def stop(request: Request, run: str) -> RunDetailDoc:
+    """End an active run; results that are finished stay. It can be resumed."""
+    stop_run(get_run(run), stopped_by=_member(request))
+    return run_detail_document(get_run(run))
+
+
+class RequeuedDoc(Document):
+    """How many results wait again."""
+
+    results: int
+    """How many."""
+
+
+@writes(
+    "Resume a run",
+    RequeuedDoc,
+    body=ResumeBody,
+    permission=MAY_START,
+    path=[RUN],
+    tag="runs",
+)
+def resume(request: Request, body: ResumeBody, run: str) -> RequeuedDoc:
+    """Resume a run that ended early: what is left is executed."""
+    count = resume_run(get_run(run), resumed_by=_member(request), budget_usd=body.budget_usd)
+    return RequeuedDoc(results=count)
+
+
+@writes(
+    "Rerun or rescore results",
+    RequeuedDoc,
+    body=RetryBody,
+    permission=MAY_START,
+    path=[RUN],
+    tag="runs",
+)
+def retry(request: Request, body: RetryBody, run: str) -> RequeuedDoc:
+    """Rerun results in place, or rescore their outputs; earlier results are kept as attempts."""
+    count = retry_results(
+        get_run(run),
+        asked_by=_member(request),
+        which=body.which,
+        result_ids=body.results,
+        keep_output=body.keep_output,
+        paths=body.evaluators,
+        budget_usd=body.budget_usd,
+    )
+    return RequeuedDoc(results=count)
+
+
+class RefusedPushDoc(Document):
+    """An output that came too late to count."""
+
+    place: int
+    """Its place in the batch, from 0."""
+    reason: str
+    """Why it does not count."""
+
+
+class PushedDoc(Document):
+    """What became of the outputs of one batch."""
+
+    accepted: int
+    """How many will be scored."""
+    repeated: int
+    """How many had been pushed before, so that nothing changed."""
+    awaited: int
+    """How many results of the run still wait for an output."""
+    refused: list[RefusedPushDoc]
+    """Those for results that are being scored or have a score, by another output."""
+
+
+@writes(
+    "Push outputs",
+    PushedDoc,
+    body=PushOutputsBody,
+    permission=MAY_START,
+    path=[RUN],
+    tag="runs",
+)
+def outputs(request: Request, body: PushOutputsBody, run: str) -> PushedDoc:
+    """Push outputs into a run that waits for them: in any order, in batches, safe to repeat.
+
+    Each is scored as it comes, and the last one completes the run. One that cannot be read, or belongs to no
+    case of the run, refuses the batch.
+    """
+    pushes = [Push(one.case, one.model_extra or {}, one.repetition) for one in body.outputs]
+    return PushedDoc.model_validate(push_outputs(get_run(run), pushes))
+
+
+class ClosedDoc(Document):
+    """How the waiting for outputs ended."""
+
+    missing: int
+    """How many results became errors because no output was pushed."""
+
+
+@writes("Close a run for outputs", ClosedDoc, permission=MAY_START, path=[RUN], tag="runs")
+def close(request: Request, run: str) -> ClosedDoc:
+    """End the waiting for outputs: results without one become errors, and the run completes."""
+    return ClosedDoc(missing=close_run(get_run(run), by=_member(request)))
+
+
+def _member(request: Request) -> Any:
+    return request.user
+
+
+def _rules(body: RunChoicesBody) -> RunRules:
+    return RunRules(**dict(body.rules))
+
+
+def _named(body: RunChoicesBody) -> tuple[Suite, list[Target], LanguageModel | None]:
+    """Return suite, targets and judge; raises UnusableBodyError for a name that is unknown."""
+    errors: dict[str, list[str]] = {}
+    suite = Suite.objects.select_related("judge").filter(slug=body.suite).first()
+    if suite is None:
+        errors[pointer("suite")] = [f"There is no suite {body.suite!r}."]
+    by_name = {
+        row.name: row
+        for row in Target.objects.select_related("model").filter(name__in=body.targets)
+    }
+    for place, name in enumerate(body.targets):
+        if name not in by_name:
+            errors[pointer("targets", place)] = [f"There is no target {name!r}."]
+    judge = LanguageModel.objects.filter(slug=body.judge).first() if body.judge else None
+    if body.judge and judge is None:
+        errors[pointer("judge")] = [f"There is no language model {body.judge!r}."]
+    if suite is None or errors:
+        raise UnusableBodyError(errors)
+    return suite, [by_name[name] for name in body.targets], judge

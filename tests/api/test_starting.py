@@ -1,0 +1,217 @@
+"""Starting runs from programs, following them, and pushing outputs into them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from evalsite.access.roles import Role
+from runs.execution.run_worker import work_on_run
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.temporary import KEPT, IdempotentRequest
+from tests.api.site import assert_described, assert_refused, token_of
+from tests.support.factories import make_case, make_suite, make_target, make_user
+from tests.support.trees import CHECK, tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+GOOD = "You get a refund."
+
+
+@pytest.fixture
+def suite() -> Suite:
+    """Return a suite of two cases, and the targets that its runs are against."""
+    suite = make_suite(slug="support", tree=tree(CHECK))
+    for number in range(2):
+        output = {"output": GOOD, "cost_usd": "0.25"}
+        make_case(suite=suite, key=f"C-{number}", position=number, recorded_output=output)
+    make_target(name="recorded")
+    make_target(name="pipeline", kind="pushed")
+    return suite
+
+
+@pytest.fixture
+def member() -> User:
+    return make_user(role="editor")
+
+
+class Program:
+    """A program with a token, whose answers are held to the schema."""
+
+    def __init__(self, token: str) -> None:
+        """Use the token."""
+        self.client = Client(headers={"Authorization": f"Bearer {token}"})
+
+    def post(
+        self, address: str, body: Any, path: str = "", status: int = 200, **headers: str
+    ) -> Any:
+        response = self.client.post(
+            f"/api{address}", body, content_type="application/json", headers=headers
+        )
+        assert response.status_code == status, response.content
+        return assert_described(response, f"/api{path or address}", method="post")
+
+    def refused(self, address: str, body: Any, status: int, **headers: str) -> dict[str, Any]:
+        response = self.client.post(
+            f"/api{address}", body, content_type="application/json", headers=headers
+        )
+        return assert_refused(response, status)
+
+
+@pytest.fixture
+def program(member: User) -> Program:
+    return Program(token_of(member, role=Role.EDITOR))
+
+
+def test_a_program_estimates_starts_and_reads_a_run(suite: Suite, program: Program) -> None:
+    choices = {"suite": "support", "targets": ["recorded"], "cases": ["C-1"]}
+    estimate = program.post("/runs/estimate", choices)
+    assert (estimate["runs"], estimate["results"], estimate["target_calls"]) == (1, 1, 0)
+
+    body = {**choices, "repetitions": 2, "note": "nightly", "budget_usd": 1.5}
+    body["rules"] = {"policy": {"pass_threshold": 0.9}, "weights": {"mentions_refund": 3}}
+    started = program.post("/runs", body, status=201)
+
+    [told] = started["runs"]
+    assert (started["campaign"], told["status"]) == (None, "queued")
+    run = Run.objects.get()
+    assert (run.note, run.repetitions, run.case_count) == ("nightly", 2, 1)
+    assert run.budget_usd == Decimal("1.5")
+    assert {change["name"] for change in run.snapshot["changed"]} == {"pass_threshold", "weight"}
+    work_on_run(run.pk)
+    assert program.client.get("/api/runs/support:1").json()["status"] == "completed"
+
+
+def test_several_targets_become_a_campaign(suite: Suite, program: Program) -> None:
+    body = {"suite": "support", "targets": ["recorded", "pipeline"], "campaign": "May"}
+    started = program.post("/runs", body, status=201)
+    assert [run["target"] for run in started["runs"]] == ["recorded", "pipeline"]
+    assert Run.objects.filter(campaign=started["campaign"], campaign__name="May").count() == 2
+
+
+def test_outputs_pushed_in_any_order_are_scored_and_complete_the_run(
+    suite: Suite, program: Program
+) -> None:
+    program.post("/runs", {"suite": "support", "targets": ["pipeline"]}, status=201)
+    first = {"outputs": [{"case": "C-1", "output": GOOD, "latency_ms": 12}]}
+    path = "/runs/{run}/outputs"
+    answer = program.post("/runs/support:1/outputs", first, path)
+    assert answer == {"accepted": 1, "repeated": 0, "awaited": 1, "refused": []}
+    assert program.post("/runs/support:1/outputs", first, path)["repeated"] == 1
+    run = Run.objects.get()
+    work_on_run(run.pk)
+    other = {"outputs": [{"case": "C-1", "output": "No."}, {"case": "C-0", "error": "crashed"}]}
+    answer = program.post("/runs/support:1/outputs", other, path)
+    assert (answer["accepted"], answer["refused"][0]["place"]) == (1, 0)
+    work_on_run(run.pk)
+
+    run.refresh_from_db()
+    assert (run.status, run.pass_count, run.error_count) == ("completed", 1, 1)
+
+
+def test_a_wrong_batch_names_its_places_and_stores_nothing(suite: Suite, program: Program) -> None:
+    program.post("/runs", {"suite": "support", "targets": ["pipeline"]}, status=201)
+    wrong = [
+        {"case": "C-0", "output": GOOD},
+        {"case": "C-9", "output": GOOD},
+        {"case": "C-1", "output": GOOD, "repetition": 0},
+    ]
+    problem = program.refused("/runs/support:1/outputs", {"outputs": wrong}, 400)
+    assert set(problem["errors"]) == {"/outputs/2/repetition"}
+    problem = program.refused("/runs/support:1/outputs", {"outputs": wrong[:2]}, 400)
+    assert problem["errors"] == {"/outputs/1": ["Run #1 has no case 'C-9'."]}
+    assert Run.objects.get().results.filter(awaits_output=True).count() == 2
+
+
+def test_runs_are_closed_stopped_resumed_and_retried(suite: Suite, program: Program) -> None:
+    program.post("/runs", {"suite": "support", "targets": ["pipeline"]}, status=201)
+    at = "/runs/support:1"
+    program.post(
+        f"{at}/outputs", {"outputs": [{"case": "C-0", "output": "No."}]}, "/runs/{run}/outputs"
+    )
+    assert program.post(f"{at}/stop", {}, "/runs/{run}/stop")["status"] == "stopped"
+    problem = program.refused(f"{at}/stop", {}, 409)
+    assert problem["code"] == "run_not_active"
+    assert program.post(f"{at}/resume", {}, "/runs/{run}/resume") == {"results": 2}
+    assert program.post(f"{at}/close", {}, "/runs/{run}/close") == {"missing": 1}
+    work_on_run(Run.objects.get().pk)
+    retry = {"which": "failed", "keep_output": True}
+    assert program.post(f"{at}/retry", retry, "/runs/{run}/retry") == {"results": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "errors"),
+    [
+        ({}, {"/suite": "It is missing.", "/targets": "It is missing."}),
+        ({"suite": "support", "targets": []}, {"/targets": None}),
+        ({"suite": "nope", "targets": ["recorded"]}, {"/suite": "There is no suite 'nope'."}),
+        (
+            {"suite": "support", "targets": ["recorded", "gone"]},
+            {"/targets/1": "There is no target 'gone'."},
+        ),
+        ({"suite": "support", "targets": ["recorded"], "judge": "x"}, {"/judge": None}),
+        ({"suite": "support", "targets": ["recorded"], "repetitions": 0}, {"/repetitions": None}),
+        ({"suite": "support", "targets": ["recorded"], "budget_usd": 0}, {"/budget_usd": None}),
+        ({"suite": "support", "targets": ["recorded"], "repetition": 2}, {"/repetition": None}),
+        (
+            {"suite": "support", "targets": ["recorded"], "rules": {"weights": {"a": -1}}},
+            {"/rules/weights/a": None},
+        ),
+        ([], {"/": None}),
+    ],
+)
+def test_a_wrong_body_names_each_place(
+    suite: Suite, program: Program, body: Any, errors: dict[str, str | None]
+) -> None:
+    problem = program.refused("/runs", body, 400)
+    assert set(problem["errors"]) == set(errors)
+    for place, text in errors.items():
+        assert text is None or problem["errors"][place] == [text]
+    assert not Run.objects.exists()
+
+
+def test_a_body_that_is_no_json_or_too_large_is_refused(
+    suite: Suite, program: Program, settings: Any
+) -> None:
+    for text in ("{", '{"a": 1, "a": 2}', "[" * 300 + "]" * 300, "\xff", '{"a": "\\ud800"}'):
+        program.refused("/runs", text, 400)
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
+    program.refused("/runs", {"suite": "x" * 2000}, 413)
+
+
+def test_a_key_makes_a_start_safe_to_repeat(suite: Suite, program: Program) -> None:
+    body = {"suite": "support", "targets": ["recorded"]}
+    first = program.post("/runs", body, status=201, **{"Idempotency-Key": "k1"})
+    again = program.post("/runs", body, status=201, **{"Idempotency-Key": "k1"})
+    assert (first, Run.objects.count()) == (again, 1)
+    other = {**body, "repetitions": 2}
+    program.refused("/runs", other, 422, **{"Idempotency-Key": "k1"})
+    program.refused("/runs", body, 400, **{"Idempotency-Key": "k" * 201})
+    # What was refused can be tried again with its key.
+    program.refused("/runs", {**body, "cases": ["C-9"]}, 409, **{"Idempotency-Key": "k2"})
+    program.post("/runs", body, status=201, **{"Idempotency-Key": "k2"})
+    IdempotentRequest.objects.forget_old(now=timezone.now() + KEPT * 2)
+    program.post("/runs", body, status=201, **{"Idempotency-Key": "k1"})
+    assert Run.objects.count() == 3
+
+
+@pytest.mark.parametrize(("role", "token_role"), [("viewer", Role.VIEWER), ("editor", Role.VIEWER)])
+def test_only_a_role_and_a_token_that_may_start_runs_start_them(
+    suite: Suite, role: str, token_role: Role
+) -> None:
+    program = Program(token_of(make_user(role=role), role=token_role))
+    problem = program.refused("/runs", {"suite": "support", "targets": ["recorded"]}, 403)
+    assert problem["detail"] == "Your role, or that of your token, may not start and stop runs."
+    assert not Run.objects.exists()
+
+
+def test_a_session_needs_the_token_of_its_forms(suite: Suite, member: User) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(member)
+    body = {"suite": "support", "targets": ["recorded"]}
+    assert client.post("/api/runs", body, content_type="application/json").status_code == 403
