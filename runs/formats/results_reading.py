@@ -562,6 +562,9 @@ def _rows(content: bytes, file: str) -> tuple[Rows, tuple[Problem, ...]]:
     """Return the lines of a file of ours, or what a file of another tool says as such lines, with notes."""
     opened = open_file(file, content)
     tool = recognise(opened) if opened else None
+    if opened and opened.table and not tool:
+        message = "the table is of no tool whose results are known here; write each result as a line of JSON"
+        raise UnreadableFileError([Problem(message, file)])
     if not opened or not tool:
         whole = _whole_document(content, file)
         return numbered_lines(content) if whole is None else whole, ()

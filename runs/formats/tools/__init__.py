@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from runs.formats.lines import REMEDIES, Form
-from runs.formats.tools import inspect_ai, openai_evals, promptfoo, promptfoo_results
+from runs.formats.tools import (
+    braintrust,
+    inspect_ai,
+    langfuse,
+    langsmith,
+    openai_evals,
+    phoenix,
+    promptfoo,
+    promptfoo_results,
+)
 from runs.formats.tools._base import ToolFile, ToolFormat, open_file
 from runs.specs.problems import Problem, UnreadableFileError
 
-MODULES = (promptfoo, promptfoo_results, inspect_ai, openai_evals)
+MODULES = (
+    *(promptfoo, promptfoo_results, inspect_ai, openai_evals),
+    *(langsmith, langfuse, phoenix, braintrust),
+)
 FORMATS: tuple[ToolFormat, ...] = tuple(each for module in MODULES for each in module.FORMATS)
 
 # The tools whose suites and whose results can be read, as a sentence lists them.

@@ -225,9 +225,10 @@ def as_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def as_data(cell: Any) -> Any:
-    """Return a cell of a table, which may hold JSON, as its value; any other value as it is."""
-    if not isinstance(cell, str) or cell.strip()[:1] not in ("{", "[", '"'):
+def as_data(cell: Any, *, has_texts: bool = False) -> Any:
+    """Return a cell of a table, which may hold JSON, as its value; with `has_texts`, texts are JSON too."""
+    begins = cell.strip()[:1] if isinstance(cell, str) else ""
+    if not begins or begins not in ('{["' if has_texts else "{["):
         return cell
     try:
         return read_values(cell.encode())
