@@ -112,7 +112,7 @@ MAX_SUITE_BYTES = 50 * 1024 * 1024
 MAX_PROBLEMS = 500
 MAX_OUTPUT_BYTES = 200 * 1024 * 1024
 ACCEPTED = (*SUFFIXES, *OTHER_SUFFIXES, ".zip", ".md", ".txt", ".py", ".sh", ".js")
-ACCEPTED_RESULTS = ".jsonl,.ndjson,.json,.yaml,.yml,.csv,.tsv,.eval,application/jsonl"
+ACCEPTED_RESULTS = ".jsonl,.ndjson,.json,.yaml,.yml,.csv,.tsv,.eval,.zip,application/jsonl"
 FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
 
 

@@ -22,6 +22,7 @@ from runs.formats.suite_cases import cases_file_paths
 from runs.formats.suite_evaluators import with_file_prefix
 from runs.formats.tools import recognise
 from runs.formats.tools._base import (
+    NothingToReadError,
     ToolFile,
     ToolFormat,
     open_document,
@@ -130,7 +131,13 @@ class SuiteSearch:
                 suites.append(content.replace(warnings=warnings, read_with=tuple(draft.read_with)))
             return suites
 
-        return self._seen_from(path, read, opened.content, b"../" * tool.levels_up)
+        try:
+            return self._seen_from(path, read, opened.content, b"../" * tool.levels_up)
+        except NothingToReadError as error:
+            if is_only:
+                raise
+            self._note(path, f"is {tool.label} and was left out: {error.problems[0].message}")
+            return ()
 
     def suites(self) -> list[FoundSuite]:
         """Return the suites, without files that belong to another suite."""
@@ -211,8 +218,9 @@ class SuiteSearch:
         try:
             suites = read(path.removeprefix(before), self._below(folder))
         except UnreadableFileError as error:
-            problems = [self._placed(problem, before) for problem in error.problems]
-            raise UnreadableFileError(problems) from error
+            raise type(error)(
+                [self._placed(problem, before) for problem in error.problems]
+            ) from error
         kept = {name: content for suite in suites for name, content in suite.files.items()}
         if sum(map(len, kept.values())) > MAX_BYTES:
             message = (
