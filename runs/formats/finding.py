@@ -78,6 +78,15 @@ class SuiteSearch:
         is_only = len(candidates) + len(others) == 1
         for path in others:
             self._look_at_other(path, is_only=is_only)
+        if (
+            is_only
+            and others
+            and not self.found
+            and not self.refused
+            and others[0].endswith(".json")
+        ):
+            # A suite can be JSON too, which is YAML.
+            candidates = others
         is_only = len(candidates) == 1
         # JSON Lines come first, because the YAML next to them is part of their suite.
         for path in sorted(candidates, key=lambda path: (not _holds_lines(path), path)):

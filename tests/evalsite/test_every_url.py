@@ -174,6 +174,7 @@ PAGES: Mapping[str, Page] = {
     "runs:case-table-store": Page("editor", get=404, post=404, place={"pk": 0}),
     "runs:case-table-rejected": Page("editor", get=404, place={"pk": 0}),
     "runs:suite-settings": form("editor", SUITE),
+    "runs:suite-sample": action("editor", {}),
     "runs:suite-archive": action("editor", SUITE),
     "runs:suite-delete": form("editor", SUITE),
     "runs:run-delete": form("editor", RUN),
