@@ -43,6 +43,7 @@ PAGES = (
     "/account/tokens/",
     "/audit/",
     "/exports/",
+    "/filters/",
     "/runs/",
     "/runs/?target=nobody",
     "/runs/new/",
@@ -262,6 +263,31 @@ def test_heads_hold_at_every_width(
             page.set_viewport_size({"width": width, "height": 900})
             broken += [(path, width, what) for what in page.evaluate(LAYOUT)]
     assert broken == []
+
+
+# What people come to a page for: on a laptop it is there before they scroll.
+FIRST_SCREENS = {
+    "/": "#suite-rows tbody tr",
+    "/suites/support/": "#health-title",
+    "/suites/support/evaluators/": "#pass_threshold, #what-if .matrix",
+    "/suites/support/runs/1/": "#run-verdict, #rows tr",
+    "/suites/support/runs/1/C-003/1/": "#verdict",
+    "/compare/?baseline=support:1&candidate=support:3": "#changes tbody tr",
+}
+
+
+def test_what_a_page_is_for_is_on_its_first_screen(
+    page: Page, live_server: LiveServer, log_in: LogIn, site_with_runs: None
+) -> None:
+    log_in("editor")
+    below = []
+    for path, parts in FIRST_SCREENS.items():
+        page.goto(f"{live_server.url}{path}")
+        for part in parts.split(", "):
+            place = page.locator(part).first.bounding_box()
+            if place is None or place["y"] + place["height"] > 900:
+                below.append((path, part, place))
+    assert below == []
 
 
 def test_a_viewer_goes_from_the_list_to_a_result_and_back(
