@@ -379,7 +379,8 @@ CaseOutcomes = Mapping[int, CaseOutcome]
 class CampaignCell:
     """One case against one target: its state, "" where the run lacks it, and its address.
 
-    `passed` of `scored` repetitions passed; `is_reviewed` tells whether reviewers decided any of them.
+    `passed` of `scored` repetitions passed, and `score` is their mean; `is_reviewed` tells whether reviewers
+    decided any of them.
     """
 
     state: str
@@ -387,6 +388,7 @@ class CampaignCell:
     url: str
     passed: int = 0
     scored: int = 0
+    score: float | None = None
     is_reviewed: bool = False
 
 
@@ -463,7 +465,7 @@ def evidence_against(
 def matrix(
     runs: Sequence[Run], cases: Mapping[int, CaseOutcomes], query: CampaignQuery, slug: str
 ) -> Matrix:
-    """Return 50 of the cases that match, with a cell for each run; three queries or four."""
+    """Return 50 of the cases that match, with a cell for each run; four queries or five."""
     kinds = _kinds_of_all(cases, len(runs))
     counts = Counter(kind for of_case in kinds.values() for kind in of_case)
     places = {case: place for place, case in enumerate(cases)}
@@ -514,18 +516,22 @@ def _rows(runs: Sequence[Run], shown: Mapping[int, CaseOutcomes], slug: str) -> 
     cases = Case.objects.only("key", "title").in_bulk(list(shown))
     last_failures = _last_failures(runs, list(shown)) if runs and runs[0].repetitions > 1 else {}
     reviews = _reviewed_verdicts(runs, list(shown))
+    scores = _scores(runs, list(shown))
     return [
         MatrixRow(
             key=cases[case].key,
             title=cases[case].title,
             cells=[
                 _with_reviews(
-                    _cell(
-                        run,
-                        cases[case].key,
-                        outcomes.get(run.pk),
-                        slug,
-                        last_failures.get((run.pk, case)),
+                    replace(
+                        _cell(
+                            run,
+                            cases[case].key,
+                            outcomes.get(run.pk),
+                            slug,
+                            last_failures.get((run.pk, case)),
+                        ),
+                        score=scores.get((run.pk, case)),
                     ),
                     reviews.get((run.pk, case), ()),
                     run.repetitions,
@@ -545,6 +551,12 @@ def _last_failures(runs: Sequence[Run], cases: Sequence[int]) -> Mapping[tuple[i
     others = rows.exclude(verdict="pass").order_by().values("run_id", "case_id")
     found = others.annotate(last=Max("repetition"))
     return {(row["run_id"], row["case_id"]): row["last"] for row in found}
+
+
+def _scores(runs: Sequence[Run], cases: Sequence[int]) -> Mapping[tuple[int, int], float | None]:
+    """Return by run and case the mean score."""
+    rows = RunCase.objects.filter(run__in=[run.pk for run in runs], case__in=cases)
+    return {(run, case): score for run, case, score in rows.values_list("run", "case", "score")}
 
 
 def _reviewed_verdicts(

@@ -252,6 +252,9 @@ def test_cases_are_shown_by_how_the_targets_differ(
     assert (
         f'href="{reverse("runs:result", kwargs=place)}" title="Errored: C-004 against one"' in page
     )
+    assert page.count(">differ</span>") == 2
+    scores = re.findall(r'</a>\s*<span\s+class="num"\s*>([^<]*)</span>', page)
+    assert scores == ["0.92", "0.92", "0.92", "0.40", "0.40", "0.40", "–", "0.92"]
 
 
 def test_many_cases_are_shown_fifty_at_a_time(viewer_client: Client, campaign: Campaign) -> None:
