@@ -32,7 +32,7 @@ from runs.summary.cases import rank_index
 HEIGHT, TOP, BASE = 166, 32.0, 144.0
 SCORE_STEP, SCORE_TICK = Decimal("0.05"), Decimal("0.2")
 HIGHEST_START = Decimal("0.6")
-MAX_COLUMNS, MAX_TICKS = 16, 4
+MAX_COLUMNS, MAX_TICKS, MAX_COUNTS = 16, 4, 11
 # A few values so many times higher than most share the last column.
 TAIL = 3
 GAP = 0.06
@@ -44,13 +44,17 @@ STACK = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled
 
 @dataclass(frozen=True, slots=True)
 class CaseFigures:
-    """A case of a run over its repetitions; None for a figure that it lacks."""
+    """A case of a run over its repetitions; None for a figure that it lacks.
+
+    `passes` counts the repetitions that passed, once all have ended.
+    """
 
     key: str
     state: str
     score: float | None
     latency_ms: float | None
     cost_usd: Decimal | None
+    passes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class Measure:
     show: Callable[[Decimal], str]
     write: Callable[[Decimal], str]
     joined: str = "mean"
+    # Of a count the highest, which it can reach.
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,20 @@ COST = Measure(
 )
 
 
+def passes(repetitions: int) -> Measure:
+    """Return how many repetitions passed: cases at both ends always agree."""
+    return Measure(
+        name="repetitions",
+        title="Agreement of repetitions",
+        field="passes",
+        noun="number of passes",
+        value=lambda case: case.passes,
+        show=plain,
+        write=plain,
+        most=repetitions,
+    )
+
+
 def distribution(
     measure: Measure,
     run: Side,
@@ -163,7 +183,10 @@ def distribution(
         if measure.field != "score":
             # Two runs of one colour each are easier to compare than their verdicts.
             known = [(ALL, value) for _, value in known]
-    if repetitions > 1:
+    if measure.most is not None:
+        agreeing = sum(value in (0, measure.most) for _, value in known)
+        note += f", {figures.thousands(agreeing)} agree in every repetition"
+    elif repetitions > 1:
         note += f", {measure.joined} of {repetitions} repetitions"
     has_rest = bool(missing and known)
     picture = Picture(
@@ -188,12 +211,14 @@ def distribution(
         ]
         if policy
         else _middle(measure, [value for _, value in known])
+        if measure.most is None
+        else []
     )
     legend = [Key(state, VERDICT_WORDS[state]) for state in states]
     if baseline:
         legend += [] if states else [Key("after", run.name)]
         legend.append(Key("before", baseline.name))
-    marked = ", ".join(words for _, words in flags)
+    marked = ", ".join(words for _, words in flags) or note
     return replace(
         picture,
         label=f"{measure.title} of {figures.counted(len(known), 'case')} of {run.name}: {marked}",
@@ -233,6 +258,9 @@ def _edges(
         least = Decimal(repr(min([*values, *limits])))
         low = min(least // SCORE_TICK * SCORE_TICK, HIGHEST_START)
         return [low + SCORE_STEP * place for place in range(int((1 - low) / SCORE_STEP) + 1)], True
+    if measure.most is not None:
+        step = max(nice_step(Decimal(measure.most + 1), MAX_COLUMNS), Decimal(1))
+        return [step * place for place in range(measure.most // int(step) + 2)], False
     ordered = sorted(values)
     high, usual = ordered[-1], ordered[rank_index(0.95, len(ordered))]
     if not high:
@@ -299,14 +327,13 @@ def _draw(
             )
         if bin_.before:
             above.append(rect(left, right, down(bin_.before), BASE, kind="before"))
+    step = edges[1] - edges[0]
+    # A count is named below its column, other figures where they begin.
+    shift = 0 if measure.most is None else step / 2
     below += [
-        text(
-            across(float(edge)),
-            BASE + 18,
-            _tick(measure, edge, edges[1] - edges[0]),
-            anchor=_anchor(across(float(edge))),
-        )
+        text(x, BASE + 18, _tick(measure, edge, step), anchor="end" if x > 0.97 else "middle")
         for edge in _ticks(measure, edges)
+        for x in [across(float(edge + shift))]
     ]
     for row, (value, words) in enumerate(reversed(flags)):
         x = across(value)
@@ -329,6 +356,8 @@ def _ticks(measure: Measure, edges: Sequence[Decimal]) -> list[Decimal]:
     """Return the edges that have a text, few enough for the narrowest picture."""
     if measure.field == "score":
         return [edge for edge in edges if not edge % SCORE_TICK]
+    if measure.most is not None:
+        return list(edges[:-1][:: max(len(edges) // MAX_COUNTS, 1)])
     every = -(-(len(edges) - 1) // MAX_TICKS)
     return list(edges[::every])
 
@@ -340,10 +369,6 @@ def _tick(measure: Measure, edge: Decimal, step: Decimal) -> str:
     return "0" if not edge and measure.field != "score" else measure.show(edge)
 
 
-def _anchor(x: float) -> str:
-    return "end" if x > 0.97 else "middle"
-
-
 def _filter(measure: Measure, bin_: Bin) -> str:
     """Write the filter that lists exactly the cases of a column."""
     lower = f"{measure.field} >= {measure.write(bin_.low)}"
@@ -351,6 +376,10 @@ def _filter(measure: Measure, bin_: Bin) -> str:
 
 
 def _span(measure: Measure, bin_: Bin) -> str:
+    if measure.most is not None and bin_.high is not None:
+        last = min(bin_.high - 1, Decimal(measure.most))
+        span = plain(last) if last == bin_.low else f"{plain(bin_.low)} to {plain(last)}"
+        return f"{span} of {measure.most}"
     if bin_.high is None and measure.field != "score":
         return f"{measure.show(bin_.low)} or more"
     high = Decimal(1) if bin_.high is None else bin_.high
@@ -371,7 +400,11 @@ def _label(measure: Measure, bin_: Bin, run: Side, baseline: Side | None) -> str
 
 def _columns(measure: Measure, states: Sequence[str], baseline: Side | None) -> list[Column]:
     return [
-        Column(measure.title.removesuffix("s"), f"{measure.field}_from", is_number=False),
+        Column(
+            measure.title.removesuffix("s") if measure.most is None else "Repetitions passed",
+            f"{measure.field}_from",
+            is_number=False,
+        ),
         *(Column(VERDICT_WORDS[state], state) for state in states),
         Column("Cases", "cases"),
         *([Column(f"Cases in {baseline.name}", "cases_in_baseline")] if baseline else []),

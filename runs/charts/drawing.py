@@ -7,7 +7,7 @@ nothing needs a script, and every shape can be a link. `figures` describes the t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -110,9 +110,10 @@ class Picture:
     listed: int | None = None
 
     @property
-    def listed_rows(self) -> Sequence[TableRow]:
-        """Return the rows that the page lists."""
-        return self.rows[: self.listed]
+    def listed_rows(self) -> Iterator[tuple[str, Iterator[tuple[str, object, Column]]]]:
+        """Yield the rows that the page lists: the link, and for each column the text and the value to sort by."""
+        for row in self.rows[: self.listed]:
+            yield row.url, zip(row.cells, row.values, self.columns, strict=True)
 
     def as_csv(self) -> str:
         """Return the table with exact values."""

@@ -1,22 +1,22 @@
-"""The charts of a suite as Plotly figures, wide and narrow: score against cost, and the trend of its runs."""
+"""Score against cost of runs as a Plotly figure, wide and narrow, and which runs are on the Pareto front."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 from evaluators.scoring.numbers import rounded
+from evaluators.templatetags.figures import threshold
 from runs.charts.drawing import nice_step
 
 # A trace, an axis or a whole figure, as Plotly reads it.
 PlotlyJson = Mapping[str, Any]
 INK, INK_2, INK_3 = "var(--ink)", "var(--ink-2)", "var(--ink-3)"
 PAPER, LINE = "var(--paper)", "var(--line)"
-ACCENT, ACCENT_WASH, TEAL = "var(--accent)", "var(--accent-wash)", "var(--teal)"
+ACCENT = "var(--accent)"
 CLEAR = "rgba(0,0,0,0)"
 SHARE_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 TICKS = 6
@@ -84,7 +84,9 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> PlotlyJson:
         edges = [math.log10(low / 1.4), math.log10(high * 1.6)]
         steps = (1, 3) if is_narrow or edges[1] - edges[0] > 2.5 else (1, 2, 5)
         ticks = _ticks(edges, steps)
-        texts = [_dollars(tick) for tick in ticks]
+        # Costs below a dollar have the same decimals: $0.005, $0.010.
+        digits = max((len(_dollars(tick)) for tick in ticks), default=0) if high < 1 else 0
+        texts = [_dollars(tick).ljust(digits, "0") for tick in ticks]
         return {"type": "log", "range": edges, "tickvals": ticks, "ticktext": texts}
     room = (high - low) * 0.15 or high * 0.2 or 0.01
     span = [low - room if low else -room / 3, high + room * 1.5]
@@ -95,13 +97,18 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> PlotlyJson:
     return {"range": span, "tickprefix": "$", **plain}
 
 
-def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> PlotlyJson:
-    """Return a dashed line at the threshold of a gate, below or above the traces."""
-    line = {"color": color, "width": 1, "dash": "dot"}
-    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share} | {
-        "line": line,
-        "layer": layer,
-    }
+def limit_line(share: float) -> PlotlyJson:
+    """Return a dashed line at the threshold of a gate."""
+    across = {"xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share}
+    line = {"color": INK_3, "width": 1, "dash": "dot"}
+    return {"type": "line", "name": "limit", "layer": "above", "line": line} | across
+
+
+def limit_name(share: float) -> PlotlyJson:
+    """Return the name of a gate at the end of its line."""
+    place = {"xref": "paper", "x": 1, "xanchor": "right", "y": share, "yanchor": "bottom"}
+    words = {"text": f"score gate {threshold(share)}", "font": {"color": INK_3, "size": 12}}
+    return {"name": "limit", "showarrow": False, "borderpad": 1} | place | words
 
 
 def plain_text(text: str) -> str:
@@ -182,7 +189,7 @@ def _beats(best: Offer, offer: Offer) -> bool:
 
 
 # Approximate pixels: the area inside the axes of both widths, and the size of a letter.
-WIDE, NARROW = (1000.0, 330.0), (260.0, 250.0)
+WIDE, NARROW = (560.0, 330.0), (260.0, 250.0)
 LETTER_WIDTH, LINE_HEIGHT = 7.0, 16.0
 # Above this many runs only those on the front have labels.
 MAX_NAMED = 20
@@ -276,10 +283,16 @@ def _score_cost_plot(
     y = share_axis([*ends, *([limit] if limit is not None else [])])
     title = f"{axis}, log scale" if x.get("type") == "log" else axis
     heading = {"title": {"text": title, "font": {"color": INK_3, "size": 12}, "standoff": 8}}
-    bubbles = _bubbles(offers, (x, y), hover, is_narrow=is_narrow)
-    traces = [_front_line(best), bubbles]
-    shapes = [limit_line(limit, layer="above")] if limit is not None else []
-    return plotly_figure(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
+    traces = [_front_line(best), *_bubbles(offers, (x, y), hover, is_narrow=is_narrow)]
+    gates = [] if limit is None else [limit]
+    return plotly_figure(
+        traces,
+        x=dict(x) | heading,
+        y=y,
+        is_narrow=is_narrow,
+        shapes=[limit_line(gate) for gate in gates],
+        annotations=[limit_name(gate) for gate in gates],
+    )
 
 
 def _front_line(best: Sequence[Offer]) -> PlotlyJson:
@@ -287,6 +300,7 @@ def _front_line(best: Sequence[Offer]) -> PlotlyJson:
     return {
         "type": "scatter",
         "mode": "lines",
+        "name": "front",
         "x": [float(offer.cost_usd) for offer in best],
         "y": [offer.score for offer in best],
         "line": {"color": ACCENT, "width": 2, "shape": "hv"},
@@ -300,253 +314,54 @@ def _bubbles(
     hover: Callable[[Offer], str],
     *,
     is_narrow: bool,
-) -> PlotlyJson:
-    """Return the runs as bubbles, large ones first so that they do not hide small ones."""
+) -> Iterator[PlotlyJson]:
+    """Yield the runs as bubbles, those on the front last and so above; large ones first, so that they hide none."""
     factor = CROWD_FACTOR if len(offers) > CROWD else 0.7 if is_narrow else 1.0
     sizes = [factor * size for size in bubble_sizes([offer.latency_ms for offer in offers])]
     sized = sorted(zip(offers, sizes, strict=True), key=lambda pair: -pair[1])
-    drawn = [offer for offer, _ in sized]
-    on_front = [dominated is None for dominated in map(dominators(offers).get, _numbers(drawn))]
-    return {
-        "type": "scatter",
-        "mode": "markers+text",
-        "x": [float(offer.cost_usd) for offer in drawn],
-        "y": [offer.score for offer in drawn],
-        "text": labels(drawn, on_front, axes, is_narrow=is_narrow),
-        # Beside the interval, on the side with more room.
-        "textposition": [
-            "top right" if _place(float(offer.cost_usd), axes[0]) <= 0.5 else "top left"
-            for offer in drawn
-        ],
-        "textfont": {"size": 12, "color": [INK if is_best else INK_2 for is_best in on_front]},
-        "cliponaxis": False,
-        "hoverinfo": "text",
-        "hovertext": [plain_text(hover(offer)).replace("\n", "<br>") for offer in drawn],
-        "customdata": [offer.url for offer in drawn],
-        "error_y": _whiskers(
-            [offer.score for offer in drawn], [offer.interval for offer in drawn], INK_3
-        ),
-        "marker": _marker(drawn, [size for _, size in sized], on_front),
-    }
+    beaten_by = dominators(offers)
+    on_front = [beaten_by[offer.number] is None for offer, _ in sized]
+    names = labels([offer for offer, _ in sized], on_front, axes, is_narrow=is_narrow)
+    for name, is_best in (("dominated", False), ("front", True)):
+        kept = [place for place, best in enumerate(on_front) if best == is_best]
+        drawn = [sized[place][0] for place in kept]
+        yield {
+            "type": "scatter",
+            "mode": "markers+text",
+            "name": name,
+            "x": [float(offer.cost_usd) for offer in drawn],
+            "y": [offer.score for offer in drawn],
+            "text": [names[place] for place in kept],
+            # Beside the interval, on the side with more room.
+            "textposition": [
+                "top right" if _place(float(offer.cost_usd), axes[0]) <= 0.5 else "top left"
+                for offer in drawn
+            ],
+            "textfont": {"size": 12, "color": INK if is_best else INK_2},
+            "cliponaxis": False,
+            "hoverinfo": "text",
+            "hovertext": [plain_text(hover(offer)).replace("\n", "<br>") for offer in drawn],
+            "customdata": [offer.url for offer in drawn],
+            "error_y": _whiskers(drawn),
+            "marker": {
+                "size": [sized[place][1] for place in kept],
+                "opacity": 1,
+                "symbol": ["diamond" if offer.latency_ms is None else "circle" for offer in drawn],
+                "color": ACCENT if is_best else PAPER,
+                "line": {"width": 1.75, "color": PAPER if is_best else INK_3},
+            },
+        }
 
 
-def _marker(
-    drawn: Sequence[Offer], sizes: Sequence[float], on_front: Sequence[bool]
-) -> Mapping[str, Any]:
-    return {
-        "size": list(sizes),
-        "opacity": 1,
-        "symbol": ["diamond" if offer.latency_ms is None else "circle" for offer in drawn],
-        "color": [ACCENT if is_best else PAPER for is_best in on_front],
-        "line": {"width": 1.75, "color": [PAPER if best else INK_3 for best in on_front]},
-    }
-
-
-def _numbers(drawn: Sequence[Offer]) -> list[int]:
-    return [offer.number for offer in drawn]
-
-
-# Up to this many runs each has its whisker; above, the intervals form one band.
-WHISKERS, WHISKERS_NARROW = 40, 16
-# Above this many runs marks would hide the lines.
-MARKS, MARKS_NARROW = 120, 40
-VERSIONS_MARKED = 6
-# Two points are a difference, and no trend.
-LEAST_TREND = 3
-
-Interval = tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class TrendPoint:
-    """One completed run, which a click opens at `url`. Shares are 0 to 1, None where there is none.
-
-    `interval` is the 95% interval of the pass rate, `score_interval` that of the mean score. A
-    figure below its gate is drawn hollow.
-    """
-
-    number: int
-    target: str
-    suite_version: int
-    score: float | None
-    rate: float | None
-    interval: tuple[float, float] | None
-    is_score_below: bool = False
-    is_rate_below: bool = False
-    score_interval: tuple[float, float] | None = None
-    url: str = ""
-
-
-def is_trend(points: Sequence[TrendPoint]) -> bool:
-    """Tell whether a line may join the points: they are of one target, and at least three."""
-    return len(points) >= LEAST_TREND and len({point.target for point in points}) == 1
-
-
-def trend_figure(
-    points: Sequence[TrendPoint],
-    *,
-    limits: Sequence[float],
-    hover: Callable[[TrendPoint], str],
-) -> Figure | None:
-    """Return the figures of runs, oldest first; None when no run has a figure.
-
-    A line joins the runs of one target, from three of them; runs of several targets are no trend. `limits` are the
-    thresholds of both gates, `hover` describes a run in lines.
-    """
-    shares = [share for point in points for share in (point.score, point.rate) if share is not None]
-    if not shares:
-        return None
-    ends = [
-        end for point in points for end in (*(point.interval or ()), *(point.score_interval or ()))
-    ]
-    y = share_axis([*shares, *ends, *limits])
-    first, last = points[0].number, points[-1].number
-    span = f"run #{first}" if first == last else f"runs #{first} to #{last}"
-    label = f"Mean score and pass rate of {span}, each with its 95% interval."
-    wide, narrow = (
-        _trend_plot(points, y, limits, hover, is_narrow=is_narrow) for is_narrow in (False, True)
-    )
-    return Figure(wide, narrow, label)
-
-
-def _trend_plot(
-    points: Sequence[TrendPoint],
-    y: PlotlyJson,
-    limits: Sequence[float],
-    hover: Callable[[TrendPoint], str],
-    *,
-    is_narrow: bool,
-) -> PlotlyJson:
-    is_joined = is_trend(points)
-    is_crowded = len(points) > (WHISKERS_NARROW if is_narrow else WHISKERS)
-    texts = [plain_text(hover(point)).replace("\n", "<br>") for point in points]
-    rates = [point.rate for point in points]
-    scores = [point.score for point in points]
-    has_marks = not is_joined or len(points) <= (MARKS_NARROW if is_narrow else MARKS)
-    size = (4 if is_crowded else 7) if has_marks else 0
-    mode = "+".join((*(["lines"] if is_joined else ()), *(["markers"] if has_marks else ())))
-    rate_ends, score_ends = (
-        [point.interval for point in points],
-        [point.score_interval for point in points],
-    )
-    # The score matters more for a trend, so it is drawn above the pass rate.
-    rate = _line(rates, [point.is_rate_below for point in points], texts, TEAL, size, mode)
-    score = _line(scores, [point.is_score_below for point in points], texts, ACCENT, size, mode)
-    if is_crowded:
-        bands = (*_band(rate_ends, "var(--well)"), *_band(score_ends, ACCENT_WASH))
-        traces = [*(bands if is_joined else ()), rate, score]
-    else:
-        rate["error_y"] = _whiskers(rates, rate_ends, TEAL)
-        score["error_y"] = _whiskers(scores, score_ends, ACCENT)
-        traces = [rate, score]
-    for trace in (rate, score):
-        trace["customdata"] = [point.url for point in points]
-    marks = _versions(points)
-    shapes = [*_gates(limits), *(mark[0] for mark in marks)]
-    notes = [] if is_narrow else [mark[1] for mark in marks]
-    x = _runs_axis(points, is_narrow=is_narrow)
-    return plotly_figure(traces, x=x, y=y, is_narrow=is_narrow, shapes=shapes, annotations=notes)
-
-
-def _gates(limits: Sequence[float]) -> list[PlotlyJson]:
-    """Return a line for each gate in the colour of its figure, or one plain line where both are equal."""
-    if len(set(limits)) < len(limits):
-        return [limit_line(limits[0])]
-    return [
-        limit_line(limit, color=color) for limit, color in zip(limits, (ACCENT, TEAL), strict=False)
-    ]
-
-
-def _line(
-    shares: Sequence[float | None],
-    hollow: Sequence[bool],
-    texts: Sequence[str],
-    color: str,
-    size: int,
-    mode: str,
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": mode,
-        "x": list(range(len(shares))),
-        "y": list(shares),
-        "line": {"color": color, "width": 2 if size else 1.5},
-        "marker": {
-            "size": size,
-            "color": [PAPER if is_below else color for is_below in hollow],
-            "line": {"width": 1.75, "color": color},
-        },
-        "cliponaxis": False,
-        "hoverinfo": "text",
-        "hovertext": list(texts),
-    }
-
-
-def _whiskers(
-    shares: Sequence[float | None], intervals: Sequence[Interval], color: str
-) -> dict[str, Any]:
-    """Return the intervals of points as Plotly draws them, around the points."""
-    known = [
-        (ends or (share, share), share) if share is not None else ((0.0, 0.0), 0.0)
-        for ends, share in zip(intervals, shares, strict=True)
-    ]
+def _whiskers(offers: Sequence[Offer]) -> Mapping[str, Any]:
+    """Return the intervals of scores as Plotly draws them, around the points."""
+    known = [(offer.interval or (offer.score, offer.score), offer.score) for offer in offers]
     return {
         "type": "data",
         "symmetric": False,
-        "array": [max(0.0, ends[1] - share) for ends, share in known],
-        "arrayminus": [max(0.0, share - ends[0]) for ends, share in known],
-        "color": color,
+        "array": [max(0.0, high - score) for (_, high), score in known],
+        "arrayminus": [max(0.0, score - low) for (low, _), score in known],
+        "color": INK_3,
         "thickness": 1,
         "width": 3,
     }
-
-
-def _band(intervals: Sequence[Interval], color: str) -> Sequence[dict[str, Any]]:
-    """Return the lower and the upper ends of the intervals with a filled band between them."""
-    kept = [(place, ends) for place, ends in enumerate(intervals) if ends]
-    if not kept:
-        return []
-    places = [place for place, _ in kept]
-    common = {"type": "scatter", "mode": "lines", "x": places, "hoverinfo": "skip"}
-    line = {"line": {"color": LINE, "width": 1}}
-    low = common | line | {"y": [ends[0] for _, ends in kept]}
-    high = common | line | {"y": [ends[1] for _, ends in kept]}
-    return [low, high | {"fill": "tonexty", "fillcolor": color}]
-
-
-def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> PlotlyJson:
-    """Return an axis that labels some of the runs evenly, without overlaps."""
-    room = 5 if is_narrow else 14
-    every = -(-len(points) // room)
-    places = list(range(len(points) - 1, -1, -every))[::-1]
-    labels = [f"#{points[place].number}" for place in places]
-    return {
-        "range": [-0.5, len(points) - 0.5],
-        "tickvals": places,
-        "ticktext": labels,
-        "showgrid": False,
-    }
-
-
-def _versions(points: Sequence[TrendPoint]) -> Sequence[tuple[PlotlyJson, PlotlyJson]]:
-    """Return a line with a label for each change of the suite version, none where there are too many."""
-    pairs = pairwise(points)
-    changes = [
-        (place, after.suite_version)
-        for place, (before, after) in enumerate(pairs, start=1)
-        if before.suite_version != after.suite_version
-    ]
-    if len(changes) > VERSIONS_MARKED:
-        return []
-    return [(_change(place), _change_name(place, version)) for place, version in changes]
-
-
-def _change(place: int) -> PlotlyJson:
-    at = place - 0.5
-    line = {"color": LINE, "width": 1}
-    return {"type": "line", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
-
-
-def _change_name(place: int, version: int) -> PlotlyJson:
-    where = {"x": place - 0.5, "y": 0, "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
-    return where | {"text": f"suite v{version}", "showarrow": False, "font": {"color": INK_3}}

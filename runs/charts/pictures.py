@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -11,11 +12,11 @@ from django.urls import reverse
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.intervals import bootstrap_interval
 from evaluators.scoring.numbers import sum_known
-from runs.charts.distributions import COST, LATENCY, CaseFigures, Side, distribution, scores
+from runs.charts.distributions import COST, LATENCY, CaseFigures, Side, distribution, passes, scores
 from runs.charts.drawing import Picture
-from runs.charts.queries import ChartsQuery, suite_runs
+from runs.charts.queries import ChartsQuery, suite_runs, suite_trend
 from runs.charts.scatter import scatter
-from runs.charts.trends import PartMean, PartTrend, TrendRun, part_dots, target_trends
+from runs.charts.trends import PartMean, PartTrend, part_dots
 from runs.engine.plan import METRICS_KIND
 from runs.filters.queries import ResultsQuery
 from runs.models.results import EvaluatorScore, ScoreState
@@ -26,12 +27,19 @@ from runs.results.runs import run_word
 
 def read_cases(run: Run) -> list[CaseFigures]:
     """Return the cases of a run with their figures; one query."""
-    columns = ("case__key", "live_state", "score", "latency_ms", "run_cost_usd")
+    columns = ("case__key", "live_state", "score", "latency_ms", "passed", "ended", "executions")
     rows = run.cases.live(run).order_by("position", "case_id")
     return [
-        CaseFigures(key, state, score, latency, sum_known([paid, judged]))
-        for key, state, score, latency, paid, judged in rows.values_list(
-            *columns, "evaluation_cost_usd"
+        CaseFigures(
+            key=key,
+            state=state,
+            score=score,
+            latency_ms=latency_ms,
+            cost_usd=sum_known(costs),
+            passes=passed if ended == executions else None,
+        )
+        for key, state, score, latency_ms, passed, ended, executions, *costs in rows.values_list(
+            *columns, "run_cost_usd", "evaluation_cost_usd"
         )
     ]
 
@@ -51,6 +59,13 @@ def listed_in_comparison(baseline: Run, candidate: Run) -> Callable[[str], str]:
     """Return what gives the address of the cases of a comparison for a filter."""
     runs = {"baseline": run_word(baseline), "candidate": run_word(candidate), "show": "all"}
     return lambda text: f"{reverse('runs:compare')}?{urlencode(runs | {'q': text})}#changes"
+
+
+def compared_case(baseline: Run, candidate: Run) -> Callable[[str], str]:
+    """Return what gives the address of a case of a comparison."""
+    runs = {"baseline": run_word(baseline), "candidate": run_word(candidate)}
+    page = reverse("runs:compare-case")
+    return lambda key: f"{page}?{urlencode(runs | {'case': key})}"
 
 
 def scores_picture(run: Run) -> Picture:
@@ -74,11 +89,17 @@ def cost_picture(run: Run) -> Picture:
     return distribution(COST, run_side(run), repetitions=run.repetitions, address=listed(run))
 
 
+def repetitions_picture(run: Run) -> Picture:
+    """Return how many repetitions of each case passed."""
+    return distribution(passes(run.repetitions), run_side(run), address=listed(run))
+
+
 # By the name in their addresses.
 RUN_PICTURES: Mapping[str, Callable[[Run], Picture]] = {
     "scores": scores_picture,
     "latency": latency_picture,
     "cost": cost_picture,
+    "repetitions": repetitions_picture,
 }
 
 
@@ -107,13 +128,11 @@ def compared_cost(baseline: Run, candidate: Run) -> Picture:
 
 def compared_cases(baseline: Run, candidate: Run) -> Picture:
     """Return the scores of the candidate against those of the baseline, case by case."""
-    runs = {"baseline": run_word(baseline), "candidate": run_word(candidate)}
-    case_page = reverse("runs:compare-case")
     return scatter(
         run_side(baseline),
         run_side(candidate),
         scale=candidate.scale,
-        case_address=lambda key: f"{case_page}?{urlencode(runs | {'case': key})}",
+        case_address=compared_case(baseline, candidate),
         address=listed_in_comparison(baseline, candidate),
     )
 
@@ -128,24 +147,7 @@ COMPARISON_PICTURES: Mapping[str, Callable[[Run, Run], Picture]] = {
 
 def trend_picture(suite: Suite) -> Picture:
     """Return the trend of each target over the last completed runs of a suite."""
-    runs = suite_runs(suite, ChartsQuery())
-    return target_trends(
-        [
-            TrendRun(
-                number=run.number,
-                url=run.url,
-                target=run.target,
-                suite_version=run.suite_version,
-                score=run.metrics_gate.share,
-                interval=run.score_interval,
-                rate=run.cases_gate.share,
-                is_below=run.metrics_gate.state == "failed",
-                counts=run.counts,
-            )
-            for run in runs
-        ],
-        limit=runs[-1].metrics_gate.limit if runs else None,
-    )
+    return suite_trend(suite_runs(suite, ChartsQuery()), suite.baseline_number, "score")
 
 
 # More dots would hide each other; for larger runs no interval is computed.
@@ -162,15 +164,16 @@ def parts_picture(suite: Suite) -> Picture:
     runs = list(light.order_by("-number")[:MAX_DOTS])[::-1]
     trends: dict[Part, PartTrend] = {}
     means: dict[Part, list[PartMean]] = defaultdict(list)
+    intervals_by_run = _part_intervals(runs)
     for run in runs:
-        intervals = _part_intervals(run) if run is runs[-1] else {}
+        intervals = intervals_by_run.get(run.pk, {})
         url = reverse("runs:run", args=[suite.slug, run.number])
         for key, name, scale, mean, judged in _part_means(run):
             trends[key] = PartTrend(name, scale, means[key])
             means[key].append(
                 PartMean(run.number, url, run.target_name, mean, judged, intervals.get(key))
             )
-    return part_dots(list(trends.values()), runs=len(runs))
+    return part_dots(list(trends.values()), runs=[run.number for run in runs])
 
 
 def _part_means(run: Run) -> Iterator[tuple[Part, str, int, float, int]]:
@@ -185,27 +188,34 @@ def _part_means(run: Run) -> Iterator[tuple[Part, str, int, float, int]]:
             yield key, one["name"], DIMENSION_SCALE, final["mean"], final["counted"]
 
 
-def _part_intervals(run: Run) -> Mapping[Part, tuple[float, float]]:
-    """Return the 95% intervals of the means of a run over its cases; one query."""
-    if run.execution_count > MAX_JUDGED or not list(_part_means(run)):
+def _part_intervals(runs: Sequence[Run]) -> Mapping[int, Mapping[Part, tuple[float, float]]]:
+    """Return the 95% intervals of the means over cases by run, for the newest that are few enough; one query."""
+    rooms = accumulate(run.execution_count for run in runs[::-1])
+    small = [
+        run.pk
+        for run, total in zip(runs[::-1], rooms, strict=True)
+        if total <= MAX_JUDGED and list(_part_means(run))
+    ]
+    if not small:
         return {}
     judged = EvaluatorScore.objects.filter(
-        result__run=run, kind__in=(METRICS_KIND, HYBRID_KIND), state=ScoreState.SCORED
+        result__run__in=small, kind__in=(METRICS_KIND, HYBRID_KIND), state=ScoreState.SCORED
     )
-    columns = ("path", "result__case", "details__metrics", "details__dimensions")
-    sums: dict[Part, dict[int, tuple[float, int]]] = defaultdict(dict)
-    for path, case, metrics, dimensions in judged.order_by().values_list(*columns):
+    columns = ("result__run", "path", "result__case", "details__metrics", "details__dimensions")
+    sums: dict[tuple[int, Part], dict[int, tuple[float, int]]] = defaultdict(dict)
+    for run, path, case, metrics, dimensions in judged.order_by().values_list(*columns):
         scores = [(one["key"], one["score"]) for one in metrics or ()]
         scores += [(one["key"], one.get("final")) for one in dimensions or ()]
         for key, score in scores:
             if score is not None:
-                total, count = sums[path, key].get(case, (0.0, 0))
-                sums[path, key][case] = (total + score, count + 1)
-    found = {
-        part: bootstrap_interval(list(by_case.values()), seed=run.pk)
-        for part, by_case in sums.items()
-    }
-    return {part: ends for part, ends in found.items() if ends}
+                by_case = sums[run, (path, key)]
+                total, count = by_case.get(case, (0.0, 0))
+                by_case[case] = (total + score, count + 1)
+    found: dict[int, dict[Part, tuple[float, float]]] = defaultdict(dict)
+    for (run, part), by_case in sums.items():
+        if ends := bootstrap_interval(list(by_case.values()), seed=run):
+            found[run][part] = ends
+    return found
 
 
 SUITE_PICTURES: Mapping[str, Callable[[Suite], Picture]] = {

@@ -12,16 +12,16 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, Query
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import counted, duration, interval, money, pct
+from evaluators.templatetags.figures import counted, duration, money, pct
 from runs import lists
+from runs.charts.drawing import Picture
 from runs.charts.figures import (
     Figure,
     Offer,
-    TrendPoint,
     dominators,
     score_cost_figure,
-    trend_figure,
 )
+from runs.charts.trends import SHOWN, TrendFigure, TrendRun, target_trends
 from runs.costs import Cost, CostPair, read_costs, with_origins
 from runs.formats.tables import csv_text
 from runs.lists import Control, ListQuery
@@ -40,17 +40,23 @@ LAST = ("12", "30", "100", "200")
 
 @dataclass(frozen=True, slots=True)
 class ChartsQuery(ListQuery):
-    """Which completed runs the charts show: of which target, how many, by which cost, and which of them are points."""
+    """Which completed runs the charts show: of which target, how many, by which cost and figure, which are points."""
 
     target: str = lists.text()
     last: str = lists.option(LAST, "30")
     cost: str = lists.option(COSTS, "total")
     points: str = lists.option(POINTS, "latest")
+    trend: str = lists.option(SHOWN, "score")
 
     @property
     def cost_label(self) -> str:
         """Return the label of the chosen cost."""
         return COSTS[self.cost]
+
+    @property
+    def trend_label(self) -> str:
+        """Return the name of the figure of the trend."""
+        return SHOWN[self.trend].lower()
 
 
 HEAVY = ("snapshot", "leaf_scores")
@@ -294,14 +300,9 @@ class ChartsPage:
     targets: Sequence[str]
     runs: Sequence[ChartedRun]
     score_cost: ScoreCostChart
-    trend: Figure | None
+    trend: Picture
     missing_runs: Sequence[str]
     baseline: int | None
-
-    @property
-    def has_several_targets(self) -> bool:
-        """Tell whether the runs are of several targets, so that they are no trend."""
-        return len({run.target for run in self.runs}) > 1
 
     @property
     def has_parts(self) -> bool:
@@ -318,6 +319,7 @@ class ChartsPage:
             self.query.select("last", "Runs", last),
             self.query.select("cost", "Cost", COSTS.items()),
             self.query.select("points", "Points of score and cost", POINTS.items()),
+            self.query.select("trend", "Figure of the trend", SHOWN.items()),
         )
 
 
@@ -330,46 +332,34 @@ def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
         targets=charted_targets(suite),
         runs=runs[::-1],
         score_cost=score_cost_chart(runs, query),
-        trend=_trend(runs, baseline),
+        trend=suite_trend(runs, baseline, query.trend),
         missing_runs=missing_runs(suite, query, runs[0].number if runs else NO_RUN),
         baseline=baseline,
     )
 
 
-def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
-    by_number = {run.number: run for run in runs}
-    points = [
-        TrendPoint(
+def suite_trend(runs: Sequence[ChartedRun], baseline: int | None, shown: str) -> Picture:
+    """Return the trend of each target over runs of a suite, oldest first, by mean score or pass rate."""
+    drawn = [
+        TrendRun(
             number=run.number,
+            url=run.url,
             target=run.target,
             suite_version=run.suite_version,
-            score=run.metrics_gate.share,
-            rate=run.cases_gate.share,
-            interval=run.interval,
-            is_score_below=run.metrics_gate.state == "failed",
-            is_rate_below=run.cases_gate.state == "failed",
-            score_interval=run.score_interval,
-            url=run.url,
+            score=_trend_figure(run.metrics_gate, run.score_interval),
+            rate=_trend_figure(run.cases_gate, run.interval),
+            counts=run.counts,
+            is_baseline=run.number == baseline,
         )
         for run in runs
     ]
-    limits = (runs[-1].metrics_gate.limit, runs[-1].cases_gate.limit) if runs else ()
-    return trend_figure(
-        points, limits=limits, hover=lambda point: _trend_hover(by_number[point.number], baseline)
-    )
+    gates = (runs[-1].metrics_gate, runs[-1].cases_gate) if runs else ()
+    limit = gates[shown == "rate"].limit if gates else None
+    return target_trends(drawn, limit=limit, shown=shown)
 
 
-def _trend_hover(run: ChartedRun, baseline: int | None) -> str:
-    """Describe a run in the lines of its tooltip."""
-    head = f"#{run.number} {run.target}, suite v{run.suite_version}"
-    head += ", the baseline" if run.number == baseline else ""
-    rate = f"passed {pct(run.cases_gate.share)}{_within(run.interval)}"
-    score = f"mean score {pct(run.metrics_gate.share)}{_within(run.score_interval)}"
-    return "\n".join((head, score, rate))
-
-
-def _within(intervals: tuple[float, float] | None) -> str:
-    return f"; 95% CI: {interval(intervals)}" if intervals else ""
+def _trend_figure(gate: RunGate, ends: tuple[float, float] | None) -> TrendFigure:
+    return TrendFigure(gate.share, ends, is_below=gate.state == "failed")
 
 
 SCORE_COST_COLUMNS = (

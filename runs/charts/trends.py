@@ -23,8 +23,9 @@ from runs.charts.drawing import (
     rect,
     text,
 )
-from runs.charts.figures import LEAST_TREND
 
+# Two points are a difference, and no trend.
+LEAST_TREND = 3
 HEIGHT, TOP, BASE = 286, 22.0, 196.0
 STRIP_TOP, STRIP_BASE = 214.0, 256.0
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -40,43 +41,73 @@ VERDICTS = ("pass", "borderline", "fail", "error")
 STRIP_WIDTH, WIDEST = 0.6, 0.04
 MAX_NUMBERS = 10
 MAX_VERSIONS = 6
+# Labels at the ends of lines, which stay apart.
+END_HEIGHT, MAX_END = 15.0, 24
+SHOWN: Mapping[str, str] = {"score": "Mean score", "rate": "Pass rate"}
 
 Interval = tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
+class TrendFigure:
+    """The mean score or the pass rate of a run as a share, None where it has none, with its 95% interval."""
+
+    share: float | None
+    interval: Interval = None
+    is_below: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return it in words: `80.0% (95% CI 70.0% to 90.0%), below its gate`."""
+        within = f" (95% CI {figures.interval(self.interval)})" if self.interval else ""
+        return f"{figures.pct(self.share)}{within}{', below its gate' if self.is_below else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class TrendRun:
-    """A completed run: its mean score and pass rate as shares, None where it has none, and its cases by verdict."""
+    """A completed run with both of its figures, and its cases by verdict."""
 
     number: int
     url: str
     target: str
     suite_version: int
-    score: float | None
-    interval: Interval
-    rate: float | None
-    is_below: bool
+    score: TrendFigure
+    rate: TrendFigure
     counts: Mapping[str, int]
+    is_baseline: bool = False
 
 
-def target_trends(runs: Sequence[TrendRun], *, limit: float | None) -> Picture:
-    """Return the mean scores of runs, oldest first, with a line for each target that has three of them.
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A run in the drawing: its place across, and what is drawn of it."""
 
-    `limit` is the threshold of the score gate. Below each run is the share of its verdicts.
+    run: TrendRun
+    x: float
+    figure: TrendFigure
+
+
+def target_trends(
+    runs: Sequence[TrendRun], *, limit: float | None, shown: str = "score"
+) -> Picture:
+    """Return one figure of runs, oldest first, with a line for each target that has three of them.
+
+    `shown` names the figure, `limit` is the threshold of its gate. Below each run is the share of its verdicts.
     """
-    scored = [run for run in runs if run.score is not None]
+    points = [
+        Placed(run, (place + 0.5) / len(runs), run.rate if shown == "rate" else run.score)
+        for place, run in enumerate(runs)
+    ]
+    known = sum(placed.figure.share is not None for placed in points)
     empty = Picture(
         name="trend",
         title="Trend",
-        note=f"{figures.thousands(len(scored))} of {figures.counted(len(runs), 'completed run')}",
+        note=f"{SHOWN[shown]} of {figures.thousands(known)} of {figures.counted(len(runs), 'completed run')}",
         empty="A trend begins with the first completed run.",
     )
-    if not scored:
+    if not known:
         return empty
     looks = _looks(runs)
-    low, high, step = _share_axis(runs, limit)
-    below = list(_frame(runs, low, high, step, limit))
-    below += _lines(runs, looks, low, high)
+    low, high, step = _share_axis(points, limit)
     named = [target for target in looks if looks[target] != OTHERS]
     legend = [Key(looks[name][0], name, SYMBOLS[looks[name][1]].format(5, 10)) for name in named]
     if len(named) < len(looks):
@@ -86,31 +117,34 @@ def target_trends(runs: Sequence[TrendRun], *, limit: float | None) -> Picture:
         for state in VERDICTS
         if any(run.counts.get(state) for run in runs)
     ]
+    below = [*_frame(points, (low, high, step)), *_gate(limit, shown, low, high)]
     return Picture(
         name=empty.name,
         title=empty.title,
         note=empty.note,
         label=(
-            f"Mean scores of {figures.counted(len(scored), 'run')} of {figures.counted(len(looks), 'target')}, the oldest "
-            "first, with their 95% intervals; below, the verdicts of each run"
+            f"{SHOWN[shown]} of {figures.counted(known, 'run')} of {figures.counted(len(looks), 'target')}, the oldest "
+            "first, with 95% intervals; below, the verdicts of each run"
         ),
         drawing=Drawing(
             HEIGHT,
-            below,
+            [*below, *_lines(points, looks, low, high)],
             [
-                _spot(run, place, len(runs), looks[run.target], low, high)
-                for place, run in enumerate(runs)
+                _spot(placed, 1 / len(runs), looks[placed.run.target], low, high)
+                for placed in points
             ],
+            _ends(points, looks, low, high),
         ),
         caption="Completed runs, the newest first",
         legend=legend,
         columns=[
             Column("Run", "run", is_number=False),
-            Column("Target", "target"),
+            Column("Target", "target", is_number=False),
             Column("Suite", "suite_version"),
             Column("Mean score", "mean_score"),
             Column("95% CI", "mean_score_interval"),
             Column("Pass rate", "pass_rate"),
+            Column("95% CI", "pass_rate_interval"),
             *(Column(VERDICT_WORDS[state], state) for state in VERDICTS),
         ],
         rows=[_row(run) for run in reversed(runs)],
@@ -126,13 +160,13 @@ def _looks(runs: Sequence[TrendRun]) -> Mapping[str, tuple[str, str]]:
     }
 
 
-def _share_axis(runs: Sequence[TrendRun], limit: float | None) -> tuple[float, float, float]:
-    """Return the ends of an axis of shares that shows scores, intervals and the limit, and its step."""
+def _share_axis(points: Sequence[Placed], limit: float | None) -> tuple[float, float, float]:
+    """Return the ends of an axis of shares that shows figures, intervals and the limit, and its step."""
     shares = [
         share
-        for run in runs
-        if run.score is not None
-        for share in (run.score, *(run.interval or ()))
+        for placed in points
+        if placed.figure.share is not None
+        for share in (placed.figure.share, *(placed.figure.interval or ()))
     ]
     shares += [] if limit is None else [limit]
     low, high = min(shares), max(shares)
@@ -144,141 +178,170 @@ def _share_axis(runs: Sequence[TrendRun], limit: float | None) -> tuple[float, f
     )
 
 
-def _across(place: int, count: int) -> float:
-    return (place + 0.5) / count
-
-
 def _down(share: float, low: float, high: float) -> float:
     # Every run at one share has the line in the middle.
     part = (share - low) / (high - low) if high > low else 0.5
     return BASE - (BASE - TOP) * part
 
 
-def _frame(
-    runs: Sequence[TrendRun], low: float, high: float, step: float, limit: float | None
-) -> Iterator[Mark]:
-    """Yield the lines of shares, the gate, the numbers of runs, and where the version of the suite changed."""
+def _frame(points: Sequence[Placed], axis: tuple[float, float, float]) -> Iterator[Mark]:
+    """Yield the lines of shares, the numbers of runs, and where the version of the suite changed."""
+    low, high, step = axis
     for place in range(round((high - low) / step) + 1):
         share = low + place * step
         y = _down(share, low, high)
         yield line((0, y), (1, y), "grid")
         yield text(0, y + 4, figures.threshold(round(share, 4)), anchor="end", shift=-8)
-    if limit is not None:
-        y = _down(limit, low, high)
-        yield line((0, y), (1, y), "limit")
-        yield text(1, y - 5, f"score gate {figures.threshold(limit)}", anchor="end")
-    every = -(-len(runs) // MAX_NUMBERS)
-    for place in range(len(runs) - 1, -1, -every):
-        yield text(_across(place, len(runs)), STRIP_BASE + 18, f"#{runs[place].number}")
+    every = -(-len(points) // MAX_NUMBERS)
+    for placed in points[::-1][::every]:
+        yield text(placed.x, STRIP_BASE + 18, f"#{placed.run.number}")
     changes = [
-        (place, after.suite_version)
-        for place, (before, after) in enumerate(pairwise(runs), start=1)
-        if before.suite_version != after.suite_version
+        ((before.x + after.x) / 2, after.run.suite_version)
+        for before, after in pairwise(points)
+        if before.run.suite_version != after.run.suite_version
     ]
-    for place, version in changes:
-        x = place / len(runs)
+    for x, version in changes:
         yield line((x, 4), (x, STRIP_BASE), "version")
         if len(changes) <= MAX_VERSIONS:
+            on_left = x >= 0.8
             yield text(
                 x,
                 13,
                 f"suite v{version}",
-                anchor="start" if x < 0.8 else "end",
-                shift=5 if x < 0.8 else -5,
+                anchor="end" if on_left else "start",
+                shift=-5 if on_left else 5,
             )
 
 
+def _gate(limit: float | None, shown: str, low: float, high: float) -> Iterator[Mark]:
+    if limit is not None:
+        y = _down(limit, low, high)
+        yield line((0, y), (1, y), "limit")
+        name = "pass-rate gate" if shown == "rate" else "score gate"
+        yield text(0, y - 5, f"{name} {figures.threshold(limit)}", anchor="start", shift=4)
+
+
 def _lines(
-    runs: Sequence[TrendRun], looks: Mapping[str, tuple[str, str]], low: float, high: float
+    points: Sequence[Placed], looks: Mapping[str, tuple[str, str]], low: float, high: float
 ) -> list[Mark]:
     marks = []
     for target, (kind, _) in looks.items():
         places = [
-            (_across(place, len(runs)), _down(run.score, low, high))
-            for place, run in enumerate(runs)
-            if run.target == target and run.score is not None
+            (placed.x, _down(placed.figure.share, low, high))
+            for placed in points
+            if placed.run.target == target and placed.figure.share is not None
         ]
         if len(places) >= LEAST_TREND and kind != OTHERS[0]:
             marks += [line(start, end, f"series {kind}") for start, end in pairwise(places)]
     return marks
 
 
-def _spot(
-    run: TrendRun, place: int, count: int, look: tuple[str, str], low: float, high: float
-) -> Spot:
+def _ends(
+    points: Sequence[Placed], looks: Mapping[str, tuple[str, str]], low: float, high: float
+) -> list[Mark]:
+    """Return the name and the last figure of each target that has a look of its own, at its last run.
+
+    A wide picture has room for them beside the lines; a narrow one has the figures alone.
+    """
+    last = {placed.run.target: placed for placed in points if placed.figure.share is not None}
+    ends = [
+        (_down(placed.figure.share or 0.0, low, high), placed, looks[target][0])
+        for target, placed in last.items()
+        if looks[target] != OTHERS
+    ]
+    marks: list[Mark] = []
+    y = 0.0
+    for place, placed, kind in sorted(ends, key=lambda end: end[0]):
+        y = max(place, y + END_HEIGHT)
+        name = placed.run.target
+        name = name if len(name) <= MAX_END else f"{name[: MAX_END - 1]}…"
+        share = figures.pct(placed.figure.share)
+        wide = text(
+            placed.x, y + 4, f"{name} {share}", kind=f"end wide {kind}", anchor="start", shift=11
+        )
+        anchor = "end" if placed.x > 0.5 else "start"
+        shift = -9 if placed.x > 0.5 else 9
+        narrow = text(placed.x, y + 4, share, kind=f"end narrow {kind}", anchor=anchor, shift=shift)
+        marks += [wide, narrow]
+    return marks
+
+
+def _spot(placed: Placed, room: float, look: tuple[str, str], low: float, high: float) -> Spot:
+    run, x, figure = placed.run, placed.x, placed.figure
     kind, symbol = look
-    x, room = _across(place, count), 1 / count
     marks = [rect(x - room / 2, x + room / 2, TOP - 4, STRIP_BASE, kind="hit")]
-    if run.interval:
-        ends = [(x, _down(end, low, high)) for end in run.interval]
+    if figure.interval:
+        ends = [(x, _down(end, low, high)) for end in figure.interval]
         marks.append(line(ends[0], ends[1], f"whisker {kind}"))
-    if run.score is not None:
-        hollow = " hollow" if run.is_below else ""
-        y = _down(run.score, low, high)
+    if figure.share is not None:
+        hollow = " hollow" if figure.is_below else ""
+        y = _down(figure.share, low, high)
         marks.append(point(x, y, SIZE, symbol=symbol, kind=f"dot {kind}{hollow}"))
-    total, half = (
-        sum(run.counts.get(state, 0) for state in VERDICTS),
-        min(room * STRIP_WIDTH, WIDEST) / 2,
-    )
+    total = sum(run.counts.get(state, 0) for state in VERDICTS)
+    half = min(room * STRIP_WIDTH, WIDEST) / 2
     done = 0
     for state in VERDICTS:
         if part := run.counts.get(state, 0):
-            ends_at = [
+            top, base = (
                 STRIP_BASE - (STRIP_BASE - STRIP_TOP) * share / total
                 for share in (done + part, done)
-            ]
-            marks.append(rect(x - half, x + half, ends_at[0], ends_at[1], verdict=state))
+            )
+            marks.append(rect(x - half, x + half, top, base, verdict=state))
             done += part
     return Spot(_label(run), run.url, marks)
 
 
 def _label(run: TrendRun) -> str:
-    within = f" (95% CI {figures.interval(run.interval)})" if run.interval else ""
-    below = ", below its gate" if run.is_below else ""
     counts = ", ".join(
         f"{run.counts[state]} {VERDICT_WORDS[state].lower()}"
         for state in VERDICTS
         if run.counts.get(state)
     )
     return (
-        f"#{run.number} {run.target}, suite v{run.suite_version}\n"
-        f"mean score {figures.pct(run.score)}{within}{below}\n"
-        f"pass rate {figures.pct(run.rate)}; {counts or 'no verdicts'}"
+        f"#{run.number} {run.target}, suite v{run.suite_version}{', the baseline' if run.is_baseline else ''}\n"
+        f"mean score {run.score.text}\npass rate {run.rate.text}; {counts or 'no verdicts'}"
     )
 
 
 def _row(run: TrendRun) -> TableRow:
     counts = [run.counts.get(state, 0) for state in VERDICTS]
-    span = figures.interval(run.interval)
     return TableRow(
         cells=[
             f"#{run.number}",
             run.target,
             f"v{run.suite_version}",
-            figures.pct(run.score),
-            span,
-            figures.pct(run.rate),
+            figures.pct(run.score.share),
+            figures.interval(run.score.interval),
+            figures.pct(run.rate.share),
+            figures.interval(run.rate.interval),
             *(figures.thousands(count) for count in counts),
         ],
         values=[
             run.number,
             run.target,
             run.suite_version,
-            run.score,
-            " to ".join(f"{end:.6f}" for end in run.interval or ()),
-            run.rate,
+            run.score.share,
+            _span(run.score.interval),
+            run.rate.share,
+            _span(run.rate.interval),
             *counts,
         ],
         url=run.url,
     )
 
 
-ROW, FIRST_ROW = 30, 26.0
+def _span(ends: Interval) -> str:
+    """Write an interval for a file."""
+    return " to ".join(f"{end:.6f}" for end in ends or ())
+
+
+# Each run has a lane in the row of a metric, the latest the lowest, so that intervals stay apart.
+LANE, ROW_ROOM, FIRST_ROW = 7, 16, 14.0
 
 
 @dataclass(frozen=True, slots=True)
 class PartMean:
-    """The mean of a metric or dimension in a run, with its 95% interval where it was computed."""
+    """The mean of a metric or dimension in a run, with its 95% interval where one was computed."""
 
     number: int
     url: str
@@ -297,12 +360,12 @@ class PartTrend:
     means: Sequence[PartMean]
 
 
-def part_dots(parts: Sequence[PartTrend], *, runs: int) -> Picture:
-    """Return a line for each metric and dimension with a dot for each run, the latest filled and with its interval.
+def part_dots(parts: Sequence[PartTrend], *, runs: Sequence[int]) -> Picture:
+    """Return a row for each metric and dimension with a dot and its interval for each run, the latest filled.
 
-    Of metrics and dimensions together each is drawn on its own scale.
+    `runs` are their numbers, the oldest first. Of metrics and dimensions together each is drawn on its own scale.
     """
-    note = f"last {figures.counted(runs, 'completed run')}"
+    note = f"last {figures.counted(len(runs), 'completed run')}"
     if not parts:
         return Picture(
             name="metrics",
@@ -311,21 +374,24 @@ def part_dots(parts: Sequence[PartTrend], *, runs: int) -> Picture:
         )
     left = 0.32
     below: list[Mark] = []
-    base = FIRST_ROW + ROW * len(parts)
+    height = ROW_ROOM + LANE * len(runs)
+    base = FIRST_ROW + height * len(parts) + 8
     for tick in range(6):
         x = left + (1 - left) * tick / 5
-        below.append(line((x, 14), (x, base - 8), "grid"))
+        below.append(line((x, FIRST_ROW), (x, base - 8), "grid"))
         scales = sorted({part.scale for part in parts})
         words = " / ".join(str(scale * tick // 5) for scale in scales)
         below.append(text(x, base + 10, words, anchor="end" if tick == 5 else "middle"))
     spots: list[Spot] = []
     for row, part in enumerate(parts):
-        y = FIRST_ROW + ROW * row
-        below.append(line((left, y), (1, y), "grid"))
-        below.append(text(left, y + 4, part.name, kind="name", anchor="end", shift=-10))
-        spots += [
-            _dot(part, mean, left, y, is_latest=mean is part.means[-1]) for mean in part.means
-        ]
+        top = FIRST_ROW + height * row
+        below.append(line((0, top), (1, top), "grid"))
+        below.append(
+            text(left, top + height / 2 + 4, part.name, kind="name", anchor="end", shift=-10)
+        )
+        for mean in part.means:
+            lane = top + (ROW_ROOM + LANE) / 2 + LANE * runs.index(mean.number)
+            spots.append(_dot(part, mean, left, lane, is_latest=mean.number == runs[-1]))
     return Picture(
         name="metrics",
         title="Metrics and dimensions",
@@ -333,14 +399,14 @@ def part_dots(parts: Sequence[PartTrend], *, runs: int) -> Picture:
         label=f"Means of {figures.counted(len(parts), 'metric or dimension,metrics and dimensions')} in the {note}",
         drawing=Drawing(round(base + 18), below, spots),
         legend=[
-            Key("s1", "Latest run, 95% interval", SYMBOLS["circle"].format(5, 10)),
+            Key("s1", f"#{runs[-1]}", SYMBOLS["circle"].format(5, 10)),
             Key("earlier", "Earlier runs", SYMBOLS["circle"].format(4, 8)),
-        ],
+        ][: len(runs)],
         caption="Means of metrics and dimensions by run, the newest first",
         columns=[
             Column("Metric or dimension", "name", is_number=False),
             Column("Run", "run"),
-            Column("Target", "target"),
+            Column("Target", "target", is_number=False),
             Column("Mean", "mean"),
             Column("95% CI", "interval"),
             Column("Judged", "judged"),
@@ -354,21 +420,25 @@ def _dot(part: PartTrend, mean: PartMean, left: float, y: float, *, is_latest: b
         return left + (1 - left) * min(max(value / part.scale, 0.0), 1.0)
 
     marks = []
-    if is_latest and mean.interval:
+    kind = "s1" if is_latest else "earlier"
+    if mean.interval:
         low, high = mean.interval
-        marks.append(line((across(low), y), (across(high), y), "whisker s1"))
-    kind = "dot s1" if is_latest else "dot earlier"
-    marks.append(point(across(mean.mean), y, 5 if is_latest else 4, symbol="circle", kind=kind))
-    label = f"{part.name} in #{mean.number} {mean.target}: {_mean_text(mean)} of {part.scale}"
+        marks.append(line((across(low), y), (across(high), y), f"whisker {kind}"))
+    size = 5 if is_latest else 3.5
+    marks.append(point(across(mean.mean), y, size, symbol="circle", kind=f"dot {kind}"))
+    label = (
+        f"{part.name} in #{mean.number} {mean.target}: {_mean_text(mean)} of {part.scale}, "
+        f"{figures.counted(mean.judged, 'result')} judged"
+    )
     return Spot(label, mean.url, marks)
 
 
 def _mean_text(mean: PartMean) -> str:
-    within = f" (95% CI {_ends(mean)})" if mean.interval else ""
+    within = f" (95% CI {_mean_ends(mean)})" if mean.interval else ""
     return f"{figures.tenth(mean.mean)}{within}"
 
 
-def _ends(mean: PartMean) -> str:
+def _mean_ends(mean: PartMean) -> str:
     if mean.interval is None:
         return figures.MISSING
     return " to ".join(figures.tenth(end) for end in mean.interval)
@@ -381,7 +451,7 @@ def _part_row(part: PartTrend, mean: PartMean) -> TableRow:
             f"#{mean.number}",
             mean.target,
             figures.tenth(mean.mean),
-            _ends(mean),
+            _mean_ends(mean),
             figures.thousands(mean.judged),
         ],
         values=[

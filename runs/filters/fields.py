@@ -158,6 +158,7 @@ BUILT_IN = (
     Field("outcomes", Kind.SHARE, "share of the expected outcomes that were met", key="outcome_share", can_change=True),
     Field("met", Kind.TEXT, "an expected outcome that was met", key="met"),
     Field("missed", Kind.TEXT, "an expected outcome that was missed", key="missed"),
+    Field("passes", Kind.COUNT, "number of repetitions that passed", key="passed"),
     Field("flaky", Kind.CHOICE, "whether repetitions got different verdicts", key="is_flaky", choices=("yes", "no")),
     Field("latency", Kind.DURATION, "time of the target; mean of the repetitions", key="latency_ms", can_change=True),
     Field("cost", Kind.MONEY, "target cost + judge cost of all repetitions", key="cost", can_change=True),

@@ -16,4 +16,7 @@ import "./folder-upload.js";
 import "./form-rows.js";
 import "./review-hold.js";
 import "./result-panel.js";
+import "./legend.js";
 import "./pictures.js";
+import "./picture-image.js";
+import "./sorting.js";

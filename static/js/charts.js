@@ -1,12 +1,17 @@
-// Draws the charts of a page with Plotly; loaded on pages with charts alone. Every figure stands in
-// the page as JSON, in a wide and a narrow drawing, with colours by the names of CSS variables.
-// Plotly is larger than all else together: it is requested once the page with its tables is there.
+// Draws score against cost with Plotly; loaded on pages with that chart alone. The figure stands in the page as JSON,
+// in a wide and a narrow drawing, with colours by the names of CSS variables. Plotly is larger than all else together:
+// it is requested once the page with its tables is there, and draws what is seen. It does not zoom: the filters
+// above choose what is drawn, and the axes fit it.
+
+import { isHidden } from "./legend.js";
+import { rastered, save } from "./picture-image.js";
 
 const NARROW = 560;
 // Nothing is requested from other sites, and no button uploads a figure.
 const CONFIG = { displayModeBar: false, showSendToCloud: false, plotlyServerURL: "", showTips: false, doubleClick: false };
 
 const probe = document.createElement("span");
+probe.className = "plot-colours";
 probe.hidden = true;
 document.body.append(probe);
 
@@ -28,35 +33,88 @@ function coloured(value, seen = new Map()) {
   return value;
 }
 
-const watched = new ResizeObserver((entries) => { for (const { target } of entries) draw(target); });
+// A figure in the colours of the theme, without what the legend hides.
+function figure(name, panel, width) {
+  const both = JSON.parse(document.getElementById(name).textContent);
+  const { data, layout } = coloured(width <= NARROW ? both.narrow : both.wide);
+  const isShown = ({ name: series }) => !isHidden(panel, series);
+  for (const part of ["shapes", "annotations"]) layout[part] = layout[part].filter(isShown);
+  for (const trace of data) trace.visible = isShown(trace);
+  return { data, layout };
+}
+
+const open = ({ customdata }) => { if (customdata) location.assign(customdata); };
+
+// Points are links of one stop of Tab; arrow keys lead from there to the others.
+function link(chart) {
+  let tabIndex = 0;
+  for (const point of chart.querySelectorAll(".scatterlayer .point")) {
+    const { trace } = point.closest(".trace").__data__[0];
+    const { i } = point.__data__;
+    const label = trace.hovertext[i].replaceAll("<br>", "\n");
+    point.dataset.tip = "";
+    for (const [name, value] of Object.entries({ role: "link", tabindex: tabIndex, "aria-label": label })) point.setAttribute(name, value);
+    point.onkeydown = ({ key }) => { if (key === "Enter") open({ customdata: trace.customdata[i] }); };
+    tabIndex = -1;
+  }
+}
 
 function draw(chart) {
   const width = Math.floor(chart.clientWidth);
   if (!width || !chart.isConnected) return;
-  const both = JSON.parse(document.getElementById(chart.dataset.figure).textContent);
-  const { data, layout } = coloured(width <= NARROW ? both.narrow : both.wide);
+  const { data, layout } = figure(chart.dataset.figure, chart.closest("section"), width);
   layout.width = width;
   layout.font.family = layout.hoverlabel.font.family = getComputedStyle(document.body).fontFamily;
+  const isFirst = !chart.classList.contains("js-plotly-plot");
+  chart.querySelector(":scope > .skeleton")?.remove();
   Plotly.react(chart, data, layout, CONFIG);
-  if (chart.dataset.opens) return;
-  chart.dataset.opens = "points";
-  // A click on a point opens its run; the table has the same links for keys.
-  chart.on("plotly_click", ({ points }) => { const url = points.find(({ customdata }) => customdata)?.customdata; if (url) location.assign(url); });
+  if (isFirst) {
+    // A click on a point opens its run.
+    chart.on("plotly_click", ({ points }) => points.forEach(open));
+    chart.on("plotly_afterplot", () => link(chart));
+  }
+  link(chart);
 }
 
-function drawAll(charts = document.querySelectorAll("[data-figure]")) {
-  if (!window.Plotly) return;
-  for (const chart of charts) { draw(chart); watched.observe(chart); }
+const sized = new ResizeObserver((entries) => { for (const { target } of entries) draw(target); });
+const seen = new IntersectionObserver(async (entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    seen.unobserve(target);
+    await plotly();
+    sized.observe(target);
+  }
+}, { rootMargin: "200px" });
+
+let loading;
+
+function plotly() {
+  loading ??= new Promise((onload) => {
+    const { plotly: src } = document.getElementById("charts-script").dataset;
+    document.head.append(Object.assign(document.createElement("script"), { src, onload }));
+  });
+  return loading;
+}
+
+function watch() {
+  for (const chart of document.querySelectorAll("[data-figure]:not(.js-plotly-plot)")) seen.observe(chart);
   for (const button of document.querySelectorAll("[data-png]")) button.hidden = false;
 }
 
-// The image of a chart: its wide drawing with title and legend, in the colours of the theme, at twice the size.
-const PNG = { width: 1040, margin: 80, scale: 2 };
+function drawAgain(within = document) {
+  for (const chart of within.querySelectorAll(".js-plotly-plot")) draw(chart);
+}
+
+// The image of a chart: its wide drawing with title and legend, at twice the size.
+const PNG = { width: 1040, margin: 80 };
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
-async function drawn(button) {
-  const { data, layout } = coloured(JSON.parse(document.getElementById(button.dataset.png).textContent).wide);
-  const { width, margin, scale } = PNG;
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest("[data-png]");
+  if (!button) return;
+  await plotly();
+  const { width, margin } = PNG;
+  const { data, layout } = figure(button.dataset.png, button.closest("section"), width);
   const height = layout.height + margin - layout.margin.t;
   Object.assign(layout, { width, height, paper_bgcolor: colour("var(--paper)"), margin: { ...layout.margin, t: margin } });
   layout.title = {
@@ -69,35 +127,24 @@ async function drawn(button) {
   const image = new Image();
   image.src = await Plotly.toImage({ data, layout, config: CONFIG }, { format: "svg", width, height });
   await image.decode();
-  const canvas = Object.assign(document.createElement("canvas"), { width: width * scale, height: height * scale });
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return canvas;
-}
-
-document.addEventListener("click", async ({ target }) => {
-  const button = target.closest("[data-png]");
-  if (!button) return;
-  const canvas = await drawn(button);
-  canvas.toBlob((blob) => {
-    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `${button.dataset.name}-score-cost.png` });
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
+  save(rastered(image, { width, height }), `${button.dataset.name}-score-cost`);
 });
 
 // When a swap removes charts, stop observing them; then draw the new ones.
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (!detail.shouldSwap) return;
-  for (const chart of detail.target.querySelectorAll("[data-figure]")) { watched.unobserve(chart); window.Plotly?.purge(chart); }
+  for (const chart of detail.target.querySelectorAll("[data-figure]")) {
+    seen.unobserve(chart);
+    sized.unobserve(chart);
+    window.Plotly?.purge(chart);
+  }
 });
-document.addEventListener("htmx:afterSettle", () => drawAll(document.querySelectorAll("[data-figure]:not(.js-plotly-plot)")));
-document.addEventListener("change", ({ target }) => { if (target.name === "theme") drawAll(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
-
-function loadPlotly() {
-  const { plotly: src } = document.getElementById("charts-script").dataset;
-  document.head.append(Object.assign(document.createElement("script"), { src, onload: () => drawAll() }));
+document.addEventListener("htmx:afterSettle", watch);
+document.addEventListener("series", ({ target }) => drawAgain(target));
+document.addEventListener("change", ({ target }) => { if (target.name === "theme") drawAgain(); });
+for (const medium of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
+  matchMedia(medium).addEventListener("change", () => drawAgain());
 }
 
-if (document.readyState === "complete") loadPlotly();
-else addEventListener("load", loadPlotly);
+if (document.readyState === "complete") watch();
+else addEventListener("load", watch);

@@ -1,5 +1,7 @@
 // Pictures drawn by the server: the text of a part under the pointer or the focus, arrow keys from part to part,
-// and the picture as an image. Without it every part is still a link, and the table has the same figures.
+// and what the legend hides. Without it every part is still a link, and the table has the same figures.
+
+import { isHidden } from "./legend.js";
 
 const tip = Object.assign(document.createElement("p"), { className: "picture-tip", hidden: true });
 // Screen readers have the same text as the name of the link.
@@ -10,8 +12,11 @@ const UNSCORED = { "!": "could not be scored", "–": "skipped" };
 function words(part) {
   const cell = part.closest(".heat td");
   if (!cell) return part.getAttribute("aria-label");
-  const [column, row] = [cell.closest("table").tHead.rows[0].cells[cell.cellIndex], cell.parentElement.cells[0]];
-  return `${row.textContent.trim()}\n${column.textContent.trim()}: ${UNSCORED[part.textContent] ?? part.textContent}`;
+  // Of two runs each evaluator has a column for both.
+  let place = cell.cellIndex;
+  const column = [...cell.closest("table").tHead.rows[0].cells].find(({ colSpan }) => (place -= colSpan) < 0);
+  const name = [column.textContent.trim(), cell.dataset.run].filter(Boolean).join(" in ");
+  return `${cell.parentElement.cells[0].textContent.trim()}\n${name}: ${UNSCORED[part.textContent] ?? part.textContent}`;
 }
 
 function showTip(part) {
@@ -35,11 +40,21 @@ for (const name of ["focusout", "scroll", "htmx:beforeSwap"]) document.addEventL
 
 // Arrow keys: in a drawing to the neighbour, in a grid also up and down.
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 };
+const STOPS = "a, [role=link]";
+
+// From left to right, and what is above each other from the top; what the legend hides has no size.
+function stops(drawing) {
+  return [...drawing.querySelectorAll(STOPS)]
+    .map((stop) => [stop, stop.getBoundingClientRect()])
+    .filter(([, { width }]) => width)
+    .sort(([, one], [, other]) => one.left - other.left || one.top - other.top)
+    .map(([stop]) => stop);
+}
 
 function neighbour(link, key) {
   const cell = link.closest(".heat td, .heat th");
   if (!cell) {
-    const all = [...link.closest("svg[role]").querySelectorAll("a")];
+    const all = stops(link.closest("[data-picture] > svg, [data-figure]"));
     return key === "Home" ? all[0] : key === "End" ? all.at(-1) : all[all.indexOf(link) + STEPS[key]];
   }
   const row = cell.parentElement;
@@ -53,77 +68,36 @@ document.addEventListener("keydown", (event) => {
   const { target, key } = event;
   if (key === "Escape") hideTip();
   if (event.altKey || event.ctrlKey || event.metaKey || !(key in STEPS || key === "Home" || key === "End")) return;
-  const link = target.closest?.(".picture a, .heat tbody a");
+  const link = target.closest?.(".picture a, [data-figure] [role=link], .heat tbody a");
   if (!link) return;
   event.preventDefault();
   const next = neighbour(link, key);
   if (!next) return;
-  link.tabIndex = -1;
-  next.tabIndex = 0;
+  link.setAttribute("tabindex", -1);
+  next.setAttribute("tabindex", 0);
   next.focus();
 });
 
-// The image: the drawing with its title and legend, in the colours of the theme, at twice its size.
-const LOOK = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font", "font-variant-numeric", "paint-order", "opacity"];
-const EDGE = { top: 52, right: 24, bottom: 20, left: 56 };
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(name, attributes, text = "") {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.textContent = text;
-  return made;
-}
-
-function styled(drawn) {
-  const copy = drawn.cloneNode(true);
-  const originals = drawn.querySelectorAll("*");
-  copy.querySelectorAll("*").forEach((one, place) => {
-    const look = getComputedStyle(originals[place]);
-    for (const name of LOOK) one.style.setProperty(name, look.getPropertyValue(name));
-    if (one.localName === "svg") one.style.overflow = "visible";
-  });
-  return copy;
-}
-
-async function image(figure) {
-  const panel = figure.closest("section");
-  const drawn = figure.querySelector(":scope > svg");
-  const { width, height } = drawn.getBoundingClientRect();
-  const size = { width: width + EDGE.left + EDGE.right, height: height + EDGE.top + EDGE.bottom };
-  const whole = element("svg", { xmlns: SVG, ...size });
-  const paper = getComputedStyle(panel), ink = getComputedStyle(document.body);
-  whole.append(element("rect", { ...size, fill: paper.backgroundColor }));
-  const say = (y, font, text) => {
-    const line = element("text", { x: EDGE.left, y, fill: ink.color }, text.replace(/\s+/g, " ").trim());
-    line.style.font = `${font} ${ink.fontFamily}`;
-    whole.append(line);
-  };
-  say(22, "600 15px", `${panel.querySelector("h2").textContent} · ${document.querySelector("h1").textContent}`);
-  say(40, "12px", drawn.getAttribute("aria-label"));
-  const copy = styled(drawn);
-  for (const [key, value] of Object.entries({ x: EDGE.left, y: EDGE.top, width, height })) copy.setAttribute(key, value);
-  copy.style.overflow = "visible";
-  whole.append(copy);
-  const picture = new Image();
-  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(whole))}`;
-  await picture.decode();
-  const canvas = Object.assign(document.createElement("canvas"), { width: size.width * 2, height: size.height * 2 });
-  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
-  return canvas;
-}
-
-document.addEventListener("click", async ({ target }) => {
-  const button = target.closest?.("[data-picture-png]");
-  if (!button) return;
-  const canvas = await image(button.closest("section").querySelector("[data-picture]"));
-  canvas.toBlob((blob) => {
-    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `${button.dataset.picturePng}.png` });
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
+// A series that the legend hides: its marks, and the parts that nothing is left of. A column stands on its base.
+document.addEventListener("series", ({ target: panel }) => {
+  const drawing = panel.querySelector("[data-picture] > svg");
+  if (!drawing) return;
+  for (const { dataset: { series } } of panel.querySelectorAll("[data-series]")) {
+    const marks = drawing.querySelectorAll(`.${series.split(" ").join(".")}, [data-verdict="${series}"]`);
+    for (const mark of marks) mark.toggleAttribute("hidden", isHidden(panel, series));
+  }
+  for (const part of drawing.querySelectorAll("[data-tip]")) {
+    const marks = [...part.querySelectorAll("rect, path, line")].filter((mark) => !mark.matches(".hit"));
+    part.toggleAttribute("hidden", marks.every((mark) => mark.hasAttribute("hidden")));
+    stack(marks.filter((mark) => mark.matches("rect[data-verdict]")));
+  }
+  const all = stops(drawing);
+  if (all.length && !all.some((stop) => stop.getAttribute("tabindex") === "0")) all[0].setAttribute("tabindex", 0);
 });
 
-const offer = () => { for (const button of document.querySelectorAll("[data-picture-png]")) button.hidden = false; };
-document.addEventListener("htmx:afterSettle", offer);
-offer();
+function stack(marks) {
+  const size = (mark) => Number(mark.getAttribute("height"));
+  for (const mark of marks) mark.dataset.y ??= mark.getAttribute("y");
+  let base = Math.max(...marks.map((mark) => Number(mark.dataset.y) + size(mark)));
+  for (const mark of marks) if (!mark.hasAttribute("hidden")) mark.setAttribute("y", base -= size(mark));
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -48,10 +49,10 @@ def test_both_charts_are_drawn_without_messages_or_foreign_requests(
     assert answer is not None
     assert "unsafe" not in answer.headers["content-security-policy"]
     expect(page.locator("#score-cost .point")).to_have_count(5)
-    expect(page.locator("#trend .scatterlayer .point")).to_have_count(22)
+    expect(page.locator("#trend .picture a")).to_have_count(11)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    drawn = page.locator("#trend .main-svg").first.bounding_box()
-    room = page.locator("#trend .plot").bounding_box()
+    drawn = page.locator("#score-cost .main-svg").first.bounding_box()
+    room = page.locator("#score-cost .plot").bounding_box()
     assert drawn
     assert room
     assert drawn["width"] == pytest.approx(room["width"], abs=2)
@@ -70,11 +71,12 @@ def test_the_page_can_be_used_before_plotly_is_there(
     page.goto(f"{live_server.url}{CHARTS}")
     rows = page.locator("#score-cost table tbody tr")
     expect(rows).to_have_count(6)
-    page.get_by_label("Target").select_option("juno-2")
+    page.get_by_label("Target", exact=True).select_option("juno-2")
     expect(rows).to_have_count(1)
+    expect(page.locator("#trend .picture a")).to_have_count(2)
     expect(page.locator(".main-svg")).to_have_count(0)
     held[0].continue_()
-    expect(page.locator("#trend .scatterlayer .point")).to_have_count(4)
+    expect(page.locator("#score-cost .point")).to_have_count(1)
 
 
 def test_no_figure_can_be_sent_to_plotlys_cloud(
@@ -82,12 +84,12 @@ def test_no_figure_can_be_sent_to_plotlys_cloud(
 ) -> None:
     log_in("viewer")
     page.goto(f"{live_server.url}{CHARTS}")
-    expect(page.locator("#trend .main-svg").first).to_be_visible()
+    expect(page.locator("#score-cost .main-svg").first).to_be_visible()
     settings = page.evaluate(
         "[...document.querySelectorAll('[data-figure]')].map(({ _context }) =>"
         " [_context.showSendToCloud, _context.plotlyServerURL, _context.displayModeBar])"
     )
-    assert settings == [[False, "", False]] * 2
+    assert settings == [[False, "", False]]
 
 
 def test_a_filter_redraws_and_is_kept_in_the_address(
@@ -97,7 +99,7 @@ def test_a_filter_redraws_and_is_kept_in_the_address(
     page.goto(f"{live_server.url}{CHARTS}")
     page.get_by_label("Points of score and cost").select_option("Every run")
     expect(page.locator("#score-cost .point")).to_have_count(10)
-    page.get_by_label("Target").select_option("juno-2")
+    page.get_by_label("Target", exact=True).select_option("juno-2")
     expect(page.locator("#score-cost .point")).to_have_count(2)
     page.wait_for_url("**/charts/?target=juno-2&points=every")
     page.reload()
@@ -110,7 +112,7 @@ def test_the_charts_follow_the_theme(
     log_in("viewer")
     page.emulate_media(color_scheme="light")
     page.goto(f"{live_server.url}{CHARTS}")
-    name = page.locator("#trend .xtick text").first
+    name = page.locator("#score-cost .xtick text").first
     expect(name).to_have_css("fill", "rgb(95, 104, 115)")
     page.emulate_media(color_scheme="dark")
     expect(name).to_have_css("fill", "rgb(142, 151, 162)")
@@ -122,7 +124,7 @@ def test_the_theme_switch_recolours_the_charts(
     log_in("viewer")
     page.emulate_media(color_scheme="light")
     page.goto(f"{live_server.url}{CHARTS}")
-    name = page.locator("#trend .xtick text").first
+    name = page.locator("#score-cost .xtick text").first
     expect(name).to_have_css("fill", "rgb(95, 104, 115)")
     page.locator('[name="theme"][value="dark"]').check(force=True)
     expect(name).to_have_css("fill", "rgb(142, 151, 162)")
@@ -133,9 +135,9 @@ def test_a_narrow_window_gets_the_narrow_chart(
 ) -> None:
     log_in("viewer")
     page.goto(f"{live_server.url}{CHARTS}")
-    expect(page.locator("#score-cost .textpoint").first).to_contain_text("atlas")
+    expect(page.locator("#score-cost .plot")).to_contain_text("atlas")
     page.set_viewport_size({"width": 390, "height": 900})
-    expect(page.locator("#score-cost .textpoint").first).not_to_contain_text("atlas")
+    expect(page.locator("#score-cost .plot")).not_to_contain_text("atlas")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
@@ -160,6 +162,53 @@ def test_a_click_on_a_point_opens_its_run(
     page.mouse.down()
     page.mouse.up()
     page.wait_for_url("**/suites/support/runs/8/")
+
+
+def test_points_are_one_stop_of_tab_and_arrow_keys_lead_to_the_run(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}")
+    points = page.locator("#score-cost .point")
+    expect(points).to_have_count(5)
+    expect(page.locator("#score-cost .point[tabindex='0']")).to_have_count(1)
+    page.locator("#score-cost .point[tabindex='0']").focus()
+    # From left to right: the cheapest first, however they are stacked.
+    page.keyboard.press("Home")
+    expect(page.locator(":focus")).to_have_accessible_name(re.compile("^orca-nano, run #9"))
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".picture-tip")).to_contain_text("atlas-4-mini, run #6")
+    assert violations(page) == []
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/suites/support/runs/6/")
+
+
+def test_the_legend_hides_a_series_and_the_table_sorts(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}")
+    points = page.locator("#score-cost .point")
+    expect(points).to_have_count(5)
+    front = page.locator("#score-cost").get_by_role("button", name="Pareto front")
+    front.click()
+    expect(front).to_have_attribute("aria-pressed", "false")
+    expect(points).to_have_count(1)
+    # What is hidden stays hidden when other runs are chosen.
+    page.get_by_label("Points of score and cost").select_option("Every run")
+    expect(page.locator("#score-cost tbody tr")).to_have_count(11)
+    expect(front).to_have_attribute("aria-pressed", "false")
+    expect(points).to_have_count(2)
+    front.focus()
+    page.keyboard.press("Enter")
+    expect(points).to_have_count(10)
+    first = page.locator("#score-cost tbody th").first
+    head = page.locator("#score-cost thead th", has_text="Score")
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(first).to_have_text(re.compile("juno-2-max"))
+    head.get_by_role("button").click()
+    expect(first).to_have_text(re.compile("orca-nano"))
 
 
 def test_the_chart_and_leaderboard_of_a_campaign_update_in_place(
@@ -198,7 +247,7 @@ def test_without_javascript_tables_and_filter_work(
     opened.goto(f"{live_server.url}{CHARTS}")
     expect(opened.locator("#score-cost tbody tr")).to_have_count(6)
     expect(opened.locator("#score-cost noscript")).to_be_visible()
-    opened.get_by_label("Target").select_option("juno-2")
+    opened.get_by_label("Target", exact=True).select_option("juno-2")
     opened.get_by_role("button", name="Show").click()
     expect(opened.locator("#trend tbody tr")).to_have_count(2)
     plain.close()
@@ -214,7 +263,7 @@ def test_score_and_cost_can_be_saved_as_an_image(
     page.set_viewport_size({"width": 390, "height": 900})
     page.goto(f"{live_server.url}{CHARTS}")
     with page.expect_download() as saved:
-        page.get_by_role("button", name="PNG").click()
+        page.locator("#score-cost").get_by_role("button", name="PNG").click()
     assert saved.value.suggested_filename == "support-score-cost.png"
     image = saved.value.path().read_bytes()
     assert image.startswith(b"\x89PNG")

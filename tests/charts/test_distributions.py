@@ -12,7 +12,7 @@ from django.urls import reverse
 from pytest_django.asserts import assertNumQueries
 
 from evaluators.scoring.policy import PolicySpec
-from runs.charts.distributions import COST, LATENCY, CaseFigures, Side, distribution, scores
+from runs.charts.distributions import COST, LATENCY, CaseFigures, Side, distribution, passes, scores
 from runs.charts.drawing import Picture, nice_step
 from runs.charts.pictures import (
     COMPARISON_PICTURES,
@@ -27,7 +27,7 @@ from tests.support.members import make_client, make_member
 
 
 def side(*values: Any, name: str = "#2", state: str = "pass", field: str = "score") -> Side:
-    empty = {"score": None, "latency_ms": None, "cost_usd": None}
+    empty = {"score": None, "latency_ms": None, "cost_usd": None, "passes": None}
     cases = [
         CaseFigures(f"C-{place}", state, **empty | {field: value})
         for place, value in enumerate(values)
@@ -108,6 +108,21 @@ class TestColumns:
         picture = distribution(LATENCY, side(value, field="latency_ms"), address=as_filter)
         assert [row.cells[-1] for row in picture.rows] == ["1"]
         assert picture.note == "1 of 1 case"
+
+    def test_repetitions_are_counted_by_how_many_passed(self) -> None:
+        cases = side(0, 4, 4, 3, None, field="passes")
+        picture = distribution(passes(4), cases, address=as_filter)
+        assert drawn(picture) == {"0 of 4": ["1", "1"], "3 of 4": ["1", "1"], "4 of 4": ["2", "2"]}
+        assert picture.note == "4 of 5 cases, 3 agree in every repetition"
+        assert [row.url for row in picture.rows][1] == "passes >= 3 passes < 4"
+        assert picture.drawing
+        ticks = [mark.text for mark in picture.drawing.below if mark.kind == "tick"]
+        assert ticks[-5:] == ["0", "1", "2", "3", "4"]
+
+    def test_many_repetitions_share_columns(self) -> None:
+        cases = side(0, 99, 100, field="passes")
+        picture = distribution(passes(100), cases, address=as_filter)
+        assert list(drawn(picture)) == ["0 to 9 of 100", "90 to 99 of 100", "100 of 100"]
 
     def test_both_runs_share_their_columns(self) -> None:
         picture = distribution(
@@ -201,7 +216,8 @@ class TestPages:
         html = client.get(reverse("runs:run", args=["support", run.number])).content.decode()
         for name in RUN_PICTURES:
             url = reverse("runs:run-picture", args=["support", run.number, name])
-            assert f'hx-get="{url}"' in html
+            # One repetition agrees with itself.
+            assert (f'hx-get="{url}"' in html) == (name != "repetitions")
         assert 'class="picture"' not in html
 
     def test_a_picture_is_a_part_or_a_page(self) -> None:

@@ -49,10 +49,10 @@ def test_both_charts_stand_beside_their_tables(viewer: Client) -> None:
     make_charted_run(suite=suite, name="mini", status="stopped")
     html = shown(viewer)
     assert '<script id="score-cost-figure" type="application/json">' in html
-    assert '<script id="trend-figure" type="application/json">' in html
     assert "dominated by mini #1" in html
-    assert "Score gate, 80%" in html
-    assert "Pass-rate gate, 100%" in html
+    assert "score gate 80%" in html
+    assert "pass-rate gate 100%" in shown(viewer, trend="rate")
+    assert html.count("data-sortable") == 2
     assert "every case alike: no interval" in html
     assert "2 of 3 runs drawn" in html
     assert "target 1 of 3 results priced" in html
@@ -66,16 +66,14 @@ def test_where_nothing_is_drawn_there_is_no_front(viewer: Client) -> None:
     assert "on the front" not in html
 
 
-def test_a_trend_is_of_one_target_and_begins_with_the_third_run(viewer: Client) -> None:
+def test_the_trend_has_a_line_for_each_target_from_its_third_run(viewer: Client) -> None:
     suite = make_suite(slug="support")
     for _ in range(2):
         make_charted_run(suite=suite, name="mini")
-    assert "a trend begins with the third run" in shown(viewer)
+    assert 'class="series' not in shown(viewer)
     make_charted_run(suite=suite, name="mini")
-    assert "a trend begins" not in shown(viewer)
     make_charted_run(suite=suite, name="maxi")
-    assert "choose a target to see its trend" in shown(viewer)
-    assert "choose a target" not in shown(viewer, target="mini")
+    assert shown(viewer).count('class="series s2"') == 2
 
 
 def test_a_latency_nobody_reported_is_said_to_be_unknown(viewer: Client) -> None:

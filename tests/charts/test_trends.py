@@ -11,7 +11,14 @@ from django.urls import reverse
 
 from runs.charts.drawing import Picture
 from runs.charts.pictures import parts_picture, trend_picture
-from runs.charts.trends import PartMean, PartTrend, TrendRun, part_dots, target_trends
+from runs.charts.trends import (
+    PartMean,
+    PartTrend,
+    TrendFigure,
+    TrendRun,
+    part_dots,
+    target_trends,
+)
 from runs.models.results import EvaluatorScore
 from tests.support.charts import make_charted_run
 from tests.support.factories import make_case, make_result, make_run, make_suite
@@ -21,10 +28,8 @@ from tests.support.members import make_client, make_member
 def run(number: int, target: str = "mini", **facts: Any) -> TrendRun:
     known = {
         "suite_version": 1,
-        "score": 0.8,
-        "interval": (0.7, 0.9),
-        "rate": 0.75,
-        "is_below": False,
+        "score": TrendFigure(0.8, (0.7, 0.9)),
+        "rate": TrendFigure(0.75, (0.6, 0.85), is_below=True),
         "counts": {"pass": 3, "fail": 1},
     }
     return TrendRun(number=number, url=f"run {number}", target=target, **known | facts)
@@ -56,15 +61,36 @@ class TestTrend:
         assert kinds(picture, "series") == lines
 
     def test_every_run_is_a_link_that_says_its_figures(self) -> None:
-        picture = target_trends([run(7, is_below=True)], limit=0.85)
+        picture = target_trends(
+            [run(7, score=TrendFigure(0.8, (0.7, 0.9), is_below=True))], limit=0.85
+        )
         assert picture.drawing
         [spot] = picture.drawing.spots
         assert spot.url == "run 7"
         assert spot.label == (
             "#7 mini, suite v1\nmean score 80.0% (95% CI 70.0% to 90.0%), below its gate\n"
-            "pass rate 75.0%; 3 pass, 1 fail"
+            "pass rate 75.0% (95% CI 60.0% to 85.0%), below its gate; 3 pass, 1 fail"
         )
         assert [mark.kind for mark in spot.marks] == ["hit", "whisker s1", "dot s1 hollow", "", ""]
+
+    def test_the_pass_rate_is_drawn_against_its_own_gate(self) -> None:
+        picture = target_trends([run(7)], limit=0.85, shown="rate")
+        assert "pass-rate gate 85%" in texts(picture)
+        assert picture.drawing
+        assert picture.drawing.spots[0].marks[2].kind == "dot s1 hollow"
+        assert picture.note == "Pass rate of 1 of 1 completed run"
+
+    def test_each_line_is_named_at_its_end_with_its_last_figure(self) -> None:
+        runs = [run(place, name) for place, name in enumerate(["mini", "mini", "mini", "large"])]
+        picture = target_trends([*runs, run(9, score=TrendFigure(None))], limit=None)
+        assert picture.drawing
+        wide = [mark for mark in picture.drawing.above if "wide" in mark.kind]
+        assert {mark.text: mark.kind for mark in wide} == {
+            "mini 80.0%": "end wide s1",
+            "large 80.0%": "end wide s2",
+        }
+        first, second = (float(dict(mark.at)["y"]) for mark in wide)
+        assert second - first >= 15
 
     def test_new_versions_and_the_gate_are_marked(self) -> None:
         runs = [run(1), run(2, suite_version=2), run(3, suite_version=2)]
@@ -76,13 +102,13 @@ class TestTrend:
         assert named == ["t7", "t6", "t5", "t4", "t3", "Other targets"]
 
     def test_a_run_without_a_score_keeps_its_verdicts(self) -> None:
-        without = run(1, score=None, interval=None, counts={"error": 2})
+        without = run(1, score=TrendFigure(None), counts={"error": 2})
         picture = target_trends([without, run(2)], limit=0.8)
         assert picture.drawing
         assert [mark.verdict for mark in picture.drawing.spots[0].marks] == ["", "error"]
-        assert picture.note == "1 of 2 completed runs"
+        assert picture.note == "Mean score of 1 of 2 completed runs"
 
-    @pytest.mark.parametrize("runs", [[], [run(1, score=None, interval=None)]])
+    @pytest.mark.parametrize("runs", [[], [run(1, score=TrendFigure(None))]])
     def test_without_a_score_it_says_when_it_begins(self, runs: list[TrendRun]) -> None:
         picture = target_trends(runs, limit=0.8)
         assert picture.drawing is None
@@ -90,22 +116,30 @@ class TestTrend:
 
 
 class TestParts:
-    def test_the_latest_run_is_filled_and_has_its_interval(self) -> None:
+    def test_every_run_has_its_interval_and_the_latest_is_filled(self) -> None:
         means = [
-            PartMean(1, "run 1", "mini", 3.0, 4),
+            PartMean(1, "run 1", "mini", 3.0, 4, (2.5, 3.5)),
             PartMean(2, "run 2", "mini", 4.0, 4, (3.5, 4.5)),
         ]
-        picture = part_dots([PartTrend("Tone", 5, means)], runs=2)
+        picture = part_dots([PartTrend("Tone", 5, means)], runs=[1, 2])
         assert picture.drawing
         assert [[mark.kind for mark in spot.marks] for spot in picture.drawing.spots] == [
-            ["dot earlier"],
+            ["whisker earlier", "dot earlier"],
             ["whisker s1", "dot s1"],
         ]
-        assert picture.drawing.spots[1].label == "Tone in #2 mini: 4.0 (95% CI 3.5 to 4.5) of 5"
+        assert picture.drawing.spots[1].label == (
+            "Tone in #2 mini: 4.0 (95% CI 3.5 to 4.5) of 5, 4 results judged"
+        )
         assert [row.cells[1] for row in picture.rows] == ["#2", "#1"]
 
+    def test_a_metric_that_the_latest_run_lacks_is_not_painted_as_its_own(self) -> None:
+        means = [PartMean(1, "run 1", "mini", 3.0, 4)]
+        picture = part_dots([PartTrend("Tone", 5, means)], runs=[1, 2])
+        assert picture.drawing
+        assert [mark.kind for mark in picture.drawing.spots[0].marks] == ["dot earlier"]
+
     def test_without_metrics_it_says_so(self) -> None:
-        assert part_dots([], runs=3).empty == "No completed run has metrics or dimensions."
+        assert part_dots([], runs=[1, 2, 3]).empty == "No completed run has metrics or dimensions."
 
 
 @pytest.mark.django_db

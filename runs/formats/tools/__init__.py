@@ -9,7 +9,6 @@ from runs.formats.tools import (
     langfuse,
     langsmith,
     openai_evals,
-    pae,
     phoenix,
     promptfoo,
     promptfoo_results,
@@ -19,7 +18,7 @@ from runs.specs.problems import Problem, UnreadableFileError
 
 MODULES = (
     *(promptfoo, promptfoo_results, inspect_ai, openai_evals),
-    *(langsmith, langfuse, phoenix, braintrust, pae),
+    *(langsmith, langfuse, phoenix, braintrust),
 )
 FORMATS: tuple[ToolFormat, ...] = tuple(each for module in MODULES for each in module.FORMATS)
 

@@ -1,0 +1,120 @@
+// A picture as an image: the drawing or the heat map with its title and legend, in the colours of the theme, at twice
+// its size.
+
+const LOOK = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "font", "font-variant-numeric", "paint-order", "display"];
+const EDGE = { top: 52, right: 24, bottom: 20, left: 56 };
+const SVG = "http://www.w3.org/2000/svg";
+const SCALE = 2;
+
+function element(name, attributes, text = "") {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  return made;
+}
+
+function words(text, x, y, look, more = {}) {
+  const line = element("text", { x, y, fill: look.color, ...more }, text.replace(/\s+/g, " ").trim());
+  line.style.font = look.font;
+  return line;
+}
+
+// A drawing with the looks that style sheets give it.
+function styled(drawn) {
+  const copy = drawn.cloneNode(true);
+  const originals = drawn.querySelectorAll("*");
+  copy.querySelectorAll("*").forEach((one, place) => {
+    const look = getComputedStyle(originals[place]);
+    for (const name of LOOK) one.style.setProperty(name, look.getPropertyValue(name));
+    if (one.localName === "svg") one.style.overflow = "visible";
+  });
+  copy.style.overflow = "visible";
+  return copy;
+}
+
+function placed(drawn, { left, top, width, height }) {
+  const copy = styled(drawn);
+  for (const [key, value] of Object.entries({ x: left, y: top, width, height })) copy.setAttribute(key, value);
+  return copy;
+}
+
+function drawing(figure) {
+  const drawn = figure.querySelector(":scope > svg");
+  const frame = drawn.getBoundingClientRect();
+  const at = ({ left, top, width, height }) => (
+    { left: left - frame.left + EDGE.left, top: top - frame.top + EDGE.top, width, height }
+  );
+  const parts = [placed(drawn, at(frame))];
+  for (const entry of figure.querySelectorAll("[data-series]:not([aria-pressed=false])")) {
+    const { left, top, width, height } = at(entry.getBoundingClientRect());
+    const swatch = entry.querySelector("svg");
+    const box = at(swatch.getBoundingClientRect());
+    parts.push(placed(swatch, box), words(entry.textContent, left + box.width + 5, top + height - 4, getComputedStyle(entry)));
+  }
+  // Labels at the ends of lines stand in the padding.
+  const right = parseFloat(getComputedStyle(figure).paddingRight);
+  return { parts, width: frame.width + right, height: figure.getBoundingClientRect().bottom - frame.top, label: drawn.getAttribute("aria-label") };
+}
+
+// The rows of the heat map that were read so far.
+function heatMap(table) {
+  const frame = table.getBoundingClientRect();
+  const parts = [];
+  for (const cell of table.querySelectorAll("th, td:not([colspan])")) {
+    const look = getComputedStyle(cell);
+    const { left, top, width, height, bottom } = cell.getBoundingClientRect();
+    const [x, y] = [left - frame.left + EDGE.left, top - frame.top + EDGE.top];
+    if (cell.matches("td")) parts.push(element("rect", { x, y, width, height, fill: look.backgroundColor }));
+    const isUpright = cell.matches("thead th") && cell.querySelector("a");
+    const isHead = cell.matches("tbody th");
+    const middle = [x + width / 2, y + (bottom - top) / 2 + 4];
+    const text = isHead ? cell.querySelector("code").textContent : cell.textContent;
+    if (isUpright) parts.push(words(text, middle[0] + 4, y + height - 6, look, { transform: `rotate(-90 ${middle[0] + 4} ${y + height - 6})` }));
+    else if (isHead) parts.push(words(text, x + 16, middle[1], look));
+    else parts.push(words(text, middle[0], middle[1], look, { "text-anchor": "middle" }));
+  }
+  return { parts, width: frame.width, height: frame.height, label: table.caption.textContent };
+}
+
+async function image(panel) {
+  const figure = panel.querySelector("[data-picture]");
+  const { parts, width, height, label } = figure ? drawing(figure) : heatMap(panel.querySelector("table.heat"));
+  const size = { width: width + EDGE.left + EDGE.right, height: height + EDGE.top + EDGE.bottom };
+  const whole = element("svg", { xmlns: SVG, ...size });
+  const { backgroundColor } = getComputedStyle(panel);
+  const { color, fontFamily } = getComputedStyle(document.body);
+  const title = `${panel.querySelector("h2").textContent} · ${document.querySelector("h1").textContent}`;
+  whole.append(
+    element("rect", { ...size, fill: backgroundColor }),
+    words(title, EDGE.left, 22, { color, font: `600 15px ${fontFamily}` }),
+    words(label, EDGE.left, 40, { color, font: `12px ${fontFamily}` }),
+    ...parts,
+  );
+  const picture = new Image();
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(whole))}`;
+  await picture.decode();
+  return rastered(picture, size);
+}
+
+export function rastered(picture, { width, height }) {
+  const canvas = Object.assign(document.createElement("canvas"), { width: width * SCALE, height: height * SCALE });
+  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  return canvas;
+}
+
+export function save(canvas, name) {
+  canvas.toBlob((blob) => {
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `${name}.png` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+}
+
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest?.("[data-picture-png]");
+  if (button) save(await image(button.closest("section")), button.dataset.picturePng);
+});
+
+const offer = () => { for (const button of document.querySelectorAll("[data-picture-png]")) button.hidden = false; };
+document.addEventListener("htmx:afterSettle", offer);
+offer();
