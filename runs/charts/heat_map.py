@@ -1,19 +1,18 @@
-"""The heat map of a run: its cases by its evaluators, the worst case first, a page of cases at a time."""
+"""Heat maps: the cases of one run, or of two side by side, by evaluators, the worst first, a page at a time."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from django.db.models import Avg, Count
-from django.urls import reverse
 
 from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
 from evaluators.templatetags.figures import score as score_text
 from evaluators.templatetags.figures import strip
 from runs import lists
-from runs.charts.pictures import listed
+from runs.charts.pictures import compared_case, listed, listed_in_comparison
 from runs.engine.plan import read_plan
 from runs.filters.fields import BUILT_IN
 from runs.filters.language import Words
@@ -51,31 +50,34 @@ class HeatColumn:
 class HeatCell:
     """The mean score of an evaluator for a case; `level` is 0 for the lowest to 9, None without a score.
 
-    `state` is scored, unscored or skipped, "" where the case does not have the evaluator.
+    `state` is scored, unscored or skipped, "" where the case does not have the evaluator. `url` is its result, and
+    `run` names the run of a map of two.
     """
 
     score: float | None
     text: str
     level: int | None
     state: str
+    url: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """A case with a cell for each column; `url` is its result."""
+    """A case with its scores and cells, for each run one; `url` is its result, or its comparison."""
 
     key: str
     title: str
     state: str
-    score: float | None
-    text: str
+    scores: Sequence[float | None]
+    texts: Sequence[str]
     url: str
     cells: Sequence[HeatCell]
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """A page of the heat map; `next_page` is 0 on the last one."""
+    """A page of the heat map; `next_page` is 0 on the last one. `runs` are the names of two runs, () for one."""
 
     columns: Sequence[HeatColumn]
     rows: Sequence[HeatRow]
@@ -83,6 +85,7 @@ class HeatMap:
     first: int
     next_page: int
     repetitions: int
+    runs: Sequence[str] = ()
 
     @property
     def last(self) -> int:
@@ -92,9 +95,8 @@ class HeatMap:
 
 def heat_map(run: Run, *, page: int = 1, rows: int | None = ROWS) -> HeatMap:
     """Return a page of cases, the worst first, or with no number of rows all of them; four queries."""
-    root = read_plan(run.snapshot).root
-    own = {pk: tree for pk, _, tree in run.own_trees(root)}
-    columns = _columns(run, [root, *own.values()])
+    root, own = _trees(run)
+    columns = _columns([root, *own.values()], listed(run), f"< {LOW}")
     cases = sorted_cases(run.cases.live(run), "attention").order_by("sort_value", "position")
     names = ("case_id", "case__key", "case__title", "live_state", "score")
     start = (page - 1) * rows if rows else 0
@@ -108,10 +110,10 @@ def heat_map(run: Run, *, page: int = 1, rows: int | None = ROWS) -> HeatMap:
                 key=key,
                 title=title,
                 state=state,
-                score=score,
-                text=score_text(score, run.scale),
+                scores=[score],
+                texts=[score_text(score, run.scale)],
                 url=result_url(run, key, 1),
-                cells=[cells[pk].get(column.path, NO_CELL) for column in columns],
+                cells=_row(cells[pk], columns, run, key),
             )
             for pk, key, title, state, score in found
         ],
@@ -122,22 +124,116 @@ def heat_map(run: Run, *, page: int = 1, rows: int | None = ROWS) -> HeatMap:
     )
 
 
+def compared_heat_map(
+    baseline: Run, candidate: Run, *, page: int = 1, rows: int | None = ROWS
+) -> HeatMap:
+    """Return the cases of both runs, those that fell most first; each evaluator has a column for either run."""
+    runs = (baseline, candidate)
+    sides = [_case_scores(run) for run in runs]
+    before, after = sides
+    keys = sorted(before.keys() & after.keys(), key=lambda key: _rank(before[key], after[key]))
+    start = (page - 1) * rows if rows else 0
+    end = start + rows if rows else len(keys)
+    shown = keys[start:end]
+    trees = [_trees(run) for run in runs]
+    every = [tree for root, own in trees[::-1] for tree in (root, *own.values())]
+    columns = _columns(every, listed_in_comparison(baseline, candidate), "fell")
+    cells = [
+        _cells(run, [side[key].pk for key in shown], *tree)
+        for run, side, tree in zip(runs, sides, trees, strict=True)
+    ]
+    ids = [after[key].pk for key in shown]
+    titles = dict(candidate.cases.filter(case__in=ids).values_list("case__key", "case__title"))
+    case_address = compared_case(baseline, candidate)
+    rows_shown = []
+    for key in shown:
+        pair = [
+            _row(cells_of[side[key].pk], columns, run, key, name=f"#{run.number}")
+            for run, side, cells_of in zip(runs, sides, cells, strict=True)
+        ]
+        rows_shown.append(
+            HeatRow(
+                key=key,
+                title=titles[key],
+                state=after[key].state,
+                scores=[side[key].score for side in sides],
+                texts=[score_text(side[key].score, candidate.scale) for side in sides],
+                url=case_address(key),
+                cells=[cell for both in zip(*pair, strict=True) for cell in both],
+            )
+        )
+    return HeatMap(
+        columns=columns,
+        rows=rows_shown,
+        cases=len(keys),
+        first=start + 1,
+        next_page=page + 1 if end < len(keys) else 0,
+        repetitions=max(run.repetitions for run in runs),
+        runs=[f"#{run.number}" for run in runs],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScore:
+    """A case of a run: its id, its verdict or why it has none, and its score."""
+
+    pk: int
+    state: str
+    score: float | None
+
+
+def _case_scores(run: Run) -> Mapping[str, CaseScore]:
+    rows = run.cases.live(run).order_by("position", "case_id")
+    columns = ("case__key", "case_id", "live_state", "score")
+    return {key: CaseScore(*row) for key, *row in rows.values_list(*columns)}
+
+
+def _rank(before: CaseScore, after: CaseScore) -> tuple[int, float]:
+    """Sort what lost its score first, then by the change of the score, then what never had one."""
+    if before.score is None:
+        return 2, 0.0
+    if after.score is None:
+        return 0, 0.0
+    return 1, after.score - before.score
+
+
+def _trees(run: Run) -> tuple[EvaluatorSpec, Mapping[int, EvaluatorSpec]]:
+    """Return the tree of a run, and by the id of their cases the trees of cases with evaluators of their own."""
+    root = read_plan(run.snapshot).root
+    return root, {pk: tree for pk, _, tree in run.own_trees(root)}
+
+
+def _row(
+    cells: Mapping[str, HeatCell],
+    columns: Sequence[HeatColumn],
+    run: Run,
+    key: str,
+    *,
+    name: str = "",
+) -> list[HeatCell]:
+    """Return the cells of a case in the order of the columns, each with its link."""
+    url = f"{result_url(run, key, 1)}#evaluators"
+    found = (cells.get(column.path) for column in columns)
+    return [replace(cell, url=url, run=name) if cell else NO_CELL for cell in found]
+
+
 NO_CELL = HeatCell(None, "", None, "")
 # What stands in a cell without a score.
 TEXTS = {ScoreState.UNSCORED: "!", ScoreState.SKIPPED: "–"}
 
 
-def _columns(run: Run, trees: Iterable[EvaluatorSpec]) -> list[HeatColumn]:
-    """Return the evaluators at the leaves of the trees, those of the suite first."""
+def _columns(
+    trees: Iterable[EvaluatorSpec], address: Callable[[str], str], condition: str
+) -> list[HeatColumn]:
+    """Return the evaluators at the leaves of the trees, those of the suite first; their links list cases."""
     paths = {
         path: node for tree in trees for path, node in walk(tree) if path and not node.children
     }
-    address = listed(run)
     return [
         HeatColumn(
             path,
             node.name,
-            address(f"{Words(f'evaluator.{path}' if path in FIELDS else path)} < {LOW}"),
+            address(f"{Words(f'evaluator.{path}' if path in FIELDS else path)} {condition}"),
         )
         for path, node in paths.items()
     ]
@@ -166,17 +262,12 @@ def _cells(
     return cells
 
 
-def heat_map_csv(run: Run) -> str:
-    """Return every case with the score of each evaluator, the worst case first."""
-    whole = heat_map(run, rows=None)
-    names = ["case", "verdict", "score", *(column.path for column in whole.columns)]
+def heat_map_csv(whole: HeatMap) -> str:
+    """Return the rows of a map as a file, with a column for each evaluator and run."""
+    runs = [f" in {name}" for name in whole.runs] or [""]
+    scores = [f"score{run}" for run in runs]
+    paths = [f"{column.path}{run}" for column in whole.columns for run in runs]
     lines = (
-        [row.key, row.state, row.score, *(cell.score for cell in row.cells)] for row in whole.rows
+        [row.key, row.state, *row.scores, *(cell.score for cell in row.cells)] for row in whole.rows
     )
-    return csv_text(names, lines)
-
-
-def next_url(run: Run, page: int) -> str:
-    """Return the address of another page."""
-    address = reverse("runs:run-heat-map", args=[run.suite.slug, run.number])
-    return HeatMapQuery().at(address, page=page)
+    return csv_text(["case", "verdict", *scores, *paths], lines)

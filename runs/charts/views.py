@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from urllib.parse import urlencode
 
 from csp.decorators import csp_update
 from django.http import Http404, HttpRequest, HttpResponse
@@ -13,7 +14,13 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from runs.charts.drawing import Picture
-from runs.charts.heat_map import HeatMapQuery, heat_map, heat_map_csv, next_url
+from runs.charts.heat_map import (
+    HeatMap,
+    HeatMapQuery,
+    compared_heat_map,
+    heat_map,
+    heat_map_csv,
+)
 from runs.charts.pictures import COMPARISON_PICTURES, RUN_PICTURES, SUITE_PICTURES
 from runs.charts.queries import ChartsQuery, charts_page, score_cost_csv, trend_csv
 from runs.models.runs import Run
@@ -126,29 +133,66 @@ def run_picture_file(request: HttpRequest, slug: str, number: int, name: str) ->
 def run_heat_map(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Return the heat map of a run, further rows of it, or a page of it on its own."""
     run = get_run_or_404(slug, number)
-    page = HeatMapQuery.read(request.GET).page
-    shown = heat_map(run, page=page)
+    shown = heat_map(run, page=HeatMapQuery.read(request.GET).page)
     context = {
-        "run": run,
-        "map": shown,
-        "next_url": next_url(run, shown.next_page),
         "file_url": reverse("runs:run-heat-map-file", args=[slug, number]),
+        "back_url": reverse("runs:run", args=[slug, number]),
     }
-    part = "charts/_heat_rows.html" if page > 1 else "charts/_heat_map.html"
-    is_over = request.htmx and "live" in request.GET and not run.is_active
-    return render(
-        request,
-        part if request.htmx else "charts/heat_map.html",
-        context,
-        status=STOP_POLLING if is_over else 200,
-    )
+    return _show_heat_map(request, shown, run, context, is_over=not run.is_active)
 
 
 @require_safe
 @may_view
 def run_heat_map_file(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return every case of a run with the score of each evaluator as a CSV file."""
-    return csv_answer(heat_map_csv(get_run_or_404(slug, number)), f"{slug}-{number}-heat-map.csv")
+    whole = heat_map(get_run_or_404(slug, number), rows=None)
+    return csv_answer(heat_map_csv(whole), f"{slug}-{number}-heat-map.csv")
+
+
+@require_safe
+@never_cache
+@vary_on_headers("HX-Request")
+@may_view
+def comparison_heat_map(request: MemberRequest) -> HttpResponse:
+    """Return the heat map of two runs side by side, further rows of it, or a page of it on its own."""
+    baseline, candidate = _compared(request)
+    shown = compared_heat_map(baseline, candidate, page=HeatMapQuery.read(request.GET).page)
+    named = f"?{urlencode({name: request.GET[name] for name in ('baseline', 'candidate')})}"
+    context = {
+        "file_url": reverse("runs:comparison-heat-map-file") + named,
+        "back_url": reverse("runs:compare") + named,
+    }
+    return _show_heat_map(request, shown, candidate, context)
+
+
+@require_safe
+@may_view
+def comparison_heat_map_file(request: HttpRequest) -> HttpResponse:
+    """Return every case of two runs with the scores of each evaluator as a CSV file."""
+    baseline, candidate = _compared(request)
+    whole = compared_heat_map(baseline, candidate, rows=None)
+    return csv_answer(heat_map_csv(whole), f"{baseline.number}-{candidate.number}-heat-map.csv")
+
+
+def _show_heat_map(
+    request: MemberRequest,
+    shown: HeatMap,
+    run: Run,
+    context: Mapping[str, object],
+    *,
+    is_over: bool = True,
+) -> HttpResponse:
+    part = "charts/_heat_rows.html" if shown.first > 1 else "charts/_heat_map.html"
+    query = request.GET.copy()
+    query["page"] = str(shown.next_page)
+    query.pop("live", None)
+    is_polling = request.htmx and "live" in request.GET and is_over
+    return render(
+        request,
+        part if request.htmx else "charts/heat_map.html",
+        {"map": shown, "run": run, "next_url": f"{request.path}?{query.urlencode()}", **context},
+        status=STOP_POLLING if is_polling else 200,
+    )
 
 
 @require_safe

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.models.run_cases import RunCase
+from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.browser.accessibility import violations
 from tests.support.charts import make_heated_run
@@ -90,20 +93,93 @@ def test_arrow_keys_walk_the_columns_which_are_one_stop_of_tab(
     page.wait_for_url("**/?q=score+%3E%3D+0.9+score+%3C+0.95#results-title")
 
 
-def test_a_picture_can_be_saved_as_an_image(
+def spend() -> None:
+    """Give the cases of all runs the same latency and cost."""
+    RunCase.objects.update(latency_ms=1200, run_cost_usd=Decimal("0.002"))
+
+
+# Its value is the sum of all layout shifts that no input caused.
+SHIFTS = """
+    window.shift = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shift += entry.value;
+    }).observe({ type: "layout-shift", buffered: true });
+"""
+PAGES = {
+    RUN: ("scores", "latency", "cost", "heat-map"),
+    "/compare/?baseline=support:1&candidate=support:2": (
+        *("scatter", "scores", "latency", "cost", "heat-map"),
+    ),
+    "/suites/support/": ("trend",),
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_picture_has_its_table_keys_and_files_and_moves_nothing(
+    page: Page, live_server: LiveServer, log_in: LogIn, path: str
+) -> None:
+    before = make_heated_run(*[(place / 9, place / 9, 1.0) for place in range(9)])
+    make_heated_run(*[(place / 9, 0.2, 0.5) for place in range(9, 0, -1)], suite=before.suite)
+    spend()
+    Run.objects.update(score_sum=4, score_count=9)
+    log_in("viewer")
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(message.text))
+    page.add_init_script(SHIFTS)
+    page.goto(f"{live_server.url}{path}")
+    for name in PAGES[path]:
+        slot = page.locator(f"[data-slot={name}]")
+        slot.scroll_into_view_if_needed()
+        if name != "heat-map":
+            expect(slot.locator(".picture > svg")).to_be_visible()
+            expect(slot.locator("svg a[tabindex='0']")).to_have_count(1)
+            slot.locator("summary").click()
+        expect(slot.locator("table tbody tr").first).to_be_visible()
+        with page.expect_download() as table:
+            slot.get_by_role("link", name="CSV").click()
+        assert len(table.value.path().read_text().splitlines()) > 1
+        with page.expect_download() as saved:
+            slot.get_by_role("button", name="PNG").click()
+        assert saved.value.suggested_filename == f"{name}.png"
+        image = saved.value.path().read_bytes()
+        assert image.startswith(b"\x89PNG")
+        assert len(image) > 5_000
+    assert page.evaluate("window.shift") < 0.05
+    assert heard == []
+
+
+def test_the_legend_hides_a_verdict_and_the_table_sorts(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
+    spend()
     log_in("viewer")
     page.goto(f"{live_server.url}{RUN}")
+    slot = page.locator("[data-slot=latency]")
+    slot.scroll_into_view_if_needed()
+    passes = slot.get_by_role("button", name="Pass")
+    marks = slot.locator("svg[role] rect[data-verdict='pass']")
+    error = slot.locator("svg[role] rect[data-verdict='error']")
+    expect(marks.first).to_be_visible()
+    base = error.bounding_box()
+    passes.focus()
+    page.keyboard.press("Space")
+    expect(passes).to_have_attribute("aria-pressed", "false")
+    expect(slot.locator("svg[role] rect[data-verdict='pass']:visible")).to_have_count(0)
+    # What is left of a column stands on its base.
+    fallen = error.bounding_box()
+    assert base
+    assert fallen
+    assert fallen["y"] > base["y"]
+    passes.click()
+    expect(marks.first).to_be_visible()
+    assert error.bounding_box() == base
     slot = page.locator("[data-slot=scores]")
     slot.scroll_into_view_if_needed()
     slot.locator("summary").click()
-    with page.expect_download() as saved:
-        slot.get_by_role("button", name="PNG").click()
-    assert saved.value.suggested_filename == "scores.png"
-    image = saved.value.path().read_bytes()
-    assert image.startswith(b"\x89PNG")
-    assert len(image) > 5_000
+    head = slot.locator("thead th", has_text="Cases")
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(slot.locator("tbody tr").first).to_contain_text("12")
 
 
 def test_both_runs_are_drawn_in_a_comparison(

@@ -103,16 +103,21 @@ def _leave_unpriced(run: Run, count: int) -> None:
         )
 
 
-def make_heated_run(*cases: tuple[float | None, float | None, float | None]) -> Run:
+def make_heated_run(
+    *cases: tuple[float | None, float | None, float | None], suite: Suite | None = None
+) -> Run:
     """Make a run with the final score of each case and those of its evaluators; None could not be scored."""
-    suite = make_suite(slug="support", tree=HEATED_TREE)
+    suite = suite or make_suite(slug="support", tree=HEATED_TREE)
     target = make_target()
     whole = EvaluatorSpec.model_validate(HEATED_TREE).as_json()
     snapshot = make_snapshot(suite=suite, target=target, tree=whole)
     run = make_run(suite=suite, target=target, snapshot=snapshot)
     for place, (final, leak, tone) in enumerate(cases, 1):
         verdict = "" if final is None else "pass"
-        case = make_case(suite=suite, key=f"C-{place}", position=place)
+        key = f"C-{place}"
+        case = suite.cases.filter(key=key).first() or make_case(
+            suite=suite, key=key, position=place
+        )
         status = "error" if final is None else "scored"
         result = make_result(run=run, case=case, verdict=verdict, score=final, status=status)
         for position, (path, score) in enumerate((("safety/no_leak", leak), ("tone", tone))):
