@@ -17,7 +17,7 @@ from django.template.base import NodeList, Parser, TextNode, Token
 from django.template.context import Context
 from django.template.loader import render_to_string
 from django.utils import timezone
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
@@ -370,8 +370,9 @@ class Marker(Protocol):
 
 
 @register.filter
-def marked(html: SafeString, marks: Marker | str | None) -> SafeString:
-    """Return HTML with the words marked that a page was opened for; as it is where there are none."""
+def marked(text: str, marks: Marker | str | None) -> SafeString:
+    """Return clean HTML, or a text, with the words marked that a page was opened for; as it is where there are none."""
+    html = conditional_escape(text)
     return html if marks is None or isinstance(marks, str) else marks.html(html)
 
 

@@ -199,6 +199,21 @@ class Marks:
         """Return what marks the reasons of evaluators."""
         return self._of("reasoning")
 
+    @property
+    def expected(self) -> HitMarker:
+        """Return what marks the expected output."""
+        return self._of("expected")
+
+    @property
+    def outcomes(self) -> HitMarker:
+        """Return what marks expected outcomes."""
+        return self._of("expected", "met", "missed")
+
+    @property
+    def diff(self) -> HitMarker:
+        """Return what marks output and expected output where they stand in one text."""
+        return self._of("output", "expected")
+
     def _of(self, *places: str) -> HitMarker:
         wanted = [words for place in ("", *places) for words in self.wanted.get(place, ()) if words]
         return HitMarker(wanted)

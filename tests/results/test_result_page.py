@@ -435,3 +435,33 @@ def test_the_words_of_the_filter_it_was_opened_from_are_marked(
     assert marked(**{"from": "run", "q": "lt"}) == ["lt"], "no entity is a word"
     assert marked(**{"from": "run", "q": "(refund"}) == []
     assert marked(q="refund") == [], "no list, no filter"
+
+
+def test_what_a_filter_found_is_marked_in_expected_texts_and_in_two_runs_side_by_side(
+    viewer_client: Client, db: None
+) -> None:
+    suite = make_suite(slug="support")
+    case = make_case(
+        suite=suite,
+        key="C-1",
+        expected_output="The voucher arrives on Monday.",
+        expected_outcomes=["Names the voucher <1>"],
+    )
+    judged = [{"text": "Names the voucher <1>", "passed": True, "justification": ""}]
+    for day in ("Monday", "Tuesday"):
+        run = make_run(suite=suite)
+        output = {"text": f"The refund arrives on {day}.", "outcomes": judged}
+        make_result(run=run, case=case, verdict="pass", output=output)
+
+    def marked(address: str, **params: str) -> list[str]:
+        page = viewer_client.get(address, params).content.decode()
+        return re.findall(r'<mark class="found">([^<]*)</mark>', page)
+
+    result = "/suites/support/runs/1/C-1/1/"
+    # The outcome, the line of the difference, and the text beside the output.
+    assert marked(result, **{"from": "run", "q": "expected = voucher"}) == ["voucher"] * 3
+    assert marked(result, **{"from": "run", "q": "met = voucher"}) == ["voucher"]
+    both = {"baseline": "support:1", "candidate": "support:2", "case": "C-1"}
+    assert marked("/compare/case/", **both, q="arriv output = tues") == ["arrives", "arrives", "Tuesday"]
+    assert marked("/compare/case/", **both, q="missed = voucher") == ["voucher"]
+    assert marked("/compare/case/", **both, q="(refund") == []
