@@ -12,16 +12,13 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
-from math import fsum
-from typing import Any
+from typing import Any, TypeGuard
 
-from django.db.models import Avg, F, FloatField, Q, QuerySet, Sum
-from django.db.models.expressions import RawSQL
+from django.db.models import Avg, F, FloatField, Func, Q, QuerySet, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, Round
 
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.numbers import rounded
 from evaluators.scoring.tree import EvaluatorSpec, negated_paths
 from evaluators.scoring.types import SCORE_DIGITS
 from runs.engine.plan import METRICS_KIND, read_plan
@@ -33,8 +30,8 @@ from runs.models.results import MAX_MARKS, EvaluatorScore, Result, ResultStatus,
 from runs.models.reviews import Review, ReviewItem
 from runs.models.run_cases import FIGURES, RUNNING, WAITING, RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
-from runs.models.search import CaseText, Once, ResultText
-from runs.models.suites import Case, Suite
+from runs.models.search import CaseText, InRows, ResultText
+from runs.models.suites import Case
 from runs.summary.words import contains, words
 
 # Figures are stored and shown with fewer digits; a difference below is no change.
@@ -43,20 +40,13 @@ ANY_ERROR = "any"
 NUMBER = FloatField()
 # The only figure of every case that its row does not have.
 TOKENS = "tokens"
-MAX_SCOPES, MAX_FEW = 8, 1000
+# Cases that are looked at one by one, and runs that are written one by one in a statement.
+MAX_FEW, MAX_NAMED = 1000, 50
 LOOKUPS = {
     Operator.LESS: "lt",
     Operator.AT_MOST: "lte",
     Operator.MORE: "gt",
     Operator.AT_LEAST: "gte",
-}
-COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
-    Operator.EQUAL: lambda value, wanted: abs(value - wanted) <= TOLERANCE,
-    Operator.UNEQUAL: lambda value, wanted: abs(value - wanted) > TOLERANCE,
-    Operator.LESS: operator.lt,
-    Operator.AT_MOST: operator.le,
-    Operator.MORE: operator.gt,
-    Operator.AT_LEAST: operator.ge,
 }
 # By the source of a field: the kind of evaluator, the detail that holds its parts, and the number that counts.
 PARTS = {
@@ -93,6 +83,15 @@ def condition(checked: Checked, rows: CaseRows) -> Q:
             return rows.has_changed(checked)
 
 
+def _asks_for_words(part: Checked) -> TypeGuard[Test]:
+    """Tell whether a condition asks for words in a text of results."""
+    return (
+        isinstance(part, Test)
+        and part.operator == Operator.EQUAL
+        and part.field.key in RESULT_TEXTS
+    )
+
+
 def _any(conditions: Iterable[Q]) -> Q:
     return reduce(operator.or_, conditions)
 
@@ -106,7 +105,7 @@ class CaseRows:
     def __init__(
         self, cases: QuerySet[Case], suites: Sequence[int], run: Run | None = None
     ) -> None:
-        """Take the cases, and the ids of their suites, none for all."""
+        """Take the cases, and the ids of their suites."""
         self.cases, self.suites, self.run = cases.order_by(), suites, run
 
     def has_words(self, wanted: Sequence[str]) -> Q:
@@ -168,9 +167,7 @@ class CaseRows:
         return Q(**{f"{self.column}__in": cases})
 
     def _words(self, column: str, wanted: Sequence[str]) -> QuerySet[Any, Any]:
-        found = CaseText.objects.with_words(column, wanted, scopes=self.suites)
-        rows: QuerySet[Any, Any] = found.values("case_id")
-        return rows
+        return CaseText.objects.with_words(column, wanted, scopes=self.suites).values("case")
 
     def _with_metadata(self, key: str, value: str | None) -> Iterable[int]:
         rows = self.cases.values_list("pk", "metadata").iterator(chunk_size=5000)
@@ -181,80 +178,73 @@ class CaseRows:
 
 
 class ResultRows(CaseRows):
-    """The cases of runs with their results: of these runs, of a suite, or of all.
-
-    Changes are against `baseline`, by the keys of cases.
-    """
+    """The cases of runs with their results. Changes are against `baseline`, by the keys of cases."""
 
     column = "case"
 
     def __init__(
         self,
-        runs: Sequence[Run] = (),
+        runs: Sequence[Run],
         *,
-        suite: Suite | None = None,
         baseline: Run | None = None,
-        counts_hits: bool = False,
         only: Sequence[int] | None = None,
     ) -> None:
-        """Take the runs, or the suite, or neither for all.
-
-        With `counts_hits` rare words are looked up at once; with `only`, the ids of few cases, values of no
-        others are read.
-        """
-        self.runs, self.suite, self.baseline, self.only = runs, suite, baseline, only
-        self.counts_hits = counts_hits
-        suites = [suite.pk] if suite else sorted({run.suite_id for run in runs})
+        """Take the runs; with `only`, the ids of few cases, values of no others are read."""
+        self.runs, self.baseline, self.only = runs, baseline, only
+        suites = sorted({run.suite_id for run in runs})
         self.rows = RunCase.objects.filter(self._of("run")).order_by()
-        cases = Case.objects.filter(suite__in=suites) if suites else Case.objects.all()
-        if runs:
-            cases = cases.filter(pk__in=self.rows.values("case_id"))
+        cases = Case.objects.filter(suite__in=suites, pk__in=self.rows.values("case_id"))
         super().__init__(cases, suites)
 
     def _of(self, name: str) -> Q:
-        if self.runs:
-            ids = [run.pk for run in self.runs]
-            part = {}
-            if self.only is not None:
-                part = {f"{name.removesuffix('run')}case__in": self.only}
-            one = {name: ids[0]} if len(ids) == 1 else {f"{name}__in": ids}
-            return Q(**one, **part)
-        return Q(**{f"{name}__suite": self.suite}) if self.suite else Q()
+        ids = [run.pk for run in self.runs]
+        part: dict[str, Any] = {}
+        if self.only is not None:
+            part = {f"{name.removesuffix('run')}case__in": self.only}
+        if len(ids) == 1:
+            return Q(**{name: ids[0]}, **part)
+        return Q(**{f"{name}__in": ids if len(ids) <= MAX_NAMED else among(ids)}, **part)
+
+    def few_cases(self, checked: Checked) -> Sequence[int] | None:
+        """Return the ids of the cases that alone can match because a word is rare; None where none is."""
+        for part in checked.conditions if isinstance(checked, All) else (checked,):
+            if isinstance(part, Words):
+                wanted = words(part.text)
+                found = [self._texts(column, wanted) for column in RESULT_TEXTS.values()]
+                found += [self._words(column, wanted) for column in ("name", "input")]
+            elif _asks_for_words(part):
+                column = RESULT_TEXTS[part.field.key]
+                found = [self._texts(column, words(value)) for value in part.values]
+            else:
+                continue
+            first, *others = (rows.values_list("case") for rows in found)
+            ids = first.union(*others, all=True)
+            few = [pk for (pk,) in ids[: MAX_FEW + 1]]
+            if len(few) <= MAX_FEW:
+                return sorted(set(few))
+        return None
 
     def has_words(self, wanted: Sequence[str]) -> Q:
         """Return the condition that a text of the case or of a result has words."""
-        results = [self._with_words(column, wanted) for column in RESULT_TEXTS.values()]
-        cases = [self._few(self._words(column, wanted)) for column in ("name", "input")]
-        found = [self._cases_of(ids) for ids in results]
-        found += [self.rows.filter(case__in=ids).values("pk") for ids in cases]
-        any_found = Q(pk__in=found[0].union(*found[1:]))
-        are_few = all(isinstance(ids, RawSQL) for ids in (*results, *cases))
-        return any_found if are_few else Q(Once(any_found))
+        results = (self._has_result_text(column, wanted) for column in RESULT_TEXTS.values())
+        cases = (self._in(self._words(column, wanted)) for column in ("name", "input"))
+        return _any((*cases, *results))
 
-    def _with_words(self, column: str, wanted: Sequence[str]) -> Any:
-        """Return the ids of results with words."""
-        # To join the lists of many runs takes longer than to look at all hits.
-        scopes = [run.pk for run in self.runs] if len(self.runs) <= MAX_SCOPES else []
-        found = ResultText.objects.with_words(column, wanted, scopes=scopes).filter(self._of("run"))
-        return self._few(found.values("pk"))
+    def _has_result_text(self, column: str, wanted: Sequence[str]) -> Q:
+        pairs = self._texts(column, wanted).values("run", "case")
+        return Q(InRows(("run", "case"), pairs))
 
-    def _cases_of(self, ids: Any) -> QuerySet[Any, Any]:
-        """Return the ids of the cases of runs that have results with these ids."""
-        rows: QuerySet[Any, Any] = Result.objects.filter(pk__in=ids).order_by()
-        return rows.values("run_case__pk")
-
-    def _few(self, ids: QuerySet[Any, Any]) -> Any:
-        """Return these ids if they are few, so that the database plans for so many; it guesses words at 1 of 100."""
-        if not self.counts_hits:
-            return ids
-        found = [pk for (pk,) in ids.values_list(*ids.query.values_select)[: MAX_FEW + 1]]
-        return among(found) if len(found) <= MAX_FEW else ids
+    def _texts(self, column: str, wanted: Sequence[str]) -> QuerySet[Any, Any]:
+        """Return the texts of results with words."""
+        scopes = [run.pk for run in self.runs]
+        found = ResultText.objects.with_words(column, wanted, scopes=scopes)
+        if self.only is not None:
+            found = found.filter(result__in=Result.objects.filter(self._of("run")).order_by())
+        return found
 
     def _has_text(self, field: Field, wanted: Sequence[str]) -> Q:
         if field.key in RESULT_TEXTS:
-            ids = self._with_words(RESULT_TEXTS[field.key], wanted)
-            found = Q(pk__in=self._cases_of(ids))
-            return found if isinstance(ids, RawSQL) else Q(Once(found))
+            return self._has_result_text(RESULT_TEXTS[field.key], wanted)
         if field.key in MARKS:
             return self._has_outcome(MARKS[field.key], wanted)
         return super()._has_text(field, wanted)
@@ -322,8 +312,6 @@ class ResultRows(CaseRows):
 
     def has_number(self, test: Test) -> Q:
         """Return the condition that a figure compares as it should; without a value, that there is none."""
-        if test.field.source in PARTS:
-            return self._has_part(test)
         if test.field.source == Source.CASE and test.field.key != TOKENS:
             return _is_number(_column(test.field), test)
         parts = self._figures(test.field)
@@ -335,25 +323,12 @@ class ResultRows(CaseRows):
             found = _any(Q(pk__in=rows.filter(_compare(test)).values(key)) for rows, key in parts)
         return found | none if None in test.values else found
 
-    def _has_part(self, test: Test) -> Q:
-        values = self._part_means(test.field)
-        wanted = [value for value in test.values if value is not None]
-        holds = COMPARE[test.operator]
-        is_unequal = test.operator == Operator.UNEQUAL
-        every = all if is_unequal else any
-        found = Q(
-            pk__in=among(
-                pk for pk, value in values.items() if every(holds(value, one) for one in wanted)
-            )
-        )
-        if None in test.values and not is_unequal:
-            found |= ~Q(pk__in=among(values))
-        return found
-
     def _figures(self, field: Field) -> Sequence[tuple[QuerySet[Any, Any], str]]:
         """Return rows with a `value` that is not null, and their column with the id of the case of the run."""
         if field.source == Source.EVALUATOR:
             return self._evaluator(field.key)
+        if field.source in PARTS:
+            return self._part(field)
         if field.key == TOKENS:
             known = Result.objects.filter(self._of("run")).exclude(
                 input_tokens=None, output_tokens=None
@@ -392,14 +367,10 @@ class ResultRows(CaseRows):
     @cached_property
     def _negated_in_runs(self) -> Mapping[int, frozenset[str]]:
         """Return the paths of negated evaluators by run."""
-        runs = Run.objects.order_by()
-        if self.runs:
-            runs = runs.filter(pk__in=[run.pk for run in self.runs])
-        else:
-            tree = KeyTextTransform("evaluators", "snapshot")
-            has_any = _any(Q(tree__contains=negated) for negated in NEGATED)
-            runs = runs.filter(**({"suite": self.suite} if self.suite else {}))
-            runs = runs.annotate(tree=tree).filter(has_any)
+        runs = Run.objects.filter(pk__in=among(run.pk for run in self.runs)).order_by()
+        tree = KeyTextTransform("evaluators", "snapshot")
+        has_any = _any(Q(tree__contains=negated) for negated in NEGATED)
+        runs = runs.annotate(tree=tree).filter(has_any)
         rows = runs.values_list("pk", "snapshot")
         return {pk: negated_paths(read_plan(snapshot).root) for pk, snapshot in rows}
 
@@ -413,19 +384,16 @@ class ResultRows(CaseRows):
             for pk, is_appended, tree in rows
         ]
 
-    def _part_means(self, field: Field) -> Mapping[int, float]:
-        """Return the means of a metric or dimension by case of the run."""
+    def _part(self, field: Field) -> Sequence[tuple[QuerySet[Any, Any], str]]:
+        """Return the means of a metric or dimension."""
         kind, detail, number = PARTS[field.source]
-        scores: dict[int, list[float]] = defaultdict(list)
-        rows = EvaluatorScore.objects.filter(
+        judged = EvaluatorScore.objects.filter(
             self._of("result__run"), kind=kind, state=ScoreState.SCORED
         )
-        parts = rows.order_by().values_list("result__run_case__pk", f"details__{detail}")
-        for pk, judged in parts.iterator(chunk_size=5000):
-            for part in judged or ():
-                if part["key"] == field.key and part.get(number) is not None:
-                    scores[pk].append(part[number])
-        return {pk: rounded(fsum(values) / len(values)) for pk, values in scores.items()}
+        scored = judged.alias(part=PartScore(detail, field.key, number)).filter(part__isnull=False)
+        mean = Round(Cast(Avg("part"), FloatField()), SCORE_DIGITS)
+        key = "result__run_case__pk"
+        return [(scored.order_by().values(key).annotate(value=mean), key)]
 
     def has_changed(self, test: ChangeTest) -> Q:
         """Return the condition that a figure or the verdict of a case changed against the baseline."""
@@ -487,13 +455,40 @@ class ResultRows(CaseRows):
         """Return the figure or the state of each case of the runs that has one."""
         if field.key == "state" and field.source == Source.CASE:
             return dict(self.rows.values_list("pk", "state"))
-        if field.source in PARTS:
-            return self._part_means(field)
         return {
             pk: value
             for rows, key in self._figures(field)
             for pk, value in rows.values_list(key, "value")
         }
+
+
+class PartScore(Func):
+    """The score of one part, by its key, in the details of a judge; null where there is none."""
+
+    output_field = FloatField()
+
+    def __init__(self, detail: str, key: str, number: str) -> None:
+        """Take the list of parts in the details, the key of one, and the number that counts."""
+        super().__init__("details")
+        self.detail, self.key, self.number = detail, key, number
+
+    def as_postgresql(
+        self, compiler: Any, connection: Any, **context: Any
+    ) -> tuple[str, list[str]]:
+        """Ask for the first part with the key that has a number."""
+        [column], _ = zip(*map(compiler.compile, self.get_source_expressions()), strict=True)
+        path = f'$.{self.detail}[*] ? (@.key == $key).{self.number} ? (@.type() == "number")'
+        found = f"jsonb_path_query_first({column}, %s::jsonpath, %s::jsonb)::double precision"
+        return found, [path, json.dumps({"key": self.key})]
+
+    def as_sqlite(
+        self, compiler: Any, connection: Any, **context: Any
+    ) -> tuple[str, tuple[str, ...]]:
+        """Look through the parts."""
+        [column], _ = zip(*map(compiler.compile, self.get_source_expressions()), strict=True)
+        part, number = f"json_each({column}, %s)", "json_extract(value, %s)"
+        found = f"SELECT {number} FROM {part} WHERE json_extract(value, '$.key') = %s"  # noqa: S608 - a column
+        return f"({found} LIMIT 1)", (f"$.{self.number}", f"$.{self.detail}", self.key)
 
 
 def _column(field: Field) -> Cast:

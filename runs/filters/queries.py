@@ -324,8 +324,8 @@ def run_vocabulary(*runs: Run, compares: bool = False) -> Vocabulary:
     trees += map(EvaluatorSpec.model_validate, own.values_list("evaluators", flat=True))
     return Vocabulary(
         evaluators=tree_paths(trees),
-        metrics=_part_keys(runs, Source.METRIC),
-        dimensions=_part_keys(runs, Source.DIMENSION),
+        metrics=part_keys(runs, Source.METRIC),
+        dimensions=part_keys(runs, Source.DIMENSION),
         compares=compares,
     )
 
@@ -346,7 +346,7 @@ def run_suggestions(run: Run) -> Mapping[str, Sequence[str]]:
     }
 
 
-def _part_keys(runs: Sequence[Run], source: Source) -> tuple[str, ...]:
+def part_keys(runs: Sequence[Run], source: Source) -> tuple[str, ...]:
     """Return the metrics or dimensions of runs: those of the summary, or without one, those scored so far."""
     kind, detail, _ = PARTS[source]
     summarized = [run for run in runs if run.summary and detail in run.summary]

@@ -6,17 +6,26 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
-from django.db.models import F, Q
+from django.db.models import F, Max, Q, QuerySet
 from django.urls import reverse
 
 from evaluators.scoring.tree import EvaluatorSpec
+from evaluators.templatetags import figures
 from runs import lists
-from runs.filters.fields import Checked, Vocabulary, read_checked
+from runs.filters.fields import Checked, Source, Vocabulary, read_checked
 from runs.filters.language import MAX_LENGTH, FilterError
 from runs.filters.matching import ANY_ERROR, ResultRows, condition
-from runs.filters.queries import Hit, ResultsQuery, condition_chips, first_hits, tree_paths
+from runs.filters.queries import (
+    Hit,
+    ResultsQuery,
+    condition_chips,
+    first_hits,
+    part_keys,
+    tree_paths,
+)
 from runs.lists import (
     MAX_TEXT_LENGTH,
     PAGE_SIZE,
@@ -30,17 +39,12 @@ from runs.lists import (
     cut_page,
 )
 from runs.models.run_cases import RunCase
-from runs.models.runs import Run
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.search import exact_lookups
 from runs.models.suites import Case, Suite, Target
 from runs.results.result_state import result_address
 from runs.results.runs import RunRow, run_row, with_list_columns
 
-# Without metrics and dimensions: only the judges' details have them.
-HINT = (
-    "Search knows the fields of every case and the evaluators of suites. Filter by metrics and "
-    "dimensions in a run."
-)
 ORDER = Keyset(Key("run_id", int, is_descending=True), Key("position", int), Key("pk", int))
 
 
@@ -71,15 +75,26 @@ class FoundResult:
     hit: Hit | None
 
 
+class Progress(NamedTuple):
+    """How many runs, the newest first, are searched so far, of all."""
+
+    searched: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """What has a matching name, on the first page, and one page of the results that match."""
+    """What has a matching name, on the first page, and one page of the results that match.
+
+    With `progress` the page ended before it was full, and the next one searches the older runs.
+    """
 
     query: SearchQuery
     named: NamedHits
     rows: Sequence[FoundResult]
     next_address: str
     suites: Sequence[tuple[str, str]]
+    progress: Progress | None = None
     conditions: Sequence[Chip] = ()
     problem: FilterError | None = None
 
@@ -90,6 +105,12 @@ class SearchPage:
             self.query.search_box("text", "Words, a case's key, #12 or a filter"),
             self.query.select("suite", "Suite", self.suites, "All suites"),
         )
+
+    @property
+    def nothing_yet(self) -> str:
+        """Say that nothing matches in the newest runs."""
+        searched = self.progress.searched if self.progress else 0
+        return f"Nothing matches in the newest {figures.counted(searched, 'run')}"
 
     @property
     def nothing(self) -> str:
@@ -112,13 +133,12 @@ def search_page(query: SearchQuery) -> SearchPage:
     except FilterError as error:
         return replace(empty, problem=error)
     with exact_lookups():
-        page = _results(checked, query, suite)
-    ids = [row["pk"] for row in page.rows]
-    hits = first_hits(query.text, RunCase.objects.filter(pk__in=ids)) if ids else {}
+        page, progress = _results(checked, query, suite)
     return replace(
         empty,
-        rows=[_row(row, hits.get((row["run_id"], row["case_id"])), query) for row in page.rows],
+        rows=_rows([row["pk"] for row in page.rows], query) if page.rows else (),
         next_address=page.next_address(query),
+        progress=progress,
         conditions=condition_chips(query),
     )
 
@@ -129,46 +149,42 @@ COLUMNS = (
     *("run__suite__slug", "run__suite__title"),
 )
 # The newest runs with so many cases are searched first, then four times as many, and so on: a common word fills a page
-# at once, and a rare one costs no more than a look at the index.
-FIRST_CASES, GROWTH = 20_000, 4
-# More runs than these are not named in a look at the index.
-MAX_NAMED_RUNS = 50
+# at once. A page ends unfilled where the next batch would probably take it beyond so many seconds.
+FIRST_CASES, GROWTH, MAX_S = 20_000, 4, 0.2
 
 
-def _results(checked: Checked, query: SearchQuery, suite: Suite | None) -> Page[Mapping[str, Any]]:
-    """Return the page of results after the place of the query."""
-    runs = Run.objects.filter(suite__archived_at=None).order_by("-pk")
-    if suite:
-        runs = runs.filter(suite=suite)
+def _results(
+    checked: Checked, query: SearchQuery, suite: Suite | None
+) -> tuple[Page[Mapping[str, Any]], Progress | None]:
+    """Return the page of results after the place of the query, and its progress where it ended unfilled."""
+    of_suites = {"suite": suite} if suite else {"suite__archived_at": None}
+    columns = ("pk", "suite", "status", "case_count")
+    every = list(Run.objects.filter(**of_suites).order_by("-pk").only(*columns))
     after = query.after
     try:
-        if after:
-            runs = runs.filter(pk__lte=ORDER.read(after)[0])
+        first = ORDER.read(after)[0] if after else None
     except UnreadablePlaceError:
-        after = ""
+        first, after = None, ""
+    runs = [run for run in every if first is None or run.pk <= first]
     found: list[Mapping[str, Any]] = []
-    for some in _batches(list(runs.only("pk", "suite", "status", "case_count"))):
-        is_named = len(some) <= MAX_NAMED_RUNS
-        rows = (
-            ResultRows(some, counts_hits=True)
-            if is_named
-            else ResultRows(suite=suite, counts_hits=True)
-        )
-        active = [run for run in some if run.is_active]
-        cases = RunCase.objects.live(*active).filter(condition(checked, rows))
-        if is_named:
-            cases = cases.filter(run__in=some)
-        else:
-            within = Q(run__gte=some[-1].pk, run__lte=some[0].pk, run__is_deleted=False)
-            cases = cases.filter(
-                within,
-                run__suite__in=[suite.pk] if suite else Suite.objects.filter(archived_at=None),
-            )
-        cases = cases.annotate(scale=F("run__snapshot__policy__scale")).values(*COLUMNS)
+    began, left = monotonic(), len(runs)
+    for some in _batches(runs):
+        cases = _matching(checked, some).values(*(key.column for key in ORDER.keys))
         found += ORDER.behind(cases, after)[: PAGE_SIZE + 1 - len(found)]
+        left -= len(some)
         if len(found) > PAGE_SIZE:
             break
-    return cut_page(found, ORDER.place)
+        if left and (monotonic() - began) * GROWTH > MAX_S:
+            place = ORDER.write((runs[-left].pk, 0, 0))
+            return Page(found, place), Progress(len(every) - left, len(every))
+    return cut_page(found, ORDER.place), None
+
+
+def _matching(checked: Checked, runs: Sequence[Run]) -> QuerySet[RunCase]:
+    """Return the cases of runs that match, looking only at those with a rare word if there is one."""
+    few = ResultRows(runs).few_cases(checked)
+    rows = ResultRows(runs, only=few)
+    return rows.rows.none() if few == [] else rows.rows.filter(condition(checked, rows))
 
 
 def _batches(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
@@ -183,6 +199,19 @@ def _batches(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
             some, cases, wanted = [], 0, wanted * GROWTH
     if some:
         yield some
+
+
+def _rows(ids: Sequence[int], query: SearchQuery) -> Sequence[FoundResult]:
+    """Return the rows of these cases of runs, in their order."""
+    cases = RunCase.objects.filter(pk__in=ids).order_by()
+    hits = first_hits(query.text, cases)
+    active = Run.objects.filter(pk__in=cases.values("run"), status__in=ACTIVE_RUN_STATUSES)
+    live = cases.live(*active.only("status")).annotate(scale=F("run__snapshot__policy__scale"))
+    rows = {row["pk"]: row for row in live.values(*COLUMNS)}
+    return [
+        _row(row, hits.get((row["run_id"], row["case_id"])), query)
+        for row in (rows[pk] for pk in ids if pk in rows)
+    ]
 
 
 def _row(row: Mapping[str, Any], hit: Hit | None, query: SearchQuery) -> FoundResult:
@@ -207,12 +236,22 @@ def _row(row: Mapping[str, Any], hit: Hit | None, query: SearchQuery) -> FoundRe
 
 
 def search_vocabulary(suite: Suite | None) -> Vocabulary:
-    """Return what a search can ask about: the fields of every case, and the evaluators of one suite or all."""
+    """Return what a search can ask about: the fields of every case, and what evaluates one suite or all.
+
+    Metrics and dimensions are those of the latest completed runs.
+    """
     suites = [suite] if suite else Suite.objects.filter(archived_at=None)
+    completed = Run.objects.filter(suite__in=suites, status=RunStatus.COMPLETED).order_by()
+    latest = completed.values("suite").annotate(latest=Max("pk")).values("latest")
+    runs = list(Run.objects.filter(pk__in=latest).only("summary"))
     own = Case.objects.filter(suite__in=suites, is_current=True, evaluators__isnull=False)
     trees = [one.spec.evaluators for one in suites]
     trees += map(EvaluatorSpec.model_validate, own.values_list("evaluators", flat=True))
-    return Vocabulary(evaluators=tree_paths(trees), hint=HINT)
+    return Vocabulary(
+        evaluators=tree_paths(trees),
+        metrics=part_keys(runs, Source.METRIC),
+        dimensions=part_keys(runs, Source.DIMENSION),
+    )
 
 
 def search_suggestions(slug: str) -> Vocabulary:

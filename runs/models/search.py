@@ -17,13 +17,15 @@ from django.db.backends.ddl_references import Statement
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Concat
 
-from runs.models.database import delete_rows, insert_rows
+from runs.models.database import among, delete_rows, insert_rows
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
 from runs.summary.words import searchable
 
 CHUNK = 500
+# To look up more runs in SQLite's index takes longer than to look at the hits of all.
+MAX_SCOPES = 8
 Trace = Sequence[Mapping[str, Any]]
 NO_INDEX: Mapping[str, Any] = {
     "on_delete": models.DO_NOTHING,
@@ -35,40 +37,52 @@ NO_INDEX: Mapping[str, Any] = {
 
 @contextmanager
 def exact_lookups() -> Iterator[None]:
-    """Give PostgreSQL the memory to list a million rows with a word.
+    """Let PostgreSQL look words up in their index, with the memory to list a million rows.
 
-    Without it, it would note only their pages, and read the text of every row on them.
+    Without it, it would note only their pages, and read the text of every row on them. Asked for a few rows of many,
+    it would read the table, hoping to meet them soon.
     """
     if connection.vendor != "postgresql":
         yield
         return
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL work_mem = '64MB'")
+            cursor.execute("SET LOCAL work_mem = '64MB'; SET LOCAL enable_seqscan = off")
         yield
 
 
-class Once(models.Func):
-    """A condition on ids, such as `pk__in=rows`, that PostgreSQL looks up once and then compares with each row.
+class InRows(models.Func):
+    """Whether columns of a row are those of a row of a query, which has them in the same order.
 
-    Joined, two such lists are compared row by row where it guesses that they are short: it cannot know how many rows
-    have a word. SQLite never joins them.
+    PostgreSQL looks the rows up once and then compares. Joined, two such lists are compared row by row where it
+    guesses that they are short: it cannot know how many rows have a word. SQLite never joins them.
     """
 
-    template = "%(expressions)s"
     output_field = models.BooleanField()
     conditional = True
 
+    def __init__(self, columns: Sequence[str], rows: models.QuerySet[Any, Any]) -> None:
+        """Take the columns and the rows."""
+        super().__init__(*map(models.F, columns), models.Subquery(rows))
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Write the comparison."""
+        compiled = [compiler.compile(one) for one in self.source_expressions]
+        *columns, rows = (sql for sql, _ in compiled)
+        return f"(({', '.join(columns)}) IN {rows})", [one for _, some in compiled for one in some]
+
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Hide the condition from the planner of joins."""
-        return self.as_sql(compiler, connection, template="((%(expressions)s) IS TRUE)", **context)
+        """Hide the comparison from the planner of joins."""
+        sql, values = self.as_sqlite(compiler, connection, **context)
+        return f"({sql} IS TRUE)", values
 
 
 class WordIndex(models.Index):
-    """Finds the words of columns by their beginnings, among the rows of one run or suite, or of all.
+    """Finds the words of columns by their beginnings, among the rows of some runs or suites.
 
-    `fields` are the column of the run or suite, and those with the words. PostgreSQL has a GIN index, in which
-    `#7` stands for run 7; SQLite a table of FTS5 with the name of the index and triggers that keep it in step.
+    `fields` are the column of the run or suite, and those with the words. PostgreSQL has a GIN index with each word
+    after its run, such as `7/refund`: a word that every run has is found in one without a look at the others. SQLite
+    has a table of FTS5 with the name of the index and triggers that keep it in step.
     """
 
     def create_sql(
@@ -104,7 +118,8 @@ def _column(model: type[models.Model], name: str) -> str:
 
 # Cast to text, a number becomes the same text under any setting; an index can be on nothing else.
 VECTOR = (
-    "array_to_tsvector(string_to_array(rtrim('#' || %(scope)s::text || ' ' || %(column)s), ' '))"
+    "array_to_tsvector(string_to_array(ltrim(replace(' ' || %(column)s, ' ', "
+    "' ' || %(scope)s::text || '/')), ' '))"
 )
 GIN_INDEX = "CREATE INDEX %(index)s ON %(table)s USING gin (%(vectors)s)"
 FTS_TABLE = (
@@ -125,45 +140,48 @@ TRIGGERS = (
 
 
 class HasTerms(models.Func):
-    """Whether the words of a row, with those of its run or suite, fulfil a query of PostgreSQL."""
+    """Whether the words of a row, after its run or suite, fulfil one of some queries of PostgreSQL."""
 
     output_field = models.BooleanField()
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
         """Repeat the expression of the index, so that the index answers."""
-        (scope, column, query), values = zip(
+        (scope, column, queries), values = zip(
             *(compiler.compile(one) for one in self.source_expressions), strict=True
         )
         terms = VECTOR % {"scope": scope, "column": column}
-        return f"({terms} @@ {query}::tsquery)", [one for some in values for one in some]
+        return f"({terms} @@ ANY ({queries}::tsquery[]))", [one for some in values for one in some]
 
 
 class SearchQuerySet(models.QuerySet[Any]):
     """Rows with words to look up."""
 
     def with_words(
-        self, column: str, wanted: Sequence[str], *, scopes: Sequence[int] = ()
+        self, column: str, wanted: Sequence[str], *, scopes: Sequence[int]
     ) -> SearchQuerySet:
-        """Return the rows with words in this order, of which the last may go on; of some runs or suites, or all."""
+        """Return the rows of some runs or suites with words in this order, of which the last may go on."""
+        if not scopes:
+            return self.none()
         [index] = self.model._meta.indexes
         scope_column = _column(self.model, index.fields[0])
         *whole, last = wanted
         rows: SearchQuerySet
         if connection.vendor == "postgresql":
-            terms = [*(f"'{word}'" for word in whole), f"'{last}':*"]
-            if scopes:
-                marks = " | ".join(f"'#{scope}'" for scope in scopes)
-                terms.insert(0, f"({marks})")
-            query = models.Value(" & ".join(terms))
-            rows = self.filter(HasTerms(models.F(scope_column), models.F(column), query))
+            queries = [
+                " & ".join([*(f"'{scope}/{word}'" for word in whole), f"'{scope}/{last}':*"])
+                for scope in scopes
+            ]
+            any_query = RawSQL("%s", [queries])
+            rows = self.filter(HasTerms(models.F(scope_column), models.F(column), any_query))
         else:
             terms = [*(f'"{word}"' for word in whole), f'"{last}"*']
             query_text = f"{column} : ({' AND '.join(terms)})"
-            if scopes:
+            if len(scopes) <= MAX_SCOPES:
                 places = " OR ".join(map(str, scopes))
                 query_text = f"{scope_column} : ({places}) AND {query_text}"
             of_index = f"SELECT rowid FROM {index.name} WHERE {index.name} MATCH %s"  # noqa: S608 - names of columns
-            rows = self.filter(pk__in=RawSQL(of_index, [query_text]))  # noqa: S611 - names of columns
+            found = models.Q(pk__in=RawSQL(of_index, [query_text]))  # noqa: S611 - names of columns
+            rows = self.filter(found, **{f"{scope_column}__in": among(scopes)})
         if not whole:
             return rows
         # The index knows which words a row has, not their order.

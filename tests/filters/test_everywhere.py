@@ -46,6 +46,13 @@ OF_RESULTS = [
     ("score = none", {"C"}),
     ("not score < 0.5", {"A", "C"}),
     ("slang > 0.5", {"A"}),
+    ("grounding < 3", {"B"}),
+    ("metric.grounding = none", {"C"}),
+    ("closeness = 4.5, 1", {"A"}),
+    ("not closeness != 4.5 grounding >= 4", {"A"}),
+    ("grounding < 3", {"B"}),
+    ("metric.grounding = none", {"C"}),
+    ("closeness >= 4.5", {"A"}),
     ("latency > 2s", {"B"}),
     ("tool = find", {"A"}),
     ("error = target", {"C"}),
@@ -98,6 +105,17 @@ def runs() -> tuple[Run, Run]:
             make_score(result=result, path="tone", score=tone, reasoning="")
             reasoning = "Too curt" if result is second else ""
             make_score(result=result, path="slang", score=1 - tone, reasoning=reasoning)
+            metric = {"key": "grounding", "name": "Grounding", "score": tone * 5}
+            other = {"key": "delivery", "name": "Delivery", "score": None}
+            make_score(
+                result=result, path="judge", kind="metrics_judge", score=tone,
+                details={"metrics": [other, metric]},
+            )  # fmt: skip
+        dimension = {"key": "closeness", "name": "Closeness", "final": 4.5}
+        make_score(
+            result=first, path="hybrid", kind="hybrid_judge", score=0.9,
+            details={"dimensions": [dimension]},
+        )  # fmt: skip
         refresh_cases(run)
         made.append(run)
     return made[0], made[1]

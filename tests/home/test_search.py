@@ -140,13 +140,19 @@ def test_results_of_archived_suites_and_deleted_runs_stay_out(
     assert "Nothing matches" in found(viewer_client, "refund")
 
 
-@pytest.mark.parametrize("text", ["grounding < 3", "tone fell"])
-def test_what_a_search_cannot_ask_is_refused_with_what_it_can(
-    viewer_client: Client, two_suites: tuple[Run, Run], text: str
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("grounding < 3", "There is no field, evaluator, metric or dimension “grounding” here."),
+        ("sales_tone fell", "“sales_tone fell” needs two runs: use it in a comparison."),
+    ],
+)
+def test_what_a_search_cannot_ask_is_refused_with_the_reason(
+    viewer_client: Client, two_suites: tuple[Run, Run], text: str, reason: str
 ) -> None:
     page = found(viewer_client, text)
-    assert "Filter by metrics and dimensions in a run" in page
-    assert f"<mark>{text.split()[0]}</mark>" in page
+    assert reason in page
+    assert f"<mark>{text.split()[0]}" in page
 
 
 def test_pages_of_results_go_on_from_batch_to_batch(
@@ -167,6 +173,47 @@ def test_pages_of_results_go_on_from_batch_to_batch(
     assert numbers == [3, 2, 1]
     for place in ("x", "9~9~9", "1~0~0"):
         assert viewer_client.get(SEARCH, {"q": "verdict = fail", "after": place}).status_code == 200
+
+
+def test_a_page_ends_where_the_next_runs_would_take_too_long_and_says_so(
+    viewer_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = make_suite()
+    for verdict in ("fail", "pass", "pass"):
+        run = make_scored_run(suite=suite, verdicts=[verdict])
+        Run.objects.filter(pk=run.pk).update(case_count=1)
+    monkeypatch.setattr("runs.home.search.FIRST_CASES", 1)
+    monkeypatch.setattr("runs.home.search.GROWTH", 1)
+    monkeypatch.setattr("runs.home.search.MAX_S", 0.0)
+    shown = found(viewer_client, "verdict = fail")
+    assert "Nothing matches in the newest 1 run" in shown
+    assert "1 of 3 runs are searched." in shown
+    address, searched = "?q=verdict+%3D+fail", []
+    while address:
+        page = viewer_client.get(SEARCH + address).context["page"]
+        searched += [(page.progress and page.progress.searched, [row.number for row in page.rows])]
+        address = page.next_address
+    assert searched == [(1, []), (2, []), (None, [1])]
+
+
+def test_a_rare_word_is_found_with_any_other_condition(viewer_client: Client) -> None:
+    suite = make_suite(slug="support")
+    cases = [make_case(suite=suite, key=key, title=key) for key in ("A", "B")]
+    for texts in (("A late refund 12345", "A refund"), ("A refund", "Refund 12345")):
+        run = make_run(suite=suite, case_count=2)
+        for case, text, score in zip(cases, texts, (0.9, 0.2), strict=True):
+            make_result(run=run, case=case, verdict="pass", score=score, output={"text": text})
+        refresh_cases(run)
+
+    def listed(text: str) -> list[tuple[int, str]]:
+        page = viewer_client.get(SEARCH, {"q": text, "suite": "support"}).context["page"]
+        return [(row.number, row.key) for row in page.rows]
+
+    assert listed("refund 12345") == [(2, "B"), (1, "A")]
+    assert listed("12345 score < 0.5") == [(2, "B")]
+    assert listed("output = 12345, late -score < 0.5") == [(1, "A")]
+    assert listed("refund or 12345") == [(2, "A"), (2, "B"), (1, "A"), (1, "B")]
+    assert listed("zzz refund") == []
 
 
 def test_suggestions_are_the_fields_and_evaluators_of_the_suites(

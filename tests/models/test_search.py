@@ -35,7 +35,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
 
 def found(column: str, *wanted: str, run: Run | None = None) -> Sequence[str]:
     """Return the cases with a result that has the words."""
-    rows = ResultText.objects.with_words(column, wanted, scopes=[run.pk] if run else ())
+    runs = [run] if run else Run.objects.all()
+    rows = ResultText.objects.with_words(column, wanted, scopes=[one.pk for one in runs])
     return sorted(rows.values_list("case__key", flat=True))
 
 
@@ -137,5 +138,6 @@ def test_cases_are_found_by_the_words_of_each_revision() -> None:
     case = make_case(suite=suite, key="CS-011", title="Late parcel")
     rows = CaseText.objects.with_words("name", ["cs", "01"], scopes=[suite.pk])
     assert list(rows.values_list("case", flat=True)) == [case.pk]
-    assert CaseText.objects.with_words("input", ["tent"]).exists()
+    scopes = [suite.pk - 1, suite.pk]
+    assert CaseText.objects.with_words("input", ["tent"], scopes=scopes).exists()
     assert not CaseText.objects.with_words("input", ["tent"], scopes=[suite.pk + 1]).exists()

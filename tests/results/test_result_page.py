@@ -462,6 +462,10 @@ def test_what_a_filter_found_is_marked_in_expected_texts_and_in_two_runs_side_by
     assert marked(result, **{"from": "run", "q": "expected = voucher"}) == ["voucher"] * 3
     assert marked(result, **{"from": "run", "q": "met = voucher"}) == ["voucher"]
     both = {"baseline": "support:1", "candidate": "support:2", "case": "C-1"}
-    assert marked("/compare/case/", **both, q="arriv output = tues") == ["arrives", "arrives", "Tuesday"]
+    assert marked("/compare/case/", **both, q="arriv output = tues") == [
+        "arrives",
+        "arrives",
+        "Tuesday",
+    ]
     assert marked("/compare/case/", **both, q="missed = voucher") == ["voucher"]
     assert marked("/compare/case/", **both, q="(refund") == []
