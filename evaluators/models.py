@@ -241,6 +241,12 @@ class LanguageModel(models.Model):
             for row in getattr(self, str(relation.get_accessor_name())).all()
         ]
 
+    @classmethod
+    def find_only(cls) -> LanguageModel | None:
+        """Return the model that forms choose by themselves: the only one there is."""
+        first_two = cls.objects.all()[:2]
+        return first_two[0] if len(first_two) == 1 else None
+
     def remove(self, *, actor: User) -> None:
         """Delete the model and record it in the audit; raises ModelInUseError naming its users."""
         users = self.users()

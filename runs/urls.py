@@ -35,13 +35,14 @@ RESULT = f"{RUN}<case_key:key>/<int:repetition>/"
 app_name = "runs"
 urlpatterns = [
     path("api/", include("runs.api.urls")),
-    path("import/", files.suite_import, name="suite-import"),
+    path("import/", cases.suite_import, name="suite-import"),
+    path("import/sample/", files.suite_sample, name="suite-sample"),
     path("import/results/", files.results_import, name="results-import"),
     path("review/import/", reviews.review_import, name="review-import"),
     path("review/import/<uuid:pk>/", reviews.review_upload, name="review-upload"),
     path("review/export.jsonl", reviews.review_export, name="review-export"),
     path("review/export.csv", reviews.review_export_table, name="review-export-table"),
-    path("import/done/", files.suite_imported, name="suite-imported"),
+    path("import/done/", cases.suite_imported, name="suite-imported"),
     path("dashboard/", home.dashboard, name="dashboard"),
     path("suite-rows/", home.suite_rows, name="suite-rows"),
     path("filters/", filters.filter_help, name="filter-help"),

@@ -10,6 +10,7 @@ from django import forms
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.utils.text import slugify
 
 from evaluators.catalog.kind_forms import JsonField
 from evaluators.model_calls.addresses import address_problem
@@ -89,7 +90,7 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
             **PRICE_LABELS,
         }
         help_texts = {
-            "slug": "Suite files name the model by it. It cannot be changed later.",
+            "slug": "Suite files name the model by it; made from the name if left empty. It cannot be changed later.",
             "base_url": "The part before /chat/completions.",
             "model_id": "The id that the server uses.",
             "reply_mode": "The first mode to try. If the server refuses it, the next weaker one is used.",
@@ -117,6 +118,7 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         self.initial["parameters"] = json.dumps(own, ensure_ascii=False) if own else ""
         self.fields["key_variable"].choices = self._variables()  # type: ignore[attr-defined]  # it is a ChoiceField
         self.fields["slug"].disabled = self.instance.pk is not None
+        self.fields["slug"].required = False
         if not self.has_stored_key:
             del self.fields["remove_key"]
         self._explain_key()
@@ -126,8 +128,12 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
             self.fields[name].widget.attrs.update(min=least, max=most)
 
     def clean_slug(self) -> str:
-        """Refuse a name that is already an address of the site."""
-        slug = str(self.cleaned_data["slug"])
+        """Make the short name from the name if it is empty; refuse one that is already an address of the site."""
+        slug = str(self.cleaned_data["slug"] or slugify(self.cleaned_data.get("name", "")))
+        if not slug and "name" in self.cleaned_data:
+            raise forms.ValidationError(
+                "Enter one: the name has no letters that an address can hold."
+            )
         if slug == "new":
             raise forms.ValidationError(
                 "“new” is the address of this page. Choose another short name."

@@ -27,6 +27,7 @@ from evaluators.catalog.queries import (
     model_rows,
     trial_report,
 )
+from evaluators.detours import come_back, way_back
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.models import LanguageModel, ModelInUseError
 
@@ -105,7 +106,7 @@ def language_model_new(request: CatalogRequest) -> HttpResponse:
             form.add_error("slug", str(refusal))
         else:
             messages.success(request, f"{model.name} added. Test it to see that it answers.")
-            return redirect("evaluators:language-model", model.slug)
+            return come_back(request, model.pk) or redirect("evaluators:language-model", model.slug)
     return _form_page(request, form)
 
 
@@ -180,7 +181,8 @@ def _page(
 
 def _form_page(request: CatalogRequest, form: LanguageModelForm) -> HttpResponse:
     status = REFUSED if form.is_bound else 200
-    return render(request, "catalog/language_model_form.html", {"form": form}, status=status)
+    context = {"form": form, "way_back": way_back(request)}
+    return render(request, "catalog/language_model_form.html", context, status=status)
 
 
 def _posted(request: HttpRequest) -> QueryDict | None:

@@ -290,12 +290,14 @@ def gate(
     }
 
 
-@register.inclusion_tag("components/field.html")
-def field(bound: Any, help_text: str = "") -> dict[str, Any]:
-    """Draw a form's field with label, help and errors."""
-    widget = bound.field.widget
+@register.inclusion_tag("components/field.html", takes_context=True)
+def field(context: Context, bound: Any, help_text: str = "") -> dict[str, Any]:
+    """Draw a form's field with label, help and errors, and a button for members who may add a choice to it."""
+    widget, adds = bound.field.widget, getattr(bound.field, "adds", None)
+    user = getattr(context.get("request"), "user", None)
     return {
         "field": bound,
+        "adds": adds if adds and user and user.has_perm(adds.permission) else None,
         "help": help_text or bound.help_text,
         "is_switch": getattr(widget, "input_type", "") == "checkbox" and not widget.use_fieldset,
     }

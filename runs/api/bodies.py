@@ -35,6 +35,15 @@ class BodyTooLarge(APIException):
     status_code = 413
 
 
+def read_stream(stream: IO[Any]) -> bytes:
+    """Return a whole body; raises BodyTooLarge."""
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    content: bytes = stream.read(limit + 1)
+    if len(content) > limit:
+        raise BodyTooLarge(f"The body has more than {limit // 1024**2} MB. Send it in parts.")
+    return content
+
+
 class BodyParser(BaseParser):
     """Reads JSON with the limits of every text from outside."""
 
@@ -44,12 +53,8 @@ class BodyParser(BaseParser):
         self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None
     ) -> Any:
         """Return the value; raises BodyTooLarge, and ParseError with the position of what is no JSON."""
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        content = stream.read(limit + 1)
-        if len(content) > limit:
-            raise BodyTooLarge(f"The body has more than {limit // 1024**2} MB. Send it in parts.")
         try:
-            return read_json(content.decode())
+            return read_json(read_stream(stream).decode())
         except ValueError as error:
             raise ParseError(f"The body cannot be read as JSON: {error}.") from None
 
@@ -78,8 +83,15 @@ def read_body(body: type[BodyType], data: Any) -> BodyType:
         return body.model_validate(data)
     except ValidationError as error:
         errors: dict[str, list[str]] = {}
-        for detail in error.errors(include_url=False):
-            errors.setdefault(pointer(*detail["loc"]), []).append(_message(detail, body))
+        details = error.errors(include_url=False)
+        for detail in details:
+            place = detail["loc"]
+            # Without its wrong parts a list may be too short; only they are of interest.
+            if detail["type"] == "too_short" and any(
+                other["loc"][: len(place)] == place != other["loc"] for other in details
+            ):
+                continue
+            errors.setdefault(pointer(*place), []).append(_message(detail, body))
         raise UnusableBodyError(errors) from None
 
 

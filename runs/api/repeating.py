@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 from django.db import transaction
@@ -44,7 +45,7 @@ def once(request: Request, perform: Callable[[], Response]) -> Response:
         message = f"A key has at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
         raise ValidationError({HEADER: [message]})
     member: Any = request.user
-    digest = content_hash([request.method, request.get_full_path(), request.data])
+    digest = content_hash([request.method, request.get_full_path(), _content(request.data)])
     with transaction.atomic():
         # The same request at the same time waits here until the first one is stored.
         row, is_first = IdempotentRequest.objects.get_or_create(
@@ -58,3 +59,8 @@ def once(request: Request, perform: Callable[[], Response]) -> Response:
         row.status, row.answer = response.status_code, response.data
         row.save(update_fields=["status", "answer"])
     return response
+
+
+def _content(data: Any) -> Any:
+    """Return a body as JSON: a file that was sent as it is by its hash."""
+    return sha256(data).hexdigest() if isinstance(data, bytes) else data

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, JsonResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import Field, create_model
-from rest_framework.decorators import api_view
+from rest_framework.decorators import api_view, parser_classes
 from rest_framework.exceptions import APIException, NotFound, PermissionDenied, ValidationError
+from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
@@ -185,6 +186,7 @@ def writes(
     answer: type[Document] | None,
     *,
     body: type[Body] = NoBody,
+    parsers: Sequence[type[BaseParser]] = (),
     permission: str = "",
     path: Sequence[OpenApiParameter] = (),
     tag: str,
@@ -193,8 +195,8 @@ def writes(
 ) -> Callable[[View], View]:
     """Make a function a call of the API that changes something, described by its docstring.
 
-    It takes the request and the body, if it has one, and returns its answer, None for none. A key of a POST
-    makes it safe to repeat (`runs.api.repeating`).
+    It takes the request and the body, if it has one, and returns its answer, None for none. With `parsers` the
+    body is a file that it reads itself. A key of a POST makes it safe to repeat (`runs.api.repeating`).
     """
     answers = {int(status): OpenApiResponse(answer, description="Done.")}
 
@@ -213,7 +215,17 @@ def writes(
 
         keys = [IDEMPOTENCY_KEY] if method == "POST" else []
         return _api_call(
-            summary, answers, call, path=[*path, *keys], tag=tag, method=method, body=body
+            summary,
+            answers,
+            parser_classes(parsers)(call) if parsers else call,
+            path=[*path, *keys],
+            tag=tag,
+            method=method,
+            request={parser.media_type: OpenApiTypes.BINARY for parser in parsers}
+            if parsers
+            else None
+            if body is NoBody
+            else body,
         )
 
     return make
@@ -227,10 +239,24 @@ def check_permission(request: Request, permission: str) -> None:
         raise PermissionDenied(f"Your role, or that of your token, may not {CHANGES[permission]}.")
 
 
+class CallsByMethod(APIView):
+    """One address with several calls; each method keeps the parsers of its own."""
+
+    calls: ClassVar[Mapping[str, type[APIView]]] = {}
+
+    def get_parsers(self) -> list[BaseParser]:
+        """Return the parsers of the method of this request."""
+        # The schema is described without a request.
+        method = str(getattr(self.request, "method", "")).lower()
+        call = self.calls.get(method, type(self))
+        return [parser() for parser in call.parser_classes]
+
+
 def by_method(**calls: View) -> View:
     """Return one view for an address, which answers each HTTP method by its own call."""
-    handlers = {method: getattr(call.cls, method) for method, call in calls.items()}  # type: ignore[attr-defined]  # api_view sets it
-    view: type[APIView] = type("Call", (APIView,), handlers)
+    classes = {method: call.cls for method, call in calls.items()}  # type: ignore[attr-defined]  # api_view sets it
+    handlers = {method: getattr(call, method) for method, call in classes.items()}
+    view: type[APIView] = type("Calls", (CallsByMethod,), {**handlers, "calls": classes})
     return view.as_view()
 
 
@@ -263,7 +289,7 @@ def _api_call(
     path: Sequence[OpenApiParameter],
     tag: str,
     method: str = "GET",
-    body: type[Body] = NoBody,
+    request: Any = None,
 ) -> View:
     refusals = {
         (status, PROBLEM): OpenApiResponse(ProblemDoc, description=text)
@@ -274,7 +300,7 @@ def _api_call(
         summary=summary,
         description=view.__doc__,
         parameters=[*path, *([] if params is NoParams else [params])],
-        request=None if body is NoBody else body,
+        request=request,
         responses={**answers, **refusals},
         tags=[tag],
     )

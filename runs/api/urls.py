@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from django.urls import path
 
-from runs.api import run_calls, views
+from runs.api import run_calls, suite_calls, views
 from runs.api.schema import by_method
 
 urlpatterns = [
     path("", views.api, name="api"),
     path("schema", views.SchemaView.as_view(), name="api-schema"),
     path("docs/", views.docs, name="api-docs"),
-    path("suites", views.suites, name="api-suites"),
-    path("suites/<slug:slug>", views.suite, name="api-suite"),
+    path("suites", by_method(get=views.suites, post=suite_calls.create_suite), name="api-suites"),
+    path("suite-check", suite_calls.check_suite, name="api-suite-check"),
+    path(
+        "suites/<slug:slug>",
+        by_method(get=views.suite, put=suite_calls.put_suite),
+        name="api-suite",
+    ),
+    path("suites/<slug:slug>/baseline", suite_calls.put_baseline, name="api-suite-baseline"),
     path("suites/<slug:slug>/file", views.suite_file, name="api-suite-file"),
     path("suites/<slug:slug>/versions", views.suite_versions, name="api-suite-versions"),
     path("suites/<slug:slug>/versions/<int:number>", views.suite_version, name="api-suite-version"),
-    path("suites/<slug:slug>/cases", views.suite_cases, name="api-suite-cases"),
-    path("suites/<slug:slug>/cases/<path:key>", views.suite_case, name="api-suite-case"),
+    path(
+        "suites/<slug:slug>/cases",
+        by_method(get=views.suite_cases, post=suite_calls.put_suite_cases),
+        name="api-suite-cases",
+    ),
+    path(
+        "suites/<slug:slug>/cases/<path:key>",
+        by_method(
+            get=views.suite_case,
+            put=suite_calls.put_suite_case,
+            delete=suite_calls.delete_suite_case,
+        ),
+        name="api-suite-case",
+    ),
     path("runs", by_method(get=views.runs, post=run_calls.start_runs), name="api-runs"),
     path("runs/estimate", run_calls.estimate_runs, name="api-runs-estimate"),
     path("runs/compare", views.compare_runs, name="api-compare"),

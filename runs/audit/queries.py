@@ -79,7 +79,7 @@ ORDER BY entry.actor_name, entry.object_type
 OVERRIDE = "override"
 ACTIONS = {
     "add": "added",
-    "ask_reviews": "added to the review queue results of",
+    "ask_reviews": "added to the review queue:",
     "begin": "began",
     "download": "downloaded",
     "open": "opened",

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
 from django.core.exceptions import NON_FIELD_ERRORS
+from django.core.files.uploadedfile import UploadedFile
 from django.forms.boundfield import BoundField
 
+from evaluators.detours import ADD_MODEL, offer
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs import lists
 from runs.cases.uploads import Existing, TableReading, UploadedTable, keep_upload, store_upload
+from runs.files.forms import MAX_SUITE_BYTES, SuiteImportForm
+from runs.files.importing import check_slug
+from runs.formats.finding import FoundSuites
+from runs.formats.lines import LINES_SUFFIXES, Form, detect_form
+from runs.formats.suite_files import make_slug
 from runs.formats.table_cases import ReadCases, Rejected, rejected_csv
 from runs.formats.table_mapping import LABELS, CaseMapping, CasePart, Split
 from runs.formats.tables import Table
+from runs.formats.tools import recognise
+from runs.formats.tools._base import TABLE_SUFFIXES, open_file
 from runs.lists import ListQuery, NumberedPage, numbered_page
 from runs.models.suites import Suite
 from runs.models.temporary import CaseUpload
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import get_profile
 from runs.specs.suites import CaseSpec
+from runs.suites.edits import MAX_TITLE_LENGTH
 from runs.suites.forms import EMPTY, NewSuiteForm
 
 FIRST_CASES = 10
 ROWS_A_PAGE = 50
 MAX_SHOWN_LENGTH = 400
 MAX_SAMPLE_LENGTH = 120
+# What may precede a JSON list: white space and a byte order mark.
+BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +250,81 @@ class NewSuiteFromTableForm(NewSuiteForm, CaseFileForm):
         begins["judge"] = values["judge"].slug if values["judge"] else ""
         begins["profile"] = "" if values["start"] == EMPTY else values["start"]
         return self.keep(by, begins=begins)
+
+
+USUAL_PROFILE = "verdicts"
+
+
+class ImportForm(SuiteImportForm):
+    """Files of any form: suites, or one table whose rows become the cases of a new suite.
+
+    `table` is the table, None where the files are suites.
+    """
+
+    table: UploadedFile[Any] | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Take tables too, and offer to add a judge."""
+        super().__init__(*args, **options)
+        self.fields["suite_files"].widget.attrs["accept"] += f",{','.join(TABLE_SUFFIXES)}"
+        offer(self, "judge", ADD_MODEL)
+
+    def clean_suite_files(self) -> FoundSuites:
+        """Return the suites; none where the only file is a table."""
+        files = self.cleaned_data["suite_files"]
+        is_alone = len(files) == 1 and not self.cleaned_data.get("folder")
+        if is_alone and (files[0].size or 0) <= MAX_SUITE_BYTES and _is_table(files[0]):
+            self.table = files[0]
+            return FoundSuites(())
+        return super().clean_suite_files()
+
+    def keep_table(self, table: UploadedFile[Any], by: User) -> CaseUpload | None:
+        """Keep the table for its preview; None, with the reason among the errors, if that is refused."""
+        values, name = self.cleaned_data, str(table.name)
+        title = re.sub(r"[-_\s]+", " ", PurePosixPath(name).stem).strip()
+        title = f"{title[:1].upper()}{title[1:]}" or "Cases"
+        judge = values["judge"] or LanguageModel.find_only()
+        begins: dict[str, Any] = {
+            "title": title[:MAX_TITLE_LENGTH],
+            "slug": values["slug"] or make_slug(title) or "cases",
+            "tags": [],
+            "description": "",
+            "judge": judge.slug if judge else "",
+            "profile": values["profile"] or USUAL_PROFILE,
+        }
+        if Suite.objects.filter(slug=begins["slug"]).exists():
+            message = (
+                f"There is already a suite “{begins['slug']}”. Give the new one another short name, or "
+                "import the table on the Cases page of that suite."
+            )
+            self.add_error("slug", message)
+            return None
+        try:
+            check_slug(begins["slug"])
+            table.seek(0)
+            return keep_upload(bytes(table.read()), name=name, owner=by, begins=begins)
+        except UnreadableFileError as refusal:
+            self.add_error("suite_files", self._refused(refusal, name))
+        except DomainError as refusal:
+            self.add_error("slug", str(refusal))
+        return None
+
+
+def _is_table(file: UploadedFile[Any]) -> bool:
+    """Tell whether a file is a table of cases, neither a suite nor the file of another tool."""
+    name = str(file.name).lower()
+    if not name.endswith((*TABLE_SUFFIXES, *LINES_SUFFIXES, ".json")):
+        return False
+    content = bytes(file.read())
+    file.seek(0)
+    if name.endswith(LINES_SUFFIXES):
+        is_table = detect_form(content) is Form.OTHER
+    else:
+        is_table = not name.endswith(".json") or content.lstrip(BLANK)[:1] == b"["
+    if not is_table:
+        return False
+    opened = open_file(name, content)
+    return not (opened and recognise(opened))
 
 
 class CaseColumnsForm(forms.Form):

@@ -19,6 +19,7 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from evaluators.detours import fill_again, leave
 from evaluators.scoring.types import DomainError
 from runs.cases.conflict_forms import CaseConflictForm, entered_values
 from runs.cases.forms import (
@@ -58,6 +59,7 @@ from runs.cases.services import (
 from runs.cases.table_forms import (
     CaseColumnsForm,
     CaseFileForm,
+    ImportForm,
     NewSuiteFromTableForm,
     RejectedQuery,
     rejected_file,
@@ -65,6 +67,7 @@ from runs.cases.table_forms import (
 )
 from runs.cases.uploads import UploadedTable
 from runs.exports.views import answer_file
+from runs.files.forms import dump_answer, load_answer
 from runs.filters.fields import CASE_VOCABULARY
 from runs.filters.views import suggestions_response
 from runs.models.suites import Case
@@ -356,10 +359,54 @@ def case_import(request: MemberRequest, slug: str) -> HttpResponse:
     return render(request, "cases/import.html", context, status=status)
 
 
+ANSWER = "import_answer"
+
+
+@may_change_suites
+def suite_import(request: MemberRequest) -> HttpResponse:
+    """Import suites from files, or a table as a new suite; show everything that is wrong with them."""
+    form = ImportForm(form_data(request), form_files(request))
+    if away := leave(request, form):
+        return away
+    fill_again(request, form)
+    done = None
+    if form.is_valid():
+        if form.table is None:
+            done = form.save(imported_by=request.user)
+        elif upload := form.keep_table(form.table, request.user):
+            return redirect("runs:case-table", upload.pk)
+    if done is None:
+        status = REFUSED if form.is_bound else 200
+        return render(request, "files/import.html", {"form": form}, status=status)
+    answer = dump_answer(done.files, done.target, done.warnings)
+    if len(done.files) > 1 or done.warnings:
+        request.session[ANSWER] = answer
+        return redirect("runs:suite-imported")
+    imported = done.files[0].imported
+    is_new_version = imported.is_changed and not imported.is_new
+    suite, note = imported.suite, f": {imported.note}" if is_new_version else ""
+    outputs = f" Target {done.target.name} has its outputs." if done.target else ""
+    messages.success(request, f"{suite.title} is at version {suite.version}{note}.{outputs}")
+    return redirect("runs:suite", suite.slug)
+
+
+@may_change_suites
+@require_safe
+def suite_imported(request: HttpRequest) -> HttpResponse:
+    """Show the result for each suite of the last import, with warnings."""
+    kept = request.session.get(ANSWER)
+    if kept is None:
+        return redirect("runs:suite-import")
+    return render(request, "files/imported.html", {"answer": load_answer(kept)})
+
+
 @may_change_suites
 def suite_new_from_table(request: MemberRequest) -> HttpResponse:
     """Create a suite with the cases of a table."""
     form = NewSuiteFromTableForm(form_data(request), form_files(request))
+    if away := leave(request, form):
+        return away
+    fill_again(request, form)
     if form.is_valid() and (upload := form.keep_with_suite(request.user)):
         return redirect("runs:case-table", upload.pk)
     status = REFUSED if form.is_bound else 200

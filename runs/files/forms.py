@@ -112,7 +112,7 @@ MAX_SUITE_BYTES = 50 * 1024 * 1024
 MAX_PROBLEMS = 500
 MAX_OUTPUT_BYTES = 200 * 1024 * 1024
 ACCEPTED = (*SUFFIXES, *OTHER_SUFFIXES, ".zip", ".md", ".txt", ".py", ".sh", ".js")
-ACCEPTED_RESULTS = ".jsonl,.ndjson,.json,.yaml,.yml,.csv,.tsv,.eval,application/jsonl"
+ACCEPTED_RESULTS = ".jsonl,.ndjson,.json,.yaml,.yml,.csv,.tsv,.eval,.zip,application/jsonl"
 FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
 
 
@@ -147,7 +147,8 @@ class SuiteImportForm(forms.Form):
         required=False,
         initial="",
         widget=forms.RadioSelect,
-        help_text="Thresholds and evaluators for files without their own; you can change every value later",
+        help_text="Thresholds and evaluators for files without their own, a table starts from Verdicts; you can "
+        "change every value later",
         error_messages={"invalid_choice": "%(value)s is not a profile: choose one of these."},
     )
     # Before the files: the two are read together.
@@ -159,11 +160,12 @@ class SuiteImportForm(forms.Form):
     )
     folder_paths = forms.CharField(required=False, widget=forms.HiddenInput)
     suite_files = ManyFilesField(
-        label="Suite files",
+        label="Files",
         # A module or a prompt may be empty; an empty suite file is refused by name.
         allow_empty_file=True,
-        help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to; also "
-        f"the files of {TOOLS_OF_SUITES}",
+        help_text="Suites as YAML, JSON or JSONL, or a zip of them, with the prompts and scripts they refer to; or "
+        "one table, CSV or a JSON list, whose rows become the cases of a new suite; also the files of "
+        f"{TOOLS_OF_SUITES}",
         error_messages={"required": "Choose a suite file, a zip or a folder."},
     )
     slug = forms.CharField(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
@@ -14,7 +15,8 @@ from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import case_tree
-from runs.formats.finding import FoundSuite
+from runs.formats.bundles import bundles_at
+from runs.formats.finding import FoundSuite, read_suites
 from runs.formats.recorded_outputs import read_outputs
 from runs.formats.suite_files import make_slug
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile, Target
@@ -268,6 +270,26 @@ def import_suites(
         )
         for file in files
     )
+
+
+SAMPLE = settings.BASE_DIR / "examples" / "quick-check"
+SAMPLE_TARGET = "Sample answers"
+
+
+def import_sample(*, imported_by: User) -> Suite:
+    """Import a small suite that needs no judge, with a target that replays its recorded outputs.
+
+    Raises DomainError where another suite or target has its name.
+    """
+    [found] = read_suites(bundles_at([SAMPLE / "suite.yaml"])).suites
+    with transaction.atomic():
+        [file] = import_suites([found], imported_by=imported_by, judge="")
+        import_recorded_outputs(
+            target_name=SAMPLE_TARGET,
+            lines=(SAMPLE / "outputs.jsonl").read_bytes(),
+            imported_by=imported_by,
+        )
+    return file.imported.suite
 
 
 def check_slug(slug: str, count: int = 1) -> None:

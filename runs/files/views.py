@@ -6,11 +6,13 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
+from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.exports.views import answer_file
-from runs.files.forms import ResultsImportForm, SuiteImportForm, dump_answer, load_answer
+from runs.files.forms import ResultsImportForm
+from runs.files.importing import import_sample
 from runs.requests import (
     REFUSED,
     MemberRequest,
@@ -22,37 +24,18 @@ from runs.requests import (
 )
 from runs.suites.files import suite_file as suite_export
 
-ANSWER = "import_answer"
 
-
+@require_POST
 @may_change_suites
-def suite_import(request: MemberRequest) -> HttpResponse:
-    """Import suites from files, or show everything that is wrong with them."""
-    form = SuiteImportForm(form_data(request), form_files(request))
-    done = form.save(imported_by=request.user) if form.is_valid() else None
-    if done is None:
-        status = REFUSED if form.is_bound else 200
-        return render(request, "files/import.html", {"form": form}, status=status)
-    answer = dump_answer(done.files, done.target, done.warnings)
-    if len(done.files) > 1 or done.warnings:
-        request.session[ANSWER] = answer
-        return redirect("runs:suite-imported")
-    imported = done.files[0].imported
-    is_new_version = imported.is_changed and not imported.is_new
-    suite, note = imported.suite, f": {imported.note}" if is_new_version else ""
-    outputs = f" Target {done.target.name} has its outputs." if done.target else ""
-    messages.success(request, f"{suite.title} is at version {suite.version}{note}.{outputs}")
-    return redirect("runs:suite", suite.slug)
-
-
-@may_change_suites
-@require_safe
-def suite_imported(request: HttpRequest) -> HttpResponse:
-    """Show the result for each suite of the last import, with warnings."""
-    kept = request.session.get(ANSWER)
-    if kept is None:
+def suite_sample(request: MemberRequest) -> HttpResponse:
+    """Import the sample with its recorded outputs, and lead to the form that starts its run."""
+    try:
+        suite = import_sample(imported_by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
         return redirect("runs:suite-import")
-    return render(request, "files/imported.html", {"answer": load_answer(kept)})
+    may_run = request.user.has_perm("runs.start_run")
+    return redirect("runs:run-new" if may_run else "runs:suite", suite.slug)
 
 
 @require_safe

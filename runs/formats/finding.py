@@ -22,6 +22,7 @@ from runs.formats.suite_cases import cases_file_paths
 from runs.formats.suite_evaluators import with_file_prefix
 from runs.formats.tools import recognise
 from runs.formats.tools._base import (
+    NothingToReadError,
     ToolFile,
     ToolFormat,
     open_document,
@@ -77,6 +78,15 @@ class SuiteSearch:
         is_only = len(candidates) + len(others) == 1
         for path in others:
             self._look_at_other(path, is_only=is_only)
+        if (
+            is_only
+            and others
+            and not self.found
+            and not self.refused
+            and others[0].endswith(".json")
+        ):
+            # A suite can be JSON too, which is YAML.
+            candidates = others
         is_only = len(candidates) == 1
         # JSON Lines come first, because the YAML next to them is part of their suite.
         for path in sorted(candidates, key=lambda path: (not _holds_lines(path), path)):
@@ -130,7 +140,13 @@ class SuiteSearch:
                 suites.append(content.replace(warnings=warnings, read_with=tuple(draft.read_with)))
             return suites
 
-        return self._seen_from(path, read, opened.content, b"../" * tool.levels_up)
+        try:
+            return self._seen_from(path, read, opened.content, b"../" * tool.levels_up)
+        except NothingToReadError as error:
+            if is_only:
+                raise
+            self._note(path, f"is {tool.label} and was left out: {error.problems[0].message}")
+            return ()
 
     def suites(self) -> list[FoundSuite]:
         """Return the suites, without files that belong to another suite."""
@@ -211,8 +227,9 @@ class SuiteSearch:
         try:
             suites = read(path.removeprefix(before), self._below(folder))
         except UnreadableFileError as error:
-            problems = [self._placed(problem, before) for problem in error.problems]
-            raise UnreadableFileError(problems) from error
+            raise type(error)(
+                [self._placed(problem, before) for problem in error.problems]
+            ) from error
         kept = {name: content for suite in suites for name, content in suite.files.items()}
         if sum(map(len, kept.values())) > MAX_BYTES:
             message = (

@@ -28,7 +28,7 @@ from django.db.models.functions import RowNumber
 from django.http import HttpRequest
 from django.urls import reverse
 
-from evaluators.models import AuditEntry
+from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import walk
 from runs import lists
@@ -39,7 +39,7 @@ from runs.models.comments import Mention
 from runs.models.results import CallPurpose, ModelCall
 from runs.models.reviews import QueueQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
-from runs.models.suites import Suite
+from runs.models.suites import Suite, Target
 from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_list_columns
 
 TREND = 12
@@ -181,6 +181,35 @@ def _trends(runs: QuerySet[Run]) -> Mapping[int, Trend]:
         for suite, target in newest.items()
         if len(scores[suite, target]) >= LEAST_TREND
     }
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSteps:
+    """What a site without a run has of what a run needs."""
+
+    has_model: bool
+    has_suite: bool
+    has_target: bool
+    start_url: str
+
+    @property
+    def done(self) -> int:
+        """Return how many of the four steps are done; the last one is the run."""
+        return sum((self.has_model, self.has_suite, self.has_target))
+
+
+def first_steps(rows: Sequence[SuiteRow]) -> FirstSteps | None:
+    """Return what is left to do before the first run, None once there is a run."""
+    if any(row.newer or row.latest for row in rows) or Run.objects.exists():
+        return None
+    return FirstSteps(
+        has_model=LanguageModel.objects.exists(),
+        has_suite=bool(rows),
+        has_target=Target.objects.filter(archived_at=None).exists(),
+        start_url=reverse("runs:run-new", args=[rows[0].slug])
+        if len(rows) == 1
+        else reverse("runs:run-start-any"),
+    )
 
 
 SORTS = ("attention", "name", "run", "cost")

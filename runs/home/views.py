@@ -27,7 +27,9 @@ def suite_list(request: HttpRequest) -> HttpResponse:
     table = suite_table(SuiteTableQuery.read(request.GET))
     latest = [row.latest for row in table.every if row.latest]
     dashboard = queries.dashboard(latest, now=timezone.localtime())
-    return render(request, "home/home.html", {"table": table, "dashboard": dashboard})
+    steps = queries.first_steps(table.every)
+    context = {"table": table, "dashboard": dashboard, "steps": steps}
+    return render(request, "home/home.html", context)
 
 
 @may_view

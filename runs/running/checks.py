@@ -106,17 +106,6 @@ def scripts_problem(
     return f"{programs}, and {obstacle}" if programs else ""
 
 
-def suite_scripts_problem(
-    suite: Suite, targets: Iterable[TargetKind], user: User | AnonymousUser | None
-) -> str:
-    """Return why the user may not run the suite's programs against these targets, or ""."""
-    if not _obstacle(user):
-        return ""
-    trees = _trees_of_cases(suite.spec.evaluators, suite.cases.filter(is_current=True))
-    problems = (scripts_problem(trees, target, user) for target in (None, *targets))
-    return next((problem for problem in problems if problem), "")
-
-
 def check_run_scripts(run: Run, user: User | None, *, asks_target: bool = True) -> None:
     """Raise ScriptsRefusedError when continuing a run could start programs that the user may not run.
 
@@ -252,13 +241,6 @@ class AgentNotReadyError(TargetNotReadyError):
     code = "agent_not_ready"
 
 
-def check_target(target: Target, cases: Sequence[Case]) -> None:
-    """Raise DomainError unless the target can be asked."""
-    _check_settings(target)
-    if target_kind(target).replays:
-        _check_recorded(target, cases)
-
-
 def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
     """Return the targets that evaluators of the trees ask for a judgement, by name.
 
@@ -286,7 +268,7 @@ def _check_agent(agent: Target, request: str) -> None:
     if not target_kind(agent).can_judge:
         raise AgentNotReadyError(f"{request}, {CANNOT_JUDGE}")
     try:
-        _check_settings(agent)
+        check_settings(agent)
     except TargetNotReadyError as error:
         raise AgentNotReadyError(f"{request}. {error} Or name another target.") from error
     model = agent.model if target_kind(agent).uses_model else None
@@ -294,7 +276,8 @@ def _check_agent(agent: Target, request: str) -> None:
         raise AgentNotReadyError(f"{request}. {model.name}: {problem}")
 
 
-def _check_settings(target: Target) -> None:
+def check_settings(target: Target) -> None:
+    """Raise TargetNotReadyError for a target with wrong settings, without its model or archived."""
     kind = target_kind(target)
     if target.archived_at is not None:
         raise TargetNotReadyError(f"Target {target.name} is archived.")
@@ -321,7 +304,10 @@ def _headers_problem(headers: Sequence[Header], target: Target) -> str:
     return ""
 
 
-def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
+def check_recorded(target: Target, cases: Sequence[Case]) -> None:
+    """Raise NoOutputsError for a target that replays outputs and has none for the cases."""
+    if not target_kind(target).replays:
+        return
     uploads = RecordedOutput.objects.filter(target=target)
     if uploads.exists():
         recorded = not {case.key for case in cases}.isdisjoint(

@@ -143,14 +143,9 @@ def recorded_counts(
 
 
 def recorded_warning(target: str, recorded: int, cases: int) -> str:
-    """Return a warning about cases without an output, "" where all have one or none is chosen."""
-    if recorded >= cases:
+    """Return a warning about cases without an output, "" where all have one or none has."""
+    if recorded >= cases or not recorded:
         return ""
-    if not recorded:
-        return (
-            f"Target {target} has no recorded output for any of the {cases} cases, so it cannot be "
-            "started. Upload outputs whose ids are keys of these cases."
-        )
     return (
         f"Target {target} has recorded outputs for {recorded} of {cases} cases. The other "
         f"{cases - recorded} will be errors; the estimate leaves them out."
@@ -162,10 +157,34 @@ MAX_NAMED = 4
 PRESENT = "present"
 
 
-def unscorable_warnings(
-    suite: Suite, root: EvaluatorSpec, choice: CaseChoice = ALL_CASES
-) -> tuple[str, ...]:
-    """Return a sentence for each evaluator of `root` that lacks what it scores by in some cases."""
+@dataclass(frozen=True, slots=True)
+class CaseGroup:
+    """The cases that are alike in what their evaluators score by; `key` is that of the first of them."""
+
+    key: str
+    count: int
+    evaluators: Any
+    appends: bool
+    facts: CaseFacts
+
+    def tree(self, root: EvaluatorSpec) -> EvaluatorSpec:
+        """Return the tree that scores them."""
+        if self.evaluators is None:
+            return root
+        return case_tree(root, self.evaluators, append=self.appends)
+
+    def sample(self) -> Case:
+        """Return one of them, not saved, with what a start checks."""
+        return Case(
+            key=self.key,
+            evaluators=self.evaluators,
+            evaluators_append=self.appends,
+            expected_outcomes=list(self.facts.expected_outcomes),
+        )
+
+
+def case_groups(suite: Suite, choice: CaseChoice = ALL_CASES) -> tuple[CaseGroup, ...]:
+    """Return the chosen cases in groups: of thousands most are alike, so each kind is checked once."""
     rows = choice.read(
         _current_cases(suite).annotate(
             written=Cast("evaluators", TextField()),
@@ -175,16 +194,32 @@ def unscorable_warnings(
         ),
         *("written", "evaluators_append", "has_criteria", "has_output", "has_outcomes"),
     )
+    counts: Counter[tuple[Any, ...]] = Counter()
+    first: dict[tuple[Any, ...], str] = {}
+    for key, *facts in rows:
+        counts[tuple(facts)] += 1
+        first.setdefault(tuple(facts), key)
+    return tuple(
+        CaseGroup(
+            first[facts],
+            count,
+            None if facts[0] is None else json.loads(facts[0]),
+            facts[1],
+            _facts(*facts[2:]),
+        )
+        for facts, count in counts.items()
+    )
+
+
+def unscorable_warnings(root: EvaluatorSpec, groups: Iterable[CaseGroup]) -> tuple[str, ...]:
+    """Return a sentence for each evaluator of `root` that lacks what it scores by in some cases."""
     lacking: Counter[tuple[str, str]] = Counter()
     totals: Counter[str] = Counter()
-    # Most cases are alike in these facts, so each combination is checked once.
-    groups = Counter(tuple(facts) for _, *facts in rows)
-    for (written, append, *has), count in groups.items():
-        tree = root if written is None else case_tree(root, json.loads(written), append=append)
-        for path, lack in _leaves(tree, _facts(*has)):
-            totals[path] += count
+    for group in groups:
+        for path, lack in _leaves(group.tree(root), group.facts):
+            totals[path] += group.count
             if lack:
-                lacking[path, lack] += count
+                lacking[path, lack] += group.count
     sentences = [
         f"Evaluator {path} has nothing to score by in {count} of {totals[path]} cases: "
         f"{'they have' if count > 1 else 'it has'} no {lack}. In these cases it will be an error."
@@ -448,7 +483,8 @@ class Estimate:
 
     `judges` are names of judges with their maximum of calls. `target_calls` counts the executions that
     ask a target; recorded outputs ask none. `low_usd` and `high_usd` are None where all past runs cost
-    the same to a cent.
+    the same to a cent. `samples` has one case of each kind, and `unrecorded` the targets that have an
+    output for none of the cases.
     """
 
     runs: int
@@ -471,6 +507,8 @@ class Estimate:
     warnings: tuple[str, ...]
     over_budget: str
     button: str
+    samples: tuple[Case, ...]
+    unrecorded: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,6 +544,7 @@ def estimate(request: EstimateRequest) -> Estimate:
     planned_calls = planned_judge_calls(request)
     past = PastRuns(request.suite, request.targets, _judge_names(request, list(agents)))
     recorded = recorded_counts(request.suite, request.targets, request.choice)
+    groups = case_groups(request.suite, request.choice)
     parts = tuple(
         _estimate_target(
             request, target, past, recorded.get(target.pk), is_judged=bool(planned_calls)
@@ -550,14 +589,16 @@ def estimate(request: EstimateRequest) -> Estimate:
                     for target in request.targets
                     if target.pk in recorded
                 ),
-                *unscorable_warnings(request.suite, request.root, request.choice),
-                family_warning(request.judge, request.targets),
+                *unscorable_warnings(request.root, groups),
+                family_warning(request.judge if planned_calls else None, request.targets),
                 agent_warning(agents, request.targets),
             )
             if warning
         ),
         over_budget=_over_budget(request, parts),
         button=_button(len(parts), total),
+        samples=tuple(group.sample() for group in groups),
+        unrecorded=tuple(target.name for target in request.targets if recorded.get(target.pk) == 0),
     )
 
 

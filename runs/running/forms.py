@@ -18,6 +18,7 @@ from django.contrib.auth.models import User
 from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
 
+from evaluators.detours import ADD_MODEL, AddPage, offer
 from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
@@ -30,7 +31,6 @@ from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
 from runs.requests import MoneyField
-from runs.running.checks import suite_scripts_problem
 from runs.running.estimate import (
     ENDED,
     CaseChoice,
@@ -42,7 +42,7 @@ from runs.running.estimate import (
 from runs.running.retry_forms import RunRetryForm
 from runs.running.rule_fields import RunRulesFields
 from runs.running.rules import SAMPLES, AppliedRules, RunRules, apply_rules, with_own_samples
-from runs.running.services import start_campaign
+from runs.running.services import check_start, start_campaign
 from runs.specs.suites import MAX_MINUTES, MINUTE_MS
 from runs.suites.differences import METRIC
 from runs.target_kinds import target_kinds
@@ -153,6 +153,13 @@ class TargetOption:
     mean_latency_ms: float | None
     recorded: int | None
     cases: int
+    ran_elsewhere: bool
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether a target belongs to this suite: it ran on it, or on none yet and could run on this one."""
+        can_run = self.recorded is None or self.recorded > 0
+        return self.last_number is not None or (can_run and not self.ran_elsewhere)
 
     @property
     def chosen_as(self) -> str:
@@ -265,6 +272,7 @@ def _option(
         mean_latency_ms=mean.get("latency"),
         recorded=recorded,
         cases=cases,
+        ran_elsewhere=vars(target)["ran_somewhere"] and run is None,
     )
 
 
@@ -282,6 +290,7 @@ def unavailable_targets(ids: Collection[str]) -> tuple[UnavailableTarget, ...]:
 
 # An address can have several of these.
 SEVERAL = ("target", "tag", "case")
+ADD_TARGET = AddPage("runs:target-new", "Add a target", "runs.change_target")
 CHOSEN = "chosen"
 FILTERED = "filtered"
 
@@ -636,10 +645,12 @@ class StartRunForm(CaseChoiceForm):
         """Offer the suite's cases, judge and rules; `rules` are those of a repeated run."""
         super().__init__(suite, data, **options)
         self.asked_rules = rules or RunRules()
-        self.initial.setdefault("judge", suite.judge_id)
+        self.initial.setdefault("judge", suite.judge_id or LanguageModel.find_only())
         judges = LanguageModel.objects.all()
         if suite.judge_id:
             self.fields["judge"] = forms.ModelChoiceField(judges, empty_label=None, label="Judge")
+        offer(self, "judge", ADD_MODEL)
+        offer(self, "target", ADD_TARGET)
         usual = suite.max_minutes
         self.fields["minutes"].help_text = (
             f"minutes a run; empty for {duration(usual * MINUTE_MS)}" if usual else "minutes a run"
@@ -651,6 +662,25 @@ class StartRunForm(CaseChoiceForm):
         """Return the targets to choose from."""
         return target_options(self.suite)
 
+    @property
+    def main_options(self) -> tuple[TargetOption, ...]:
+        """Return the targets that belong to this suite, or all where none does."""
+        return tuple(option for option in self.options if option.fits) or self.options
+
+    @cached_property
+    def other_options(self) -> tuple[TargetOption, ...]:
+        """Return the other targets, which the page folds."""
+        return (
+            tuple(o for o in self.options if not o.fits)
+            if self.main_options != self.options
+            else ()
+        )
+
+    @property
+    def is_other_ticked(self) -> bool:
+        """Tell whether a target of other suites is ticked."""
+        return any(option.chosen_as in self.chosen_targets for option in self.other_options)
+
     @cached_property
     def unavailable_targets(self) -> tuple[UnavailableTarget, ...]:
         """Return the targets of the address that cannot run."""
@@ -658,8 +688,11 @@ class StartRunForm(CaseChoiceForm):
 
     @cached_property
     def chosen_targets(self) -> set[str]:
-        """Return the ids of the targets that are ticked."""
-        return set(self._list("target"))
+        """Return the ids of the targets that are ticked: the only one that fits, unless the address names some."""
+        if self.is_bound or "target" in self.initial:
+            return set(self._list("target"))
+        fitting = {option.chosen_as for option in self.options if option.fits}
+        return fitting if len(fitting) == 1 else set()
 
     @cached_property
     def rules(self) -> RunRulesFields:
@@ -740,12 +773,36 @@ class StartRunForm(CaseChoiceForm):
             )
         )
 
-    def scripts_problem(self, user: User) -> str:
-        """Return why the user may not start the programs of these runs, "" when they may."""
-        kinds = {target.kind for target in self._estimated_targets()}
-        known = target_kinds()
-        targets = [known[kind] for kind in sorted(kinds) if kind in known]
-        return suite_scripts_problem(self.suite, targets, user)
+    def start_problem(self, user: User, estimate: Estimate) -> str:
+        """Return why the form would be refused if this user sent it now, "" where it would start."""
+        targets = self._estimated_targets()
+        if not targets:
+            return "Tick a target first." if self.options else "Add a target first."
+        if self.is_bound and self.errors:
+            name, messages = next(iter(self.errors.items()))
+            where = f"{self[name].label}: " if name in self.fields else ""
+            return f"{where}{messages[0]}"
+        if not estimate.samples:
+            return "No case is chosen."
+        if estimate.unrecorded:
+            return (
+                f"Target {estimate.unrecorded[0]} has no recorded output for any of these cases. "
+                "Upload outputs whose ids are keys of these cases."
+            )
+        chosen = self._as_filled
+        try:
+            check_start(
+                suite=self.suite,
+                targets=targets,
+                cases=estimate.samples,
+                started_by=user,
+                judge=chosen.get("judge"),
+                budget_usd=chosen.get("budget"),
+                rule=apply_rules(self.rules.spec, self.wanted_rules),
+            )
+        except DomainError as refusal:
+            return str(refusal)
+        return ""
 
     @property
     def _as_filled(self) -> dict[str, Any]:

@@ -27,8 +27,9 @@ from runs.running.checks import (
     CannotStartError,
     check_agents,
     check_models,
+    check_recorded,
     check_scripts,
-    check_target,
+    check_settings,
     check_trees,
     chosen_cases,
     target_kind,
@@ -50,7 +51,7 @@ def make_plan(
 ) -> Plan:
     """Return everything to freeze; raises DomainError when the run is not possible."""
     root, policy = rule.root, rule.policy
-    check_target(target, cases)
+    check_settings(target)
     trees = check_trees(root, cases)
     for tree in trees.values():
         check_final_score(tree, policy)
@@ -164,6 +165,7 @@ def start_run(
         _check_version(suite, version)
         cases = chosen_cases(suite, case_keys, tags)
         rule = apply_rules(suite.spec, rules or RunRules())
+        check_recorded(target, cases)
         plan = make_plan(suite, target, judge, cases, rule, started_by)
         _check_budget(plan, budget_usd)
         choices = _choices(case_keys, tags, rules)
@@ -180,6 +182,25 @@ def start_run(
             transaction.on_commit(partial(queue_workers, run))
         _audit(run, suite, started_by, form_key)
     return run
+
+
+def check_start(
+    *,
+    suite: Suite,
+    targets: Sequence[Target],
+    cases: Sequence[Case],
+    started_by: User | None,
+    judge: LanguageModel | None,
+    budget_usd: Decimal | None,
+    rule: AppliedRules,
+) -> None:
+    """Raise the DomainError that start_run would raise for one of the targets; start nothing.
+
+    One case of each kind suffices; whether outputs are recorded for the cases is not checked.
+    """
+    for target in targets:
+        plan = make_plan(suite, target, judge or suite.judge, cases, rule, started_by)
+        _check_budget(plan, budget_usd)
 
 
 def _check_version(suite: Suite, version: int | None) -> None:

@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
+from evaluators.detours import kept_data, leave
 from evaluators.scoring.types import DomainError
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -49,8 +50,12 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Start one run a target, or show the form with its estimate or its errors."""
     suite = get_suite_or_404(slug=slug)
     initial, rules = read_address(suite, request.GET)
-    form = StartRunForm(suite, form_data(request), initial=initial, rules=rules)
-    is_preview = "preview" in request.POST
+    typed = kept_data(request)
+    data = form_data(request) if typed is None else typed
+    form = StartRunForm(suite, data, initial=initial, rules=rules)
+    if away := leave(request, form):
+        return away
+    is_preview = typed is not None or "preview" in request.POST
     if form.is_valid() and not is_preview:
         try:
             return _started(form.start(started_by=request.user))
@@ -102,12 +107,13 @@ def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
 
 
 def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
+    estimate = form.estimate()
     return {
         "suite": form.suite,
         "form": form,
-        "estimate": form.estimate(),
+        "estimate": estimate,
         "baseline": form.suite.baseline_number,
-        "scripts_problem": form.scripts_problem(request.user),
+        "start_problem": form.start_problem(request.user, estimate),
     }
 
 

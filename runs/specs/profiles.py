@@ -44,7 +44,7 @@ def all_profiles() -> tuple[Profile, ...]:
         Profile(
             name="verdicts",
             label="Verdicts",
-            summary="Weighted score: pass at 0.8, borderline at 0.6.",
+            summary="A case passes at a weighted score of 0.8, and is borderline at 0.6.",
             policy=PolicySpec(),
             evaluators=(_evaluator("llm_judge"),),
         ),

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.forms import BoundField
 from django.utils.text import slugify
 
+from evaluators.detours import ADD_MODEL
 from evaluators.models import LanguageModel
 from evaluators.reading.json import is_storable
 from evaluators.scoring.policy import MAX_REVIEWERS, REVIEW_RULES
@@ -174,9 +175,11 @@ class JudgeField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not gener
 
     def __init__(self) -> None:
         """Offer every language model, and none."""
+        self.adds = ADD_MODEL
         super().__init__(
             LanguageModel.objects.all(),
             required=False,
+            initial=LanguageModel.find_only,
             to_field_name="slug",
             empty_label="None",
             label="Judge",

@@ -12,6 +12,7 @@ from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evaluators.catalog.queries import kind_groups
+from evaluators.detours import fill_again, leave
 from evaluators.kinds import all_kinds, get_kind
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.types import DomainError
@@ -62,6 +63,9 @@ from runs.suites.version_pages import (
 def suite_new(request: MemberRequest) -> HttpResponse:
     """Create a suite, empty or from a profile."""
     form = NewSuiteForm(form_data(request))
+    if away := leave(request, form):
+        return away
+    fill_again(request, form)
     if form.is_valid() and (suite := form.create(request.user)):
         messages.success(request, f"{suite.title} is created. Add cases next.")
         return redirect("runs:suite", suite.slug)
@@ -76,6 +80,9 @@ def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     form = SuiteSettingsForm(draft, form_data(request))
     form.say_what_entered(queue_counts(suite))
+    if away := leave(request, form):
+        return away
+    fill_again(request, form)
     if form.is_valid() and form.keep():
         return redirect("runs:suite-settings", slug)
     context = {"suite": suite, "form": form, "head": suite_head(suite), "draft": draft_panel(draft)}

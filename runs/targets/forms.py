@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from evaluators.catalog.kind_forms import JsonField, LinesField, number_bounds, plain_type
+from evaluators.detours import ADD_MODEL, offer
 from evaluators.kinds._prompts import variables_in
 from evaluators.model_calls.addresses import address_problem
 from evaluators.model_calls.models import encrypt
@@ -525,9 +526,16 @@ MAX_UPLOAD = 200 * 1024 * 1024
 class ChatTargetForm(TargetForm):
     """A model behind an OpenAI-compatible endpoint."""
 
-    model = forms.ModelChoiceField(LanguageModel.objects.all(), empty_label="Choose a model")
+    model = forms.ModelChoiceField(
+        LanguageModel.objects.all(), initial=LanguageModel.find_only, empty_label="Choose a model"
+    )
 
     field_order = ("name", "model")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Offer to add a model."""
+        super().__init__(*args, **options)
+        offer(self, "model", ADD_MODEL)
 
 
 class RecordedTargetForm(TargetForm):

@@ -10,6 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
+from evaluators.detours import come_back, fill_again, leave, way_back
 from evaluators.scoring.types import DomainError
 from runs.lists import read_integer
 from runs.models.suites import Target
@@ -49,10 +50,13 @@ def target_list(request: HttpRequest) -> HttpResponse:
 def target_new(request: MemberRequest) -> HttpResponse:
     """Add a target of one kind."""
     form = read_form(request)
+    if away := leave(request, form):
+        return away
+    fill_again(request, form)
     saved = _save(request, form)
     if saved:
         messages.success(request, f"{saved.name} added.")
-        return redirect("runs:target", saved.pk)
+        return come_back(request, saved.pk) or redirect("runs:target", saved.pk)
     return new_page(request, form, TrialForm(), form_trial(request, None))
 
 
@@ -69,6 +73,9 @@ def target_edit(request: MemberRequest, pk: int) -> HttpResponse:
     """Change a target; runs that have started keep the settings they started with."""
     target = _target(pk)
     form = read_form(request, target)
+    if away := leave(request, form):
+        return away
+    fill_again(request, form)
     saved = _save(request, form)
     if saved:
         messages.success(request, f"{saved.name} saved.")
@@ -101,6 +108,7 @@ def new_page(
 ) -> HttpResponse:
     """Show the form of a new target."""
     context = {"kinds": target_choices(), **_form_context(request, form, chosen, trial)}
+    context["way_back"] = way_back(request)
     return render(request, "targets/new.html", context, status=_status(form, chosen))
 
 

@@ -6,8 +6,10 @@ document.addEventListener("input", ({ target }) => {
   for (const other of pair.querySelectorAll("input")) if (other !== target) other.value = target.value;
 });
 
-document.addEventListener("submit", ({ target, defaultPrevented }) => {
-  const button = target.dataset.busy && !defaultPrevented && target.querySelector('[type="submit"]');
+document.addEventListener("submit", ({ target, submitter, defaultPrevented }) => {
+  // A button with a name asks for something else than what the form is for.
+  const isBusy = target.dataset.busy && !submitter?.name && !defaultPrevented;
+  const button = isBusy && target.querySelector('[type="submit"]:not(.unseen)');
   if (!button) return;
   button.disabled = true;
   button.dataset.label = button.textContent;

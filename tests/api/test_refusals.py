@@ -48,7 +48,7 @@ FILTERS = {
 }
 # What only exists for the member who asked for it.
 WRITES = {
-    "runs:api-runs-estimate",
+    *("runs:api-suite-check", "runs:api-suite-baseline", "runs:api-runs-estimate"),
     *(f"runs:api-run-{change}" for change in ("stop", "resume", "retry", "outputs", "close")),
 }
 OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file"}

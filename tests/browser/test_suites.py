@@ -85,7 +85,7 @@ def test_the_command_palette_goes_anywhere_and_does_what_the_page_offers(home: P
     # From within a field, a page of the sidebar by the beginnings of its words.
     home.keyboard.press("t")
     home.keyboard.press("Control+k")
-    expect(palette.get_by_role("group", name="On this page")).to_contain_text("Import a suite")
+    expect(palette.get_by_role("group", name="On this page")).to_contain_text("Import")
     expect(palette.get_by_role("status")).to_have_text(re.compile(r"^\d+ results$"))
     home.keyboard.type("lan mod")
     expect(chosen).to_have_text("Language models")
@@ -170,7 +170,7 @@ def test_more_cases_are_appended_and_a_tag_filters_them(
 
 
 def test_an_example_is_imported(home: Page) -> None:
-    home.get_by_role("link", name="Import a suite").click()
+    home.get_by_role("link", name="Import", exact=True).click()
     home.get_by_label("Suite files").set_input_files(EXAMPLE)
     home.get_by_role("button", name="Import", exact=True).click()
     expect(home.get_by_role("heading", level=1)).to_have_text("Quick check of a model")
@@ -191,7 +191,7 @@ def test_a_folder_is_imported_without_hidden_files(home: Page, tmp_path: Path) -
     for name, text in files.items():
         (tmp_path / "evals" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "evals" / name).write_text(text)
-    home.get_by_role("link", name="Import a suite").click()
+    home.get_by_role("link", name="Import", exact=True).click()
     home.get_by_label("Folder").set_input_files(tmp_path / "evals")
     said = home.get_by_text("3 files will be sent, 2 hidden or cached ones will not.")
     expect(said).to_be_visible()
@@ -207,7 +207,7 @@ def test_a_folder_is_imported_without_hidden_files(home: Page, tmp_path: Path) -
 
 
 def test_a_slow_import_says_so(home: Page) -> None:
-    home.get_by_role("link", name="Import a suite").click()
+    home.get_by_role("link", name="Import", exact=True).click()
     home.get_by_label("Suite files").set_input_files(EXAMPLE)
     # The moment between the click and the answer, held for as long as it takes to look.
     home.evaluate("addEventListener('submit', (event) => event.preventDefault())")

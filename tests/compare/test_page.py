@@ -188,7 +188,7 @@ def test_an_inconclusive_comparison_says_of_no_limit_that_it_is_met(client, runs
 def test_outcomes_are_met_in_all_repetitions_only_where_there_are_several(client, runs):
     assert "Outcomes met" in text_of(client.get(address(runs)))
     Run.objects.filter(pk=runs[1].pk).update(repetitions=3)
-    assert "Met in all reps" in text_of(client.get(address(runs)))
+    assert "Met every time" in text_of(client.get(address(runs)))
 
 
 @pytest.mark.parametrize(("p", "tone"), [(0.2, ""), (0.01, "bad"), (None, "")])

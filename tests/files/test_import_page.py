@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from runs.formats import suite_files
 from runs.models.suites import Suite, SuiteVersion, Target
+from runs.models.temporary import CaseUpload
 from runs.specs.profiles import all_profiles, get_profile
 from tests.support.factories import make_model, make_suite, make_target, make_user
 
@@ -68,6 +69,59 @@ def zipped(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+class TestOnePlace:
+    """The import page takes every form of suites and cases."""
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("refund-questions.csv", b"question,outcomes\nWhen is it due?,Names the days\n"),
+            ("refund_questions.json", b'[{"question": "When is it due?", "note": "late"}]'),
+            ("refund questions.jsonl", b'{"question": "When is it due?", "note": "late"}\n'),
+        ],
+    )
+    def test_a_table_becomes_a_new_suite_by_way_of_its_preview(
+        self, editor: Client, name: str, content: bytes
+    ) -> None:
+        make_model(slug="only-model")
+        files = [SimpleUploadedFile(name, content)]
+        response = editor.post(reverse("runs:suite-import"), {"suite_files": files})
+        assert response.status_code == 302
+        assert "When is it due?" in editor.get(response["Location"]).content.decode()
+        upload = CaseUpload.objects.get()
+        assert upload.begins == {
+            "title": "Refund questions",
+            "slug": "refund-questions",
+            "judge": "only-model",
+            "profile": "verdicts",
+            "description": "",
+            "tags": [],
+        }
+
+    def test_a_table_like_an_existing_suite_is_refused_by_name(self, editor: Client) -> None:
+        make_suite(slug="refunds")
+        files = [SimpleUploadedFile("refunds.csv", b"question\nWhen?\n")]
+        response = editor.post(reverse("runs:suite-import"), {"suite_files": files})
+        assert response.status_code == 422
+        assert "There is already a suite “refunds”." in response.content.decode()
+
+    def test_a_suite_can_be_json(self, editor: Client) -> None:
+        suite = {"name": "refunds", "tests": [{"id": "A", "input": "When?"}]}
+        upload(editor, {"refunds.json": json.dumps(suite).encode()})
+        assert Suite.objects.get().cases.get().key == "A"
+
+    def test_the_sample_is_imported_once_and_leads_to_its_run(self, editor: Client) -> None:
+        for _ in range(2):
+            response = editor.post(reverse("runs:suite-sample"), follow=True)
+            html = response.content.decode()
+            assert "Sample answers" in html
+            assert "checked" in html
+            assert "This cannot be started" not in html
+        suite = Suite.objects.get()
+        assert suite.version == 1
+        assert Target.objects.get().recorded_outputs.count() == suite.cases.count() == 12
+
+
 class TestSuiteImport:
     def test_a_suite_file_becomes_a_suite_and_its_outputs_a_target(self, editor: Client) -> None:
         files = {"suite.yaml": SUITE_FILE, "support-agent 2.14.jsonl": OUTPUTS}
@@ -117,7 +171,7 @@ class TestSuiteImport:
     def test_a_judge_that_is_not_set_up_is_named(self, editor: Client) -> None:
         response = upload(editor, {"suite.yaml": SUITE_FILE + b"judge: nobody\n"})
         assert response.status_code == 422
-        assert "no language model has the slug" in response.content.decode()
+        assert "no language model has the short name" in response.content.decode()
         assert not Suite.objects.exists()
 
     def test_outputs_that_are_refused_keep_the_suite_out_too(self, editor: Client) -> None:

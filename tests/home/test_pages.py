@@ -57,9 +57,24 @@ def page(client: Client, name: str, *args: Any, **query: str) -> str:
 class TestSuiteList:
     def test_an_editor_without_suites_is_led_to_the_import(self, editor: Client) -> None:
         html = page(editor, "home")
-        assert "No suites yet" in html
+        assert "0 of 4 steps done" in html
         assert reverse("runs:suite-import") in html
-        assert "Start run" not in html
+        assert reverse("runs:suite-sample") in html
+        assert "Start the run" not in html
+
+    def test_the_first_steps_tick_themselves_and_go_with_the_first_run(
+        self, editor: Client
+    ) -> None:
+        suite = make_suite()
+        make_case(suite=suite)
+        html = page(editor, "home")
+        assert "1 of 4 steps done" in html
+        assert "Start the run" in html
+        assert 'id="dashboard"' not in html
+        make_scored_run(suite=suite, verdicts=["pass"])
+        html = page(editor, "home")
+        assert "first-steps" not in html
+        assert 'id="dashboard"' in html
 
     def test_a_viewer_without_suites_is_told_who_can_import(self, viewer: Client) -> None:
         html = page(viewer, "home")
@@ -214,7 +229,7 @@ class TestSuiteList:
 
     def test_an_archived_suite_is_left_out(self, editor: Client) -> None:
         make_suite(title="Old", archived_at=timezone.now())
-        assert "No suites yet" in page(editor, "home")
+        assert "0 of 4 steps done" in page(editor, "home")
 
     def test_the_number_of_queries_does_not_grow_with_the_suites(
         self, editor: Client, django_assert_max_num_queries: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from urllib.parse import urlencode
 
 import pytest
 from django.db import connection
@@ -26,6 +27,8 @@ from tests.support.factories import (
 )
 
 pytestmark = pytest.mark.django_db
+
+JUDGE = {"name": "kind", "kind": "llm_judge", "config": {"prompt": "Is the answer kind?"}}
 
 
 @pytest.fixture
@@ -184,7 +187,8 @@ def test_a_recorded_target_says_how_many_cases_it_has_and_only_those_are_estimat
     assert "1 of 2 cases recorded; last run #1" in editor_client.get(at(suite)).content.decode()
     suite.cases.update(recorded_output=None)
     none = estimate(editor_client, suite, **filled(suite, target))
-    assert "no recorded output for any of the 2 cases, so it cannot be started. Upload" in none
+    assert "no recorded output for any of these cases. Upload outputs whose ids" in none
+    assert "disabled" in none.partition("Start run")[0].rpartition("<button")[2]
     assert "$0" not in none
     assert "0 of 2 cases recorded" in editor_client.get(at(suite)).content.decode()
 
@@ -401,3 +405,72 @@ def test_where_there_is_no_suite_the_first_one_can_be_made(editor_client):
     for name in ("runs:suite-import", "runs:suite-new"):
         assert f'href="{reverse(name)}"' in page[page.index('class="empty"') :]
     assert "Back to suites" not in page
+
+
+def test_a_form_is_left_to_add_a_target_and_its_model_and_nothing_typed_is_lost(
+    editor_client: Client, admin_client: Client, suite: Suite
+) -> None:
+    client = admin_client
+    sent = filled(suite, repetitions=3, note="typed before", cases="case", add="target")
+    away = client.post(at(suite), sent)
+    assert away["Location"].startswith(reverse("runs:target-new"))
+    kind = {"name": "agent 9", "system_prompt": "Be kind."}
+    further = client.post(away["Location"], {**kind, "add": "model"})
+    assert further["Location"].startswith(reverse("evaluators:language-model-new"))
+    model = {"name": "Juno 9", "base_url": "https://models.example/v1", "model_id": "juno-9"}
+    model |= {"reply_mode": "text", "concurrency": "4", "timeout_s": "60"}
+    back = client.post(further["Location"], model)["Location"]
+    form = client.get(back).context["form"]
+    added = LanguageModel.objects.get(slug="juno-9")
+    assert (form["name"].value(), form["system_prompt"].value()) == ("agent 9", "Be kind.")
+    assert form["model"].value() == added.pk
+    action = f"{reverse('runs:target-new')}?{back.partition('?')[2]}"
+    back = client.post(action, {**kind, "model": added.pk})["Location"]
+    page = client.get(back)
+    target = Target.objects.get(name="agent 9")
+    assert page.status_code == 200
+    assert f'value="{target.pk}" checked' in page.content.decode()
+    assert page.context["form"]["note"].value() == "typed before"
+    assert page.context["form"]["repetitions"].value() == "3"
+
+
+@pytest.mark.parametrize("address", ["https://elsewhere.example/", "//elsewhere.example", "x"])
+def test_no_address_leads_off_the_site_after_adding(admin_client: Client, address: str) -> None:
+    new = f"{reverse('evaluators:language-model-new')}?{urlencode({'next': address})}"
+    assert "elsewhere" not in admin_client.get(new).content.decode().partition("Cancel")[0][-200:]
+    model = {"name": "Juno 9", "base_url": "https://models.example/v1", "model_id": "juno-9"}
+    model |= {"reply_mode": "text", "concurrency": "4", "timeout_s": "60"}
+    assert admin_client.post(new, model)["Location"] == reverse(
+        "evaluators:language-model", args=["juno-9"]
+    )
+
+
+def test_targets_of_other_suites_are_folded_and_the_only_one_that_fits_is_ticked(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    other = make_target(name="elsewhere", kind="chat", model=make_model())
+    make_run(suite=make_suite(), target=other)
+    form = editor_client.get(at(suite)).context["form"]
+    assert [option.name for option in form.main_options] == ["agent 1"]
+    assert [option.name for option in form.other_options] == ["elsewhere"]
+    assert form.chosen_targets == {str(target.pk)}
+
+
+def test_a_start_that_would_be_refused_is_not_offered(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    def has_start(suite: Suite, **changes: object) -> bool:
+        sent = filled(suite, target, **changes)
+        html = editor_client.post(at(suite, "run-estimate"), sent).content.decode()
+        return "disabled" not in html.partition("Start run")[0].rpartition("<button")[2]
+
+    assert has_start(suite)
+    assert not has_start(suite, target=[])
+    assert not has_start(suite, repetitions=0)
+    assert not has_start(suite, cases="chosen", keys="Z")
+    judged = make_suite(tree={"name": "", "kind": "composite", "children": [JUDGE]})
+    make_case(suite=judged, recorded_output={"output": "hi"})
+    assert not has_start(judged, judge="")
+    page = estimate(editor_client, judged, **filled(judged, target, judge=""))
+    assert "Choose a language model as judge." in page
+    assert has_start(judged, judge=suite.judge_id)

@@ -100,7 +100,7 @@ class TestReading:
         make_run(suite=shop)
         found = page(viewer_client, f"{LIST}3/")
         assert "0.85" in found
-        assert "override verdicts" in found
+        assert "Override verdicts" in found
         assert "For the &lt;script&gt;" in found
         assert "?revision=2" in found
         assert "/suites/shop/runs/1/" in found

@@ -9,6 +9,7 @@ from runs.formats.tools import (
     langfuse,
     langsmith,
     openai_evals,
+    pae,
     phoenix,
     promptfoo,
     promptfoo_results,
@@ -18,7 +19,7 @@ from runs.specs.problems import Problem, UnreadableFileError
 
 MODULES = (
     *(promptfoo, promptfoo_results, inspect_ai, openai_evals),
-    *(langsmith, langfuse, phoenix, braintrust),
+    *(langsmith, langfuse, phoenix, braintrust, pae),
 )
 FORMATS: tuple[ToolFormat, ...] = tuple(each for module in MODULES for each in module.FORMATS)
 

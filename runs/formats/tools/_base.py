@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import islice
 from typing import Any
+from zipfile import ZipFile
 
 from evaluators.reading.json import MAX_VALUES, read_json
 from evaluators.reading.yaml import Path
+from runs.formats.bundles import DAMAGE
 from runs.formats.lines import (
     UnreadableLineError,
     numbered_lines,
@@ -150,6 +153,21 @@ def read_values(content: bytes) -> Any:
         takes_nan=True,
         max_values=MAX_RESULT_VALUES,
     )
+
+
+class NothingToReadError(UnreadableFileError):
+    """A file of another tool is sound, but nothing of what it names can be read; among others it is left out."""
+
+    code = "nothing_to_read"
+
+
+def archive_names(file: ToolFile) -> list[str]:
+    """Return the names in a zip, none for a damaged one."""
+    try:
+        with ZipFile(BytesIO(file.content)) as packed:
+            return packed.namelist()
+    except DAMAGE:
+        return []
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from runs.formats.tools._base import (
     ToolFormat,
     ToolResults,
     ToolSuite,
+    archive_names,
     as_data,
     as_text,
     mapping,
@@ -40,16 +41,8 @@ VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no":
 MILLISECONDS = 1_000
 
 
-def _names(file: ToolFile) -> list[str]:
-    try:
-        with zipfile.ZipFile(BytesIO(file.content)) as packed:
-            return packed.namelist()
-    except DAMAGE:
-        return []
-
-
 def _is_archive(file: ToolFile) -> bool:
-    return file.is_archive and bool({HEADER, START} & set(_names(file)))
+    return file.is_archive and bool({HEADER, START} & set(archive_names(file)))
 
 
 def _is_log(file: ToolFile) -> bool:
@@ -59,7 +52,7 @@ def _is_log(file: ToolFile) -> bool:
 
 
 def _read_archive(file: ToolFile) -> ToolResults:
-    names = _names(file)
+    names = archive_names(file)
     [head] = _members(file, [HEADER if HEADER in names else START])
     samples = [name for name in names if name.startswith(SAMPLES)]
     return _results(file, mapping(head), len(samples), lambda: _members(file, samples))

@@ -12,6 +12,7 @@ from typing import Any
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
 from runs.formats.suite_files import make_slug
 from runs.formats.tools._base import (
+    NothingToReadError,
     Row,
     ToolFile,
     ToolFormat,
@@ -71,7 +72,7 @@ def _read_registry(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite
         except ValueError as error:
             notes.append(Problem(f"the eval {name} was left out: {error}", file.path, line))
     if not suites:
-        raise UnreadableFileError(
+        raise NothingToReadError(
             notes or [Problem("the file names no eval by an alias with id", file.path)]
         )
     suites[0].notes += notes

@@ -47,7 +47,7 @@ def test_a_kind_shows_manual_settings_spellings_and_example(viewer: Client) -> N
 
 
 def test_an_evaluator_that_asks_an_agent_is_written_from_its_form(viewer: Client) -> None:
-    assert "asks an agent" in viewer.get("/evaluators/").content.decode()
+    assert "Asks an agent" in viewer.get("/evaluators/").content.decode()
     assert "asks an agent" in page(viewer, "agent_judge").content.decode()
     sent = {"name": "quality", "weight": "1", "agent": " code reviewer ", "scale": "10"}
     sent |= {"samples": "3", "samples_by": "mean", "criteria": "Is it kind?"}
