@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
 from evalsite.access.roles import EVERYBODY, Role
-from evaluators.sandbox.probe import sandbox_offered
+from evaluators.sandbox.probe import find_sandbox
 
 PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxxxxxxx")
 MIN_KEY_LENGTH = 32
@@ -38,7 +38,7 @@ def check_environment(**options: Any) -> list[CheckMessage]:
 
 def check_sandbox(**options: Any) -> list[CheckMessage]:
     """Return what is wrong with the sandbox of this process, if scripts are switched on."""
-    offer = sandbox_offered() if settings.SCRIPTS else None
+    offer = find_sandbox() if settings.SCRIPTS else None
     if offer and offer.kind == "none":
         message = f"EVALSITE_SCRIPTS is set and no sandbox works on this machine: {offer.reason}."
         hint = (

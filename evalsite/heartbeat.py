@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 
 from evaluators.sandbox.box import remove_dead_boxes
-from evaluators.sandbox.probe import MAX_WORD_LENGTH, sandbox_offered
+from evaluators.sandbox.probe import MAX_WORD_LENGTH, find_sandbox
 from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
 from runs.execution.run_worker import freeze_loaded_objects, release, tokens_at_work
@@ -92,7 +92,7 @@ class Heartbeat:
 
 def describe_sandbox() -> str:
     """Describe the sandbox of this process in at most 100 characters, starting with "scripts off" if they are."""
-    text = sandbox_offered().in_words
+    text = find_sandbox().in_words
     return text if settings.SCRIPTS else f"{SCRIPTS_OFF}{text}"[:MAX_WORD_LENGTH]
 
 

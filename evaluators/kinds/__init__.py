@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evaluators.kinds._base import Kind, KindConfig
-from evaluators.kinds._judging import models_named
+from evaluators.kinds._judging import named_models
 from evaluators.kinds._prompts import is_reference, literal_variable, reference_text
 from evaluators.kinds._refusals import (
     InvalidConfigError,
@@ -31,7 +31,7 @@ __all__ = [
     "is_spelling",
     "kind_for_spelling",
     "literal_variable",
-    "models_named",
+    "named_models",
     "normal_spelling",
     "prompt_versions",
     "read_config",

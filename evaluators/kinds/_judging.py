@@ -243,14 +243,14 @@ class NamedJudge(NamedTuple):
     name: str
 
 
-def models_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[NamedJudge]:
+def named_models(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[NamedJudge]:
     """Yield every language model that a tree names, in tree order, even if nothing calls it yet."""
     for path, node in walk(root):
         for setting, slug in dict.fromkeys(_node_models(node, kinds.get(node.kind))):
             yield NamedJudge(path, setting, slug)
 
 
-def agents_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[NamedJudge]:
+def named_agents(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[NamedJudge]:
     """Yield every target that evaluators of a tree ask to judge, in tree order."""
     for path, node in walk(root):
         kind = None if node.is_composite else kinds.get(node.kind)

@@ -204,7 +204,7 @@ def default_metrics() -> tuple[MetricSetting, ...]:
     return tuple(MetricSetting.model_validate(metric.key) for metric in DEFAULT_METRICS)
 
 
-def weighted(settings: Sequence[MetricSetting]) -> tuple[Metric, ...]:
+def scale_weights(settings: Sequence[MetricSetting]) -> tuple[Metric, ...]:
     """Return the metrics with weights that sum to 1; raises MetricsError if they cannot be scored."""
     return normalize([setting.as_metric() for setting in settings])
 
@@ -294,7 +294,7 @@ class MetricsJudgeConfig(KindConfig):
     @model_validator(mode="after")
     def _can_be_scored(self) -> Self:
         try:
-            weighted(self.metrics)
+            scale_weights(self.metrics)
         except MetricsError as error:
             raise ValueError(f"metrics: {error}") from error
         return self
@@ -312,7 +312,7 @@ def rescore(config: MetricsJudgeConfig, details: Mapping[str, Any]) -> Score:
 
     Raises PartsMissingError for a metric that was not judged, or not on this scale.
     """
-    metrics = weighted(config.metrics)
+    metrics = scale_weights(config.metrics)
     judged = judged_parts(metrics, details)
     samples = [
         {metric.key: int(sample[metric.key]) for metric in metrics} for sample in details["samples"]
@@ -376,7 +376,7 @@ def _question(config: MetricsJudgeConfig, context: Context, added: str) -> Judge
     expected = context.case.expected_outcomes
     filled = fill(TASK, context)
     numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(expected, 1))
-    lines = "\n".join(_line(metric) for metric in weighted(config.metrics))
+    lines = "\n".join(_line(metric) for metric in scale_weights(config.metrics))
     parts = [
         filled.instructions,
         METRICS.replace("{metrics}", lines),

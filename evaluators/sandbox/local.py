@@ -35,7 +35,7 @@ from evaluators.sandbox.confinement import (
     limited_command,
     own_environment,
 )
-from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, sandbox_offered
+from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, find_sandbox
 from evaluators.sandbox.programs import (
     Ending,
     ProgramGuard,
@@ -118,7 +118,7 @@ class LocalSandbox:
     @property
     def offer(self) -> SandboxOffer:
         """Return the sandbox in use."""
-        return self._offer or sandbox_offered()
+        return self._offer or find_sandbox()
 
     async def run(self, call: ScriptCall) -> ScriptResult:
         """Run a program and return its result; raises SandboxRefusal if it could not be started.

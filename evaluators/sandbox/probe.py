@@ -58,7 +58,7 @@ class SandboxOffer:
 
 
 @cache
-def sandbox_offered() -> SandboxOffer:
+def find_sandbox() -> SandboxOffer:
     """Return what this machine offers; tried once in a process, raises nothing.
 
     This starts two programs and takes about 20 ms, or three seconds if one hangs.
@@ -94,7 +94,7 @@ def _closed(user: int | None) -> tuple[str, ...]:
     return tuple(word for word in offered if word != "network" or can_filter())
 
 
-def limits_offered(reason: str = "") -> SandboxOffer:
+def find_limits(reason: str = "") -> SandboxOffer:
     """Return what the machine offers without bubblewrap."""
     return SandboxOffer("limits", reason=reason, closed=_closed(slot_user(0)))
 

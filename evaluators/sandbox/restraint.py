@@ -32,7 +32,7 @@ def landlock_version() -> int:
     return max(0, int(libc.syscall(LANDLOCK_CREATE, None, 0, ASK_VERSION)))
 
 
-def offered() -> str:
+def supported_restraints() -> str:
     """Return what can be given up here: files, network."""
     words = [FILES] if landlock_version() else []
     filters = libc.prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
@@ -102,6 +102,6 @@ def main(calls: str, writable: str, readable: str, *command: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--offered"]:
-        sys.stdout.write(offered())
+        sys.stdout.write(supported_restraints())
     else:
         main(*sys.argv[1:])

@@ -15,7 +15,7 @@ from rest_framework.exceptions import NotFound
 from runs import lists
 from runs.cases.queries import VERDICTS, CasesQuery
 from runs.costs import with_origins
-from runs.filters.fields import field_named
+from runs.filters.fields import find_field
 from runs.filters.language import MAX_LENGTH
 from runs.filters.queries import (
     FAMILIES,
@@ -153,7 +153,7 @@ class ExecutionsQuery(ListQuery):
         """
         if self.sort.name.startswith(FAMILIES):
             fields = run_vocabulary(run).own_fields
-            if field_named(self.sort.name) not in fields:
+            if find_field(self.sort.name) not in fields:
                 raise UnknownSortError(self.sort.name)
         listed = ResultsQuery(text=self.filter, tag=self.tag)
         cases = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import models_named
+from evaluators.kinds._judging import named_models
 from evaluators.models import LanguageModel
 from evaluators.reading.json import is_storable
 from evaluators.reading.yaml import FIELD_LIMITS, YamlLimits, write_yaml
@@ -84,7 +84,7 @@ class CaseChecks:
         if self._root is None or self._models is None:
             self._root = self._suite.spec.evaluators
             self._models = set(LanguageModel.objects.values_list("slug", flat=True))
-        for model in models_named(case.evaluators, all_kinds()):
+        for model in named_models(case.evaluators, all_kinds()):
             if model.name not in self._models:
                 yield "evaluators", f"Evaluator {model.path}: {missing_model(model.name)}"
         alone = SuiteWithCases(slug="", evaluators=case.evaluators)

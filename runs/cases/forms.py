@@ -215,7 +215,7 @@ def result_at(slug: str, number: int, key: str, repetition: int) -> Result:
     return get_object_or_404(results, case__key=key, run__is_deleted=False, **place)
 
 
-def result_of(suite: Suite, text: str) -> Result | None:
+def find_result(suite: Suite, text: str) -> Result | None:
     """Return the result of a suite that an address names by its id, None for anything else."""
     number = read_integer(text)
     if number is None:

@@ -30,7 +30,7 @@ from runs.lists import PAGE_SIZE, Chip, Control, Key, Keyset, ListQuery, read_in
 from runs.models.results import Result
 from runs.models.run_cases import execution_from, live_state
 from runs.models.runs import Run, RunStatus
-from runs.models.search import said
+from runs.models.search import conversation_text
 from runs.models.suites import Case, Suite
 from runs.requests import get_suite_or_404
 from runs.results.result_state import (
@@ -103,7 +103,7 @@ class CasesQuery(ListQuery):
         if not (self.text or self.verdict):
             return cases
         checked = read_checked(self.text, CASE_VOCABULARY)
-        rows = CaseRows(cases, [suite.pk], latest_completed(suite))
+        rows = CaseRows(cases, [suite.pk], latest_completed_run(suite))
         if self.verdict:
             cases = cases.filter(rows.has_verdict(self.verdict))
         return cases.filter(condition(checked, rows))
@@ -181,7 +181,7 @@ def case_table(suite: Suite, query: CasesQuery) -> CaseTable:
     page = keyset.page(matching.defer("recorded_output"), query.after, PAGE_SIZE)
     count = matching.count()
     left = keyset.behind(matching, page.after).count() if page.after else 0
-    run = latest_completed(suite)
+    run = latest_completed_run(suite)
     states = _states(run, [case.key for case in page.rows])
     wanted = wanted_words(read_filter(query.text)) if page.rows else {}
     return CaseTable(
@@ -202,7 +202,7 @@ def matching_keys(suite: Suite, query: CasesQuery) -> Sequence[str]:
     return list(SUITE_ORDER.order(query.cases(suite)).values_list("key", flat=True))
 
 
-def latest_completed(suite: Suite) -> Run | None:
+def latest_completed_run(suite: Suite) -> Run | None:
     """Return the newest completed run, without its summary and scores."""
     runs = suite.runs.filter(status=RunStatus.COMPLETED).order_by("-number")
     return runs.defer("summary", "leaf_scores").first()
@@ -233,7 +233,7 @@ def _row(case: Case, state: str, wanted: Mapping[str, Sequence[Sequence[str]]]) 
 def _first_hit(case: Case, wanted: Mapping[str, Sequence[Sequence[str]]]) -> Hit | None:
     """Return the first text with words of a filter; the row shows key and title anyway."""
     expected = [case.expected_output, *map(str, case.expected_outcomes)]
-    texts = {"input": [said(case.input)], "expected": expected}
+    texts = {"input": [conversation_text(case.input)], "expected": expected}
     for place, own in texts.items():
         phrases = [*wanted.get(place, ()), *(wanted.get("", ()) if place == "input" else ())]
         for text in own:

@@ -28,12 +28,12 @@ from runs.cases.forms import (
     SelectedCases,
     change_tags,
     delete,
+    find_result,
     is_deletion_confirmed,
     plain_lines,
     read_initial_case,
     read_revision,
     result_at,
-    result_of,
     selected_cases,
 )
 from runs.cases.queries import (
@@ -165,7 +165,7 @@ def case_edit(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     if saved is None:
         return _form(request, form, REFUSED if form.is_bound else 200)
     messages.success(request, f"{saved.key} is at revision {saved.revision}.")
-    result = result_of(case.suite, request.GET.get("result", ""))
+    result = find_result(case.suite, request.GET.get("result", ""))
     if result is not None:
         return redirect(result_url(result.run, result.case.key, result.repetition))
     return redirect("runs:case", slug, saved.key)

@@ -12,7 +12,7 @@ from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
 from evaluators.templatetags.figures import score as score_text
 from evaluators.templatetags.figures import strip
 from runs import lists
-from runs.charts.pictures import compared_case, listed, listed_in_comparison
+from runs.charts.pictures import case_links, compared_case, comparison_case_links
 from runs.engine.plan import read_plan
 from runs.filters.fields import BUILT_IN
 from runs.filters.language import Words
@@ -96,7 +96,7 @@ class HeatMap:
 def heat_map(run: Run, *, page: int = 1, rows: int | None = ROWS) -> HeatMap:
     """Return a page of cases, the worst first, or with no number of rows all of them; four queries."""
     root, own = _trees(run)
-    columns = _columns([root, *own.values()], listed(run), f"< {LOW}")
+    columns = _columns([root, *own.values()], case_links(run), f"< {LOW}")
     cases = sorted_cases(run.cases.live(run), "attention").order_by("sort_value", "position")
     names = ("case_id", "case__key", "case__title", "live_state", "score")
     start = (page - 1) * rows if rows else 0
@@ -137,7 +137,7 @@ def compared_heat_map(
     shown = keys[start:end]
     trees = [_trees(run) for run in runs]
     every = [tree for root, own in trees[::-1] for tree in (root, *own.values())]
-    columns = _columns(every, listed_in_comparison(baseline, candidate), "fell")
+    columns = _columns(every, comparison_case_links(baseline, candidate), "fell")
     cells = [
         _cells(run, [side[key].pk for key in shown], *tree)
         for run, side, tree in zip(runs, sides, trees, strict=True)

@@ -49,13 +49,13 @@ def run_side(run: Run) -> Side:
     return Side(f"#{run.number}", read_cases(run))
 
 
-def listed(run: Run) -> Callable[[str], str]:
+def case_links(run: Run) -> Callable[[str], str]:
     """Return what gives the address of the cases of a run for a filter."""
     page = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
     return lambda text: f"{ResultsQuery(text=text).at(page)}#results-title"
 
 
-def listed_in_comparison(baseline: Run, candidate: Run) -> Callable[[str], str]:
+def comparison_case_links(baseline: Run, candidate: Run) -> Callable[[str], str]:
     """Return what gives the address of the cases of a comparison for a filter."""
     runs = {"baseline": run_word(baseline), "candidate": run_word(candidate), "show": "all"}
     return lambda text: f"{reverse('runs:compare')}?{urlencode(runs | {'q': text})}#changes"
@@ -75,23 +75,23 @@ def scores_picture(run: Run) -> Picture:
         run_side(run),
         policy=run.readable_policy(),
         repetitions=run.repetitions,
-        address=listed(run),
+        address=case_links(run),
     )
 
 
 def latency_picture(run: Run) -> Picture:
     """Return the latencies of a run."""
-    return distribution(LATENCY, run_side(run), repetitions=run.repetitions, address=listed(run))
+    return distribution(LATENCY, run_side(run), repetitions=run.repetitions, address=case_links(run))
 
 
 def cost_picture(run: Run) -> Picture:
     """Return the costs of a run, of target and judges."""
-    return distribution(COST, run_side(run), repetitions=run.repetitions, address=listed(run))
+    return distribution(COST, run_side(run), repetitions=run.repetitions, address=case_links(run))
 
 
 def repetitions_picture(run: Run) -> Picture:
     """Return how many repetitions of each case passed."""
-    return distribution(passes(run.repetitions), run_side(run), address=listed(run))
+    return distribution(passes(run.repetitions), run_side(run), address=case_links(run))
 
 
 # By the name in their addresses.
@@ -110,19 +110,19 @@ def compared_scores(baseline: Run, candidate: Run) -> Picture:
         run_side(candidate),
         baseline=run_side(baseline),
         policy=candidate.readable_policy(),
-        address=listed_in_comparison(baseline, candidate),
+        address=comparison_case_links(baseline, candidate),
     )
 
 
 def compared_latency(baseline: Run, candidate: Run) -> Picture:
     """Return the latencies of the candidate over those of the baseline."""
-    address = listed_in_comparison(baseline, candidate)
+    address = comparison_case_links(baseline, candidate)
     return distribution(LATENCY, run_side(candidate), baseline=run_side(baseline), address=address)
 
 
 def compared_cost(baseline: Run, candidate: Run) -> Picture:
     """Return the costs of the candidate over those of the baseline."""
-    address = listed_in_comparison(baseline, candidate)
+    address = comparison_case_links(baseline, candidate)
     return distribution(COST, run_side(candidate), baseline=run_side(baseline), address=address)
 
 
@@ -133,7 +133,7 @@ def compared_cases(baseline: Run, candidate: Run) -> Picture:
         run_side(candidate),
         scale=candidate.scale,
         case_address=compared_case(baseline, candidate),
-        address=listed_in_comparison(baseline, candidate),
+        address=comparison_case_links(baseline, candidate),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from django.urls import reverse
 
-from runs.comments.queries import subject_of
+from runs.comments.queries import comment_subject
 from runs.documents import Document, TextOrNone
 from runs.models.comments import Comment
 
@@ -51,7 +51,7 @@ def comment_document(comment: Comment) -> CommentDoc:
     """Describe a comment whose mentions are loaded."""
     return CommentDoc(
         id=comment.pk,
-        about=subject_of(comment).kind,
+        about=comment_subject(comment).kind,
         suite=comment.suite.slug,
         case=comment.case_key,
         run_id=comment.run_id,

@@ -119,7 +119,7 @@ def comparison_subject(baseline: Run, candidate: Run) -> Subject:
     )
 
 
-def subject_of(comment: Comment) -> Subject:
+def comment_subject(comment: Comment) -> Subject:
     """Return what a comment is about."""
     if comment.run is None:
         return case_subject(comment.suite, comment.case_key)
@@ -262,7 +262,7 @@ def _threads(comments: Sequence[Comment], subject: Subject, user: User) -> tuple
 
 def thread_page(comment: Comment, user: User) -> int:
     """Return the number of the page that shows a comment, from 1."""
-    own = subject_of(comment).comments().values("pk")
+    own = comment_subject(comment).comments().values("pk")
     later = visible_comments(user).filter(pk__in=own, parent=None)
     return later.filter(pk__gt=comment.parent_id or comment.pk).count() // THREADS_A_PAGE + 1
 
@@ -309,7 +309,7 @@ def mentions_page(member: User, query: MentionsQuery) -> MentionsPage:
     rows = tuple(
         MentionRow(
             comment=comment,
-            subject=subject_of(comment),
+            subject=comment_subject(comment),
             html=comment_html(comment.text, {member.get_username()}),
             is_read=mention.read_at is not None,
             is_hidden=comment.pk not in visible,

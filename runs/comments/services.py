@@ -11,7 +11,7 @@ from django.db.models import F
 from evaluators.models import AuditEntry
 from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
-from runs.comments.queries import Subject, members, subject_of
+from runs.comments.queries import Subject, comment_subject, members
 from runs.comments.text import mentioned_names
 from runs.models.comments import Comment, Mention
 from runs.models.database import database_now
@@ -163,6 +163,6 @@ def _record(action: str, comment: Comment, by: User, **values: Any) -> None:
         by=by,
         object_type="comment",
         object_id=comment.pk,
-        object_name=subject_of(comment).name,
+        object_name=comment_subject(comment).name,
         **values,
     )

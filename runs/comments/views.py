@@ -20,6 +20,7 @@ from runs.comments.queries import (
     Subject,
     ThreadsQuery,
     case_subject,
+    comment_subject,
     comments_page,
     comparison_subject,
     get_comments,
@@ -27,7 +28,6 @@ from runs.comments.queries import (
     mentions_page,
     result_subject,
     run_subject,
-    subject_of,
     suggest_members,
     thread_page,
     visible_comments,
@@ -133,7 +133,7 @@ def _panel(
 
 def _show_changed(request: MemberRequest, comment: Comment, message: str) -> HttpResponse:
     """Show the page of comments on which one was changed, and say what happened."""
-    subject, number = subject_of(comment), thread_page(comment, request.user)
+    subject, number = comment_subject(comment), thread_page(comment, request.user)
     if request.htmx:
         return _panel(request, subject, CommentForm(), number=number, message=message)
     messages.success(request, message)
@@ -157,7 +157,7 @@ def comment(request: MemberRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(get_comments(), pk=pk)
     if visible_comments(request.user).filter(pk=pk).exists():
         read_mentions(request.user, comment=found)
-    comments = subject_of(found).page_of_comments(thread_page(found, request.user))
+    comments = comment_subject(found).page_of_comments(thread_page(found, request.user))
     return redirect(f"{comments}#comment-{pk}")
 
 
@@ -178,7 +178,7 @@ def comment_edit(request: MemberRequest, pk: int) -> HttpResponse:
         return response
     if form.is_bound:
         found = _get_visible(request, pk)
-    subject = subject_of(found)
+    subject = comment_subject(found)
     context = {
         "comment": found,
         "form": form,
@@ -195,7 +195,7 @@ def comment_edit(request: MemberRequest, pk: int) -> HttpResponse:
 def comment_delete(request: MemberRequest, pk: int) -> HttpResponse:
     """Delete a comment."""
     found = _get_visible(request, pk)
-    subject, number = subject_of(found), thread_page(found, request.user)
+    subject, number = comment_subject(found), thread_page(found, request.user)
     message = "Comment deleted."
     try:
         delete_comment(found, by=request.user)

@@ -168,12 +168,12 @@ def _row(
         url=query.address(text=str(condition), show=EVERY, cell=""),
         shared=len(shared),
         cases=len(cases),
-        pass_rate=_figure(rate, [mean_of(side, "pass_share") for side in sides]),
-        mean_score=_figure(score, [mean_of(side, "mean_score") for side in sides]),
+        pass_rate=_figure(rate, [mean_figure(side, "pass_share") for side in sides]),
+        mean_score=_figure(score, [mean_figure(side, "mean_score") for side in sides]),
     )
 
 
-def mean_of(cases: Sequence[Any], name: str) -> float | None:
+def mean_figure(cases: Sequence[Any], name: str) -> float | None:
     """Return the mean of a figure over the cases that have it; None without one."""
     return mean([value for case in cases if (value := getattr(case, name)) is not None])
 

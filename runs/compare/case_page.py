@@ -18,7 +18,7 @@ from runs.compare.rules import (
     CaseSide,
     Standing,
     compare_case,
-    most_changed,
+    most_changed_repetition,
     rounded_change,
     standing,
 )
@@ -156,7 +156,7 @@ def case_side_by_side(
         number for number in numbers if _is_worse(results[0].get(number), results[1].get(number))
     ]
     is_chosen = repetition in numbers
-    shown = repetition if is_chosen else most_changed(_standings(*results))
+    shown = repetition if is_chosen else most_changed_repetition(_standings(*results))
     before, after = results[0].get(shown), results[1].get(shown)
     sides = _side(baseline, results[0]), _side(candidate, results[1])
     case = next(iter((results[1] or results[0]).values())).case

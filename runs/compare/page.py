@@ -45,7 +45,7 @@ from runs.compare.rules import (
     Standing,
     Tolerances,
     by_harm,
-    most_changed,
+    most_changed_repetition,
     standing,
 )
 from runs.engine.plan import read_policy
@@ -375,7 +375,7 @@ def _most_changed(comparison: Comparison, keys: Sequence[str]) -> Mapping[str, i
         sides = found[key].setdefault(repetition, [None, None])
         sides[run == runs[1].pk] = standing(*state)
     return {
-        key: most_changed({number: (old, new) for number, (old, new) in rows.items()})
+        key: most_changed_repetition({number: (old, new) for number, (old, new) in rows.items()})
         for key, rows in found.items()
         if rows
     }

@@ -451,11 +451,13 @@ RANKS_WITH_ERROR = {ERRORED: -1} | {verdict.value: rank for verdict, rank in VER
 
 
 def standing(status: str, verdict: str, score: float | None) -> Standing:
-    """Return what `most_changed` compares of a result with this status."""
+    """Return what `most_changed_repetition` compares of a result with this status."""
     return (ERRORED if status == ERRORED else verdict, score)
 
 
-def most_changed(repetitions: Mapping[int, tuple[Standing | None, Standing | None]]) -> int:
+def most_changed_repetition(
+    repetitions: Mapping[int, tuple[Standing | None, Standing | None]],
+) -> int:
     """Return the repetition of a case that got worst, else the one that improved most, else the first.
 
     Each has the verdict ("error" if it errored) and the score of the baseline and of the candidate, None where a run

@@ -12,7 +12,7 @@ from typing import Any
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import agents_named
+from evaluators.kinds._judging import named_agents
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
@@ -231,7 +231,7 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         kind_icon=kind.icon if kind else "e-composite",
         calls=judge_calls(root, kinds),
         models=sorted(models - {""}),
-        agents=sorted({agent.name for agent in agents_named(root, kinds)}),
+        agents=sorted({agent.name for agent in named_agents(root, kinds)}),
         scripts=len(script_paths(root, kinds)),
         needs=tuple(_needs(root)),
         missing=("a judge: choose one under Settings",) if "" in models else (),

@@ -25,7 +25,7 @@ from evaluators.kinds._base import (
     ScriptCall,
     ScriptResult,
 )
-from evaluators.kinds._judging import agents_named
+from evaluators.kinds._judging import named_agents
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord, Failure
 from evaluators.model_calls.client import ModelClient, Try
 from evaluators.model_calls.limit_policy import ONE_TRY
@@ -526,7 +526,7 @@ def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
 
 def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, FrozenTarget]:
     """Return the targets that the evaluators ask for a judgement by name, as they are now."""
-    names = {agent.name for agent in agents_named(root, all_kinds())}
+    names = {agent.name for agent in named_agents(root, all_kinds())}
     result: dict[str, FrozenTarget] = {}
     for row in Target.objects.filter(name__in=names, archived_at=None).select_related("model"):
         kind = get_target_kind(row.kind)

@@ -186,7 +186,7 @@ CASE_FIELDS = (
 BY_NAME: Mapping[str, Field] = {one.name: one for one in BUILT_IN}
 
 
-def field_named(name: str) -> Field | None:
+def find_field(name: str) -> Field | None:
     """Return the field of a column or an order, which names the source: `evaluator.safety/tone`, `metric.tone`.
 
     Whether a run has it is for the caller to find out. Fields of every case are named as in filters.

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from runs import lists
 from runs.engine.plan import read_plan
-from runs.filters.fields import OWN_SOURCES, Source, Vocabulary, field_named, read_checked
+from runs.filters.fields import OWN_SOURCES, Source, Vocabulary, find_field, read_checked
 from runs.filters.language import MAX_LENGTH, All, FilterError, read_filter, wanted_words
 from runs.filters.matching import ANY_ERROR, PARTS, ResultRows, condition
 from runs.lists import (
@@ -31,7 +31,7 @@ from runs.models.database import among
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.run_cases import LiveCases, RunCase, sorted_cases
 from runs.models.runs import Run
-from runs.models.search import exact_lookups, said
+from runs.models.search import conversation_text, exact_lookups
 from runs.models.suites import Case
 from runs.summary.cases import STATES
 from runs.summary.words import Piece, marked, snippet
@@ -98,7 +98,7 @@ def ordered_cases(run: Run, cases: LiveCases, sort: Sort) -> Sequence[CaseRow]:
         found = sorted_cases(cases, sort.name).order_by().values(*columns, "sort_value")
         rows = [{**row, "is_missing": 0} for row in found]
     else:
-        field = field_named(sort.name)
+        field = find_field(sort.name)
         known = ResultRows([run]).values(field) if field else {}
         rows = [
             {
@@ -242,7 +242,7 @@ class HitMarker:
 OUTSIDE_TEXT = re.compile(r"(<[^>]*>|&[#\w]+;)")
 
 
-def marks_of(text: str) -> Marks:
+def hit_marks(text: str) -> Marks:
     """Return what a filter marks; nothing for one that cannot be read."""
     try:
         return Marks(wanted_words(read_filter(text)) if text else {})
@@ -268,7 +268,7 @@ def _texts_by_place(
         (
             "input",
             lambda: (
-                (run, case, 1, said(messages))
+                (run, case, 1, conversation_text(messages))
                 for run, case, messages in inputs.values_list("run_id", "case_id", "case__input")
             ),
         ),

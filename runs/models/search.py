@@ -277,13 +277,18 @@ class CaseTextQuerySet(SearchQuerySet):
             CaseText,
             CASE_COLUMNS,
             (
-                (pk, suite_id, searchable(f"{key}\n{title}"), searchable(said(messages)))
+                (
+                    pk,
+                    suite_id,
+                    searchable(f"{key}\n{title}"),
+                    searchable(conversation_text(messages)),
+                )
                 for pk, suite_id, key, title, messages in list(rows)
             ),
         )
 
 
-def said(messages: Iterable[Mapping[str, Any]]) -> str:
+def conversation_text(messages: Iterable[Mapping[str, Any]]) -> str:
     """Return the texts of messages, one below the other."""
     return "\n".join(str(message.get("content") or "") for message in messages)
 

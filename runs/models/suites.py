@@ -13,7 +13,7 @@ from django.db.models import Max
 from django.db.models.functions import Cast
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import models_named
+from evaluators.kinds._judging import named_models
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from runs.engine.plan import content_hash
@@ -167,7 +167,7 @@ class Suite(models.Model):
             setattr(self, name, self.content[name])
         self.judge = LanguageModel.objects.filter(slug=spec.judge).first() if spec.judge else None
         self.save()
-        named = {(use.path, use.name) for use in models_named(spec.evaluators, all_kinds())}
+        named = {(use.path, use.name) for use in named_models(spec.evaluators, all_kinds())}
         known = LanguageModel.objects.in_bulk({slug for _, slug in named}, field_name="slug")
         self.model_uses.all().delete()
         ModelUse.objects.bulk_create(

@@ -17,7 +17,7 @@ from evaluators.scoring.decision import VerdictCause
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.filters.fields import field_named
+from runs.filters.fields import find_field
 from runs.filters.language import FilterError
 from runs.filters.matching import ResultRows
 from runs.filters.queries import (
@@ -46,7 +46,7 @@ from runs.models.run_cases import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.columns import COLUMNS, OF_REPETITIONS, USUAL, Column, column_named
+from runs.results.columns import COLUMNS, OF_REPETITIONS, USUAL, Column, find_column
 from runs.results.groups import GroupTable, group_list, group_table, grouping_field
 from runs.results.result_state import (
     MAX_MARKS,
@@ -84,7 +84,7 @@ def column_values(
 ) -> Mapping[str, Mapping[int, Any]]:
     """Return the values of columns that are no part of a row, by name and case; a query or two for each source."""
     asked = [name for name in names if name not in COLUMNS or name in OF_RESULTS]
-    fields = {name: field for name in asked if (field := field_named(name))}
+    fields = {name: field for name in asked if (field := find_field(name))}
     if not fields:
         return {}
     read = ResultRows([run], only=[row.id for row in rows])
@@ -436,10 +436,10 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
 def unknown_names(run: Run, query: ResultsQuery) -> tuple[str, ...]:
     """Return what an address names and the run does not have: columns, the order, and what cases are grouped by."""
     asked = tuple(dict.fromkeys((*query.columns, query.sort.name)))
-    unknown = [name for name in asked if name not in SORTS and column_named(name) is None]
+    unknown = [name for name in asked if name not in SORTS and find_column(name) is None]
     if own := [name for name in asked if name.startswith(FAMILIES)]:
         fields = run_vocabulary(run).own_fields
-        unknown += [name for name in own if name not in unknown and field_named(name) not in fields]
+        unknown += [name for name in own if name not in unknown and find_field(name) not in fields]
     if query.group and grouping_field(query.group) is None:
         unknown.append(query.group)
     return tuple(unknown)
@@ -461,10 +461,10 @@ def table_columns(
         names = list(usual_columns(run))
     if "case" not in names:
         names.insert(0, "case")
-    if query.sort.name not in (*names, UNSORTED.name) and column_named(query.sort.name):
+    if query.sort.name not in (*names, UNSORTED.name) and find_column(query.sort.name):
         after = names.index("score") if "score" in names else names.index("case")
         names.insert(after + 1, query.sort.name)
-    found = (column_named(name) for name in names)
+    found = (find_column(name) for name in names)
     return tuple(_with_head(run, query, column) for column in found if column)
 
 

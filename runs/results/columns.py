@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runs.filters.fields import Field, Kind, Source, field_named
+from runs.filters.fields import Field, Kind, Source, find_field
 from runs.lists import HeadCell
 
 
@@ -56,11 +56,11 @@ USUAL = (
 OF_REPETITIONS = ("spread", "repetitions")
 
 
-def column_named(name: str) -> Column | None:
+def find_column(name: str) -> Column | None:
     """Return the column of a name: one of every run, or that of an evaluator, metric, dimension or metadata key."""
     if name in COLUMNS:
         return COLUMNS[name]
-    field = field_named(name)
+    field = find_field(name)
     return None if field is None or field.source == Source.CASE else own_column(name, field)
 
 

@@ -15,7 +15,7 @@ from runs.filters.queries import DENSITIES, ResultsQuery, run_vocabulary
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.case_rows import unknown_names, usual_columns
-from runs.results.columns import COLUMNS, Column, column_named, own_column
+from runs.results.columns import COLUMNS, Column, find_column, own_column
 from runs.results.groups import GROUP_LABELS
 
 MAX_KEYS = 30
@@ -68,7 +68,7 @@ def table_display(run: Run, query: ResultsQuery, *, up: str = "", down: str = ""
     _move(names, up, -1)
     _move(names, down, 1)
     offered = _offered(run)
-    chosen = [column for name in names if (column := column_named(name))]
+    chosen = [column for name in names if (column := find_column(name))]
     place = (run.suite.slug, run.number)
     return TableDisplay(
         query=query,
@@ -124,7 +124,7 @@ def _offered(run: Run) -> Sequence[tuple[str, Sequence[Column]]]:
     for field in run_vocabulary(run).own_fields:
         found[field.source].append(own_column(f"{field.source}.{field.key}", field))
     found[Source.METADATA] = [
-        column for key in metadata_keys(run) if (column := column_named(METADATA + key))
+        column for key in metadata_keys(run) if (column := find_column(METADATA + key))
     ]
     return [(HEADINGS[source], columns) for source, columns in found.items() if columns]
 

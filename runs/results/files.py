@@ -50,7 +50,7 @@ from runs.models.results import (
 )
 from runs.models.reviews import Review
 from runs.models.runs import Run
-from runs.models.search import said
+from runs.models.search import conversation_text
 from runs.requests import get_run_or_404
 from runs.results.case_rows import (
     ResultRow,
@@ -369,7 +369,7 @@ def results_csv(
     rows = (
         [
             *_row(line, result.case__title),
-            *((said(result.case__input), line.output) if texts else ()),
+            *((conversation_text(result.case__input), line.output) if texts else ()),
             *_part_scores(line, parts),
         ]
         for result, line in found

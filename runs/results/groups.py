@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Q, Sum
 
-from runs.filters.fields import NOTHING, Field, Kind, Source, field_named
+from runs.filters.fields import NOTHING, Field, Kind, Source, find_field
 from runs.filters.language import All, Comparison, FilterError, Operator, QuotedValue, read_filter
 from runs.filters.matching import ResultRows
 from runs.filters.queries import GROUPINGS, ResultsQuery
@@ -16,7 +16,7 @@ from runs.lists import HeadCell, head_cell
 from runs.models.results import ResultStatus
 from runs.models.run_cases import LiveCases
 from runs.models.runs import Run, RunStatus
-from runs.results.columns import Column, column_named
+from runs.results.columns import Column, find_column
 from runs.summary.groups import (
     GroupedCase,
     GroupFigures,
@@ -110,7 +110,7 @@ class GroupTable:
 
 def grouping_field(name: str) -> Field | None:
     """Return what a list is grouped by: one of GROUPINGS or a key of metadata, None for anything else."""
-    field = field_named(name)
+    field = find_field(name)
     is_metadata = field is not None and field.source == Source.METADATA
     return field if name in GROUPINGS or is_metadata else None
 
@@ -169,7 +169,7 @@ def _columns(query: ResultsQuery, unknown: Sequence[str]) -> Mapping[str, Field]
         for name in names
         if name not in OWN_FIGURES
         and name not in unknown
-        and (field := field_named(name))
+        and (field := find_field(name))
         and field.is_number
     }
 
@@ -195,7 +195,7 @@ def group_table(query: ResultsQuery, grouping: Grouping) -> GroupTable:
     columns = [
         replace(column, head=head_cell(query, name, column.label, is_number=True))
         for name in grouping.columns
-        if (column := column_named(name))
+        if (column := find_column(name))
     ]
     return GroupTable(
         grouping=grouping,

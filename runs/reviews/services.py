@@ -372,7 +372,7 @@ def undo(item: ReviewItem, *, by: User) -> Consensus | None:
     return consensus
 
 
-def last_decided(by: User) -> ReviewItem | None:
+def last_decided_item(by: User) -> ReviewItem | None:
     """Return the item that a person decided last; None without any."""
     reviews = Review.objects.standing().filter(reviewer=by, result__review_item__isnull=False)
     last = reviews.select_related("result__review_item").order_by("-created_at", "-id").first()

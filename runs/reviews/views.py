@@ -162,7 +162,7 @@ def review_hold(request: MemberRequest, pk: int) -> HttpResponse:
 @may_review
 def review_undo(request: MemberRequest) -> HttpResponse:
     """Undo the last decision and show its item with the form as it was."""
-    query, last = QueueQuery.read(request.GET), services.last_decided(request.user)
+    query, last = QueueQuery.read(request.GET), services.last_decided_item(request.user)
     if last is None:
         messages.info(request, "You have no review to undo.")
         return _show_next(request, query)

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from evaluators.kinds import all_kinds, read_config
-from evaluators.kinds._judging import agents_named
+from evaluators.kinds._judging import named_agents
 from evaluators.kinds._prompts import variables_in
 from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel
@@ -100,7 +100,7 @@ def scripts_problem(
     if not obstacle:
         return ""
     trees = list(trees)
-    named = {agent.name for tree in trees for agent in agents_named(tree, all_kinds())}
+    named = {agent.name for tree in trees for agent in named_agents(tree, all_kinds())}
     agents = Target.objects.filter(name__in=named).values_list("name", "kind") if named else ()
     programs = _who_runs_programs(_named(trees, dict(agents)), target)
     return f"{programs}, and {obstacle}" if programs else ""
@@ -147,7 +147,7 @@ def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[st
         paths += script_paths(tree, all_kinds())
         paths += (
             f"{agent.path} by the target {agent.name}"
-            for agent in agents_named(tree, all_kinds())
+            for agent in named_agents(tree, all_kinds())
             if agent.name in programs
         )
     return list(dict.fromkeys(paths))
@@ -189,7 +189,7 @@ def _sandbox_problem(*, is_local_worker: bool) -> str:
     """Return what is wrong with the sandboxes of this process or of the live workers, or ""."""
     remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
     if settings.IS_EMBEDDED or is_local_worker:
-        offer = probe.sandbox_offered()
+        offer = probe.find_sandbox()
         is_missing = offer.kind == "none"
         return f"no sandbox works on this machine ({offer.reason}). {remedy}" if is_missing else ""
     workers = WorkerProcess.objects.alive(now=database_now())
@@ -249,7 +249,7 @@ def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
     """
     asking: dict[str, str] = {}
     for tree in trees:
-        for agent in agents_named(tree, all_kinds()):
+        for agent in named_agents(tree, all_kinds()):
             asking.setdefault(agent.name, agent.path)
     known = {
         row.name: row for row in Target.objects.filter(name__in=asking).select_related("model")

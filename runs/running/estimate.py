@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts
-from evaluators.kinds._judging import agents_named
+from evaluators.kinds._judging import named_agents
 from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.policy import PolicySpec
@@ -76,7 +76,7 @@ def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
         trees.append(case_tree(root, evaluators, append=append))
     paths_by_name: dict[str, list[str]] = {}
     for tree in trees:
-        for agent in agents_named(tree, all_kinds()):
+        for agent in named_agents(tree, all_kinds()):
             if agent.path not in paths_by_name.setdefault(agent.name, []):
                 paths_by_name[agent.name].append(agent.path)
     return paths_by_name

@@ -103,7 +103,7 @@ def outcomes_by_key(suite: Suite) -> dict[str, bool]:
     }
 
 
-def last_ended(suite: Suite) -> Run | None:
+def last_ended_run(suite: Suite) -> Run | None:
     """Return the newest run that has ended with results, without its long columns."""
     ended = suite.runs.filter(status__in=ENDED, done_count__gt=0, source_run=None)
     return ended.defer("snapshot", "summary", "leaf_scores").order_by("-number").first()
@@ -544,7 +544,7 @@ class CaseChoiceForm(forms.Form):
     @cached_property
     def _not_passed(self) -> dict[str, tuple[Run, list[str]]]:
         """Return the cases not passed in the last run and in the requested one, by run number."""
-        runs = [last_ended(self.suite)]
+        runs = [last_ended_run(self.suite)]
         cases = str(self.data.get("cases", "") if self.is_bound else self.initial.get("cases", ""))
         if cases.startswith(FAILED) and (number := read_integer(cases.removeprefix(FAILED))):
             named = self.suite.runs.filter(number=number, status__in=ENDED)

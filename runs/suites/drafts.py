@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from evaluators.kinds import all_kinds, get_kind, read_config
-from evaluators.kinds._judging import models_named
+from evaluators.kinds._judging import named_models
 from evaluators.kinds._prompts import literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
 from evaluators.kinds.composite import prompt_file, runs_script
@@ -129,7 +129,7 @@ def _problems(
     else:
         options = config.get("aggregator") or {}
         yield from _file_problems(node.kind, config, options, files)
-        for model in models_named(node.replace(children=()), all_kinds()):
+        for model in named_models(node.replace(children=()), all_kinds()):
             if model.name not in models:
                 yield model.setting, missing_model(model.name)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import NamedJudge, agents_named, models_named
+from evaluators.kinds._judging import NamedJudge, named_agents, named_models
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
@@ -52,7 +52,7 @@ def absent_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Proble
 def _judging_targets(content: SuiteWithCases) -> list[tuple[str, NamedJudge]]:
     """Return the targets that evaluators ask to judge, each with the case, "" for the suite's tree."""
     trees = _trees(content)
-    return [(case, agent) for case, tree in trees for agent in agents_named(tree, all_kinds())]
+    return [(case, agent) for case, tree in trees for agent in named_agents(tree, all_kinds())]
 
 
 def _existing(judging: Sequence[tuple[str, NamedJudge]], **facts: Any) -> set[str]:
@@ -101,7 +101,7 @@ def missing_models(
         yield Problem(_missing(judge_slug), place.file or file, place.line, key="judge")
     named: Counter[tuple[str, str]] = Counter()
     for case, tree in _trees(content):
-        for model in models_named(tree, all_kinds()):
+        for model in named_models(tree, all_kinds()):
             if (slug := model.name) not in known:
                 places = [
                     place for place in _places(content, case, slug) if not place.is_suite_judge

@@ -13,7 +13,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import models_named
+from evaluators.kinds._judging import named_models
 from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
@@ -499,7 +499,7 @@ def _check_models(number: int, spec: VersionSpec, cases: Iterable[Case]) -> None
     named = [("the suite's judge", spec.judge)]
     for key, tree in trees:
         where = f"case {key}, evaluator " if key else "evaluator "
-        models = models_named(tree, all_kinds())
+        models = named_models(tree, all_kinds())
         named += [(f"{where}{model.path}", model.name) for model in models]
     known = set(LanguageModel.objects.values_list("slug", flat=True))
     gone = [f"{slug!r} ({where})" for where, slug in named if slug and slug not in known]

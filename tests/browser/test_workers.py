@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from evaluators.sandbox.probe import sandbox_offered
+from evaluators.sandbox.probe import find_sandbox
 from runs.models.runs import WorkerProcess
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
@@ -32,7 +32,7 @@ def test_the_site_shows_its_own_worker(page: Page, site: Site) -> None:
         "table", name="Worker processes, each followed by the runs it works on"
     )
     expect(worker_lines).to_contain_text("inside the web process")
-    expect(worker_lines).to_contain_text(sandbox_offered().in_words)
+    expect(worker_lines).to_contain_text(find_sandbox().in_words)
     [worker] = site.web_workers()
     expect(worker_lines).to_contain_text(str(worker))
 

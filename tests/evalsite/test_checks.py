@@ -60,7 +60,7 @@ def test_scripts_without_a_complete_sandbox_cause_a_warning(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, offer: SandboxOffer, expected: str | None
 ) -> None:
     settings.SCRIPTS = True
-    monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: offer)
+    monkeypatch.setattr("evalsite.checks.find_sandbox", lambda: offer)
     warnings = [check.msg for check in check_sandbox()]
     assert len(warnings) == (expected is not None)
     assert all(expected in warning for warning in warnings)
@@ -71,7 +71,7 @@ def test_only_a_process_that_runs_programs_looks_for_a_sandbox_unasked(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, is_embedded: bool
 ) -> None:
     settings.IS_EMBEDDED, settings.SCRIPTS = is_embedded, True
-    monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: SandboxOffer("none"))
+    monkeypatch.setattr("evalsite.checks.find_sandbox", lambda: SandboxOffer("none"))
     registry = CheckRegistry()
     monkeypatch.setattr("evalsite.apps.register", registry.register)
     apps.get_app_config("evalsite").ready()
@@ -83,7 +83,7 @@ def test_the_check_looks_for_a_sandbox(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings.IS_EMBEDDED, settings.SCRIPTS = False, True
-    monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: SandboxOffer("none"))
+    monkeypatch.setattr("evalsite.checks.find_sandbox", lambda: SandboxOffer("none"))
     call_command("check")
     assert "no sandbox works on this machine" in capsys.readouterr().err
 
@@ -92,7 +92,7 @@ def test_without_scripts_the_sandbox_is_not_checked(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.SCRIPTS = False
-    monkeypatch.delattr("evalsite.checks.sandbox_offered")
+    monkeypatch.delattr("evalsite.checks.find_sandbox")
     assert check_sandbox() == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalsite.heartbeat import Heartbeat
-from evaluators.sandbox.probe import sandbox_offered
+from evaluators.sandbox.probe import find_sandbox
 from evaluators.sandbox.processes import own_process_key
 from runs.models.runs import WorkerProcess
 
@@ -21,7 +21,7 @@ def test_a_worker_registers_its_version_and_sandbox(
     settings.SCRIPTS = switch
     Heartbeat().send()
     shown = WorkerProcess.objects.get()
-    assert shown.sandbox == f"{before}{sandbox_offered().in_words}"[:100]
+    assert shown.sandbox == f"{before}{find_sandbox().in_words}"[:100]
     assert shown.version
 
 

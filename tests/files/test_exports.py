@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._judging import models_named
+from evaluators.kinds._judging import named_models
 from evaluators.models import LanguageModel
 from runs.files.importing import import_suite
 from runs.formats import suite_files
@@ -61,7 +61,7 @@ def test_a_suite_goes_out_and_comes_in_under_another_name_unchanged(
 
 def models_of(content: SuiteWithCases) -> set[str]:
     trees = [content.evaluators, *(case.evaluators for case in content.cases if case.evaluators)]
-    return {model.name for tree in trees for model in models_named(tree, all_kinds())}
+    return {model.name for tree in trees for model in named_models(tree, all_kinds())}
 
 
 def suite_of(*texts: str) -> SuiteWithCases:

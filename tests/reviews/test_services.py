@@ -16,7 +16,7 @@ from runs.models.results import ResultOutput
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.reviews import services as queue
-from runs.reviews.services import ReviewDecision, decide, last_decided, undo
+from runs.reviews.services import ReviewDecision, decide, last_decided_item, undo
 from runs.running.retrying import retry_results
 from tests.support.factories import again, make_score, make_user
 from tests.support.queue import item_of, queued_run
@@ -106,7 +106,7 @@ class TestDeciding:
         run = queued_run()
         item = item_of(run)
         decide(item, PASS, by=ann)
-        last = last_decided(ann)
+        last = last_decided_item(ann)
         assert last == item
         undone = undo(item, by=ann)
         assert undone is not None
@@ -115,7 +115,7 @@ class TestDeciding:
         assert key_of(queue.next_item(ben)) == "C-002"
         assert key_of(queue.next_item(ann)) == "C-001"
         assert undo(item, by=ann) is None
-        assert last_decided(ann) is None
+        assert last_decided_item(ann) is None
         assert Review.objects.get().withdrawn_at
 
     def test_two_reviewers_agree_or_a_third_decides(self, ann: User, ben: User) -> None:

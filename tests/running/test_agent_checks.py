@@ -42,7 +42,7 @@ WITH_VARIABLE = {**HTTP, "headers": [{"name": "X", "value": "{{EVALSITE_TARGET_S
 @pytest.fixture(autouse=True)
 def bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this machine have a sandbox."""
-    monkeypatch.setattr(probe, "sandbox_offered", lambda: SandboxOffer("bubblewrap", "0.11.0"))
+    monkeypatch.setattr(probe, "find_sandbox", lambda: SandboxOffer("bubblewrap", "0.11.0"))
 
 
 def suite_of(*nodes: dict[str, Any], **case: Any) -> Suite:

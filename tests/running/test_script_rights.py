@@ -48,7 +48,7 @@ def tree(*children: dict[str, Any], aggregator: dict[str, Any] | None = None) ->
 @pytest.fixture(autouse=True)
 def bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this machine have a sandbox."""
-    monkeypatch.setattr(probe, "sandbox_offered", lambda: SandboxOffer("bubblewrap", "0.11.0"))
+    monkeypatch.setattr(probe, "find_sandbox", lambda: SandboxOffer("bubblewrap", "0.11.0"))
 
 
 def member(*, allowed: bool) -> User:
@@ -151,7 +151,7 @@ def test_without_a_sandbox_nothing_starts(
     settings.REFUSES = False
     run = ended(suite, settings, RunStatus.STOPPED)
     settings.REFUSES = True
-    monkeypatch.setattr(probe, "sandbox_offered", offered)
+    monkeypatch.setattr(probe, "find_sandbox", offered)
 
     with pytest.raises(ScriptsRefusedError, match="bubblewrap is not installed"):
         resume_run(run, resumed_by=None)
@@ -258,9 +258,7 @@ def test_where_workers_are_on_machines_of_their_own_theirs_is_the_sandbox_that_c
     settings: Any, monkeypatch: pytest.MonkeyPatch, shown: tuple[str, ...], refused: str
 ) -> None:
     settings.SCRIPTS, settings.IS_EMBEDDED = True, False
-    monkeypatch.setattr(
-        probe, "sandbox_offered", lambda: SandboxOffer("none", reason="a slim image")
-    )
+    monkeypatch.setattr(probe, "find_sandbox", lambda: SandboxOffer("none", reason="a slim image"))
     for number, words in enumerate(shown):
         make_worker(pid=number + 1, sandbox=words)
 

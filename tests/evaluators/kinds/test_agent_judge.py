@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.kinds import all_kinds, get_kind, kind_for_spelling, read_config
 from evaluators.kinds._base import PartsMissingError
-from evaluators.kinds._judging import agents_named
+from evaluators.kinds._judging import named_agents
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.types import Score
 from runs.engine.plan import judge_calls, judge_models, script_paths
@@ -227,7 +227,7 @@ def test_every_call_of_an_agent_is_counted_and_no_model_of_the_suite_is_asked() 
     assert judge_calls(root, all_kinds()) == 4
     assert judge_models(root, all_kinds(), default="") == set()
     assert script_paths(root, all_kinds()) == []
-    assert list(agents_named(root, all_kinds())) == [
+    assert list(named_agents(root, all_kinds())) == [
         ("quality", "agent", "reviewer"),
         ("inner/tone", "agent", AGENT),
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from evaluators.kinds import all_kinds, get_kind, read_config
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply, PartsMissingError
-from evaluators.kinds._judging import agents_named
+from evaluators.kinds._judging import named_agents
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.model_calls.judge import UnreadableReplyError, read_reply
 from evaluators.scoring.samples import get_bracket
@@ -253,7 +253,7 @@ def test_agents_alone_need_no_judge_of_the_suite() -> None:
     assert judge_calls(alone, all_kinds()) == 4
     assert judge_models(beside, all_kinds(), default="usual") == {"usual"}
     assert judge_calls(beside, all_kinds()) == 9
-    assert list(agents_named(alone, all_kinds())) == [("a", "agents", "x"), ("a", "agents", "y")]
+    assert list(named_agents(alone, all_kinds())) == [("a", "agents", "x"), ("a", "agents", "y")]
 
 
 def test_calls_and_models_are_known_before_a_run() -> None:

@@ -10,7 +10,7 @@ from textwrap import dedent
 from evaluators.kinds._base import ScriptCall, ScriptResult
 from evaluators.sandbox.confinement import ProgramLimits, Terms
 from evaluators.sandbox.local import LocalSandbox
-from evaluators.sandbox.probe import SandboxOffer, limits_offered, sandbox_offered
+from evaluators.sandbox.probe import SandboxOffer, find_limits, find_sandbox
 
 BARE = SandboxOffer("limits", reason="asked for by a test")
 
@@ -20,10 +20,10 @@ def offers() -> list[SandboxOffer]:
 
     Limits close files and network too where the kernel lets a program restrict itself.
     """
-    offered = sandbox_offered()
+    offered = find_sandbox()
     if offered.kind == "none":
         return []
-    closing = limits_offered("asked for by a test")
+    closing = find_limits("asked for by a test")
     limits = [closing, BARE] if closing.closed else [BARE]
     return [offered, *limits] if offered.kind == "bubblewrap" else limits
 

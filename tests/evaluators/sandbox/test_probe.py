@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from evaluators.sandbox import probe
-from evaluators.sandbox.probe import SandboxOffer, sandbox_offered
+from evaluators.sandbox.probe import SandboxOffer, find_sandbox
 
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    sandbox_offered.cache_clear()
+    find_sandbox.cache_clear()
     yield
-    sandbox_offered.cache_clear()
+    find_sandbox.cache_clear()
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def bubblewrap(tmp_path, monkeypatch):
 
 
 def test_this_machine_offers_something_that_fits_into_the_workers_row():
-    offer = sandbox_offered()
+    offer = find_sandbox()
     assert offer.kind in ("bubblewrap", "limits", "none")
     assert 0 < len(offer.in_words) <= 100
 
 
 def test_a_bubblewrap_that_works_is_named_with_its_version(bubblewrap):
     bubblewrap('[ "$1" = --version ] && echo bubblewrap 0.12.3', "exit 0")
-    assert sandbox_offered().in_words == "bubblewrap 0.12.3"
+    assert find_sandbox().in_words == "bubblewrap 0.12.3"
 
 
 def test_namespaces_are_really_tried_and_none_of_our_variables_inherited(
@@ -46,7 +46,7 @@ def test_namespaces_are_really_tried_and_none_of_our_variables_inherited(
 ):
     monkeypatch.setenv("EVALSITE_SECRET_KEY", "hush")
     bubblewrap(f'echo "$@" >> {tmp_path}/asked', f"/usr/bin/env >> {tmp_path}/known")
-    sandbox_offered()
+    find_sandbox()
     asked = (tmp_path / "asked").read_text()
     for taken in ("user" if os.getuid() else "ipc", "pid", "net", "ipc", "uts"):
         assert f"--unshare-{taken}" in asked
@@ -56,7 +56,7 @@ def test_namespaces_are_really_tried_and_none_of_our_variables_inherited(
 
 def test_a_machine_that_forbids_namespaces_has_limits_only_and_says_why(bubblewrap):
     bubblewrap("echo 'bwrap: setting up uid map: Permission denied' >&2", "exit 1")
-    offer = sandbox_offered()
+    offer = find_sandbox()
     assert offer.kind == "limits"
     assert replace(offer, closed=()).in_words == (
         "limits only: bubblewrap is not allowed here (setting up uid map: Permission denied)"
@@ -72,32 +72,32 @@ def test_limits_say_what_they_close_all_the_same():
 def test_a_machine_whose_python_cannot_ask_closes_nothing(bubblewrap, monkeypatch):
     bubblewrap("exit 1")
     monkeypatch.setattr(probe, "restraint_command", lambda python: ["/bin/false"])
-    assert sandbox_offered().closed == ()
+    assert find_sandbox().closed == ()
 
 
 def test_a_machine_with_nothing_says_so(monkeypatch):
     monkeypatch.setattr(probe, "bubblewrap_path", lambda: "")
     monkeypatch.setattr(probe, "trial_command", lambda user, is_boxed: ["/bin/false"])
-    assert sandbox_offered().in_words == (
+    assert find_sandbox().in_words == (
         "none: bubblewrap is not installed, and prlimit does not work either"
     )
 
 
 def test_without_the_programs_that_set_limits_there_is_none(monkeypatch):
     monkeypatch.setattr(probe, "missing_program", lambda: "prlimit")
-    assert sandbox_offered().in_words == "none: prlimit of util-linux is not installed"
+    assert find_sandbox().in_words == "none: prlimit of util-linux is not installed"
 
 
 def test_a_kernel_without_handles_for_processes_has_none(monkeypatch):
     monkeypatch.delattr(os, "pidfd_open")
-    assert sandbox_offered().in_words == "none: the kernel is older than Linux 5.3"
+    assert find_sandbox().in_words == "none: the kernel is older than Linux 5.3"
 
 
 @pytest.mark.parametrize("lines", [("exec sleep 60",), ("kill -9 $$",)])
 def test_a_bubblewrap_that_hangs_or_dies_holds_nothing_up(bubblewrap, monkeypatch, lines):
     bubblewrap(*lines)
     monkeypatch.setattr(probe, "TRY_S", 0.2)
-    offer = sandbox_offered()
+    offer = find_sandbox()
     assert offer.kind != "bubblewrap"
     assert "not allowed here (" in offer.reason
 
@@ -105,7 +105,7 @@ def test_a_bubblewrap_that_hangs_or_dies_holds_nothing_up(bubblewrap, monkeypatc
 def test_a_file_that_is_no_program_is_no_sandbox(tmp_path, monkeypatch):
     (tmp_path / "bwrap").write_text("")
     monkeypatch.setattr(probe, "bubblewrap_path", lambda: str(tmp_path / "bwrap"))
-    assert "Permission denied" in sandbox_offered().in_words
+    assert "Permission denied" in find_sandbox().in_words
 
 
 def test_long_reasons_are_cut_to_what_the_row_holds():
@@ -116,7 +116,7 @@ def test_long_reasons_are_cut_to_what_the_row_holds():
 
 def test_it_is_tried_once_in_a_process(bubblewrap, tmp_path):
     bubblewrap(f"echo x >> {tmp_path}/runs")
-    sandbox_offered()
+    find_sandbox()
     tried = (tmp_path / "runs").read_text()
-    sandbox_offered()
+    find_sandbox()
     assert (tmp_path / "runs").read_text() == tried
