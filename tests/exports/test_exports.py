@@ -264,7 +264,7 @@ def test_an_error_while_a_file_is_made_is_told(viewer_client: Client, run: Run, 
     Run.objects.filter(pk=run.pk).update(snapshot=run.snapshot | {"version": 99})
     write()
     page = viewer_client.get(page_of(asked)).content.decode()
-    assert "The file could not be made" in page
+    assert "The file could not be prepared" in page
     assert "version" in page
     assert not list(exports_dir.iterdir())
 

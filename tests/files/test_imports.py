@@ -264,7 +264,7 @@ def test_a_model_of_a_case_in_json_lines_is_told_with_its_line() -> None:
         (
             "judge: strict",
             "judge: gone",
-            "judge: no language model has the slug 'gone'; there are strict",
+            "judge: no language model has the short name 'gone'; there are strict",
         ),
         ("weight: 2", "weight: 2, model: gone", "evaluator gate/tone: model: no language model"),
     ],
