@@ -81,7 +81,9 @@ def scores_picture(run: Run) -> Picture:
 
 def latency_picture(run: Run) -> Picture:
     """Return the latencies of a run."""
-    return distribution(LATENCY, run_side(run), repetitions=run.repetitions, address=case_links(run))
+    return distribution(
+        LATENCY, run_side(run), repetitions=run.repetitions, address=case_links(run)
+    )
 
 
 def cost_picture(run: Run) -> Picture:

@@ -52,7 +52,7 @@ from runs.compare.page import (
 )
 from runs.compare.rules import CaseChange, Tolerances
 from runs.exports.views import answer_file
-from runs.filters.queries import FROM_COMPARISON, FROM_LIST, marks_of
+from runs.filters.queries import FROM_COMPARISON, FROM_LIST, hit_marks
 from runs.lists import MAX_TEXT_LENGTH, Control, read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.requests import (
@@ -287,7 +287,7 @@ def compare_case(request: HttpRequest) -> HttpResponse:
     if page is None:
         raise Http404(f"neither run has the case {key!r}")
     context = {"page": page, "back": query.here, "scale": page.candidate.scale}
-    context["marks"] = marks_of(query.text)
+    context["marks"] = hit_marks(query.text)
     context["side_by_side"] = f"?{IN_LIST}&{query.here.lstrip('?')}"
     return render(request, "compare/case.html", context)
 

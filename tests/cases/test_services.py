@@ -249,7 +249,7 @@ def asking(agent: str) -> EvaluatorSpec:
         ({"input": ({"role": "king", "content": ""},)}, "input", "“king” is not a role"),
         ({"expected_outcomes": ("Good", " ")}, "expected_outcomes", "empty"),
         ({"evaluators": judged_by("gone")}, "evaluators", "no language model 'gone'"),
-        ({"evaluators": asking("replay")}, "evaluators", "has recorded outputs"),
+        ({"evaluators": asking("replay")}, "evaluators", "has recorded or pushed outputs"),
         ({"evaluators": judged_by(weight=-1.0)}, "evaluators", "weight"),
     ],
 )
