@@ -364,6 +364,7 @@ SPECTACULAR_SETTINGS = {
     "TAGS": [
         {"name": "suites", "description": "Suites, their versions and their cases"},
         {"name": "runs", "description": "Runs, and two of them compared"},
+        {"name": "targets", "description": "The systems under test"},
         {"name": "results", "description": "One result for each case and repetition"},
         {"name": "comments", "description": "Comments of members"},
         {"name": "campaigns", "description": "Runs started together, ranked"},

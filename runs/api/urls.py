@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from runs.api import run_calls, suite_calls, views
+from runs.api import run_calls, suite_calls, target_calls, views
 from runs.api.schema import by_method
 
 urlpatterns = [
@@ -56,6 +56,16 @@ urlpatterns = [
     path("runs/<str:run>/cases.jsonl", views.run_cases_file, name="api-run-cases-file"),
     path("results/<int:result>", views.result, name="api-result"),
     path("results/<int:result>/output", views.result_output, name="api-result-output"),
+    path(
+        "targets",
+        by_method(get=target_calls.targets, post=target_calls.add_target),
+        name="api-targets",
+    ),
+    path(
+        "targets/<int:target>",
+        by_method(get=target_calls.target, put=target_calls.put_target),
+        name="api-target",
+    ),
     path("campaigns", views.campaigns, name="api-campaigns"),
     path("campaigns/<int:campaign>", views.campaign, name="api-campaign"),
     path("comments", views.comments, name="api-comments"),

@@ -25,6 +25,7 @@ CALLS = (
     *("/api/", "/api/schema", "/api/suites", "/api/suites/support", "/api/suites/support/versions"),
     *("/api/suites/support/versions/1", "/api/suites/support/cases", "/api/runs"),
     *("/api/suites/support/cases/C-1", "/api/runs/support:1", "/api/runs/support:1/results"),
+    *("/api/targets", "/api/targets/{target}"),
     *("/api/results/{result}", "/api/results/{result}/output", "/api/campaigns"),
     *(
         "/api/campaigns/{campaign}",
@@ -61,7 +62,8 @@ def calls() -> list[str]:
     run, _ = make_run(suite=suite, campaign=campaign), make_run(suite=suite)
     case = make_case(suite=suite, key="C-1")
     result = make_result(run=run, case=case, verdict="pass", score=0.9, output={"text": "Hi."})
-    return [call.format(result=result.pk, campaign=campaign.pk) for call in CALLS]
+    numbers = {"result": result.pk, "campaign": campaign.pk, "target": run.target_id}
+    return [call.format(**numbers) for call in CALLS]
 
 
 def ask(secret: str, address: str = "/api/runs", *, scheme: str = "Bearer") -> Any:

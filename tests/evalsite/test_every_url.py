@@ -350,6 +350,8 @@ PAGES: Mapping[str, Page] = {
     "runs:api-suite-version": read(**SUITE, number=1),
     "runs:api-suite-cases": write("editor", NOT_JSON, get=PAGE, **SUITE),
     "runs:api-suite-case": read(**CASE),
+    "runs:api-targets": write("editor", NOT_JSON, get=PAGE),
+    "runs:api-target": read(target=0),
     "runs:api-runs": write("editor", NOT_JSON, get=PAGE),
     "runs:api-runs-estimate": write("editor", NOT_JSON),
     # The run is over, and asks its target itself.
@@ -483,6 +485,7 @@ def fill() -> Mapping[str, Any]:
     named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
     item = ask_for_review(result, by=None)
     named |= {name: item.pk for name in PAGES if name.startswith("runs:review-")}
+    named["runs:api-target"] = target.pk
     named |= {f"runs:target{action}": target.pk for action in ("", "-edit", "-try", "-edit-try")}
     named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
     named |= {"runs:review-upload": uuid4()}

@@ -1,0 +1,200 @@
+"""The calls that read and change targets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from django import forms
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evaluators.catalog.kind_forms import JsonField, LinesField
+from evaluators.models import LanguageModel
+from runs import lists
+from runs.api.bodies import Body, UnusableBodyError, pointer
+from runs.api.params import ListRequest, NoParams
+from runs.api.schema import reads, writes
+from runs.documents import Document
+from runs.lists import Key, Keyset, ListQuery
+from runs.models.suites import Target
+from runs.target_kinds import UnknownTargetKindError
+from runs.targets.forms import HeadersField, TargetForm, target_form
+
+MAY_CHANGE = "runs.change_target"
+TARGET = OpenApiParameter("target", int, "path", description="The id of a target.")
+BY_NAME = Keyset(Key("name", str), Key("pk", int))
+
+
+class TargetDoc(Document):
+    """A target: the system under test."""
+
+    id: int
+    """Its id."""
+    name: str
+    """Its name, unique on the site."""
+    kind: str
+    """Its kind: chat, http, command, recorded or pushed."""
+    description: str
+    """What it is."""
+    model: str | None
+    """The short name of its language model; null without one."""
+    config: dict[str, Any]
+    """The settings of its kind; values of secret headers are never shown."""
+    updated_at: datetime
+    """When it was last changed."""
+
+
+def target_document(target: Target) -> TargetDoc:
+    """Describe a target that was read with its model."""
+    return TargetDoc(
+        id=target.pk,
+        name=target.name,
+        kind=target.kind,
+        description=target.description,
+        model=target.model.slug if target.model else None,
+        config=target.config,
+        updated_at=target.updated_at,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTargetsQuery(ListQuery):
+    """Which targets the API lists; archived ones are left out."""
+
+    kind: str = lists.text(help="Only targets of this kind, such as chat.")
+
+
+class TargetBody(Body):
+    """A target with its settings."""
+
+    name: Annotated[str, Field(min_length=1, max_length=120)]
+    """Its name, unique on the site."""
+    kind: str
+    """Its kind: chat, http, command or pushed. It cannot change."""
+    description: str = ""
+    """What it is."""
+    model: str | None = None
+    """The short name of its language model; only for the kind chat."""
+    config: dict[str, Any] = {}
+    """The settings of its kind. A header with `secret: true` is stored encrypted; without a value it keeps its own."""
+
+
+@reads("Targets", TargetDoc, lists=ApiTargetsQuery, tag="targets")
+def targets(request: Request) -> Response:
+    """List the targets by name."""
+    params = ListRequest.read(request, ApiTargetsQuery)
+    rows = Target.objects.filter(archived_at=None).select_related("model")
+    if params.query.kind:
+        rows = rows.filter(kind=params.query.kind)
+    return params.page(rows, BY_NAME, lambda rows: [target_document(row) for row in rows])
+
+
+@reads("One target", TargetDoc, path=[TARGET], tag="targets")
+def target(request: Request, target: int) -> Response:
+    """Give a target with its settings."""
+    NoParams.read(request)
+    return Response(target_document(_get(target)).as_json())
+
+
+@writes(
+    "Add a target",
+    TargetDoc,
+    body=TargetBody,
+    permission=MAY_CHANGE,
+    tag="targets",
+    status=201,
+)
+def add_target(request: Request, body: TargetBody) -> TargetDoc:
+    """Add a target; recorded outputs are imported as a file instead."""
+    return _save(request, body, None)
+
+
+@writes(
+    "Change a target",
+    TargetDoc,
+    body=TargetBody,
+    permission=MAY_CHANGE,
+    path=[TARGET],
+    tag="targets",
+    method="PUT",
+)
+def put_target(request: Request, body: TargetBody, target: int) -> TargetDoc:
+    """Replace the settings of a target; runs that were started keep theirs."""
+    return _save(request, body, _get(target))
+
+
+def _get(pk: int) -> Target:
+    return get_object_or_404(Target.objects.select_related("model"), pk=pk)
+
+
+def _save(request: Request, body: TargetBody, target: Target | None) -> TargetDoc:
+    """Save a target by the rules of its form; raises UnusableBodyError that names each place."""
+    if target is not None and body.kind != target.kind:
+        raise UnusableBodyError({pointer("kind"): [f"It is {target.kind!r} and cannot change."]})
+    try:
+        blank = target_form(body.kind, target=target)
+    except UnknownTargetKindError as error:
+        raise UnusableBodyError({pointer("kind"): [str(error)]}) from None
+    settings = blank.kind.config.model_fields
+    if unknown := sorted(body.config.keys() - settings.keys()):
+        known = f"there are {', '.join(settings)}" if settings else "there are none"
+        raise UnusableBodyError(
+            {pointer("config", name): [f"There is no such setting; {known}."] for name in unknown}
+        )
+    if blank.kind.replays and target is None:
+        raise UnusableBodyError({pointer("kind"): ["Recorded outputs are imported as a file."]})
+    form = target_form(body.kind, _form_data(blank, body), target=target)
+    if not form.is_valid():
+        raise UnusableBodyError(
+            {
+                pointer(
+                    *(("config", name) if name in settings else (name,) * (name != "__all__"))
+                ): [str(message) for message in messages]
+                for name, messages in form.errors.items()
+            }
+        )
+    member: Any = request.user
+    return target_document(form.save(saved_by=member))
+
+
+def _form_data(form: TargetForm, body: TargetBody) -> dict[str, Any]:
+    """Return the body as the form of the kind sends it."""
+    usual = {name: form.fields[name].initial for name in form.kind.config.model_fields}
+    values = {**usual, **body.config, "name": body.name, "description": body.description}
+    if body.model is not None and "model" in form.fields:
+        model = LanguageModel.objects.filter(slug=body.model).first()
+        if model is None:
+            raise UnusableBodyError(
+                {pointer("model"): [f"There is no language model {body.model!r}."]}
+            )
+        values["model"] = model.pk
+    data: dict[str, Any] = {}
+    for name, value in values.items():
+        data |= _field_data(name, form.fields[name], value)
+    return data
+
+
+def _field_data(name: str, field: forms.Field, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if isinstance(field, HeadersField) and isinstance(value, list):
+        return {
+            f"{name}-{number}-{part}": header.get(part, "")
+            for number, header in enumerate(value)
+            if isinstance(header, dict)
+            for part in ("name", "value", "secret")
+        }
+    if isinstance(field, LinesField) and isinstance(value, list):
+        return {name: "\n".join(map(str, value))}
+    if isinstance(field, JsonField):
+        return {name: json.dumps(value)}
+    if isinstance(field, forms.BooleanField):
+        return {name: "on"} if value else {}
+    return {name: str(value)}

@@ -1,0 +1,111 @@
+"""Reading, adding and changing targets from programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from evalsite.access.roles import Role
+from runs.models.suites import Target
+from tests.api.site import assert_described, assert_refused, get, token_of
+from tests.support.factories import make_model, make_target, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client() -> Client:
+    token = token_of(make_user(role="editor"), role=Role.EDITOR)
+    return Client(headers={"Authorization": f"Bearer {token}"})
+
+
+def send(client: Client, body: Any, status: int = 201, *, target: int = 0) -> Any:
+    """Add a target, or change one, and return the answer."""
+    method, at = ("put", f"/api/targets/{target}") if target else ("post", "/api/targets")
+    response = getattr(client, method)(at, body, content_type="application/json")
+    assert response.status_code == status, response.content
+    if status >= 400:
+        return assert_refused(response, status)
+    path = "/api/targets/{target}" if target else "/api/targets"
+    return assert_described(response, path, method=method)
+
+
+def test_a_target_for_pushed_outputs_needs_only_a_name(client: Client) -> None:
+    told = send(client, {"name": "pipeline", "kind": "pushed"})
+    assert (told["kind"], told["config"], told["model"]) == ("pushed", {}, None)
+    listed = get(client, "/api/targets?kind=pushed", "/api/targets")["results"]
+    assert [row["name"] for row in listed] == ["pipeline"]
+    assert get(client, f"/api/targets/{told['id']}", "/api/targets/{target}") == told
+    problem = send(client, {"name": "pipeline", "kind": "pushed"}, 400)
+    assert problem["errors"] == {
+        "/name": ["There is already a target “pipeline”. Choose another name."]
+    }
+
+
+def test_a_chat_target_has_a_model_and_its_settings(client: Client) -> None:
+    make_model(slug="juno")
+    body = {
+        "name": "bot",
+        "kind": "chat",
+        "model": "juno",
+        "config": {"system_prompt": "Be brief."},
+    }
+    told = send(client, body)
+    assert (told["model"], told["config"]["system_prompt"]) == ("juno", "Be brief.")
+    body["config"] = {"system_prompt": "Be kind.", "parameters": {"temperature": 0.5}}
+    told = send(client, body, 200, target=told["id"])
+    assert told["config"]["parameters"] == {"temperature": 0.5}
+    assert send(client, {**body, "model": "nova"}, 400)["errors"] == {
+        "/model": ["There is no language model 'nova'."]
+    }
+    assert "/model" in send(client, {**body, "name": "b", "model": None}, 400)["errors"]
+
+
+def test_the_values_of_secret_headers_are_taken_and_never_shown(client: Client) -> None:
+    header = {"name": "X-Key", "value": "s3cret-of-ours", "secret": True}
+    config = {"url": "https://agent.example/ask", "headers": [header]}
+    told = send(client, {"name": "agent", "kind": "http", "config": config})
+    assert told["config"]["headers"] == [{"name": "X-Key", "secret": True}]
+    stored = dict(Target.objects.get().encrypted_secrets)
+    assert stored
+    # What was read can be sent back: the value stays.
+    again = send(
+        client, {"name": "agent", "kind": "http", "config": told["config"]}, 200, target=told["id"]
+    )
+    assert again["config"] == told["config"]
+    assert Target.objects.get().encrypted_secrets == stored
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"name": "a", "kind": "robot"}, "/kind"),
+        ({"name": "a", "kind": "recorded"}, "/kind"),
+        ({"name": "", "kind": "pushed"}, "/name"),
+        ({"name": "a", "kind": "pushed", "config": {"url": "x"}}, "/config/url"),
+        ({"name": "a", "kind": "http", "config": {"url": "ftp://x"}}, "/config/url"),
+        ({"name": "a", "kind": "http", "config": {}}, "/config/url"),
+        ({"name": "a", "kind": "pushed", "colour": 1}, "/colour"),
+    ],
+)
+def test_a_wrong_target_names_the_place(client: Client, body: Any, place: str) -> None:
+    assert place in send(client, body, 400)["errors"]
+    assert not Target.objects.exists()
+
+
+def test_an_editor_without_the_right_to_run_scripts_adds_no_command(client: Client) -> None:
+    body = {"name": "a", "kind": "command", "config": {"command": "rm -rf /"}}
+    response = client.post("/api/targets", body, content_type="application/json")
+    assert response.status_code in (400, 409), response.content
+    assert not Target.objects.exists()
+
+
+def test_a_viewer_reads_targets_and_changes_none() -> None:
+    target = make_target(name="bot")
+    token = token_of(make_user(role="viewer"), role=Role.VIEWER)
+    client = Client(headers={"Authorization": f"Bearer {token}"})
+    assert get(client, "/api/targets")["results"][0]["name"] == "bot"
+    send(client, {"name": "x", "kind": "pushed"}, 403)
+    send(client, {"name": "x", "kind": "recorded"}, 403, target=target.pk)
