@@ -24,6 +24,7 @@ from runs.filters.queries import ResultsQuery
 from runs.lists import Names
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
+from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.requests import (
     REFUSED,
@@ -266,7 +267,8 @@ def result(
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
     item = review_item(page.result)
     hidden = hidden_parts(request.user, page.result, item, page.policy)
-    context = {"page": page, "run": page.run, "item": item, "kept": hidden}
+    left = ReviewItem.objects.waiting().filter(run=page.run).count() if item else 0
+    context = {"page": page, "run": page.run, "item": item, "kept": hidden, "review_left": left}
     is_blind = hidden.machine and not (hidden.may_look and request.GET.get("shown"))
     template = "results/result_blind.html" if is_blind else "results/result.html"
     return render(request, template, context)

@@ -64,6 +64,7 @@ def test_an_admin_adds_a_member_who_sets_a_password(
     page.get_by_label("Editor", exact=False).check()
     page.get_by_role("button", name="Create invite link").click()
     link = page.get_by_label("Open it to set a password").input_value()
+    expect(page.get_by_role("button", name="Copy")).to_be_visible()
     page.get_by_role("button", name="Log out").click()
 
     page.goto(link)

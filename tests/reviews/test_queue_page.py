@@ -501,4 +501,4 @@ class TestPlaces:
         assert "Invented" in after
         assert "Review again" in after
         undo(item, by=ann)
-        assert "In the review queue" in shown(client, reverse("runs:result", kwargs=place))
+        assert "In the review queue, 1 left" in shown(client, reverse("runs:result", kwargs=place))
