@@ -169,7 +169,7 @@ def is_meant_as_suite(value: Any) -> bool:
     """Tell whether the values of a YAML file are a suite's, even one without cases."""
     keys = _keys(value)
     inner = _keys(value["execution"]) if "execution" in keys else set()
-    return bool((keys | inner) & (CASES_KEYS | EVALUATOR_KEYS))
+    return bool((keys | inner) & (CASES_KEYS | EVALUATOR_KEYS | {"scenarios"}))
 
 
 def wrong_content_problem(content: bytes, file: str, wanted: Form) -> Problem | None:

@@ -29,6 +29,7 @@ from runs.formats.lines import (
     wrong_content_problem,
 )
 from runs.formats.reading import Fields, Reading
+from runs.formats.scenarios import with_scenarios
 from runs.formats.suite_cases import (
     BLOCKS,
     Defaults,
@@ -192,7 +193,8 @@ def parse_suite(
     document: YamlDocument, files: Mapping[str, bytes], profile: Profile | None = None
 ) -> SuiteWithCases:
     """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
-    document, beside = with_cases(document, files)
+    document, named = with_cases(document, files)
+    document, combined = with_scenarios(document, files)
     generation = find_generation(document.value, document.file)
     if generation is Generation.LATER:
         document = with_variables(document)
@@ -202,7 +204,7 @@ def parse_suite(
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
     places = model_places(document, content.cases)
-    return content.replace(read_with=beside, model_places=places)
+    return content.replace(read_with=(*named, *combined), model_places=places)
 
 
 def write_suite(content: SuiteWithCases) -> bytes:
@@ -328,11 +330,7 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
     if value is not None and not isinstance(value, list):
         suite.refuse(key, f"expected a list of cases, but found {describe_value(value)}")
         return key, []
-    scenarios, _ = suite.peek("scenarios")
-    if not value and scenarios:
-        message = "combinations of cases are not read; write each as a case of its own under tests"
-        suite.refuse(scenarios, message)
-    elif not value:
+    if not value:
         message = "the suite has no cases; list them under tests"
         if line := _line_of_nested_cases(suite.reading.document):
             message += f" at the start of a line: those on line {line} belong to what they are indented under"

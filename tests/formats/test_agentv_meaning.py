@@ -224,9 +224,50 @@ def test_several_prompts_are_refused(prompts: str) -> None:
     assert problem.startswith("suite.yaml, line 4, prompts: is not one text")
 
 
-def test_scenarios_are_refused_by_name() -> None:
-    [problem] = problems("name: s\nscenarios: [file://matrix.yaml]\n")
-    assert problem.startswith("dataset.yaml, line 2, scenarios: combinations of cases are not read")
+MATRIX = """\
+- config:
+    - {id: spanish, vars: {language: Spanish, hello: hola}, assert: [Is polite]}
+    - vars: {language: French, hello: bonjour}
+  tests:
+    - description: Says hello
+      vars: {phrase: hello}
+      assert:
+        - {type: equals, value: "{{ hello }}"}
+    - {id: thanks, vars: {phrase: thank you, language: Basque}}
+"""
+SCENARIOS = (
+    "name: s\nprompts: ['Say {{ phrase }} in {{ language }}.']\nscenarios: ['file://m/*.yaml']\n"
+)
+
+
+def test_scenarios_are_every_row_with_every_test() -> None:
+    content = suite_files.read_suite(SCENARIOS.encode(), files={"m/one.yaml": MATRIX.encode()})
+    assert [(case.key, case.input[0]["content"]) for case in content.cases] == [
+        ("spanish-says-hello", "Say hello in Spanish."),
+        ("spanish-thanks", "Say thank you in Basque."),
+        ("2-says-hello", "Say hello in French."),
+        ("2-thanks", "Say thank you in Basque."),
+    ]
+    first = content.cases[0]
+    assert first.title == "Says hello"
+    assert [node.kind for node in first.evaluators.children] == ["text_check", "rubric"]
+    assert first.evaluators.children[0].config["value"] == "hola"
+    assert content.read_with == ("m/one.yaml",)
+
+
+@pytest.mark.parametrize(
+    ("suite", "matrix", "reason"),
+    [
+        ("name: s\nscenarios: [file://other.yaml]\n", MATRIX, "line 2, scenarios: the file 'file://other.yaml'"),
+        (SCENARIOS, "- {config: [{}]}\n", "m/one.yaml, line 1, scenarios: a scenario has a list of rows"),
+        (SCENARIOS, "[x]\n", "m/one.yaml, line 1, scenarios: a scenario is a mapping"),
+        (SCENARIOS, MATRIX.replace("equals", "equalz"), "m/one.yaml, line 8, case spanish-says-hello"),
+    ],
+)  # fmt: skip
+def test_a_scenario_that_cannot_be_read_is_refused_by_its_place(suite, matrix, reason) -> None:
+    with pytest.raises(UnreadableFileError) as refusal:
+        suite_files.read_suite(suite.encode(), file="s.yaml", files={"m/one.yaml": matrix.encode()})
+    assert reason in str(refusal.value)
 
 
 def test_files_of_cases_may_stand_among_the_cases() -> None:
