@@ -143,7 +143,9 @@ def options_as_remedies() -> Iterator[None]:
         ) from error
 
 
-def find_target(name: str, outputs: Path | None, model: LanguageModel | None) -> Target:
+def find_target(
+    name: str, outputs: Path | None, model: LanguageModel | None, *, note: Note
+) -> Target:
     """Return the target that the options name, made if necessary.
 
     `outputs` are stored as a recorded target, named `name` or after the file. A model alone becomes a
@@ -152,12 +154,15 @@ def find_target(name: str, outputs: Path | None, model: LanguageModel | None) ->
     DomainError.
     """
     if outputs is not None:
-        return import_recorded_outputs(
+        imported = import_recorded_outputs(
             target_name=outputs.stem if name in ("", RECORDED) else name,
             lines=read_file(outputs, option="--outputs"),
             imported_by=None,
             file=outputs.name,
         )
+        for problem in imported.notes:
+            note(f"Note: {problem}")
+        return imported.target
     if name == RECORDED:
         return _get_or_make_target(RECORDED_IN_CASES, RECORDED, None)
     if not name and model is not None:

@@ -14,7 +14,12 @@ from django.db import transaction
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.files.importing import ImportedFile, import_recorded_outputs, import_suites
+from runs.files.importing import (
+    ImportedFile,
+    ImportedOutputs,
+    import_recorded_outputs,
+    import_suites,
+)
 from runs.files.importing_results import ImportedResults, import_results
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import OTHER_SUFFIXES, SUFFIXES, FoundSuites, read_suites
@@ -259,14 +264,17 @@ class SuiteImportForm(forms.Form):
                     suites.suites, imported_by=imported_by, slug=values["slug"] or None, judge=judge
                 )
                 notes = (*suites.warnings, *(note for file in files for note in file.notes))
-                return ImportOutcome(files, self._save_outputs(imported_by), notes)
+                outputs = self._save_outputs(imported_by)
+                if outputs is None:
+                    return ImportOutcome(files, None, notes)
+                return ImportOutcome(files, outputs.target, (*notes, *outputs.notes))
         except DomainError as refusal:
             problems = getattr(refusal, "problems", ())
             self.problems += _first(problems)
             self.add_error(None, _count_text(problems) if problems else str(refusal))
             return None
 
-    def _save_outputs(self, imported_by: User) -> Target | None:
+    def _save_outputs(self, imported_by: User) -> ImportedOutputs | None:
         values = self.cleaned_data
         if values["outputs"] is None:
             return None

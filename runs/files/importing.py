@@ -17,7 +17,7 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import case_tree
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuite, read_suites
-from runs.formats.recorded_outputs import read_outputs
+from runs.formats.recorded_outputs import read_outputs, unknown_keys
 from runs.formats.suite_files import make_slug
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile, Target
 from runs.specs.problems import Problem
@@ -315,20 +315,29 @@ class TargetKindDiffersError(DomainError):
     code = "target_kind_differs"
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedOutputs:
+    """The target of recorded outputs, and notes about keys that nothing reads."""
+
+    target: Target
+    notes: tuple[Problem, ...]
+
+
 def import_recorded_outputs(
     *,
     target_name: str,
     lines: bytes | Iterable[str],
     imported_by: User | None,
     file: str = "outputs.jsonl",
-) -> Target:
-    """Create the recorded target, or replace its outputs if they differ, and return it.
+) -> ImportedOutputs:
+    """Create the recorded target, or replace its outputs if they differ, and return it with notes.
 
     Raises UnreadableFileError with line and reason, or TargetKindDiffersError if a target with that name is
     of another kind; then nothing changes.
     """
     content = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
     outputs = read_outputs(content, file=file)
+    notes = unknown_keys(outputs, file)
     with transaction.atomic():
         target, is_new = Target.objects.get_or_create(
             name=target_name.strip()[:MAX_TARGET_NAME_LENGTH], defaults={"kind": RECORDED_KIND}
@@ -340,7 +349,7 @@ def import_recorded_outputs(
             )
         before = dict(target.recorded_outputs.values_list("case_key", "output"))
         if before == {recorded.key: dict(recorded.output) for recorded in outputs}:
-            return target
+            return ImportedOutputs(target, notes)
         target.recorded_outputs.all().delete()
         RecordedOutput.objects.bulk_create(
             (RecordedOutput(target=target, case_key=o.key, output=dict(o.output)) for o in outputs),
@@ -355,4 +364,4 @@ def import_recorded_outputs(
             before=None if is_new else {"outputs": len(before)},
             after={"outputs": len(outputs)},
         )
-    return target
+    return ImportedOutputs(target, notes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evaluators.kinds._refusals import normal_spelling
 from runs.formats.lines import (
     LINES_SUFFIXES,
     Form,
@@ -16,7 +18,7 @@ from runs.formats.lines import (
     wrong_content_problem,
 )
 from runs.formats.reading import Fields
-from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.problems import Problem, UnreadableFileError, did_you_mean
 from runs.target_kinds._outputs import output_from_json, read_conversation
 
 # Keys inside an output or, if the output is a text or a list of turns, next to it.
@@ -134,6 +136,8 @@ def _files(case: Fields, key: str, files: Mapping[str, Any]) -> dict[str, Any]:
 LABEL = "JSON Lines of recorded outputs"
 SUFFIXES = LINES_SUFFIXES
 ID_KEYS = ("id", "case_id", "eval_id")
+# Each spelling of a key, with the key itself.
+KNOWN = {spelling: name for name, spellings in WITHIN.items() for spelling in (name, *spellings)}
 MAX_PROBLEMS = 100
 MAX_KEY_LENGTH = 200
 
@@ -145,6 +149,11 @@ class RecordedLine:
     key: str
     output: Mapping[str, Any]
     line: int = 0
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Return the keys that nothing here reads."""
+        return tuple(name for name in self.output if name not in WITHIN)
 
 
 def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[RecordedLine, ...]:
@@ -178,6 +187,24 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
     return tuple(outputs.values())
 
 
+def unknown_keys(lines: Iterable[RecordedLine], file: str) -> tuple[Problem, ...]:
+    """Return a note for each key that nothing here reads, at its first line."""
+    first: dict[str, RecordedLine] = {}
+    counts = Counter[str]()
+    for line in lines:
+        counts.update(line.unknown)
+        for name in line.unknown:
+            first.setdefault(name, line)
+    return tuple(
+        Problem(
+            f"is not used by Evalsite and is kept with the output{did_you_mean(normal_spelling(name), KNOWN)}"
+            + (f" ({counts[name]} lines have it)" if counts[name] > 1 else ""),
+            *(file, line.line, line.key, name),
+        )
+        for name, line in first.items()
+    )
+
+
 def write_outputs(lines: Iterable[RecordedLine]) -> bytes:
     """Return the file that reads back as these outputs."""
     written = (
@@ -194,7 +221,16 @@ def _line(raw: bytes, number: int) -> RecordedLine:
         raise ValueError("the line has no id of a case; add it as id")
     if not isinstance(key, str | int) or isinstance(key, bool) or len(str(key)) > MAX_KEY_LENGTH:
         raise ValueError(f"id is not a text of at most {MAX_KEY_LENGTH} characters")
-    output = {name: value for name, value in fields.items() if name not in ID_KEYS}
+    output: dict[str, Any] = {}
+    for written, value in fields.items():
+        if written in ID_KEYS:
+            continue
+        name = KNOWN.get(normal_spelling(written), written)
+        if name in output:
+            raise ValueError(f"{written} says the same as {name}; keep one of them")
+        output[name] = value
+    if "usage" in output:
+        output["usage"] = _usage(output["usage"])
     if "output" not in output and "messages" not in output:
         raise ValueError("the line has no output; add it as output")
     output_from_json(output)

@@ -28,6 +28,7 @@ from runs.models.suites import Target
 from runs.models.temporary import TargetTrial
 from runs.requests import RUN_SCRIPTS
 from runs.scan import holds_key
+from runs.specs.problems import Problem
 from runs.suites.services import MAY_NOT_RUN, ProgramsRefusedError
 from runs.target_kinds import get_target_kind, target_kinds
 from runs.target_kinds._base import Header, TargetKind
@@ -335,7 +336,10 @@ class TargetForm(forms.Form):
     """Name and description of a target, with the settings of its kind.
 
     `trial` is the same member's last try of this form; secrets entered for it need not be entered again.
+    After saving, `notes` tell what was kept without being understood.
     """
+
+    notes: tuple[Problem, ...] = ()
 
     name = forms.CharField(max_length=120, help_text="As runs and comparisons will call it")
     description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 2}))
@@ -564,12 +568,13 @@ class RecordedTargetForm(TargetForm):
     def save(self, *, saved_by: User) -> Target:
         """Store the target with its outputs; raises DomainError naming the line that is wrong."""
         chosen = self.cleaned_data
-        target = import_recorded_outputs(
+        imported = import_recorded_outputs(
             target_name=chosen["name"],
             lines=chosen["file"],
             imported_by=saved_by,
             file=self.file_name,
         )
+        self.notes, target = imported.notes, imported.target
         if chosen["description"]:
             target.description = chosen["description"]
             target.save(update_fields=["description"])

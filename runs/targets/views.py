@@ -55,6 +55,8 @@ def target_new(request: MemberRequest) -> HttpResponse:
     fill_again(request, form)
     saved = _save(request, form)
     if saved:
+        for note in form.notes:
+            messages.warning(request, str(note))
         messages.success(request, f"{saved.name} added.")
         return come_back(request, saved.pk) or redirect("runs:target", saved.pk)
     return new_page(request, form, TrialForm(), form_trial(request, None))

@@ -310,7 +310,7 @@ def test_recorded_outputs_make_a_target(content: SuiteWithCases) -> None:
     user = make_user()
     lines = ['{"id": "A", "output": "Hi", "latency_ms": 3}', '{"id": "B", "output": "Bye"}']
 
-    target = import_recorded_outputs(target_name="agent v1", lines=lines, imported_by=user)
+    target = import_recorded_outputs(target_name="agent v1", lines=lines, imported_by=user).target
 
     assert (target.name, target.kind) == ("agent v1", "recorded")
     stored = {o.case_key: o.output for o in target.recorded_outputs.all()}
@@ -323,10 +323,37 @@ def test_outputs_recorded_again_replace_the_former_ones() -> None:
 
     target = import_recorded_outputs(
         target_name="v1", lines=b'{"id": "B", "output": "y"}', imported_by=None
-    )
+    ).target
 
     assert list(target.recorded_outputs.values_list("case_key", flat=True)) == ["B"]
     assert Target.objects.count() == 1
+
+
+def test_keys_that_nothing_reads_are_told_and_spellings_are_understood() -> None:
+    lines = [
+        '{"eval_id": "A", "answer": "Hi", "duration_ms": 3, "tokenUsage": {"input": 1}, "latncy": 4}',
+        '{"id": "B", "output": "Bye", "latncy": 1, "note": "x"}',
+    ]
+    imported = import_recorded_outputs(
+        target_name="v1", lines=lines, imported_by=None, file="o.jsonl"
+    )
+    stored = imported.target.recorded_outputs.get(case_key="A").output
+    assert (stored["output"], stored["latency_ms"], stored["usage"]) == (
+        "Hi",
+        3,
+        {"input_tokens": 1},
+    )
+    kept = "is not used by Evalsite and is kept with the output"
+    assert [str(note) for note in imported.notes] == [
+        f"o.jsonl, line 1, case A, latncy: {kept} (2 lines have it)",
+        f"o.jsonl, line 2, case B, note: {kept}",
+    ]
+    with pytest.raises(UnreadableFileError, match="duration_ms says the same as latency_ms"):
+        import_recorded_outputs(
+            target_name="v1",
+            lines=['{"id": "A", "output": "x", "latency_ms": 1, "duration_ms": 2}'],
+            imported_by=None,
+        )
 
 
 def test_a_bad_line_leaves_the_target_as_it_was() -> None:

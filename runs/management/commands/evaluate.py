@@ -228,7 +228,9 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
             note=notes.append,
         )
         check_tags(suite, options["tag"] or ())
-        targets = [find_target(name, options["outputs"], model) for name in names]
+        targets = [
+            find_target(name, options["outputs"], model, note=notes.append) for name in names
+        ]
         for target in targets:
             notes += output_warnings(suite, target, options["tag"], options["case"])
             notes += filter(None, [offer_to_resume(suite, target)])

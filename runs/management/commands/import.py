@@ -34,13 +34,13 @@ from runs.cli.command import (
 )
 from runs.cli.evaluating import import_message
 from runs.cli.printing import GAPS, printable
-from runs.files.importing import import_recorded_outputs, import_suites
+from runs.files.importing import ImportedOutputs, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
 from runs.formats.table_mapping import CaseMapping, CasePart, find_part, guessed_input, suggest
 from runs.formats.tables import Table, read_table
 from runs.formats.tools import refuse_results
-from runs.models.suites import Suite, Target
+from runs.models.suites import Suite
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import get_profile
 from runs.suites.services import create_suite, written_titles
@@ -150,12 +150,14 @@ class Command(SiteCommand):
         reading = read_suites(bundles_at(paths), profile=profile) if paths else FoundSuites(())
         with transaction.atomic():
             stored = _import_suites(reading, options)
-            target = _import_outputs(outputs, options["target"]) if outputs else None
-        for warning in (*reading.warnings, *(note for suite in stored for note in suite.notes)):
+            recorded = _import_outputs(outputs, options["target"]) if outputs else None
+        notes = (note for suite in stored for note in suite.notes)
+        for warning in (*reading.warnings, *notes, *(recorded.notes if recorded else ())):
             self._warn(warning)
         for suite in stored:
             self._print(f"{import_message(suite.imported)} From {suite.path}")
-        if target:
+        if recorded:
+            target = recorded.target
             count = counted(target.recorded_outputs.count(), "recorded output").translate(GAPS)
             self._print(f"Target {target.name}: {count}, from {outputs}")
 
@@ -187,7 +189,7 @@ def _import_suites(reading: FoundSuites, options: dict[str, Any]) -> tuple[Any, 
     )
 
 
-def _import_outputs(path: Path, name: str | None) -> Target:
+def _import_outputs(path: Path, name: str | None) -> ImportedOutputs:
     lines = read_file(path, option="--outputs")
     return import_recorded_outputs(
         target_name=name or path.stem, lines=lines, imported_by=None, file=str(path)
