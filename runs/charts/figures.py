@@ -139,6 +139,19 @@ def _dollars(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Trend:
+    """The mean scores, 0 to 1, of the last three to twelve completed runs against one target, oldest first."""
+
+    target: str
+    scores: Sequence[float]
+
+    @property
+    def change(self) -> float:
+        """Return the change since the run before, as a difference of shares."""
+        return self.scores[-1] - self.scores[-2]
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """A run as score for money: its mean score, 0 to 1, and the US dollars of one execution.
 
@@ -158,6 +171,16 @@ class Offer:
     def name(self) -> str:
         """Return target and number of the run."""
         return f"{self.target} #{self.number}"
+
+    @property
+    def value(self) -> float | None:
+        """Return its points of mean score, of 100, per dollar of a result; None where a result costs nothing."""
+        return self.score * 100 / float(self.cost_usd) if self.cost_usd else None
+
+
+def best_value(offers: Sequence[Offer]) -> Offer:
+    """Return the offer with the most score for its cost; what costs nothing is the best value, by its score."""
+    return max(offers, key=lambda run: (not run.cost_usd, run.value or 0.0, run.score))
 
 
 def dominators(offers: Sequence[Offer]) -> Mapping[int, Offer | None]:

@@ -12,12 +12,13 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, Query
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import counted, duration, money, pct
+from evaluators.templatetags.figures import MISSING, counted, duration, money, pct, thousands
 from runs import lists
 from runs.charts.drawing import Picture
 from runs.charts.figures import (
     Figure,
     Offer,
+    best_value,
     dominators,
     score_cost_figure,
 )
@@ -212,6 +213,11 @@ class ScoreCostChart:
     undrawn: Sequence[ScoreCostRow]
 
     @property
+    def best_value(self) -> str:
+        """Say which run has the most score for its cost, "" where there is nothing to compare."""
+        return best_value_text([_offer(row) for row in self.drawn], left_out=len(self.undrawn))
+
+    @property
     def on_front(self) -> int:
         """Return how many runs are on the Pareto front."""
         return sum(row.beaten_by is None for row in self.drawn)
@@ -248,6 +254,29 @@ def score_cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> ScoreCos
         ],
         undrawn=[row for row in rows if not row.is_drawn][::-1],
     )
+
+
+def best_value_text(offers: Sequence[Offer], *, left_out: int) -> str:
+    """Say which of several runs has the most score for its cost, and how many could not be compared.
+
+    `left_out` counts the runs without a score or a known price. "" where there is nothing to compare.
+    """
+    if len(offers) + left_out < 2:
+        return ""
+    without = f"{counted(left_out, 'run')} without a known price or a score"
+    if not offers:
+        return f"Best value is unknown: {without}."
+    best = best_value(offers)
+    figure = f"{points_per_dollar(best)} points of mean score per dollar, {money(best.cost_usd)} a result"
+    if best.value is None:
+        figure = f"{pct(best.score)} mean score, and a result costs nothing"
+    rest = f" Not compared: {without}." if left_out else ""
+    return f"Best value: {best.name}, {figure}.{rest}"
+
+
+def points_per_dollar(offer: Offer) -> str:
+    """Return the value of an offer as text, "–" where its results cost nothing."""
+    return MISSING if offer.value is None else thousands(round(offer.value))
 
 
 def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> ScoreCostRow:

@@ -32,6 +32,7 @@ from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import walk
 from runs import lists
+from runs.charts.figures import Trend
 from runs.charts.trends import LEAST_TREND
 from runs.costs import UNPRICED_CALLS
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
@@ -43,19 +44,6 @@ from runs.models.suites import Suite, Target
 from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_list_columns
 
 TREND = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """The mean scores, 0 to 1, of the last three to twelve completed runs against one target, oldest first."""
-
-    target: str
-    scores: Sequence[float]
-
-    @property
-    def change(self) -> float:
-        """Return the change since the run before, as a difference of shares."""
-        return self.scores[-1] - self.scores[-2]
 
 
 @dataclass(frozen=True, slots=True)

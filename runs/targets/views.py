@@ -26,8 +26,7 @@ from runs.requests import (
 from runs.running.checks import scripts_problem
 from runs.target_kinds import UnknownTargetKindError
 from runs.targets.forms import TargetForm, target_choices, target_form
-from runs.targets.queries import target_list as listing
-from runs.targets.queries import target_page
+from runs.targets.queries import TargetsQuery, target_page, target_table
 from runs.targets.trials import (
     TrialForm,
     last_trial,
@@ -41,8 +40,9 @@ from runs.targets.trials import (
 @require_safe
 @may_view
 def target_list(request: HttpRequest) -> HttpResponse:
-    """List the targets."""
-    return render(request, "targets/list.html", {"targets": listing()})
+    """List the targets with their latest figures on each suite."""
+    table = target_table(TargetsQuery.read(request.GET))
+    return render(request, "targets/list.html", {"table": table})
 
 
 @may_change_targets

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
 from runs.models.suites import Target
 from runs.targets.forms import TargetForm
-from tests.support.factories import make_model, make_scored_run, make_target
+from tests.support.factories import make_model, make_scored_run, make_suite, make_target
 
 pytestmark = pytest.mark.django_db
 NEW = reverse("runs:target-new")
@@ -163,3 +165,64 @@ def test_a_name_that_somebody_else_got_meanwhile_is_refused(
     response = editor_client.post(f"{reverse('runs:target-new')}?kind=chat", sent)
     assert response.status_code == 422
     assert "There is already a target “taken”." in response.text
+
+
+def listed(client: Client, **query: str) -> list[tuple[str, str]]:
+    """Return the targets of the list in its order, each with the suite of its row."""
+    table = client.get(reverse("runs:target-list"), query).context["table"]
+    return [(row.name, row.record.run.suite_title if row.record else "") for row in table.rows]
+
+
+def test_the_list_shows_how_each_target_did_on_each_suite(viewer_client: Client) -> None:
+    refunds, delivery = make_suite(title="Refunds"), make_suite(title="Delivery")
+    good, poor = make_target(name="good"), make_target(name="poor")
+    make_target(name="new")
+    for _ in range(3):
+        make_scored_run(suite=refunds, target=good, verdicts=["pass", "pass", "fail", "pass"])
+    make_scored_run(suite=delivery, target=good, verdicts=["pass"])
+    make_scored_run(suite=refunds, target=poor, verdicts=["fail", "pass", "fail", "error"])
+    assert listed(viewer_client) == [
+        ("good", "Delivery"),
+        ("good", "Refunds"),
+        ("new", ""),
+        ("poor", "Refunds"),
+    ]
+    by_rate = listed(viewer_client, suite=refunds.slug, sort="-rate")
+    assert by_rate == [("good", "Refunds"), ("poor", "Refunds")]
+    assert listed(viewer_client, suite=refunds.slug, sort="rate") == by_rate[::-1]
+    page = viewer_client.get(reverse("runs:target-list"), {"suite": refunds.slug})
+    html = " ".join(page.content.decode().split())
+    assert "3 of 4" in html
+    assert "Best value: good #3, " in html
+    assert "points of mean score per dollar" in html
+
+
+def test_a_target_shows_its_history_on_each_suite_with_the_best_run_and_a_trend_of_three(
+    viewer_client: Client,
+) -> None:
+    suite, target = make_suite(title="Refunds"), make_target()
+    make_scored_run(suite=suite, target=target, verdicts=["pass", "pass"])
+    page = reverse("runs:target", args=[target.pk])
+    assert viewer_client.get(page).context["page"].history[0].trend is None
+    for _ in range(2):
+        make_scored_run(suite=suite, target=target, verdicts=["fail", "pass"])
+    make_scored_run(suite=make_suite(), target=target, verdicts=["pass"])
+    html = viewer_client.get(page)
+    other, history = html.context["page"].history
+    assert (history.best.number, history.record.runs, len(history.trend.scores)) == (1, 3, 3)
+    assert other.trend is None
+    assert 'class="spark"' in html.content.decode()
+
+
+def test_the_list_needs_as_many_queries_for_many_targets(viewer_client: Client) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as found:
+            viewer_client.get(reverse("runs:target-list"))
+        return len(found)
+
+    suite = make_suite()
+    make_scored_run(suite=suite, target=make_target(), verdicts=["pass"])
+    before = queries()
+    for _ in range(3):
+        make_scored_run(suite=make_suite(), target=make_target(), verdicts=["pass"])
+    assert queries() == before
