@@ -150,7 +150,7 @@ class RunChoicesBody(Body):
     targets: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_TARGETS)]
     """The names of the targets; several become a campaign."""
     repetitions: Annotated[int, Field(ge=1, le=MAX_REPETITIONS)] = 1
-    """How often each case is executed."""
+    """How many times each case runs."""
     concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = None
     """How many cases run in parallel; null for what target and judge suggest."""
     judge: str | None = None
@@ -179,14 +179,14 @@ class StartRunsBody(RunChoicesBody):
 
 
 class ResumeBody(Body):
-    """How a run goes on."""
+    """How a run is resumed."""
 
     budget_usd: Dollars | None = None
     """A new budget, US dollars; null leaves it as it is."""
 
 
 class RetryBody(ResumeBody):
-    """Which results are tried again, and which part of them."""
+    """Which results are rerun, and which part of them."""
 
     which: Annotated[str, Field(pattern="^(errored|failed|all_missing)$")] = "errored"
     """Those that are errored, failed, or all_missing: errored, cancelled or skipped."""

@@ -71,7 +71,7 @@ def start_runs(request: Request, body: StartRunsBody) -> StartedRunsDoc:
 
 
 class EstimateDoc(Document):
-    """What runs would cost and how long they would take, by past runs; null where none tells."""
+    """What runs would cost and how long they would take, from past runs; null without any."""
 
     runs: int
     """How many runs."""
@@ -92,7 +92,7 @@ class EstimateDoc(Document):
     basis: str
     """The past runs behind it; "" for none."""
     warnings: list[str]
-    """What may surprise you, such as a judge of the target's family."""
+    """Warnings, such as a judge of the target's model family."""
 
 
 @writes("Estimate runs", EstimateDoc, body=RunChoicesBody, permission=MAY_START, tag="runs")
@@ -181,7 +181,7 @@ class RefusedPushDoc(Document):
 
 
 class PushedDoc(Document):
-    """What became of the outputs of one batch."""
+    """How many outputs of one batch were taken."""
 
     accepted: int
     """How many will be scored."""
@@ -212,7 +212,7 @@ def outputs(request: Request, body: PushOutputsBody, run: str) -> PushedDoc:
 
 
 class ClosedDoc(Document):
-    """How the waiting for outputs ended."""
+    """How many results got no output."""
 
     missing: int
     """How many results became errors because no output was pushed."""

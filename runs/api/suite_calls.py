@@ -74,7 +74,7 @@ PARSERS = (JsonSuiteParser, YamlSuiteParser, ZipSuiteParser)
 
 
 class StoredSuiteDoc(Document):
-    """What became of a suite file."""
+    """The suite that a file became."""
 
     slug: str
     """The short name of the suite."""
@@ -87,7 +87,7 @@ class StoredSuiteDoc(Document):
     cases: int
     """How many cases it has."""
     warnings: list[str]
-    """What the file has that is kept without being used."""
+    """Notes on what the file contains but Evalsite does not use."""
 
 
 class CheckedSuiteDoc(Document):
@@ -100,11 +100,11 @@ class CheckedSuiteDoc(Document):
     evaluators: int
     """How many evaluators it has, groups included."""
     warnings: list[str]
-    """What the file has that is kept without being used."""
+    """Notes on what the file contains but Evalsite does not use."""
 
 
 class PreconditionFailed(APIException):
-    """Someone else changed the thing since it was read."""
+    """Another member changed it since it was read."""
 
     status_code = HTTPStatus.PRECONDITION_FAILED
 
@@ -147,7 +147,7 @@ def create_suite(request: Request) -> StoredSuiteDoc:
 def put_suite(request: Request, slug: str) -> StoredSuiteDoc:
     """Create the suite of this short name from a suite file, or make the file its next version.
 
-    With `If-Match` and the version that you know, it is refused if someone else has saved another since.
+    With `If-Match` and the version that you know, it is refused if another member has saved a newer one.
     """
     return _store(request, slug)
 
@@ -201,7 +201,7 @@ class PutCasesBody(Body):
 
 
 class StoredCasesDoc(Document):
-    """What became of cases."""
+    """How many cases were added or changed."""
 
     added: int
     """How many are new."""
@@ -247,7 +247,7 @@ def put_suite_cases(request: Request, body: PutCasesBody, slug: str) -> StoredCa
 def put_suite_case(request: Request, body: CaseFieldsBody, slug: str, key: str) -> StoredCasesDoc:
     """Add the case of this key, or make this its next revision.
 
-    With `If-Match` and the revision that you know, it is refused if someone else has saved another since.
+    With `If-Match` and the revision that you know, it is refused if another member has saved a newer one.
     """
     suite = get_object_or_404(Suite, slug=slug)
     with transaction.atomic():
@@ -269,7 +269,7 @@ def put_suite_case(request: Request, body: CaseFieldsBody, slug: str, key: str) 
     status=204,
 )
 def delete_suite_case(request: Request, slug: str, key: str) -> None:
-    """Take a case out of the suite; runs and versions keep its revisions."""
+    """Delete a case from the suite; runs and versions keep its revisions."""
     suite = get_object_or_404(Suite, slug=slug)
     with transaction.atomic():
         now = current_case(lock_suite(suite), key)

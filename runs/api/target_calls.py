@@ -98,7 +98,7 @@ def targets(request: Request) -> Response:
 
 @reads("One target", TargetDoc, path=[TARGET], tag="targets")
 def target(request: Request, target: int) -> Response:
-    """Give a target with its settings."""
+    """Return a target with its settings."""
     NoParams.read(request)
     return Response(target_document(_get(target)).as_json())
 

@@ -102,7 +102,7 @@ class RunDoc(Document):
     note: str
     """The note of its start."""
     repetitions: Annotated[int, FIGURES]
-    """How often each case is executed."""
+    """How many times each case runs."""
     status: Annotated[RunStatus, FIGURES]
     """The status of the run."""
     status_reason: str

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 # What to write in place of each.
 ON_PAGES_AND_IN_MESSAGES = {
-    r"(some|any|every)body|nobody|whoever": "the role: a member, an admin, everyone with the link",
+    r"(some|any|every)body|someone|nobody|whoever": "the role: a member, an admin, everyone with the link",
     r"e-mail|time-out|canceled|favors?": "email, timeout, cancelled, favour",
     r"what came out|what goes": "the noun: result, removed data",
     r"carr(ied|ies) out|held against|put away|taken over|goes by": "run, compared with, archived",

@@ -79,7 +79,7 @@ class ToolFile:
             listed = self.document.value if isinstance(self.document.value, list) else [self.value]
             for part in listed:
                 if not isinstance(part, Mapping):
-                    message = "a part of the list is no object; it holds one object for each row"
+                    message = "a part of the list is not an object; it has one object for each row"
                     raise UnreadableFileError([Problem(message, self.path)])
                 yield 0, part
         else:

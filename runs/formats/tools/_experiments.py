@@ -10,7 +10,7 @@ from typing import Any
 from runs.formats.tools._base import Row, ToolFile, ToolSuite, as_answer, as_turns
 
 MILLISECONDS = 1_000
-NO_OVERALL = "{} gives no overall score, so a result has the mean of its scores, and the bands of the suite decide"
+NO_OVERALL = "{} gives no overall score, so a result has the mean of its scores, and the thresholds of the suite decide"
 
 
 def dataset(

@@ -212,7 +212,7 @@ def _check(check: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, A
         return {**label, **settings}
     if kind in CHECKED:
         return {**label, **declared}
-    what = f"the kind {kind}" if kind else "a program, which is not taken over"
+    what = f"the kind {kind}" if kind else "a program, which is not imported"
     note(f"the check {label['name']} is of {what} and has no counterpart here; it was left out")
     return {}
 
