@@ -28,7 +28,7 @@ from runs.costs import CostPair, run_costs
 from runs.models.results import ANSWERED, CallStatus, ModelCall, ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
-from runs.results.result_cause import result_cause
+from runs.results.result_state import result_cause
 from runs.results.run_figures import Proportion, RunRepetitions, run_repetitions
 from runs.results.runs import RunGate, cases_gate, metrics_gate
 

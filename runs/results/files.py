@@ -62,7 +62,7 @@ from runs.results.case_rows import (
 from runs.results.columns import Column
 from runs.results.documents import case_lines
 from runs.results.groups import group_list, group_rows
-from runs.results.result_cause import cause_text, result_cause
+from runs.results.result_state import cause_text, result_cause
 from runs.results.run_figures import run_repetitions
 from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
 

@@ -14,9 +14,8 @@ from runs.costs import CostPair, booked_usd, read_result_costs
 from runs.documents import Document, Dollars, TextOrNone, VerdictOrNone
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.runs import Run
-from runs.results.result_cause import cause_text
 from runs.results.result_page import ResultPage, result_page
-from runs.results.result_state import result_url
+from runs.results.result_state import cause_text, result_url
 from runs.results.result_tree import ResultMetrics, TreeNode
 from runs.suites.documents import CaseDetailDoc
 from runs.texts import MAX_SHOWN_LENGTH

@@ -54,13 +54,15 @@ from runs.models.run_cases import LiveCases, execution_from, live_state, sorted_
 from runs.models.runs import RESCORED, Run, RunStatus, removal_message
 from runs.models.stored import read_executions
 from runs.models.suites import Case
-from runs.results.result_cause import NO_STAGE, STAGES, result_cause
 from runs.results.result_state import (
+    NO_STAGE,
+    STAGES,
     ArtifactFile,
     Override,
     ReviewHistory,
     case_override,
     passed_words,
+    result_cause,
     result_files,
     result_mark,
     result_override,

@@ -1,4 +1,7 @@
-"""How a result is shown: its state and link, the decisions of reviewers, and who may see them (SCORING §4.6)."""
+"""How a result is shown: its state and link, why it has its verdict, the decisions of reviewers, and who may see them.
+
+Reviews count by SCORING §4.6.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ from django.db.models import F
 from django.urls import reverse
 from django.utils import timezone
 
+from evaluators.scoring.cause import first_sentence
+from evaluators.scoring.decision import VERDICT_WORDS, CausePart, VerdictCause
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.engine.review_rules import RULE, combine_decisions
+from runs.formats.results_writing import review_sentence
 from runs.models.results import ENDED_RESULT_STATUSES as ENDED
-from runs.models.results import Result
+from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.reviews import UNKNOWN_REVIEWER, Review, ReviewItem
 from runs.models.run_cases import execution_from
 from runs.models.runs import Run
@@ -314,3 +320,52 @@ def result_files(result: Result) -> tuple[ArtifactFile, ...]:
     """Return the files of a result by path, without their content."""
     rows = result.artifacts.annotate(size=F("content__size")).order_by("path")
     return tuple(ArtifactFile(path, size) for path, size in rows.values_list("path", "size"))
+
+
+STAGES = {
+    "target": "The target gave no output",
+    "judge": "A judge gave no readable reply",
+    "parse": "A judge gave no readable reply",
+    "script": "A script failed",
+    "config": "An evaluator is misconfigured",
+    "limits": "A limit was reached",
+    "evaluator": "An evaluator could not score",
+    "worker": "The worker was lost",
+}
+NO_STAGE = "The result has an error"
+# Nothing was decided on the output of this attempt.
+UNDECIDED_STAGES = ("target", "worker")
+
+
+def result_cause(result: Result, stored: Sequence[Any] | None) -> VerdictCause | None:
+    """Return why a result has its verdict; None while it is open.
+
+    `stored` is the cause in its decision. Without one, as in imported files that know more than they contain and
+    where details were removed, it is what the row says.
+    """
+    if result.status in OPEN_RESULT_STATUSES:
+        return None
+    if result.status not in (ResultStatus.SCORED, ResultStatus.ERROR):
+        return _plain("Not run", "the run ended before this case")
+    is_decided = not (result.error and result.error_stage in UNDECIDED_STAGES)
+    if stored and is_decided:
+        return VerdictCause.from_json(stored)
+    if result.error:
+        stage = STAGES.get(result.error_stage, NO_STAGE)
+        text = f"{stage[:1].lower()}{stage[1:]}: {first_sentence(result.error)}"
+        return _plain(VERDICT_WORDS[None], text)
+    word = VERDICT_WORDS[Verdict(result.verdict) if result.verdict else None]
+    return _plain(word, result.decided_by or "no reason is stored")
+
+
+def _plain(word: str, text: str) -> VerdictCause:
+    text = text if text.endswith((".", "…")) else f"{text}."
+    return VerdictCause(word, (CausePart(text),))
+
+
+def cause_text(cause: VerdictCause | None, result: Result, policy: PolicySpec) -> str:
+    """Return the cause as a text with the decision of reviewers; "" while the result is open."""
+    if cause is None:
+        return ""
+    review = review_sentence(result.reviewed_verdict, is_counted=policy.count_reviews)
+    return f"{cause} {review}".strip()

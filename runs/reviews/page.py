@@ -27,10 +27,10 @@ from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.requests import MAY_REVIEW
-from runs.results.result_cause import result_cause
 from runs.results.result_state import (
     ArtifactFile,
     RepetitionMark,
+    result_cause,
     result_files,
     result_mark,
     result_url,

@@ -37,9 +37,8 @@ from runs.documents import DetailLevel
 from runs.engine.plan import METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries, run_detail_document
-from runs.results.result_cause import cause_text
 from runs.results.result_page import ResultPage, result_page
-from runs.results.result_state import reviewed_verdicts
+from runs.results.result_state import cause_text, reviewed_verdicts
 from runs.results.result_tree import TreeNode
 from runs.results.run_page import RunLive, run_live
 from runs.results.runs import RunGate, with_list_columns

@@ -18,7 +18,7 @@ from runs.models.results import Result, ResultOutput
 from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.results.files import result_lines, results_csv
-from runs.results.result_cause import result_cause
+from runs.results.result_state import result_cause
 from runs.sharing.documents import WHITELISTS
 from runs.sharing.frozen import shared_result
 from runs.sharing.whitelist import filter_document
