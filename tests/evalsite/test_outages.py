@@ -17,6 +17,8 @@ from runs.models.suites import Target
 from tests.support.factories import make_model, make_run
 from tests.support.members import make_client, make_member
 
+pytestmark = pytest.mark.each_database
+
 
 def wrapped(kind: type[DatabaseError | InterfaceError], cause: Exception) -> Exception:
     error = kind(str(cause))

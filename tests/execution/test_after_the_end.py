@@ -29,7 +29,7 @@ from tests.services.processes import wait_until
 from tests.support.factories import again
 from tests.support.model_server import ModelServer, good, hang
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 StartRun = Callable[..., Run]
 
 

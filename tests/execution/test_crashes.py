@@ -16,7 +16,7 @@ from runs.models.runs import Run, WorkerProcess
 from tests.support.run_doubles import Failing
 from tests.support.run_workers import counts
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
 
 def broken(*args, **kwargs):

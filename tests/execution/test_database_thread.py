@@ -16,7 +16,7 @@ from runs.execution.database import DatabaseThread, Patience, is_temporary
 from runs.models.database import discard_connection
 from tests.support.run_doubles import Failing
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
 
 def sqlite_error(code):

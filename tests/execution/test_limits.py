@@ -31,7 +31,7 @@ from tests.support.model_server import good, hang, rate_limited
 from tests.support.trees import JUDGED, tree
 from tests.support.virtual_time import TimedLimiter, TimedSlotKeeper, VirtualTime
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
 HEARTBEAT_S = 5.0
 

@@ -27,7 +27,7 @@ from tests.support.model_server import good
 from tests.support.run_doubles import Failing
 from tests.support.run_workers import costs, counts, late, ledger, work_in_thread
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
 MINUTE = timedelta(minutes=1)
 

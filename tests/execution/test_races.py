@@ -22,7 +22,7 @@ from tests.support.factories import again, make_scored_run, make_suite, make_use
 from tests.support.model_server import ModelServer
 from tests.support.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 StartRun = Callable[..., Run]
 CLEAR = ("already running", "already being rerun", "has already ended", "no result has an error")
 

@@ -22,7 +22,7 @@ from tests.support.run_workers import costs, counts, late, ledger, work_in_threa
 
 MINUTE = timedelta(minutes=1)
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
 
 def test_a_reply_that_comes_after_a_stop_is_booked_and_changes_nothing_else(

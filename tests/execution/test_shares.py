@@ -23,7 +23,7 @@ from tests.services.processes import dead_process_name, wait_until
 from tests.support.factories import make_run
 from tests.support.run_workers import counts, late
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,11 @@ from tests.services.processes import dead_process_name, wait_until
 from tests.support.model_server import good, hang
 from tests.support.run_workers import counts, late, work_in_thread
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clock")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.each_database,
+    pytest.mark.usefixtures("clock"),
+]
 
 LATER = timedelta(seconds=60)
 

@@ -17,7 +17,7 @@ from tests.support.factories import make_user
 from tests.support.queue import item_of, queued_run
 from tests.support.threads import at_once
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 PASS = ReviewDecision(Verdict.PASS)
 
 

@@ -9,8 +9,10 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from tests.support.databases import describe, listen, with_new_statements
+from runs.models.suites import Suite
+from tests.support.databases import AT_ONCE, describe, listen, with_new_statements
 from tests.support.factories import make_model
+from tests.support.threads import at_once
 
 
 class Item:
@@ -40,24 +42,26 @@ def test_a_test_is_spared_when_later_ones_send_all_that_it_sends() -> None:
     assert chosen([Item(name) for name in notes], notes) == ["second", "third"]
 
 
-def test_what_commits_sends_spares_others_wherever_it_stands() -> None:
+def test_what_commits_beside_others_sends_spares_others_wherever_it_stands() -> None:
     items = [Item("first"), Item("commits", django_db={"transaction": True})]
-    assert chosen(items, {"first": {"a"}, "commits": {"a", "b"}}) == ["commits"]
+    assert chosen(items, {"first": {"a"}, "commits": {"a", "b", AT_ONCE}}) == ["commits"]
 
 
 def test_tests_of_which_nothing_is_noted_run_on_each_database() -> None:
     assert chosen([Item("first"), Item("new")], {"first": {"a"}}) == ["first", "new"]
 
 
-def test_tests_that_commit_or_say_so_run_on_each_database() -> None:
+def test_tests_that_commit_at_the_same_time_or_say_so_run_on_each_database() -> None:
     items = [
         Item("first"),
-        Item("commits", django_db={"transaction": True}),
+        Item("commits beside others", django_db={"transaction": True}),
+        Item("commits alone", django_db={"transaction": True}),
         Item("rolls back", django_db={"transaction": False}),
         Item("sorts", each_database={}),
     ]
     notes = {each.nodeid: {"a"} for each in items} | {"first": {"b"}}
-    assert chosen(items, notes) == ["first", "commits", "sorts"]
+    notes["commits beside others"] |= {AT_ONCE}
+    assert chosen(items, notes) == ["first", "commits beside others", "sorts"]
 
 
 def test_a_test_of_every_page_spares_no_other() -> None:
@@ -130,3 +134,15 @@ def test_what_is_sent_and_refused_is_noted(sent: list[str]) -> None:
         "text-capitals text-unicode",
         "empty text",
     ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_is_noted_when_two_connections_are_in_a_transaction(sent: list[str]) -> None:
+    at_once(Suite.objects.exists)
+    Suite.objects.exists()
+    assert AT_ONCE not in sent
+
+    with transaction.atomic():
+        Suite.objects.exists()
+        at_once(Suite.objects.exists)
+    assert AT_ONCE in sent

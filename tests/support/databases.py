@@ -4,9 +4,11 @@ SQLite runs all tests. PostgreSQL runs with `--database-only`, which leaves out 
 database can change: those that use none, and those marked `one_database`. SQLite can note for it by
 `--note-statements=FILE` what each test sends. With `--new-statements=FILE`, PostgreSQL then runs only
 
-- tests that commit (`transaction=True`), as what happens at the same time is more than its statements,
-- tests marked `each_database`, whose outcome depends on order, case or comparison of stored values, or
-  which ask every page and look at little of the answers; what they send spares no other test,
+- tests that commit (`transaction=True`) and during which a connection sent something while another was in
+  a transaction, as what happens at the same time is more than its statements,
+- tests marked `each_database`: of races and outages; those whose outcome depends on order, case or
+  comparison of stored values; and those that ask every page and look at little of the answers, so what
+  these send spares no other test,
 - tests of which nothing was noted,
 - of all others so many that together they send whatever else was sent: every statement, every kind of
   value at each of its places (nothing, a large number, a text with capitals, beyond ASCII, very long,
@@ -21,14 +23,18 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 SMALL, LARGE = 2**31, 2**63
@@ -41,6 +47,9 @@ SAVEPOINT = re.compile(r'(SAVEPOINT) "\w+"')
 NUMBERS = re.compile(r"\b\d+\b")
 LIST = re.compile(r"(%s|0)(, (%s|0))+")
 ROWS = re.compile(r"(\((?:%s|0)\))(?:, \1)+")
+
+# What is noted when a connection sends something while another is in a transaction.
+AT_ONCE = "at the same time"
 
 Sent = set[str]
 
@@ -103,7 +112,7 @@ def with_new_statements(items: Sequence[pytest.Item], notes: dict[str, Sent]) ->
     fixed = {item for item in items if always_runs(item, notes)}
     known: Sent = set()
     for item in fixed:
-        if not item.get_closest_marker("each_database"):
+        if commits(item) or not item.get_closest_marker("each_database"):
             known |= notes.get(item.nodeid, set())
     chosen, times = [], Counter[str]()
     for item in items:
@@ -124,7 +133,9 @@ def with_new_statements(items: Sequence[pytest.Item], notes: dict[str, Sent]) ->
 def always_runs(item: pytest.Item, notes: dict[str, Sent]) -> bool:
     """Tell whether a test runs on each database whatever it sends."""
     is_marked = item.get_closest_marker("each_database") is not None
-    return is_marked or item.nodeid not in notes or commits(item)
+    if is_marked or item.nodeid not in notes:
+        return True
+    return commits(item) and AT_ONCE in notes[item.nodeid]
 
 
 def commits(item: pytest.Item) -> bool:
@@ -173,11 +184,13 @@ def read_notes(file: Path) -> dict[str, Sent]:
 def listen(note: Callable[[str], None]) -> None:
     """Call `note` with every statement and the kinds of its values, and with every one that fails."""
     execute, executemany = CursorWrapper.execute, CursorWrapper.executemany
+    transactions = Transactions(note)
 
     def noting_execute(cursor: CursorWrapper, sql: Any, params: Any = None) -> Any:
         note(describe(sql, params))
         try:
-            return execute(cursor, sql, params)
+            with transactions.sending(cursor.db):
+                return execute(cursor, sql, params)
         except Exception as error:
             note(f"{type(error).__name__}: {statement(str(sql))}")
             raise
@@ -186,10 +199,37 @@ def listen(note: Callable[[str], None]) -> None:
         rows = list(param_list)
         for params in rows[:MAX_VALUES]:
             note(describe(sql, params))
-        return executemany(cursor, sql, rows)
+        with transactions.sending(cursor.db):
+            return executemany(cursor, sql, rows)
 
     CursorWrapper.execute = noting_execute
     CursorWrapper.executemany = noting_executemany
+
+
+class Transactions:
+    """Notes when two connections are in a transaction at the same time; a statement alone is one too."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        """Know no connection yet."""
+        self.note = note
+        self.lock = threading.Lock()
+        self.connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
+        self.busy: set[BaseDatabaseWrapper] = set()
+
+    @contextmanager
+    def sending(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
+        """Hold the connection to be in a transaction for the time of a statement."""
+        with self.lock:
+            others = {*self.connections} - {connection}
+            if any(other in self.busy or other.in_atomic_block for other in others):
+                self.note(AT_ONCE)
+            self.connections.add(connection)
+            self.busy.add(connection)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.busy.discard(connection)
 
 
 def describe(sql: object, params: Sequence[Any] | Mapping[str, Any] | None) -> str:
