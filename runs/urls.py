@@ -183,6 +183,7 @@ urlpatterns = [
     path(f"{RUN}baseline/", results.run_baseline, name="run-baseline"),
     path(f"{RUN}delete/", retention.run_delete, name="run-delete"),
     path(f"{RUN}stop/", running.run_stop, name="run-stop"),
+    path(f"{RUN}close/", running.run_close, name="run-close"),
     path(f"{RUN}resume/", results.run_resume, name="run-resume"),
     path(f"{RUN}retry/", running.run_retry, name="run-retry"),
     path(f"{RUN}start-chosen/", running.run_chosen, name="run-chosen"),

@@ -301,7 +301,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         source_number=(snapshot.get("rescored") or {}).get("run"),
         changes=run_changes(snapshot),
         verdict=run_verdict(run, _gates(run)),
-        stop_text=_stop_text(run, _open(run)[1]),
+        stop_text=_stop_text(run, _open(run).left),
     )
 
 
@@ -355,7 +355,10 @@ RATE_WINDOW = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far the run is; `left_ms` is None when it cannot be estimated."""
+    """How far the run is; `left_ms` is None when it cannot be estimated.
+
+    `awaited` results wait for a program to push their output.
+    """
 
     done: int
     executions: int
@@ -364,6 +367,7 @@ class RunProgress:
     cases: int
     per_minute: float | None
     at_once: int
+    awaited: int
     elapsed_ms: float | None
     left_ms: float | None
 
@@ -420,7 +424,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
     rows = _states(run) if has_marks else ()
     counts = _count(rows) if has_marks else _distribution(run)
     end = run_end(run, now=now)
-    errors, open_, gates = run_errors(run), _open(run), _gates(run)
+    errors, still, gates = run_errors(run), _open(run), _gates(run)
     events = tuple(run.events.all()[:MAX_EVENTS])
     return RunLive(
         status=run.status,
@@ -429,12 +433,12 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         is_completed=run.status == RunStatus.COMPLETED,
         end=end,
         verdict=run_verdict(run, gates),
-        stop_text=_stop_text(run, open_[1]),
-        progress=_progress(run, counts, open_, now),
+        stop_text=_stop_text(run, still.left),
+        progress=_progress(run, counts, still, now),
         metrics=gates[0],
         cases=gates[1],
         review_note=_review_note(run, gates[1]),
-        costs=_costs(run, open_[1]),
+        costs=_costs(run, still.left),
         counts=counts,
         marks=tuple(_mark(run, *row) for row in rows),
         errors=errors,
@@ -481,10 +485,11 @@ def _mark(run: Run, state: str, key: str, name: str) -> tuple[str, str, str]:
 
 
 def _progress(
-    run: Run, counts: Mapping[str, int], open_: tuple[int, int], now: datetime
+    run: Run, counts: Mapping[str, int], still: OpenResults, now: datetime
 ) -> RunProgress:
     per_minute = _rate(run, now)
-    claimed, left = open_
+    # Nobody knows when the outputs of the awaited ones will come.
+    left = 0 if still.awaited else still.left
     open_cases = counts.get("running", 0) + counts.get("waiting", 0)
     return RunProgress(
         done=run.done_count,
@@ -494,21 +499,33 @@ def _progress(
         cases=run.case_count,
         per_minute=per_minute,
         # Workers claim more results than they execute at once.
-        at_once=min(claimed, run.concurrency),
+        at_once=min(still.claimed, run.concurrency),
+        awaited=still.awaited,
         elapsed_ms=run.worked_ms(now=now),
         left_ms=left / per_minute * 60_000 if per_minute and left else None,
     )
 
 
-def _open(run: Run) -> tuple[int, int]:
-    """Return how many executions are claimed, and how many are claimed or waiting."""
+@dataclass(frozen=True, slots=True)
+class OpenResults:
+    """How many results are claimed, how many wait for a program to push their output, and all that are left."""
+
+    claimed: int = 0
+    awaited: int = 0
+    left: int = 0
+
+
+def _open(run: Run) -> OpenResults:
     if not run.is_active:
-        return 0, 0
+        return OpenResults()
     still = run.results.filter(status__in=OPEN_RESULT_STATUSES).order_by()
-    counts = still.aggregate(
-        claimed=Count("pk", filter=Q(status=ResultStatus.RUNNING)), left=Count("pk")
+    return OpenResults(
+        **still.aggregate(
+            claimed=Count("pk", filter=Q(status=ResultStatus.RUNNING)),
+            awaited=Count("pk", filter=Q(awaits_output=True)),
+            left=Count("pk"),
+        )
     )
-    return counts["claimed"], counts["left"]
 
 
 def _rate(run: Run, now: datetime) -> float | None:

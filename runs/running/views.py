@@ -14,6 +14,7 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from evaluators.detours import kept_data, leave
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.requests import (
@@ -31,6 +32,7 @@ from runs.running.forms import (
     start_address,
     suite_choices,
 )
+from runs.running.pushing import close_run
 from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
 from runs.running.retrying import stop_run
 
@@ -136,6 +138,20 @@ def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
         stop_run(run, stopped_by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
+    return redirect("runs:run", slug, number)
+
+
+@require_POST
+@may_start
+def run_close(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """End the waiting for outputs that programs push."""
+    try:
+        missing = close_run(get_run_or_404(slug, number), by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        never = f" {counted(missing, 'output')} never came." if missing else ""
+        messages.info(request, f"The run takes no more outputs.{never}")
     return redirect("runs:run", slug, number)
 
 

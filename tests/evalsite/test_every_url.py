@@ -261,6 +261,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-cases-file": Page("viewer", place=RUN),
     "runs:run-baseline": action("editor", RUN),
     "runs:run-stop": action("editor", RUN),
+    "runs:run-close": action("editor", RUN),
     "runs:run-resume": action("editor", RUN),
     "runs:run-retry": form("editor", RUN),
     "runs:run-chosen": action("editor", RUN),

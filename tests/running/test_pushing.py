@@ -25,6 +25,7 @@ from runs.running.pushing import (
 from runs.running.retrying import RunNotActiveError, resume_run, retry_results, stop_run
 from runs.running.services import start_run
 from tests.support.factories import again, make_case, make_suite, make_target, make_user
+from tests.support.members import make_client
 from tests.support.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -194,3 +195,19 @@ def test_a_target_whose_outputs_are_pushed_cannot_judge() -> None:
         AgentNotReadyError, match="which has recorded or pushed outputs: it answers no question"
     ):
         start_run(suite=suite, target=make_target(), started_by=None)
+
+
+def test_the_page_says_that_the_run_waits_for_outputs_and_ends_the_waiting() -> None:
+    run = open_run(3)
+    push(run, ("C-0", GOOD))
+    client = make_client(make_user(role="editor"))
+    address = f"/suites/{run.suite.slug}/runs/{run.number}/"
+    page = client.get(address)
+    assert "Waiting for 2 outputs from a program" in page.text
+    answer = client.post(f"{address}close/", follow=True)
+    assert "The run takes no more outputs. 2 outputs never came." in answer.text
+    assert figures(run)[1] == 2
+    again_asked = client.post(f"{address}close/", follow=True)
+    assert "Run #1 is over" not in again_asked.text
+    work_on_run(run.pk)
+    assert "is over already" in client.post(f"{address}close/", follow=True).text
