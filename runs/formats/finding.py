@@ -123,8 +123,8 @@ class SuiteSearch:
 
     def _read_tool(self, opened: ToolFile, tool: ToolFormat, *, is_only: bool) -> Suites:
         """Return the suites in a file of another tool, none with a note for a file that holds no cases."""
-        path, read_suites = opened.path, tool.read_suites
-        if read_suites is None:
+        path = opened.path
+        if tool.read_suites is None:
             remedy = tool.refusal or REMEDIES[Form.RESULTS]
             if is_only:
                 message = f"the file is {tool.label}, no cases; {remedy}"
@@ -134,7 +134,7 @@ class SuiteSearch:
 
         def read(file: str, files: Mapping[str, bytes]) -> Sequence[SuiteWithCases]:
             suites = []
-            for draft in read_suites(replace(opened, path=file), files):
+            for draft in tool.suites(replace(opened, path=file), files):
                 content = suite_files.parse_suite(draft.document(), files, self.profile)
                 warnings = (*draft.notes, *content.warnings)
                 suites.append(content.replace(warnings=warnings, read_with=tuple(draft.read_with)))

@@ -571,9 +571,8 @@ def _rows(content: bytes, file: str) -> tuple[Rows, tuple[Problem, ...]]:
     if tool.read_results is None:
         remedy = tool.refusal or "it holds cases; import it as a suite"
         raise UnreadableFileError([Problem(f"the file is {tool.label}: {remedy}", file)])
-    read = tool.read_results(opened)
-    head = f"read as {tool.label}"
-    return read.rows, tuple(Problem(note, file) for note in (head, *read.notes))
+    rows, notes = tool.results(opened)
+    return rows, tuple(Problem(note, file) for note in (f"read as {tool.label}", *notes))
 
 
 def _whole_document(content: bytes, file: str) -> Rows | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
@@ -36,6 +37,8 @@ HEAD = 20
 MAX_RESULT_VALUES = 10 * MAX_VALUES
 
 Row = tuple[int, Mapping[str, Any]]
+# What reading a value of an unexpected kind raises.
+SHAPE_ERRORS = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,30 @@ class ToolFormat:
     read_results: Callable[[ToolFile], ToolResults] | None = None
     refusal: str = ""
     levels_up: int = 0
+
+    def suites(self, file: ToolFile, files: Mapping[str, bytes]) -> Sequence[ToolSuite]:
+        """Return the suites of a file; raises UnreadableFileError, also for a part of an unexpected shape."""
+        with self._refusing(file):
+            return self.read_suites(file, files) if self.read_suites else ()
+
+    def results(self, file: ToolFile) -> tuple[list[Row], tuple[str, ...]]:
+        """Return the lines and notes of a file; raises UnreadableFileError like `suites`."""
+        if self.read_results is None:
+            return [], ()
+        with self._refusing(file):
+            read = self.read_results(file)
+            return list(read.rows), read.notes
+
+    @contextmanager
+    def _refusing(self, file: ToolFile) -> Iterator[None]:
+        # These files follow no schema that we could check first, and their tools change it without notice.
+        try:
+            yield
+        except SHAPE_ERRORS as error:
+            message = (
+                f"was recognised as {self.label}, but a part of it has another shape: {error!r}"
+            )
+            raise UnreadableFileError([Problem(message, file.path)]) from error
 
 
 def as_text(value: Any) -> str:
