@@ -93,7 +93,7 @@ def test_trees_have_the_worked_scores(walk: Walk, model_server: ModelServer) -> 
         if (passed := expected.get("gate_passed")) is not None:
             assert bool(held) != passed
             assert line["decided_by"].startswith("gate: ") != passed
-            assert ("Not run" in page) != passed
+            assert ("Skipped" in page) != passed
 
 
 @pytest.mark.parametrize("walk", ["weighted_average_0_100"], indirect=True)

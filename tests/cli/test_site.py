@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     folder = tmp_path / "file" / "new"
     refused = command(folder, "add_model", "gpt", "--model-id", "gpt", **own_keys())
     assert refused.returncode == 3
-    assert f"{folder}/evalsite.sqlite3 (by EVALSITE_DATA_DIR) cannot be made" in refused.stderr
+    assert f"{folder}/evalsite.sqlite3 (by EVALSITE_DATA_DIR) cannot be created" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
