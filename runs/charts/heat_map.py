@@ -23,7 +23,8 @@ from runs.models.run_cases import sorted_cases
 from runs.models.runs import Run
 from runs.results.result_state import result_url
 
-ROWS = 100
+# So many cases of one run, and of two, have as many cells.
+ROWS, PAIRS = 100, 50
 LEVELS = 10
 # Below this the column of an evaluator lists its cases.
 LOW = "0.5"
@@ -50,8 +51,7 @@ class HeatColumn:
 class HeatCell:
     """The mean score of an evaluator for a case; `level` is 0 for the lowest to 9, None without a score.
 
-    `state` is scored, unscored or skipped, "" where the case does not have the evaluator. `url` is its result, and
-    `run` names the run of a map of two.
+    `state` is scored, unscored or skipped, "" where the case does not have the evaluator. `url` is its result.
     """
 
     score: float | None
@@ -59,7 +59,6 @@ class HeatCell:
     level: int | None
     state: str
     url: str = ""
-    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ def heat_map(run: Run, *, page: int = 1, rows: int | None = ROWS) -> HeatMap:
 
 
 def compared_heat_map(
-    baseline: Run, candidate: Run, *, page: int = 1, rows: int | None = ROWS
+    baseline: Run, candidate: Run, *, page: int = 1, rows: int | None = PAIRS
 ) -> HeatMap:
     """Return the cases of both runs, those that fell most first; each evaluator has a column for either run."""
     runs = (baseline, candidate)
@@ -148,7 +147,7 @@ def compared_heat_map(
     rows_shown = []
     for key in shown:
         pair = [
-            _row(cells_of[side[key].pk], columns, run, key, name=f"#{run.number}")
+            _row(cells_of[side[key].pk], columns, run, key)
             for run, side, cells_of in zip(runs, sides, cells, strict=True)
         ]
         rows_shown.append(
@@ -204,17 +203,12 @@ def _trees(run: Run) -> tuple[EvaluatorSpec, Mapping[int, EvaluatorSpec]]:
 
 
 def _row(
-    cells: Mapping[str, HeatCell],
-    columns: Sequence[HeatColumn],
-    run: Run,
-    key: str,
-    *,
-    name: str = "",
+    cells: Mapping[str, HeatCell], columns: Sequence[HeatColumn], run: Run, key: str
 ) -> list[HeatCell]:
     """Return the cells of a case in the order of the columns, each with its link."""
     url = f"{result_url(run, key, 1)}#evaluators"
     found = (cells.get(column.path) for column in columns)
-    return [replace(cell, url=url, run=name) if cell else NO_CELL for cell in found]
+    return [replace(cell, url=url) if cell else NO_CELL for cell in found]
 
 
 NO_CELL = HeatCell(None, "", None, "")

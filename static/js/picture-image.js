@@ -1,7 +1,9 @@
 // A picture as an image: the drawing or the heat map with its title and legend, in the colours of the theme, at twice
 // its size.
 
-const LOOK = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "font", "font-variant-numeric", "paint-order", "display"];
+// The shorthand of fonts is empty where figures have one width.
+const FONT = ["font-family", "font-size", "font-weight", "font-variant-numeric"];
+const LOOK = [...FONT, "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "paint-order", "display"];
 const EDGE = { top: 52, right: 24, bottom: 20, left: 56 };
 const SVG = "http://www.w3.org/2000/svg";
 const SCALE = 2;
@@ -13,9 +15,10 @@ function element(name, attributes, text = "") {
   return made;
 }
 
+// A text in the look of an element; `more` are further attributes.
 function words(text, x, y, look, more = {}) {
   const line = element("text", { x, y, fill: look.color, ...more }, text.replace(/\s+/g, " ").trim());
-  line.style.font = look.font;
+  for (const name of FONT) line.style.setProperty(name, look.getPropertyValue(name));
   return line;
 }
 
@@ -82,12 +85,12 @@ async function image(panel) {
   const size = { width: width + EDGE.left + EDGE.right, height: height + EDGE.top + EDGE.bottom };
   const whole = element("svg", { xmlns: SVG, ...size });
   const { backgroundColor } = getComputedStyle(panel);
-  const { color, fontFamily } = getComputedStyle(document.body);
-  const title = `${panel.querySelector("h2").textContent} · ${document.querySelector("h1").textContent}`;
+  const heading = panel.querySelector("h2");
+  const title = `${heading.textContent} · ${document.title}`;
   whole.append(
     element("rect", { ...size, fill: backgroundColor }),
-    words(title, EDGE.left, 22, { color, font: `600 15px ${fontFamily}` }),
-    words(label, EDGE.left, 40, { color, font: `12px ${fontFamily}` }),
+    words(title, EDGE.left, 22, getComputedStyle(heading)),
+    words(label, EDGE.left, 40, getComputedStyle(panel.querySelector("header p"))),
     ...parts,
   );
   const picture = new Image();

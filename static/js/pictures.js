@@ -12,10 +12,12 @@ const UNSCORED = { "!": "could not be scored", "–": "skipped" };
 function words(part) {
   const cell = part.closest(".heat td");
   if (!cell) return part.getAttribute("aria-label");
-  // Of two runs each evaluator has a column for both.
+  const table = cell.closest("table");
   let place = cell.cellIndex;
-  const column = [...cell.closest("table").tHead.rows[0].cells].find(({ colSpan }) => (place -= colSpan) < 0);
-  const name = [column.textContent.trim(), cell.dataset.run].filter(Boolean).join(" in ");
+  const column = [...table.tHead.rows[0].cells].find(({ colSpan }) => (place -= colSpan) < 0);
+  // Of two runs each evaluator has a column for either.
+  const run = table.dataset.pairs?.split(" ")[place + column.colSpan];
+  const name = [column.textContent.trim(), run].filter(Boolean).join(" in ");
   return `${cell.parentElement.cells[0].textContent.trim()}\n${name}: ${UNSCORED[part.textContent] ?? part.textContent}`;
 }
 

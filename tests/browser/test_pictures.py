@@ -144,6 +144,10 @@ def test_every_picture_has_its_table_keys_and_files_and_moves_nothing(
         image = saved.value.path().read_bytes()
         assert image.startswith(b"\x89PNG")
         assert len(image) > 5_000
+    if name == "heat-map":
+        slot.locator("tbody td a").last.focus()
+        words = page.locator(".picture-tip")
+        expect(words).to_contain_text("tone in #2: .50" if "compare" in path else "tone: ")
     assert page.evaluate("window.shift") < 0.05
     assert heard == []
 
