@@ -152,7 +152,7 @@ def test_the_buttons_of_an_export_stand_side_by_side_on_a_phone(
     ExportRequest.objects.create(owner=member, export=export)
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{live_server.url}/exports/")
-    again = page.get_by_role("button", name="Make support-1.jsonl again").bounding_box()
+    again = page.get_by_role("button", name="Try again to prepare support-1.jsonl").bounding_box()
     delete = page.get_by_role("button", name="Delete support-1.jsonl").bounding_box()
     assert again is not None
     assert delete is not None
