@@ -118,6 +118,7 @@ def get_run(word: str) -> Run:
     return run
 
 
+BY_EXECUTION = Keyset(Key("position", int), Key("repetition", int), Key("pk", int))
 SORTED = Keyset(*IN_ORDER.keys, Key("repetition", int), Key("pk", int))
 
 

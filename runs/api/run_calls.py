@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from evaluators.models import LanguageModel
 from runs.api.bodies import (
@@ -17,9 +19,12 @@ from runs.api.bodies import (
     UnusableBodyError,
     pointer,
 )
-from runs.api.queries import get_run
-from runs.api.schema import RUN, writes
+from runs.api.params import ListRequest
+from runs.api.queries import BY_EXECUTION, get_run
+from runs.api.schema import RUN, reads, writes
 from runs.documents import Document, Dollars
+from runs.lists import ListQuery
+from runs.models.results import Result, ResultStatus
 from runs.models.suites import Suite, Target
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.running.estimate import CaseChoice, EstimateRequest, estimate
@@ -29,6 +34,7 @@ from runs.running.rules import RunRules, apply_rules
 from runs.running.services import start_campaign, suggested_concurrency
 
 MAY_START = "runs.start_run"
+AWAITED_CASE = [f"case__{name}" for name in ("key", "title", "tags", "input", "metadata")]
 
 
 class StartedRunsDoc(Document):
@@ -169,6 +175,50 @@ def retry(request: Request, body: RetryBody, run: str) -> RequeuedDoc:
         budget_usd=body.budget_usd,
     )
     return RequeuedDoc(results=count)
+
+
+class AwaitedDoc(Document):
+    """A result that waits for an output, with what the agent needs to know, and nothing that is expected."""
+
+    case: str
+    """The key of its case."""
+    repetition: int
+    """Which repetition."""
+    title: str
+    """The title of the case."""
+    tags: list[str]
+    """The tags of the case."""
+    input: list[dict[str, Any]]
+    """The messages to the agent, each with role and content."""
+    metadata: dict[str, Any]
+    """The metadata of the case."""
+
+    @classmethod
+    def make(cls, result: Result) -> AwaitedDoc:
+        """Describe a result that was read with its case."""
+        case = result.case
+        return cls(
+            case=case.key,
+            repetition=result.repetition,
+            title=case.title,
+            tags=case.tags,
+            input=case.input,
+            metadata=case.metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedQuery(ListQuery):
+    """Which results that wait for an output are listed: all of the run."""
+
+
+@reads("Awaited outputs", AwaitedDoc, lists=AwaitedQuery, path=[RUN], tag="runs")
+def awaited(request: Request, run: str) -> Response:
+    """List the results that wait for an output, in the order of the suite; none once the run is over."""
+    params, found = ListRequest.read(request, AwaitedQuery), get_run(run)
+    waiting = found.results.filter(status=ResultStatus.PENDING, awaits_output=True)
+    rows = waiting.select_related("case").only("repetition", "position", "run_id", *AWAITED_CASE)
+    return params.page(rows, BY_EXECUTION, lambda rows: [AwaitedDoc.make(row) for row in rows])
 
 
 class RefusedPushDoc(Document):

@@ -37,6 +37,7 @@ from runs.api.params import (
     SuiteFileParams,
 )
 from runs.api.queries import (
+    BY_EXECUTION,
     ExecutionsQuery,
     SuiteCasesQuery,
     SuitesQuery,
@@ -119,7 +120,6 @@ from runs.suites.documents import (
 from runs.suites.version_pages import BY_NUMBER, VersionsQuery
 
 BY_SLUG = Keyset(Key("slug", str))
-BY_EXECUTION = Keyset(Key("position", int), Key("repetition", int), Key("pk", int))
 
 
 class ApiDoc(Document):

@@ -15,7 +15,6 @@ from django.core.management.base import CommandError
 
 from evaluators.templatetags.figures import money, pct
 from runs.cli.command import MISUSED, campaign_url, run_url
-from runs.cli.evaluating import summary_document
 from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, write_file
 from runs.cli.printing import GAPS, ProgressLine
 from runs.cli.watching import STOPPED, execute_run
@@ -23,7 +22,7 @@ from runs.finishing import finish_run
 from runs.formats.junit import write_combined_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
-from runs.results.documents import case_lines
+from runs.results.documents import case_lines, run_file_document
 from runs.results.files import junit_run, result_lines
 from runs.results.runs import NOT_EVALUATED, ExitConclusion, conclude
 
@@ -144,7 +143,7 @@ def _document(campaign: Campaign, concluded: Sequence[ConcludedRun]) -> dict[str
         "campaign": [
             {
                 "rank": ranks.get(ended.run.pk),
-                **summary_document(ended.run, ended.conclusion, url=ended.url).as_json(),
+                **run_file_document(ended.run, url=ended.url).as_json(),
             }
             for ended in concluded
         ],

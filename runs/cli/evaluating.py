@@ -1,4 +1,4 @@
-"""Find the suite and the target that `evaluate` names, and describe the finished run."""
+"""Find the suite and the target that `evaluate` names."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from runs.engine.plan import METRICS_KIND
 from runs.files.importing import Imported, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
-from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.results.documents import RunDetailDoc, run_file_document
-from runs.results.runs import ExitConclusion
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.running.rules import judge_metrics
 from runs.suites.tree_forms import WrongNumberError, read_weight
@@ -298,18 +295,3 @@ def _with_model(target: Target, model: LanguageModel) -> Target:
 def _first(names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return f"{', '.join(names[:MAX_NAMED])}{more}"
-
-
-class EvaluatedRunDoc(RunDetailDoc):
-    """A run with the conclusion of the command line."""
-
-    exit_code: int
-    """The exit code of the command."""
-    conclusion: str
-    """The sentence that explains it."""
-
-
-def summary_document(run: Run, conclusion: ExitConclusion, *, url: str) -> EvaluatedRunDoc:
-    """Describe a run and the conclusion."""
-    document = dict(run_file_document(run, url=url))
-    return EvaluatedRunDoc(**document, exit_code=conclusion.code, conclusion=conclusion.sentence)

@@ -11,11 +11,10 @@ from typing import Any, Self
 from django.core.management.base import CommandParser
 
 from evaluators.scoring.types import DomainError
-from runs.cli.evaluating import summary_document
 from runs.formats.junit import write_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import Run
-from runs.results.documents import case_lines
+from runs.results.documents import case_lines, run_file_document
 from runs.results.files import junit_run, result_lines
 from runs.results.runs import ExitConclusion
 
@@ -75,7 +74,7 @@ class FileOptions:
     def write(self, run: Run, conclusion: ExitConclusion, *, url: str) -> None:
         """Write the files of a finished run; raises UnwritableFileError."""
         if self.summary:
-            document = summary_document(run, conclusion, url=url).model_dump_json(indent=2)
+            document = run_file_document(run, url=url).model_dump_json(indent=2)
             write_file(SUMMARY, self.summary, [document, "\n"])
         if self.out:
             lines = result_lines(run)

@@ -20,7 +20,7 @@ from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
 from runs.results.run_figures import RunRepetitions, run_repetitions
-from runs.results.runs import run_row, with_list_columns
+from runs.results.runs import conclude, run_row, with_list_columns
 from runs.suites.documents import PolicyDoc
 from runs.summary.cases import summarise_case
 from runs.summary.figures import CaseSummary, Summary
@@ -398,6 +398,10 @@ class RunDetailDoc(RunDoc):
     """Null with one repetition."""
     final_evaluation: FinalEvaluationDoc | None
     """Null without a hybrid judge."""
+    exit_code: int | None
+    """0 if it passed, 1 if a gate failed, 3 if it was not evaluated; null until it ended."""
+    conclusion: str | None
+    """The sentence that explains it; null until it ended."""
 
 
 CaseStateName = Literal["pass", "borderline", "fail", "error", "waiting", "not_run"]
@@ -547,9 +551,12 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
             "final_dimensions": summary["means"]["dimensions"] if summary else {},
             "scored_results": sum(map(len, finals.values())),
         }
+    conclusion = None if run.is_active else conclude(run)
     return {
         **_fields(run),
         **_cost_fields(costs),
+        "exit_code": conclusion.code if conclusion else None,
+        "conclusion": conclusion.sentence if conclusion else None,
         "concurrency": run.concurrency,
         "budget_usd": run.budget_usd,
         "max_minutes": run.max_minutes,

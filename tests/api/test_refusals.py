@@ -38,7 +38,7 @@ CALLS = (
     *("/api/suites/support/file", "/api/comments", "/api/reviews.jsonl", "/api/reviews.csv"),
     *(
         f"/api/runs/support:1/{name}"
-        for name in ("results.jsonl", "results.csv", "junit.xml", "cases.jsonl")
+        for name in ("awaited", "results.jsonl", "results.csv", "junit.xml", "cases.jsonl")
     ),
 )
 FILTERS = {

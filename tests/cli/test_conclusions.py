@@ -6,7 +6,7 @@ import pytest
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.cli.evaluating import summary_document
+from runs.results.documents import run_file_document
 from runs.results.runs import conclude
 from runs.summary.figures import ExecutionRecord
 from runs.summary.run import summarise
@@ -92,7 +92,7 @@ def test_a_run_that_is_not_completed_was_not_evaluated(status, reason, sentence)
 
 def test_the_summary_file_has_every_figure_as_json():
     run = ended(GOOD, BAD, metrics_pass_threshold=0.9)
-    document = summary_document(run, conclude(run), url="http://here/run").as_json()
+    document = run_file_document(run, url="http://here/run").as_json()
     assert json.loads(json.dumps(document)) == document
     assert (document["suite"], document["number"], document["exit_code"]) == (run.suite.slug, 1, 1)
     assert document["url"] == "http://here/run"
@@ -103,6 +103,6 @@ def test_costs_in_the_file_are_exact_text():
     run = ended(GOOD)
     run.summary["means"] |= {"run_cost_usd": "12345.000000001", "evaluation_cost_usd": None}
     run.save()
-    document = summary_document(run, conclude(run), url="http://here/run").as_json()
+    document = run_file_document(run, url="http://here/run").as_json()
     means = document["summary"]["means"]
     assert (means["run_cost_usd"], means["evaluation_cost_usd"]) == ("12345.000000001", None)

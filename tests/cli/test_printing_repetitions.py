@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from runs.cli.evaluating import summary_document
 from runs.cli.printing import summary_table
 from runs.finishing import summarise_run
 from runs.models.runs import Run
-from runs.results.documents import case_lines
+from runs.results.documents import case_lines, run_file_document
 from runs.results.files import junit_run
 from runs.results.runs import conclude
 from tests.support.factories import make_result, make_run, make_score, make_suite
@@ -95,7 +94,7 @@ def test_each_batch_of_cases_reads_the_scores_of_its_results_alone(
 
 
 def test_the_summary_has_the_figures_over_repetitions(run: Run) -> None:
-    document = summary_document(run, conclude(run), url="http://here").as_json()
+    document = run_file_document(run, url="http://here").as_json()
     assert document["url"] == "http://here"
     assert document["summary"]["means"]["dimensions"] == {"task": 6.5}
     assert document["final_evaluation"] == {
@@ -129,4 +128,4 @@ def test_a_run_without_repetitions_shows_none() -> None:
     run.refresh_from_db()
     assert "Flaky" not in summary_table(run)
     assert "flaky" not in junit_run(run, conclude(run), url="").properties
-    assert summary_document(run, conclude(run), url="").over_repetitions is None
+    assert run_file_document(run, url="").over_repetitions is None

@@ -15,13 +15,12 @@ from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from runs.campaigns.documents import campaign_detail_document
-from runs.cli.evaluating import summary_document
 from runs.cli.printing import summary_table
 from runs.documents import DetailLevel
 from runs.finishing import summarise_run
 from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
-from runs.results.documents import run_document
+from runs.results.documents import run_document, run_file_document
 from runs.results.files import junit_run, result_lines
 from runs.results.runs import conclude, with_list_columns
 from runs.reviews.services import ReviewDecision, decide, undo
@@ -119,7 +118,7 @@ def outputs_of(client: Client, run: Run) -> dict[str, str]:
         "campaign": text_of(client, "runs:campaign", run.campaign.pk),
     }
     conclusion = conclude(run)
-    summary = summary_document(run, conclusion, url="")
+    summary = run_file_document(run, url="")
     junit = "".join(write_junit(junit_run(run, conclusion, url=""), result_lines(run)))
     listed_run = with_list_columns(Run.objects.filter(pk=run.pk)).get()
     return pages | {

@@ -1,0 +1,186 @@
+"""The Python client against the site: agents of every form, refusals, and a run that goes on where it was left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import httpx2
+import pytest
+from django.core.wsgi import get_wsgi_application
+from django.db import connection
+
+from evalsite.access.roles import Role
+from evalsite.client import Case, Evalsite, EvalsiteError, Output
+from runs.execution.run_worker import work_on_run
+from runs.models.runs import Run
+from runs.models.suites import Target
+from runs.running.retrying import stop_run
+from tests.api.site import token_of
+from tests.support.factories import make_case, make_suite, make_user
+from tests.support.trees import CHECK, tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ADDRESS = "http://testserver"
+
+
+class Site(httpx2.BaseTransport):
+    """Carries requests to the application of this process; `answers` come first, in place of its own."""
+
+    def __init__(self) -> None:
+        """Serve the tests' site."""
+        self.answers: list[int | Exception] = []
+        self._site = httpx2.WSGITransport(app=get_wsgi_application())
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer in the thread of the caller, whose connection is closed like that of a server's thread."""
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return httpx2.Response(answer, headers={"Retry-After": "7"}, request=request)
+        try:
+            response = self._site.handle_request(request)
+            response.read()
+            return response
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def transport() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def site(transport: Site, waits: list[float]) -> Iterator[Evalsite]:
+    """Return the client; workers score while it waits."""
+    suite = make_suite(slug="support", tree=tree(CHECK))
+    for number in range(5):
+        make_case(suite=suite, key=f"C-{number}", position=number, metadata={"number": number})
+    token = token_of(make_user(role="editor"), role=Role.EDITOR)
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        for run in Run.objects.filter(results__awaits_output=False).distinct():
+            work_on_run(run.pk)
+
+    with Evalsite(ADDRESS, token=token, transport=transport, sleep=sleep) as client:
+        yield client
+
+
+def test_an_agent_is_asked_about_every_case_and_the_report_says_how_it_did(site: Evalsite) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def agent(case: Case) -> str:
+        assert "What now?" in case.text
+        return "You get a refund." if case.metadata["number"] else "No."
+
+    report = site.evaluate("support", agent, on_progress=lambda *at: seen.append(at), note="mine")
+
+    assert (report.name, report.passed, report.exit_code) == ("support:1", False, 1)
+    assert report.conclusion.startswith("Failed: ")
+    assert report.url == f"{ADDRESS}/suites/support/runs/1/"
+    assert report.document["counts"]["pass"] == 4
+    assert sorted(seen) == [(number, 5) for number in range(1, 6)]
+    assert (Target.objects.get().name, Run.objects.get().note) == ("python", "mine")
+
+
+def test_coroutines_outputs_and_errors_are_taken(site: Evalsite) -> None:
+    async def agent(case: Case) -> Any:
+        match case.metadata["number"]:
+            case 0:
+                raise ValueError("no such order")
+            case 1:
+                return 7
+            case 2:
+                step = {"type": "tool", "name": "find_order", "input": {"id": 1}, "output": "there"}
+                return Output(
+                    "A refund.",
+                    trace=[step],
+                    input_tokens=5,
+                    cost_usd=Decimal("0.02"),
+                    latency_ms=9,
+                )
+            case _:
+                return "A refund."
+
+    report = site.evaluate("support", agent, target="mine", concurrency=2)
+
+    results = {
+        row.case.key: row for row in Run.objects.get().results.select_related("case", "output")
+    }
+    assert results["C-0"].error == "Target failed: ValueError: no such order"
+    assert results["C-1"].error == "Target failed: The agent returned int, not a text or an Output."
+    whole = results["C-2"]
+    assert (whole.latency_ms, whole.input_tokens, whole.run_cost_usd) == (9, 5, Decimal("0.02"))
+    assert whole.output.trace[0]["name"] == "find_order"
+    assert results["C-3"].latency_ms is not None
+    assert report.document["counts"]["pass"] == 3
+
+
+def test_a_run_that_was_left_goes_on_with_what_still_waits(site: Evalsite) -> None:
+    asked: list[str] = []
+
+    def agent(case: Case) -> str:
+        asked.append(case.key)
+        return "A refund."
+
+    site.add_target("python")
+    started = site.post("runs", {"suite": "support", "targets": ["python"]}, key="once")
+    again = site.post("runs", {"suite": "support", "targets": ["python"]}, key="once")
+    assert started == again
+    site.push("support:1", [{"case": "C-1", "output": "A refund."}])
+    report = site.evaluate("support", agent, run="support:1")
+    assert (sorted(asked), report.passed) == (["C-0", "C-2", "C-3", "C-4"], True)
+
+
+def test_faults_on_the_way_are_tried_again_and_the_last_one_is_told(
+    site: Evalsite, transport: Site, waits: list[float]
+) -> None:
+    transport.answers = [429, httpx2.ConnectError("refused"), 503]
+    assert site.get("suites/support")["slug"] == "support"
+    assert waits == [7.0, 4.0, 7.0]
+    transport.answers = [httpx2.ConnectError("refused")] * 5
+    with pytest.raises(EvalsiteError, match="http://testserver cannot be reached: refused"):
+        site.get("suites")
+
+
+def test_refusals_say_what_is_wrong_and_where(site: Evalsite) -> None:
+    with pytest.raises(EvalsiteError) as refusal:
+        site.evaluate("nobody", lambda case: "")
+    assert refusal.value.status == 400
+    assert refusal.value.errors == {"/suite": ["There is no suite 'nobody'."]}
+
+    def stop(case: Case) -> str:
+        stop_run(Run.objects.get(), stopped_by=None)
+        connection.close()
+        return "A refund."
+
+    with pytest.raises(EvalsiteError) as refusal:
+        site.evaluate("support", stop, concurrency=1)
+    assert refusal.value.code == "run_not_active"
+
+
+def test_server_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALSITE_SERVER", f"{ADDRESS}/")
+    with pytest.raises(EvalsiteError, match="EVALSITE_TOKEN is missing"):
+        Evalsite()
+    monkeypatch.setenv("EVALSITE_TOKEN", "evs_x")
+    assert Evalsite().server == ADDRESS
+
+
+def test_the_client_needs_no_django() -> None:
+    code = "import evalsite.client, sys; print([m for m in sys.modules if m.startswith(('django', 'pydantic'))])"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "[]"
