@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
@@ -133,13 +133,11 @@ def open_file(path: str, content: bytes) -> ToolFile | None:
 
 
 def _open_json(path: str, content: bytes) -> ToolFile | None:
-    first, second = islice([*islice(numbered_lines(content), 2), (0, b""), (0, b"")], 2)
-    try:
-        read_object(first[1])
-    except UnreadableLineError:
-        pass
-    else:
-        if second[1]:
+    first, *others = (raw for _, raw in islice(numbered_lines(content), 2))
+    if others:
+        # Several lines are lines of JSON where the first is a whole object.
+        with suppress(UnreadableLineError):
+            read_object(first)
             return open_lines(path, content)
     try:
         value = read_values(content)

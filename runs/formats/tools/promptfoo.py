@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -140,18 +141,24 @@ class Keys:
 
     def __init__(self) -> None:
         self._by_test: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._counts = Counter[str]()
 
     def key(self, description: str, variables: Mapping[str, Any], more: Any = None) -> str:
         """Return the key of a test; `more` is what else tells tests apart."""
         test = json.dumps([description, variables, more], sort_keys=True, default=str)
         if test not in self._by_test:
-            taken = set(self._by_test.values())
-            key = make_key(description, variables)
-            counted = (f"{key}-{number}" for number in range(2, len(taken) + 3))
-            self._by_test[test] = (
-                key if key not in taken else next(k for k in counted if k not in taken)
-            )
+            self._by_test[test] = self._free(make_key(description, variables))
         return self._by_test[test]
+
+    def _free(self, key: str) -> str:
+        """Return a key with a number where it is taken."""
+        free = key
+        while free in self._taken:
+            self._counts[key] += 1
+            free = f"{key}-{self._counts[key] + 1}"
+        self._taken.add(free)
+        return free
 
 
 def with_prompt(key: str, label: str, labels: Sequence[str]) -> str:
