@@ -151,13 +151,12 @@ def test_chosen_rows_survive_live_updates(run_page: Page, run: Run) -> None:
 
 
 def test_one_evaluator_is_retried_after_the_dialog_shows_its_cost(run_page: Page, run: Run) -> None:
-    more = run_page.get_by_role("button", name="More", exact=True)
-    press(run_page, more)
-    press(run_page, run_page.get_by_role("link", name=re.compile(r"^Rerun \d+ failed")))
+    rerun = run_page.get_by_role("link", name=re.compile(r"^Rerun \d+ failed"))
+    press(run_page, rerun)
     dialog = run_page.get_by_role("dialog")
     expect(dialog.get_by_role("heading")).to_have_text(re.compile(r"Rerun \d+ results"))
     run_page.keyboard.press("Escape")
-    expect(more).to_be_focused()
+    expect(rerun).to_be_focused()
     press(run_page, run_page.get_by_role("button", name="Rescore"))
     press(run_page, run_page.get_by_role("link", name="Rescore with tone"))
     expect(dialog).to_contain_text("60 of 60 results have an output for it")

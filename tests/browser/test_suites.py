@@ -171,7 +171,7 @@ def test_more_cases_are_appended_and_a_tag_filters_them(
 
 def test_an_example_is_imported(home: Page) -> None:
     home.get_by_role("link", name="Import", exact=True).click()
-    home.get_by_label("Suite files").set_input_files(EXAMPLE)
+    home.get_by_label("Files", exact=True).set_input_files(EXAMPLE)
     home.get_by_role("button", name="Import", exact=True).click()
     expect(home.get_by_role("heading", level=1)).to_have_text("Quick check of a model")
     toast = home.locator(".toast")
@@ -208,7 +208,7 @@ def test_a_folder_is_imported_without_hidden_files(home: Page, tmp_path: Path) -
 
 def test_a_slow_import_says_so(home: Page) -> None:
     home.get_by_role("link", name="Import", exact=True).click()
-    home.get_by_label("Suite files").set_input_files(EXAMPLE)
+    home.get_by_label("Files", exact=True).set_input_files(EXAMPLE)
     # The moment between the click and the answer, held for as long as it takes to look.
     home.evaluate("addEventListener('submit', (event) => event.preventDefault())")
     home.get_by_role("button", name="Import", exact=True).click()
