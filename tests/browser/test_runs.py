@@ -281,6 +281,7 @@ def test_a_run_of_chosen_cases_with_other_rules_is_started_by_keyboard(
     for number in range(60):
         make_case(suite=suite, key=f"A{number:02}", recorded_output={"output": "hi"})
     make_target(name="agent 1")
+    make_target(name="agent 2")
     page.goto(f"{live_server.url}/suites/support/runs/new/")
     keys = page.keyboard
     estimate = page.locator("#run-estimate")
