@@ -13,6 +13,7 @@ from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.runs import Run
+from runs.models.suites import Suite
 from tests.browser.conftest import Console
 from tests.support.factories import (
     make_case,
@@ -310,11 +311,13 @@ def test_a_refused_form_keeps_what_was_entered(
 ) -> None:
     console.allow("422")
     log_in("editor")
-    suite = make_suite(slug="support")
-    make_case(suite=suite)
+    suite = make_suite(slug="support", judge=make_model(slug="juno-2"))
+    make_case(suite=suite, recorded_output={"output": "hi"})
+    make_target(name="agent 1")
     page.goto(f"{live_server.url}/suites/support/runs/new/")
     page.locator("summary", has_text="Name and notes").click()
     page.get_by_role("textbox", name="Note").fill("kept")
+    Suite.objects.update(version=2)
     page.get_by_role("button", name="Start run").click()
-    expect(page.get_by_role("alert")).to_contain_text("Tick at least one target.")
+    expect(page.get_by_role("alert")).to_contain_text("was changed meanwhile")
     expect(page.get_by_role("textbox", name="Note")).to_have_value("kept")
