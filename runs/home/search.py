@@ -110,7 +110,8 @@ class SearchPage:
     def nothing_yet(self) -> str:
         """Say that nothing matches in the newest runs."""
         searched = self.progress.searched if self.progress else 0
-        return f"Nothing matches in the newest {figures.counted(searched, 'run')}"
+        runs = "run" if searched == 1 else figures.counted(searched, "run")
+        return f"Nothing matches in the newest {runs}"
 
     @property
     def nothing(self) -> str:

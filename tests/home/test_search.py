@@ -186,7 +186,7 @@ def test_a_page_ends_where_the_next_runs_would_take_too_long_and_says_so(
     monkeypatch.setattr("runs.home.search.GROWTH", 1)
     monkeypatch.setattr("runs.home.search.MAX_S", 0.0)
     shown = found(viewer_client, "verdict = fail")
-    assert "Nothing matches in the newest 1 run" in shown
+    assert "Nothing matches in the newest run" in shown
     assert "1 of 3 runs are searched." in shown
     address, searched = "?q=verdict+%3D+fail", []
     while address:
