@@ -187,7 +187,7 @@ def test_when_all_password_checks_are_taken_the_page_asks_to_try_again(
     with PASSWORD_CHECKS, PASSWORD_CHECKS:
         answer = log_in(client, password=PASSWORD)
     assert (answer.status_code, answer["Retry-After"]) == (LOCKED, "1")
-    assert "Try again at once" in answer.text
+    assert "Several people are logging in right now" in answer.text
     assert log_in(client, password=PASSWORD).status_code == WELCOME
 
 

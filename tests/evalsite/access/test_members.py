@@ -87,7 +87,7 @@ def test_a_new_member_sets_a_password_by_a_link_shown_once(
     assert not mira.has_usable_password()
     assert link not in admin_client.get(f"/members/{mira.pk}/").text
 
-    assert "for mira" in client.get(link).text
+    assert "For mira" in client.get(link).text
     weak = client.post(link, {"new_password1": "1", "new_password2": "1"})
     assert weak.status_code == 422
     assert client.post(link, {"new_password1": PASSWORD, "new_password2": PASSWORD})
