@@ -24,12 +24,13 @@ from runs.models.runs import Run
 from runs.models.suites import Suite
 
 VIEW, MAY_REVIEW = "runs.view_run", "runs.review_result"
+CHANGE_SUITE = "runs.change_suite"
 RUN_SCRIPTS = "runs.run_scripts"
 SEE_AUDIT, CHANGE_MEMBERS = "evaluators.view_auditentry", "auth.change_user"
 may_view = permission_required(VIEW, raise_exception=True)
 may_start = permission_required("runs.start_run", raise_exception=True)
 may_delete = permission_required("runs.delete_run", raise_exception=True)
-may_change_suites = permission_required("runs.change_suite", raise_exception=True)
+may_change_suites = permission_required(CHANGE_SUITE, raise_exception=True)
 may_see_audit = permission_required(SEE_AUDIT, raise_exception=True)
 may_share = permission_required("runs.share", raise_exception=True)
 may_change_members = permission_required(CHANGE_MEMBERS, raise_exception=True)

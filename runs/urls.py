@@ -21,6 +21,7 @@ from runs.results import views as results
 from runs.retention import views as retention
 from runs.reviews import views as reviews
 from runs.running import views as running
+from runs.saved_views import views as saved_views
 from runs.sharing import views as sharing
 from runs.suites import views as suites
 from runs.targets import views as targets
@@ -105,6 +106,23 @@ urlpatterns = [
         "case-tables/<uuid:pk>/rejected.csv",
         cases.case_table_rejected,
         name="case-table-rejected",
+    ),
+    path("suites/<slug:slug>/views/", saved_views.suite_views, name="suite-views"),
+    path("suites/<slug:slug>/views/<int:pk>/", saved_views.saved_view, name="saved-view"),
+    path(
+        "suites/<slug:slug>/views/<int:pk>/edit/",
+        saved_views.saved_view_edit,
+        name="saved-view-edit",
+    ),
+    path(
+        "suites/<slug:slug>/views/<int:pk>/update/",
+        saved_views.saved_view_update,
+        name="saved-view-update",
+    ),
+    path(
+        "suites/<slug:slug>/views/<int:pk>/delete/",
+        saved_views.saved_view_delete,
+        name="saved-view-delete",
     ),
     path("suites/<slug:slug>/cases/", cases.suite_cases, name="suite-cases"),
     path("suites/<slug:slug>/case-rows/", cases.case_rows, name="case-rows"),

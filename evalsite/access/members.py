@@ -40,6 +40,7 @@ from runs.models.removals import Removal
 from runs.models.results import ResultOutput, Retry
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import Run, RunEvent
+from runs.models.saved_views import SavedView
 from runs.models.sharing import ShareLink
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import (
@@ -288,6 +289,7 @@ class PersonalData:
 
     tokens: int
     drafts: int
+    views: int
     uploads: int
     trials: int
     exports: int
@@ -308,6 +310,7 @@ def personal_data(member: User) -> PersonalData:
     return PersonalData(
         tokens=own[ApiToken],
         drafts=own[SuiteDraft],
+        views=SavedView.objects.filter(owner=member, is_shared=False).count(),
         uploads=own[CaseUpload] + own[ReviewUpload],
         trials=own[TargetTrial] + own[EvaluatorTrial],
         exports=own[ExportRequest],
@@ -335,6 +338,8 @@ def erase_member(member: User, *, actor: User | None) -> str:
     for model, field in OWN_DATA:
         model._default_manager.filter(**{field: member}).delete()
     Mention.objects.filter(member=member).delete()
+    # Others use the shared views.
+    SavedView.objects.filter(owner=member, is_shared=False).delete()
     # Files of other members may name this one, and can be made again.
     remove_exports(Export.objects.all())
     ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)

@@ -24,6 +24,7 @@ from runs.models.comments import Comment
 from runs.models.database import read_ids
 from runs.models.results import Result
 from runs.models.runs import Run
+from runs.models.saved_views import SavedView
 from runs.models.suites import Suite, Target
 from runs.requests import CHANGE_MEMBERS, SEE_AUDIT
 
@@ -48,6 +49,7 @@ NAMES = {
     ABOUT_TOKENS: "API token",
     "recorded_outputs": "Recorded outputs",
     "removal": "Removal",
+    "saved_view": "Saved view",
     ABOUT_SESSIONS: "Session",
     REFUSALS: "Refusal",
     "file": "File",
@@ -142,6 +144,9 @@ LABELS = {
     "expires_at": "expires",
     "form": "id of the form",
     "is_reply": "is a reply",
+    "is_default": "default of the suite",
+    "is_own_default": "own default",
+    "is_shared": "shared",
     "has_stored_key": "has a stored key",
     "input_price_usd_per_mtok": "$ per million input tokens",
     "key_variable": "variable with the key",
@@ -367,6 +372,11 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
         "run": (Run, "runs:run", ("suite__slug", "number")),
         "target": (Target, "runs:target", ("pk",)),
         "comment": (Comment, "runs:comment", ("pk",)),
+        "saved_view": (
+            SavedView,
+            "runs:saved-view",
+            ("suite__slug", "pk"),
+        ),
         "result": (
             Result,
             "runs:result",

@@ -56,7 +56,8 @@ IN_ORDER = Keyset(
 class ResultsQuery(ListQuery):
     """Which cases of a run are listed: `text` is a filter, `flaky` lists those whose repetitions differ.
 
-    `group` lists groups in place of cases: by one of GROUPINGS, or by metadata as in `meta.channel`.
+    `group` lists groups in place of cases: by one of GROUPINGS, or by metadata as in `meta.channel`. `view` is the
+    number of a saved view, which says where the rest came from.
     """
 
     state: str = lists.choice(STATES, name="verdict")
@@ -67,6 +68,7 @@ class ResultsQuery(ListQuery):
     columns: tuple[str, ...] = lists.names()
     density: str = lists.option(DENSITIES, DENSITIES[0])
     group: str = lists.setting(max_length=MAX_PLACE_LENGTH)
+    view: str = lists.setting()
     after: str = lists.after()
 
     @property

@@ -1,10 +1,11 @@
-"""What the command palette finds while words are typed into it: suites, runs, cases and targets."""
+"""What the command palette finds while words are typed into it: suites, runs, cases, targets and saved views."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db.models import Case as Choice
 from django.db.models import (
     F,
@@ -24,6 +25,7 @@ from django.urls import reverse
 from runs.home.search import RUN_NUMBER
 from runs.lists import MAX_TEXT_LENGTH
 from runs.models.runs import Run
+from runs.models.saved_views import SavedView
 from runs.models.suites import Case, Suite, Target
 
 MAX_PLACES, MAX_WORDS = 16, 8
@@ -33,11 +35,12 @@ ADDRESSES: Mapping[str, Callable[[str, str], str]] = {
     "Run": lambda slug, code: reverse("runs:run", args=[slug, code]),
     "Case": lambda slug, code: reverse("runs:case", args=[slug, code]),
     "Target": lambda slug, code: reverse("runs:target", args=[code]),
+    "View": lambda slug, code: reverse("runs:saved-view", args=[slug, code]),
 }
 COLUMNS = ("type", "of_suite", "code", "label", "detail", "exact", "place")
 
 
-def find_places(text: str) -> list[dict[str, str]]:
+def find_places(text: str, member: User) -> list[dict[str, str]]:
     """Return up to 16 places that have a word beginning with each word of the text, in one query.
 
     Each kind gets its share of them: first the case with exactly this key or the run with this number, then
@@ -47,7 +50,7 @@ def find_places(text: str) -> list[dict[str, str]]:
     words = query.split()[:MAX_WORDS]
     kinds: list[QuerySet[Any]] = [_suites(), _runs(query)]
     if words:
-        kinds += [_cases(query), _targets()]
+        kinds += [_cases(query), _targets(), _views(member)]
     first, *others = [_matching(rows, words) for rows in kinds]
     found = first.union(*others, all=True).order_by("-exact", "place", "type")[:MAX_PLACES]
     kind_order = list(ADDRESSES)
@@ -113,6 +116,19 @@ def _targets() -> QuerySet[Any]:
         words=_words("name", _apart("name")),
         exact=Value(0),
         place=_rank(F("pk").desc()),
+    )
+
+
+def _views(member: User) -> QuerySet[Any]:
+    return (
+        SavedView.objects.visible_to(member)
+        .filter(suite__archived_at=None)
+        .annotate(
+            **_columns("View", slug="suite__slug", code="pk", label="name", detail="suite__title"),
+            words=_words("name", _apart("name"), "suite__slug", "suite__title"),
+            exact=Value(0),
+            place=_rank(F("changed_at").desc(), F("pk").desc()),
+        )
     )
 
 

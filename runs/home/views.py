@@ -16,7 +16,7 @@ from runs.home.queries import SuiteTableQuery, latest_rows, suite_table
 from runs.home.search import SearchQuery, search_page
 from runs.home.search import search_suggestions as find_suggestions
 from runs.home.suite_page import suite_page
-from runs.requests import follow_address, get_suite_or_404, may_view
+from runs.requests import MemberRequest, follow_address, get_suite_or_404, may_view
 from runs.suites.queries import policy_words
 
 
@@ -79,9 +79,9 @@ def search_suggestions(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 @may_view
-def palette(request: HttpRequest) -> JsonResponse:
-    """Return the suites, runs, cases and targets that the command palette offers for what is typed."""
-    return JsonResponse({"places": find_places(request.GET.get("q", ""))})
+def palette(request: MemberRequest) -> JsonResponse:
+    """Return the suites, runs, cases, targets and views that the command palette offers for what is typed."""
+    return JsonResponse({"places": find_places(request.GET.get("q", ""), request.user)})
 
 
 @require_safe

@@ -2001,4 +2001,73 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="SavedView",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "page",
+                    models.CharField(
+                        choices=[
+                            ("results", "Results of a run"),
+                            ("cases", "Cases of the suite"),
+                            ("comparison", "Comparison of two runs"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("name", models.CharField(max_length=100)),
+                ("query", models.TextField(blank=True)),
+                ("is_shared", models.BooleanField(default=False)),
+                ("is_default", models.BooleanField(default=False)),
+                ("is_own_default", models.BooleanField(default=False)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("changed_at", models.DateTimeField(default=runs.models.database.database_now)),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="saved_views",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="saved_views",
+                        to="runs.suite",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("name", "id"),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("suite", "page", "owner", "name"), name="saved_view_one_a_name"
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("is_default", True)),
+                        fields=("suite", "page"),
+                        name="saved_view_one_default",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("is_own_default", True)),
+                        fields=("suite", "page", "owner"),
+                        name="saved_view_one_own_default",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("is_default", False), ("is_shared", True), _connector="OR"
+                        ),
+                        name="saved_view_default_shared",
+                    ),
+                ],
+            },
+        ),
     ]

@@ -35,6 +35,7 @@ from runs.models.runs import (
     RunWorker,
     WorkerProcess,
 )
+from runs.models.saved_views import SavedView, ViewPage
 from runs.models.search import CaseText, ResultText
 from runs.models.sharing import ShareLink
 from runs.models.suites import (
@@ -110,6 +111,7 @@ __all__ = [
     "RunOwner",
     "RunStatus",
     "RunWorker",
+    "SavedView",
     "ScoreState",
     "ShareLink",
     "Suite",
@@ -120,5 +122,6 @@ __all__ = [
     "TargetTrial",
     "TrialState",
     "VerdictChoice",
+    "ViewPage",
     "WorkerProcess",
 ]

@@ -325,7 +325,7 @@ class ResultsTable:
             return ()
         shown = ListedFile(
             "This table",
-            self.query.changed().at(f"{self.page_url}table.csv"),
+            self.query.changed(view="").at(f"{self.page_url}table.csv"),
             "All groups with these figures in this order, as CSV"
             if self.groups
             else "These cases with these columns in this order, as CSV",

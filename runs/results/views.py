@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -63,6 +64,7 @@ from runs.results.run_figures import evaluator_rows
 from runs.results.run_page import run_head as build_head
 from runs.results.run_page import run_live as build_live
 from runs.running.retry_forms import ResumeForm
+from runs.saved_views.queries import PlaceQuery, ViewState, view_state
 from runs.suites.services import drop_baseline, make_baseline
 
 
@@ -88,22 +90,26 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @may_view
-def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+def run(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Show one run with the first of its results."""
     run = get_run_or_404(slug, number)
     return show_run(request, run, resume=ResumeForm(run))
 
 
 def show_run(
-    request: HttpRequest, run: Run, *, resume: ResumeForm, status: int = 200
+    request: MemberRequest, run: Run, *, resume: ResumeForm, status: int = 200
 ) -> HttpResponse:
-    """Show the page of a run with the form to resume it."""
+    """Show the page of a run with the form to resume it; where its address names nothing, its default view."""
     now = database_now()
+    query, view = _with_view(request, run)
+    if view.default_url and not request.GET and request.method != "POST":
+        return redirect(view.default_url)
     context = {
         "run": run,
         "head": build_head(run, now=now),
         "live": build_live(run, now=now),
-        "table": results_table(run, _results_query(request.GET)),
+        "table": results_table(run, query),
+        "view": view,
         "resume": resume,
         "scripts_problem": resume.scripts_problem(request.user),
     }
@@ -150,11 +156,13 @@ def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse
 @require_safe
 @never_cache
 @may_view
-def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+def run_results(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Return one page of a run's results."""
     run = get_run_or_404(slug, number)
-    table = results_table(run, _results_query(request.GET))
-    response = render(request, "results/_run_results.html", {"run": run, "table": table})
+    query, view = _with_view(request, run)
+    table = results_table(run, query)
+    context = {"run": run, "table": table, "view": view}
+    response = render(request, "results/_run_results.html", context)
     if not table.query.after:
         follow_address(request, response, table.query.at(table.page_url))
     return response
@@ -168,6 +176,14 @@ def _results_query(parameters: QueryDict) -> ResultsQuery:
         columns = Names().write(parameters.getlist("column"))
         given["columns"] = "" if columns == given.get("usual") else columns
     return ResultsQuery.read(given)
+
+
+def _with_view(request: MemberRequest, run: Run) -> tuple[ResultsQuery, ViewState]:
+    """Return the query of an address, and what it says about saved views."""
+    query = _results_query(request.GET)
+    place = PlaceQuery(run=run.number)
+    state = view_state(run.suite, place, query.parameters(), request.user)
+    return replace(query, view=state.word), state
 
 
 @require_safe

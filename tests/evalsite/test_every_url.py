@@ -315,6 +315,12 @@ PAGES: Mapping[str, Page] = {
     "runs:shared-file": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:review": Page("viewer"),
     "runs:result-comments": form("viewer", RESULT),
+    "runs:suite-views": form("viewer", SUITE),
+    # Members open and change their own views and those that are shared, and there is none.
+    "runs:saved-view": Page("viewer", get=404, place={**SUITE, "pk": 0}),
+    "runs:saved-view-edit": Page("viewer", get=404, post=404, place={**SUITE, "pk": 0}),
+    "runs:saved-view-update": Page("viewer", get=NOT_ALLOWED, post=404, place={**SUITE, "pk": 0}),
+    "runs:saved-view-delete": Page("viewer", get=NOT_ALLOWED, post=404, place={**SUITE, "pk": 0}),
     "runs:case-comments": form("viewer", CASE),
     "runs:run-comments": form("viewer", RUN),
     "runs:compare-comments": Page(

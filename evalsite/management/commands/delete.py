@@ -157,7 +157,7 @@ class Command(SiteCommand):
         print_line(
             self.stdout,
             f"{name}: name, email, password, role, {counted(data.tokens, 'API token')}, "
-            f"{counted(data.drafts, 'draft')}, {counted(data.uploads, 'upload')}. What stays without "
+            f"{counted(data.drafts, 'draft')}, {counted(data.views, 'own view')}, {counted(data.uploads, 'upload')}. What stays without "
             f"the name: {counted(data.reviews, 'decision')}, {counted(data.runs, 'run')}, "
             f"{counted(data.entries, 'entry,entries')} of the audit.",
         )

@@ -1,0 +1,135 @@
+"""The saved views that a member sees: in the menu beside a table, on the page of a suite, and as the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
+
+from django.contrib.auth.models import User
+from django.db.models import Q
+from django.urls import reverse
+
+from runs import lists
+from runs.lists import NUL, ListQuery, read_integer
+from runs.models.runs import Run
+from runs.models.saved_views import SavedView, ViewPage
+from runs.models.suites import Suite
+from runs.saved_views.services import may_change
+
+VIEW = "view"
+# In place of the number of a view: the plain table, where its page would open a default.
+PLAIN = "all"
+# What is no part of a view: which view it is, where its page is, and what forms send along.
+OUTSIDE = (VIEW, "after", "page", "baseline", "candidate", "on", "run", "from")
+MAX_PARAMETERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceQuery(ListQuery):
+    """The page that views are shown on: `on` which kind, with its run or the names of the two that are compared."""
+
+    on: str = lists.option(ViewPage.values, ViewPage.RESULTS)
+    run: int | None = lists.integer(maximum=lists.MAX_RUN_NUMBER)
+    baseline: str = lists.setting()
+    candidate: str = lists.setting()
+
+    def path(self, suite: Suite) -> str:
+        """Return the address of the page, up to the parameters of a view; that of the last run for no run."""
+        if self.on == ViewPage.CASES:
+            return reverse("runs:suite-cases", args=[suite.slug]) + "?"
+        if self.on == ViewPage.COMPARISON:
+            runs = {"baseline": self.baseline, "candidate": self.candidate}
+            return f"{reverse('runs:compare')}?{urlencode(runs, safe=':')}&"
+        number = self.run
+        if number is None:
+            number = (
+                Run.objects.filter(suite=suite)
+                .order_by("-number")
+                .values_list("number", flat=True)
+                .first()
+            )
+        if number is None:
+            return reverse("runs:suite", args=[suite.slug]) + "?"
+        return reverse("runs:run", args=[suite.slug, number]) + "?"
+
+
+def screen_query(parameters: Mapping[str, str]) -> str:
+    """Return what a view keeps of the parameters of an address, as a query part in a fixed order."""
+    kept = sorted(
+        (name, value)
+        for name, value in parameters.items()
+        if value and name not in OUTSIDE and name.isidentifier() and NUL not in value
+    )
+    return urlencode(kept[:MAX_PARAMETERS], safe=":,")
+
+
+def view_address(path: str, view: SavedView) -> str:
+    """Return the address of a view on a page, which says everything that the view has."""
+    return f"{path}{VIEW}={view.pk}{'&' if view.query else ''}{view.query}"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """What the address of a page says about views.
+
+    `view` is the one that it names, from which the screen may differ; `is_gone` where there is no such view.
+    `word` is what the page writes into its addresses for it. `menu_url` lists the views for this page,
+    `default_url` is what opens without parameters, "" for the page itself.
+    """
+
+    view: SavedView | None
+    is_modified: bool
+    is_gone: bool
+    word: str
+    url: str
+    menu_url: str
+    default_url: str
+
+
+def view_state(
+    suite: Suite, place: PlaceQuery, parameters: Mapping[str, str], member: User
+) -> ViewState:
+    """Return the view that the parameters of a page name, and its default; one query."""
+    asked = parameters.get(VIEW, "")
+    number = read_integer(asked)
+    defaults = Q(is_default=True) | Q(is_own_default=True, owner=member)
+    visible = SavedView.objects.visible_to(member).filter(suite=suite, page=place.on)
+    found = list(visible.filter(Q(pk=number) | defaults) if number else visible.filter(defaults))
+    view = next((one for one in found if one.pk == number), None)
+    own = [one for one in found if one.is_own_default and one.owner_id == member.pk]
+    default = next(iter([*own, *(one for one in found if one.is_default)]), None)
+    word = asked if view or asked == PLAIN else ""
+    path = place.path(suite)
+    return ViewState(
+        view=view,
+        is_modified=view is not None
+        and screen_query(dict(parse_qsl(view.query))) != screen_query(parameters),
+        is_gone=bool(asked) and not view and asked != PLAIN,
+        word=word or (PLAIN if default else ""),
+        url=view_address(path, view) if view else "",
+        menu_url=place.at(reverse("runs:suite-views", args=[suite.slug])),
+        default_url=view_address(path, default) if default else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRow:
+    """A view in a list, with its address, whether it is the member's own, and whether they may change it."""
+
+    view: SavedView
+    url: str
+    is_own: bool
+    may_change: bool
+
+
+def view_rows(suite: Suite, place: PlaceQuery, member: User) -> Sequence[ViewRow]:
+    """Return the views of a page that a member sees: the suite's default first, then by name; two queries at most."""
+    path = place.path(suite)
+    views = SavedView.objects.visible_to(member).filter(suite=suite, page=place.on)
+    return [
+        ViewRow(
+            view, view_address(path, view), view.owner_id == member.pk, may_change(view, member)
+        )
+        for view in views.select_related("owner").order_by("-is_default", "name", "pk")
+    ]

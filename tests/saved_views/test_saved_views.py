@@ -1,0 +1,225 @@
+"""Saved views: saved from what is on screen, shared, as defaults, changed by two people, and gone."""
+
+from __future__ import annotations
+
+import html
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from evalsite.access.members import erase_member, personal_data
+from evaluators.models import AuditEntry
+from runs.models.runs import Run
+from runs.models.saved_views import SavedView
+from runs.models.suites import Suite
+from runs.saved_views import services
+from tests.support.factories import make_scored_run, make_suite
+
+pytestmark = [pytest.mark.django_db, pytest.mark.each_database]
+
+
+@pytest.fixture
+def run() -> Run:
+    return make_scored_run(verdicts=["pass", "fail", "error"])
+
+
+def page_of(run: Run) -> str:
+    return reverse("runs:run", args=(run.suite.slug, run.number))
+
+
+def rows(run: Run, query: str = "") -> str:
+    return reverse("runs:run-results", args=(run.suite.slug, run.number)) + query
+
+
+def views_of(suite: Suite) -> str:
+    return reverse("runs:suite-views", args=(suite.slug,))
+
+
+def save(
+    client: Client, run: Run, name: str, screen: str = "verdict=fail", **sent: str
+) -> SavedView:
+    data = {"on": "results", "run": str(run.number), "name": name, "screen": screen, **sent}
+    response = client.post(views_of(run.suite), data)
+    assert response.status_code == 302, response.text
+    number = parse_qs(urlsplit(response["Location"]).query)["view"][0]
+    return SavedView.objects.get(pk=number)
+
+
+def menu(client: Client, run: Run, query: str = "") -> str:
+    here = f"{views_of(run.suite)}?on=results&run={run.number}{query}"
+    return client.get(here, headers={"HX-Request": "true"}).text
+
+
+def links(page: str) -> list[str]:
+    return [html.unescape(link) for link in re.findall(r'href="([^"]*\bview=\d[^"]*)"', page)]
+
+
+def test_a_view_is_an_address_that_says_everything(viewer_client: Client, run: Run) -> None:
+    screen = "?verdict=fail&sort=-cost&columns=case,cost&density=compact&group=tag"
+    menu_page = menu(viewer_client, run, "&" + screen[1:] + "&view=&tag=&after=1~2")
+    kept = re.search(r'name="screen" value="([^"]*)"', menu_page)
+    assert kept is not None
+    view = save(viewer_client, run, "  Costly   failures ", html.unescape(kept[1]))
+    assert view.name == "Costly failures"
+    (link,) = links(menu(viewer_client, run))
+    assert urlsplit(link).path == page_of(run)
+    assert {name: value for name, (value,) in parse_qs(urlsplit(link).query).items()} == {
+        **{"view": str(view.pk), "verdict": "fail", "sort": "-cost", "group": "tag"},
+        **{"columns": "case,cost", "density": "compact"},
+    }
+    shown = viewer_client.get(link).text
+    assert "Costly failures" in shown
+    assert "modified" not in shown
+    # The screen differs from the view, which stays in the address of every step.
+    changed = viewer_client.get(rows(run, f"?verdict=error&view={view.pk}")).text
+    assert "modified" in changed
+    assert link in links(changed)
+    # It opens on the last run from anywhere, and the palette finds it.
+    address = reverse("runs:saved-view", args=(run.suite.slug, view.pk))
+    assert viewer_client.get(address)["Location"] == link
+    places = viewer_client.get(reverse("runs:palette"), {"q": "costly"}).json()["places"]
+    assert [place["url"] for place in places] == [address]
+    entry = AuditEntry.objects.get(object_type="saved_view")
+    assert entry.after is not None
+    assert (entry.action, entry.after["name"]) == ("create", "Costly failures")
+
+
+def test_views_are_their_owners_until_they_are_shared_by_an_editor(
+    viewer_client: Client, reviewer_client: Client, editor_client: Client, run: Run
+) -> None:
+    own = save(viewer_client, run, "Mine", is_shared="on", is_default="on")
+    assert not own.is_shared
+    shared = save(editor_client, run, "Ours", is_shared="on")
+    assert "Mine" not in menu(reviewer_client, run)
+    assert "Ours" in menu(reviewer_client, run)
+    place = (run.suite.slug, own.pk)
+    for name in ("saved-view", "saved-view-edit"):
+        assert editor_client.get(reverse(f"runs:{name}", args=place)).status_code == 404
+    for name in ("saved-view-update", "saved-view-delete"):
+        assert editor_client.post(reverse(f"runs:{name}", args=place)).status_code == 404
+    # An address with another member's view shows the rest of it.
+    note = reviewer_client.get(rows(run, f"?view={own.pk}&verdict=fail")).text
+    assert "deleted or is not shared" in note
+    assert "C-002" in note
+    assert "C-001" not in note
+    # Who may not change the suite does not change what others see.
+    place = (run.suite.slug, shared.pk)
+    assert viewer_client.get(reverse("runs:saved-view-edit", args=place)).status_code == 403
+    viewer_client.post(reverse("runs:saved-view-delete", args=place))
+    viewer_client.post(
+        reverse("runs:saved-view-update", args=place), {"screen": "q=x", "revision": "1"}
+    )
+    shared.refresh_from_db()
+    assert shared.query == "verdict=fail"
+
+
+def test_a_default_opens_where_the_address_names_nothing(
+    viewer_client: Client, editor_client: Client, run: Run
+) -> None:
+    suite_view = save(editor_client, run, "Failures", is_default="on")
+    assert suite_view.is_shared
+    opened = viewer_client.get(page_of(run))
+    assert opened["Location"] == f"{page_of(run)}?view={suite_view.pk}&verdict=fail"
+    # Without a filter the address says that no view is meant, so that a reload shows the same.
+    plain = viewer_client.get(rows(run))
+    assert plain["HX-Push-Url"].endswith("?view=all")
+    assert viewer_client.get(f"{page_of(run)}?view=all").status_code == 200
+    # A member's own default goes before that of the suite; there is one of each.
+    own = save(viewer_client, run, "Errors", "verdict=error", is_own_default="on")
+    assert f"view={own.pk}" in viewer_client.get(page_of(run))["Location"]
+    assert f"view={suite_view.pk}" in editor_client.get(page_of(run))["Location"]
+    other = save(editor_client, run, "Costly", "sort=-cost", is_default="on")
+    assert list(SavedView.objects.filter(is_default=True)) == [other]
+    # A default that is no longer shared is none.
+    edit = reverse("runs:saved-view-edit", args=(run.suite.slug, other.pk))
+    editor_client.post(edit, {"name": "Costly", "revision": "1"})
+    assert editor_client.get(page_of(run)).status_code == 200
+
+
+def test_two_editors_do_not_overwrite_what_they_have_not_seen(
+    editor_client: Client, admin_client: Client, run: Run
+) -> None:
+    view = save(editor_client, run, "Ours", is_shared="on")
+    place = (run.suite.slug, view.pk)
+    update = reverse("runs:saved-view-update", args=place)
+    editor_client.post(update, {"screen": "q=first", "revision": "1", "run": str(run.number)})
+    refused = admin_client.post(
+        update, {"screen": "q=second", "revision": "1", "run": str(run.number)}, follow=True
+    )
+    assert "changed this view meanwhile" in refused.text
+    # What was on screen stays there.
+    assert 'value="second"' in refused.text
+    edit = reverse("runs:saved-view-edit", args=place)
+    refused = admin_client.post(edit, {"name": "Theirs", "revision": "1"})
+    assert refused.status_code == 422
+    assert "changed this view meanwhile" in refused.text
+    view.refresh_from_db()
+    assert (view.name, view.query, view.is_shared) == ("Ours", "q=first", True)
+    # The form has the present revision now, so sending it again is meant.
+    sent = re.search(r'name="revision" value="(\d+)"', refused.text)
+    assert sent is not None
+    admin_client.post(edit, {"name": "Theirs", "revision": sent[1], "is_shared": "on"})
+    editor_client.post(reverse("runs:saved-view-delete", args=place))
+    assert admin_client.post(edit, {"name": "Late", "revision": "3"}).status_code == 404
+    actions = AuditEntry.objects.filter(object_type="saved_view").order_by("pk")
+    assert [entry.action for entry in actions] == [
+        *("create", "change", "change", "delete"),
+    ]
+
+
+def test_names_are_refused_or_drawn_as_they_are(
+    viewer_client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(viewer_client, run, "Straße")
+    data = {"on": "results", "run": "1", "screen": ""}
+    for name, why in (
+        ("Straße", "already"),
+        ("\u200b \u202e", "can be read"),
+        ("", "required"),
+        ("x" * 101, "at most 100"),
+    ):
+        refused = viewer_client.post(views_of(run.suite), {**data, "name": name})
+        assert refused.status_code == 422
+        assert why in refused.text
+    for name in ("<script>alert(1)</script>", "{{ 7 }} \"' &", "\u202egnol", "👩‍💻 日本"):
+        save(viewer_client, run, name)
+    page = viewer_client.get(views_of(run.suite)).text + menu(viewer_client, run)
+    assert "<script>alert" not in page
+    assert "<bdi>\u202egnol</bdi>" in page
+    long = {**data, "name": "Long", "screen": "q=" + "x" * 5000}
+    assert "at most 4,000" in viewer_client.post(views_of(run.suite), long).text
+    # What is no parameter of a page is no part of a view: no place to go to, and no other run.
+    odd = "javascript:alert(1)=x&baseline=a:1&run=9&on=cases&view=1&q=%00&tag=a"
+    assert save(viewer_client, run, "Odd", odd).query == "tag=a"
+    monkeypatch.setattr(services, "MAX_VIEWS", SavedView.objects.count())
+    assert "Delete one" in viewer_client.post(views_of(run.suite), {**data, "name": "More"}).text
+
+
+def test_a_view_of_what_is_gone_says_so(viewer_client: Client, run: Run) -> None:
+    gone = "columns=case,evaluator.gone,meta.gone&group=nothing&sort=metric.gone"
+    view = save(viewer_client, run, "Old", gone)
+    (link,) = links(menu(viewer_client, run))
+    page = viewer_client.get(link).text
+    assert "Not in this run" in page
+    assert "C-001" in page
+    SavedView.objects.filter(pk=view.pk).update(query="q=gone+%3C+0.5")
+    (link,) = links(menu(viewer_client, run))
+    assert "cannot be read" in viewer_client.get(link).text
+
+
+def test_views_go_with_their_owner_and_their_suite(
+    viewer: User, viewer_client: Client, editor: User, editor_client: Client, run: Run
+) -> None:
+    save(viewer_client, run, "Private")
+    save(editor_client, run, "Shared", is_shared="on")
+    save(editor_client, run, "Own")
+    assert personal_data(editor).views == 1
+    erase_member(editor, actor=None)
+    assert "by <bdi>" in menu(viewer_client, run)
+    assert set(SavedView.objects.values_list("name", flat=True)) == {"Private", "Shared"}
+    empty = make_suite(cases=0)
+    assert "No views yet" in viewer_client.get(views_of(empty)).text
