@@ -200,7 +200,7 @@ def tools_without_duration(
     config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits
 ) -> list[str]:
     """Return the tools with a time limit whose call does not report its duration."""
-    if config.mode == "subset":
+    if config.mode == "subset" or all(call.max_duration_ms is None for call in config.expected):
         return []
     pairs = zip(config.expected, assign_calls(config.mode, fits), strict=True)
     return [
