@@ -109,7 +109,7 @@ def _json(results: Sequence[ChildResult]) -> str:
     )
 
 
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 
 TASK = """\
 Several evaluators looked at one answer of an AI agent. You make one score of what they found.

@@ -38,7 +38,7 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
     "agent_judge": ("1", "d4d65552"),
-    "composite": ("1", "eba4e9de"),
+    "composite": ("2", "92bcfa8f"),
     "expected_output": ("1", "f58e800c"),
     "deliberation": ("2", "cb516384"),
     "hybrid_judge": ("1", "fb9cc76a"),
