@@ -81,7 +81,9 @@ def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteWithCases) -
     change_suite(suite, judge=None)
     LanguageModel.objects.all().delete()
 
-    with pytest.raises(CannotRestoreError, match=r"'strict' \(the suite's judge\) is gone"):
+    with pytest.raises(
+        CannotRestoreError, match=r"'strict' \(the suite's judge\) no longer exists"
+    ):
         restore_version(suite, 1, by=ada)
     make_model(slug="strict")
     suite.files.all().delete()
