@@ -221,7 +221,7 @@ def make_slug(name: str) -> str:
     """Return a name for addresses, of lower-case letters, digits and hyphens; a slug stays as it is."""
     if len(name) <= MAX_SLUG_LENGTH and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
         return name
-    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:MAX_SLUG_LENGTH]
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:MAX_SLUG_LENGTH].rstrip("-")
 
 
 def _stem(file: str) -> str:

@@ -188,6 +188,10 @@ class ToolSuite:
     problems: list[Problem] = field(default_factory=list)
     read_with: list[str] = field(default_factory=list)
 
+    def summarise(self, message: str) -> None:
+        """Tell what the file was read as, before what was changed or left out."""
+        self.notes.insert(0, Problem(message, self.path))
+
     def note(self, message: str, line: int = 0, case: str = "") -> None:
         """Tell what was changed or left out."""
         self.notes.append(Problem(message, self.path, line, case))

@@ -20,7 +20,7 @@ def dataset(
     suite = ToolSuite(file.path, {"name": name or PurePosixPath(file.path).stem})
     for number, (line, case) in enumerate(cases, 1):
         suite.add({**case, "id": str(case.get("id") or number)}, line)
-    suite.note(
+    suite.summarise(
         f"read as a dataset of {tool}: {len(suite.cases)} cases; it holds no evaluators, so the judge of the suite scores "
         "by the expected output"
     )

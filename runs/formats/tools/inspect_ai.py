@@ -320,7 +320,7 @@ def _is_dataset(file: ToolFile) -> bool:
 
 def _read_dataset(file: ToolFile, _: Mapping[str, bytes]) -> list[ToolSuite]:
     suite = ToolSuite(file.path, {"name": PurePosixPath(file.path).stem})
-    suite.note(
+    suite.summarise(
         "read as a dataset of Inspect; it names no scorers, so the judge of the suite scores the cases"
     )
     for number, (line, row) in enumerate(file.rows(), 1):

@@ -107,7 +107,7 @@ def _registered(
         suite.add(
             {"id": str(n), **_case(row), **_evaluated(grader(row) if grader else None)}, line, data
         )
-    suite.note(f"read as the eval {name} of OpenAI Evals: {len(suite.cases)} cases")
+    suite.summarise(f"read as the eval {name} of OpenAI Evals: {len(suite.cases)} cases")
     return suite
 
 
@@ -228,7 +228,7 @@ def _read_data(file: ToolFile, _: Mapping[str, bytes]) -> list[ToolSuite]:
     suite = ToolSuite(file.path, {"name": PurePosixPath(file.path).stem})
     for n, (line, row) in enumerate(file.rows()):
         suite.add({"id": str(n), **_case(row)}, line)
-    suite.note(
+    suite.summarise(
         "read as data of OpenAI Evals; they name no grader, so the judge of the suite scores the cases. Give the "
         "registry with evals and data to take the graders too"
     )
@@ -247,7 +247,7 @@ def _is_eval(file: ToolFile) -> bool:
 
 def _read_items(file: ToolFile, _: Mapping[str, bytes]) -> list[ToolSuite]:
     suite = ToolSuite(file.path, {"name": PurePosixPath(file.path).stem})
-    suite.note(
+    suite.summarise(
         "read as items of OpenAI Evals; without their eval no graders come along, and an item is its own input"
     )
     for n, (line, row) in enumerate(file.rows()):
@@ -304,7 +304,7 @@ def _read_eval(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
         case = {"id": str(n), **_item_case(item, template), **({"evaluators": own} if own else {})}
         suite.add(case, line, suite.read_with[0])
     suite.head["verdicts"] = dict(REQUIRED)
-    suite.note(
+    suite.summarise(
         f"read as an eval of OpenAI: {len(items)} items; every criterion must pass, as there"
     )
     return [suite]

@@ -71,7 +71,7 @@ def _read_case(file: ToolFile, _: Mapping[str, bytes]) -> list[ToolSuite]:
     _add(suite, file.value, file.path)
     if not suite.cases:
         raise UnreadableFileError(suite.notes)
-    suite.note(
+    suite.summarise(
         "read as a case of PAE; give its folder with the suites to get their selections of cases"
     )
     return [suite]
@@ -106,7 +106,7 @@ def _read_suite(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
         )
     if not suite.cases:
         raise NothingToReadError(suite.notes or [Problem("the suite selects no case", file.path)])
-    suite.note(
+    suite.summarise(
         f"read as a suite of PAE: {len(suite.cases)} cases. Set up its models as targets: {', '.join(models)}; "
         "repetitions, the judge and its iterations are chosen for a run"
     )

@@ -320,7 +320,7 @@ def _read(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
         suite.lines["evaluators", n] = config.line("defaultTest", "assert", n)
     _add_cases(config, prompts, tests)
     counts = f"{_count(len(tests), 'test')} × {_count(len(prompts), 'prompt')}"
-    config.note(
+    suite.summarise(
         f"read as a promptfoo configuration: {counts} make {_count(len(suite.cases), 'case')}; every assertion "
         f"is required. Set up the providers as targets: {', '.join(dict.fromkeys(providers))}"
     )
