@@ -56,7 +56,8 @@ PATH is a folder, a zip or a suite file; a suite file may refer to others in its
 (.yaml, .yml) with its cases under tests, in the file or in one named there, or JSON Lines (.jsonl)
 with one case on each line and everything else in a YAML file of the same name. Every suite in a
 folder or zip is imported. Other YAML and JSON Lines files are skipped with a note; hidden files and
-caches (.git, node_modules) are ignored.
+caches (.git, node_modules) are ignored. Suites and datasets of other tools, such as promptfoo or
+Inspect, are recognised by what they hold; the README says which.
 
 A line such as profile: metrics gives a suite the policy and evaluators that it does not define:
 verdicts, metrics, tasks or hybrid. --profile does the same for files without such a line, including
