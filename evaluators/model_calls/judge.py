@@ -124,9 +124,17 @@ def _load(text: str) -> Any:
         raise UnreadableReplyError(f"the reply is longer than {MAX_LENGTH} characters")
     try:
         return read_json(text, unstorable="replace")
+    except json.JSONDecodeError as error:
+        if error.pos == 0:
+            raise UnreadableReplyError("the reply does not start with a JSON object") from error
+        if error.msg == "Extra data":
+            raise UnreadableReplyError("the reply has more text after its JSON object") from error
+        # What a parser says of a place helps nobody: the reply is kept beside its problem.
+        is_cut = error.pos >= len(text) or error.msg.startswith("Unterminated string")
+        problem = "breaks off before it ends" if is_cut else "is not valid JSON"
+        raise UnreadableReplyError(f"the JSON object of the reply {problem}") from error
     except ValueError as error:
-        reason = "more text after the JSON value" if "Extra data" in str(error) else str(error)
-        raise UnreadableReplyError(f"the reply is not a single JSON object: {reason}") from error
+        raise UnreadableReplyError(f"the reply cannot be read as JSON: {error}") from error
 
 
 def _words(path: str, message: str) -> str:

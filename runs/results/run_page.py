@@ -125,14 +125,17 @@ MAX_ERRORS = 5
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Results with the same error, and the first of them."""
+    """Results with the same error, and the first of them.
+
+    `replies_url` leads to the judge's replies where they could not be read, else it is "".
+    """
 
     text: str
-    stage: str
     count: int
     like: int
     key: str
     url: str
+    replies_url: str
 
 
 def run_errors(run: Run) -> tuple[ErrorGroup, ...]:
@@ -148,14 +151,15 @@ def run_errors(run: Run) -> tuple[ErrorGroup, ...]:
 
 def _group(run: Run, row: Mapping[str, Any], firsts: Mapping[int, Any]) -> ErrorGroup:
     first = firsts[row["first"]]
-    place = {"slug": run.suite.slug, "number": run.number, "key": first.case.key}
+    place = (run.suite.slug, run.number, first.case.key, first.repetition)
+    is_parse = row["error_stage"] == "parse"
     return ErrorGroup(
         text=row["error"],
-        stage=row["error_stage"],
         count=row["total"],
         like=row["first"],
         key=first.case.key,
-        url=reverse("runs:result", kwargs=place | {"repetition": first.repetition}),
+        url=reverse("runs:result", args=place),
+        replies_url=reverse("runs:result-calls", args=place) if is_parse else "",
     )
 
 

@@ -179,6 +179,10 @@ def test_errors_alike_stand_together_with_one_retry(editor_client: Client) -> No
     page = text(editor_client, at(run))
     assert "and 1 more: Server error: HTTP 502 after 3 tries" in page
     assert "Rerun these 2" in page
+    replies = reverse("runs:result-calls", args=(run.suite.slug, run.number, "C-001", 1))
+    assert replies not in page
+    run.results.filter(status="error").update(error_stage="parse")
+    assert f'href="{replies}"' in text(editor_client, at(run)), "where a reply could not be read"
 
 
 def test_retrying_errors_alike_opens_the_run_again(editor_client: Client) -> None:

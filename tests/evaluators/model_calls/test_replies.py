@@ -54,12 +54,12 @@ def test_one_object_alone_is_read(text: str) -> None:
     ("text", "words"),
     [
         ("", "empty"),
-        ("It is fine.", "not one JSON object"),
-        (f"Here you are: {GOOD}", "not one JSON object"),
+        ("It is fine.", "does not start with a JSON object$"),
+        (f"Here you are: {GOOD}", "does not start with"),
         (f"{GOOD} I hope that helps", "more text"),
         (f"{GOOD}{GOOD}", "more text"),
-        (f"```json\n{GOOD}\n```\n{GOOD}", "not one JSON object"),
-        (f"Text\n```json\n{GOOD}\n```", "not one JSON object"),
+        (f"```json\n{GOOD}\n```\n{GOOD}", "does not start with"),
+        (f"Text\n```json\n{GOOD}\n```", "does not start with"),
         (f"[{GOOD}]", "not a JSON object"),
         ('"score"', "not a JSON object"),
         ('{"reasoning": "a", "score": 0, "score": 1}', "'score' is repeated"),
@@ -72,11 +72,13 @@ def test_one_object_alone_is_read(text: str) -> None:
         ('{"score": 1}', "reasoning"),
         ('{"reasoning": "a", "score": 1, "verdict": "pass"}', "verdict"),
         ('{"reasoning": "a", "score": 1, "criteria": [{"id": "x", "y": 1}]}', "criteria"),
-        ("{'reasoning': 'a', 'score': 1}", "not one JSON object"),
-        ("[" * 100_000, "not one JSON object"),
+        ("{'reasoning': 'a', 'score': 1}", "is not valid JSON$"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"reasoning": "' + "a" * 1_000_001 + '"}', "longer than"),
+        ('{"reasoning": "a", "score":', "breaks off before it ends$"),
+        ('{"reasoning": "it is', "breaks off before it ends$"),
     ],
-    ids=range(22),
+    ids=range(24),
 )
 def test_anything_else_is_refused_with_what_is_wrong(text: str, words: str) -> None:
     with pytest.raises(UnreadableReplyError, match=words):

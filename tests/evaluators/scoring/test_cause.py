@@ -273,7 +273,7 @@ ROWS = (
         root(leaf("facts"), leaf("tone"), leaf("form")),
         {
             "facts": Unscored(
-                "the judge's reply could not be read in 2 attempts: Expecting value", "parse"
+                "the judge's reply could not be read in 2 attempts: it breaks off", "parse"
             ),
             "tone": Unscored("timed out", "judge"),
             "form": Score(1.0),
