@@ -48,8 +48,12 @@ from runs.running.retrying import (
 
 @dataclass(frozen=True, slots=True)
 class RetryOption:
-    """One way to retry results, with its maximum of calls and their estimated cost."""
+    """One way to retry results, with its maximum of calls and their estimated cost.
 
+    `reads_recorded` tells whether outputs come from what is recorded for the target by now.
+    """
+
+    reads_recorded: bool
     target_calls: int
     judge_calls: int
     cost_usd: Decimal | None
@@ -71,7 +75,6 @@ class RetryPlan:
     never_run: int
     whole: RetryOption
     scoring: RetryOption
-    replays: bool
     judge: str
     target: str
     budget_usd: Decimal | None
@@ -107,10 +110,10 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
         evaluation_each = _mean_evaluator_cost(run, path)
     evaluation = _times(evaluation_each, count) if calls else Decimal(0)
 
-    def way(target_calls: int) -> RetryOption:
+    def way(outputs: int) -> RetryOption:
         if replays:
-            return RetryOption(0, calls, evaluation)
-        return RetryOption(target_calls, calls, _sum(_times(run_each, target_calls), evaluation))
+            return RetryOption(outputs > 0, 0, calls, evaluation)
+        return RetryOption(False, outputs, calls, _sum(_times(run_each, outputs), evaluation))
 
     return RetryPlan(
         path=path,
@@ -120,7 +123,6 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
         never_run=facts["never_run"],
         whole=way(count),
         scoring=way(without_output),
-        replays=replays,
         judge=run.judge_name,
         target=run.target_name,
         budget_usd=run.budget_usd,

@@ -80,8 +80,8 @@ def test_one_evaluator_takes_its_own_calls(path: str, calls: int, usd: str | Non
 
 def test_recorded_outputs_are_read_again_for_nothing() -> None:
     plan = retry_plan(run := make(model=None), run.results.all())
-    assert plan.replays
-    assert plan.whole.target_calls == 0
+    assert (plan.whole.reads_recorded, plan.whole.target_calls) == (True, 0)
+    assert not retry_plan(run, run.results.filter(output__isnull=False)).scoring.reads_recorded
     assert plan.whole.cost_usd == 4 * Decimal("0.004")
 
 
