@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,7 +46,7 @@ class CampaignRow:
     suite_title: str
     suite_slug: str
     targets: Sequence[str]
-    states: Sequence[str]
+    states: Mapping[str, int]
     headline: str
     is_active: bool
     created_at: datetime
@@ -108,7 +108,7 @@ def _row(campaign: Campaign, runs: Sequence[Run]) -> CampaignRow:
         suite_title=campaign.suite.title,
         suite_slug=campaign.suite.slug,
         targets=[row.run.target for row in rows],
-        states=[row.run.status for row in rows],
+        states=dict(Counter(row.run.status for row in rows)),
         headline=headline(rows),
         is_active=any(run.status in ACTIVE_RUN_STATUSES for run in runs),
         created_at=campaign.created_at,

@@ -367,6 +367,8 @@ def test_the_chart_is_drawn_by_the_cost_that_is_chosen(
     started(campaign, "one", PASSED)
     response = viewer_client.get(at(campaign, "chart"), {"cost": "evaluation"})
     assert "judge cost of one result" in response.text
+    head = response.text.partition("<header>")[2].partition("</header>")[0]
+    assert 'name="cost"' in head, "in the panel that it changes"
     assert response["HX-Push-Url"] == f"{at(campaign)}?cost=evaluation"
 
 
@@ -374,8 +376,10 @@ def test_campaigns_are_listed_and_led_to_from_runs_and_suites(
     viewer_client: Client, campaign: Campaign
 ) -> None:
     started(campaign, "one", PASSED)
+    started(campaign, "two", PASSED)
     other = make_campaign()
     page = text(viewer_client, reverse("runs:campaign-list"))
+    assert "Completed 2 runs" in words(page)
     assert "one leads with 100.0%" in page
     assert f"Campaign {other.pk}" in page
     assert "deleted" in page
