@@ -27,6 +27,7 @@ from runs.models.results import (
     Attempt,
     EvaluatorScore,
     ModelCall,
+    PushedOutput,
     Result,
     ResultOutput,
     ResultStatus,
@@ -407,6 +408,12 @@ def _forget_outputs(run: Run, batch: QuerySet[Result], removal: Removal) -> int:
         removed_at=database_now(),
         removed_by=removal.asked_by_name,
     )
+    # What was pushed and never scored; a run that is resumed waits for it again.
+    pushed = PushedOutput.objects.filter(result__in=batch, output__isnull=False)
+    batch.filter(pk__in=pushed.values("pk"), status=ResultStatus.CANCELLED).update(
+        awaits_output=True
+    )
+    delete_rows(pushed.order_by())
     calls = ModelCall.objects.filter(result__in=batch)
     calls.update(request={}, reply=None, request_hash=REMOVED_HASH)
     ids = list(batch.values_list("pk", flat=True))

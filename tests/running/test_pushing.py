@@ -10,9 +10,12 @@ import pytest
 from runs.execution.reaper import runs_needing_workers
 from runs.execution.run_worker import work_on_run
 from runs.models.database import database_now
+from runs.models.removals import RemovalPart
 from runs.models.results import PushedOutput
 from runs.models.runs import Run
 from runs.models.suites import Target
+from runs.retention.queries import Selection
+from runs.retention.services import begin_removal, remove_data
 from runs.running.checks import AgentNotReadyError
 from runs.running.pushing import (
     OutputsNotAwaitedError,
@@ -211,3 +214,19 @@ def test_the_page_says_that_the_run_waits_for_outputs_and_ends_the_waiting() -> 
     assert "Run #1 is over" not in again_asked.text
     work_on_run(run.pk)
     assert "is over already" in client.post(f"{address}close/", follow=True).text
+
+
+def test_a_pushed_output_that_was_never_scored_goes_with_the_outputs_of_its_run() -> None:
+    run = open_run(2)
+    push(run, ("C-0", GOOD))
+    stop_run(run, stopped_by=None)
+    selection = Selection(RemovalPart.OUTPUTS, run.suite, [again(run)])
+    removal = begin_removal(selection, by=None, in_background=False)
+    assert remove_data(removal.pk)
+    assert not PushedOutput.objects.exists()
+
+    # Once resumed, the run waits for it again.
+    resume_run(run, resumed_by=None)
+    assert push(run, ("C-0", GOOD), ("C-1", GOOD)).accepted == 2
+    work_on_run(run.pk)
+    assert figures(run) == ("completed", 2, 2, 0, 0)
