@@ -117,9 +117,10 @@ class EvaluatorSpec(Spec):
         values = _without_none(values)
         if isinstance(values, dict) and values.get("kind") == COMPOSITE:
             config = values.get("config") or {}
-            settings = config.get("aggregator") or {}
-            complete = {**settings, **Aggregator.model_validate(settings).as_json()}
-            values["config"] = {**config, "aggregator": complete}
+            if isinstance(config, dict):
+                settings = config.get("aggregator") or {}
+                aggregator = Aggregator.model_validate(settings).as_json()
+                values["config"] = {**config, "aggregator": {**settings, **aggregator}}
         return values
 
     @cached_property

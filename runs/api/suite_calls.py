@@ -36,7 +36,7 @@ from runs.formats.finding import FoundSuites, read_suites
 from runs.models.suites import Suite
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec
-from runs.suites.services import SlugTakenError, drop_baseline, lock_suite, make_baseline
+from runs.suites.services import drop_baseline, lock_suite, make_baseline
 
 MAY_CHANGE = "runs.change_suite"
 IF_MATCH = "If-Match"
@@ -356,18 +356,17 @@ def _store(request: Request, slug: str | None) -> StoredSuiteDoc:
     if slug is not None:
         check_slug(slug)
     with transaction.atomic():
-        stored = Suite.objects.filter(slug=slug or file.content.slug).first()
+        stored = Suite.objects.filter(slug=slug).first()
         if stored is not None:
-            if slug is None:
-                raise SlugTakenError(
-                    f"There is already a suite “{stored.slug}”. Store it with PUT, or choose another name."
-                )
             _check_version(request, stored)
-        elif request.headers.get(IF_MATCH):
+        elif slug is not None and request.headers.get(IF_MATCH):
             raise PreconditionFailed(f"There is no suite “{slug}”.")
         try:
             [done] = import_suites(
-                found.suites, imported_by=_member(request), slug=slug or file.content.slug
+                found.suites,
+                imported_by=_member(request),
+                slug=slug or file.content.slug,
+                is_new=slug is None,
             )
         except DomainError as error:
             if problems := getattr(error, "problems", ()):

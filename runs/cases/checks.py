@@ -128,10 +128,23 @@ def _plain_problems(case: CaseSpec) -> Iterator[tuple[str, str]]:
         yield "tags", f"It has {len(case.tags)} tags; {MAX_TAGS} is the limit."
     if not case.input:
         yield "input", "Enter at least one message."
-    if odd := [turn["role"] for turn in case.input if turn["role"] not in ROLES]:
+    if not all(map(_is_message, case.input)):
+        yield (
+            "input",
+            "A message has a role and a content, both texts, and blocks only of type and value.",
+        )
+    elif odd := [turn["role"] for turn in case.input if turn["role"] not in ROLES]:
         yield "input", f"“{str(odd[0])[:40]}” is not a role; choose one of {', '.join(ROLES)}."
     if any(not outcome.strip() for outcome in case.expected_outcomes):
         yield "expected_outcomes", "An expected outcome is empty; fill it in or remove it."
+
+
+def _is_message(turn: Mapping[str, Any]) -> bool:
+    blocks = turn.get("blocks", [])
+    parts = [turn.get("role"), turn.get("content")]
+    for block in blocks if isinstance(blocks, list) else [None]:
+        parts += [block.get("type"), block.get("value")] if isinstance(block, Mapping) else [None]
+    return all(isinstance(part, str) for part in parts)
 
 
 OUTPUT = "output"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry
@@ -125,7 +125,8 @@ def import_content(
 ) -> Imported:
     """Do what import_suite does for a suite whose models are known, and return the result.
 
-    With `is_new`, raise SlugTakenError if there is a suite with that slug.
+    With `is_new`, raise SlugTakenError if there is a suite with that slug; without, if another member creates it
+    at the same time.
     """
     wanted = judge if judge is not None else content.judge or None
     if wanted:
@@ -135,12 +136,20 @@ def import_content(
         suites = Suite.objects.select_for_update(of=("self",))
         stored = suites.filter(slug=slug or content.slug).first()
         if is_new and stored:
-            raise SlugTakenError(f"There is already a suite “{stored.slug}”.")
+            raise SlugTakenError(
+                f"There is already a suite “{stored.slug}”. Give the new one another short name, or change that one."
+            )
         suite = stored or Suite(slug=slug or content.slug)
         before = current_version(stored) if stored else None
         kept_judge = stored.spec.judge if stored else ""
         suite.archived_at = None
-        suite.write(content.replace(judge=kept_judge if wanted is None else wanted))
+        try:
+            suite.write(content.replace(judge=kept_judge if wanted is None else wanted))
+        except IntegrityError as error:
+            # Nobody can lock a row that is not there yet.
+            raise SlugTakenError(
+                f"Somebody has just created the suite “{suite.slug}”. Look at it, then try again."
+            ) from error
         _store_files(suite, content.files)
         _store_cases(suite, content.cases)
         spec, version_note = version_spec(suite, metadata=content.metadata), ""
@@ -230,10 +239,12 @@ def import_suites(
     slug: str | None = None,
     judge: str | None = None,
     note: str = "",
+    is_new: bool = False,
 ) -> tuple[ImportedFile, ...]:
     """Create or update the suite of every file and return the results in the same order.
 
-    `slug`, for a single suite only, and `judge` override the files. Raises UnusableSlugError,
+    `slug`, for a single suite only, and `judge` override the files. With `is_new`, a suite that is
+    there already raises SlugTakenError. Raises UnusableSlugError,
     UnrelatedSuiteError for a file that shares no case with the suite of its name (not with `slug`, which says
     that this suite is meant), and UnknownJudgeError with a problem for every language model that is not set up
     here and every target that cannot judge; then nothing has changed.
@@ -257,7 +268,12 @@ def import_suites(
         # Always in the same order, so that two imports of the same suites cannot deadlock.
         for file in sorted(files, key=lambda file: file.content.slug):
             done[file.path] = import_content(
-                file.content, imported_by=imported_by, slug=slug, judge=judge, note=note
+                file.content,
+                imported_by=imported_by,
+                slug=slug,
+                judge=judge,
+                note=note,
+                is_new=is_new,
             )
     return tuple(
         ImportedFile(

@@ -13,6 +13,7 @@ from evalsite.access.roles import Role
 from runs.models.suites import Case, Suite
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.factories import make_case, make_scored_run, make_suite, make_user
+from tests.support.threads import at_once
 
 pytestmark = pytest.mark.django_db
 CAPITALS: dict[str, Any] = {
@@ -135,6 +136,44 @@ def test_cases_are_added_and_changed_together_or_not_at_all(client: Client) -> N
     problem = send(client, "post", body={"cases": [{"input": "Hi"}]}, status=400, **place)
     assert problem["errors"] == {"/cases/0/key": ["It is missing."]}
     assert not Case.objects.filter(key="C-10").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"input": [{"role": "user"}]}, "input"),
+        ({"input": [{"content": "Hi"}]}, "input"),
+        ({"input": [{"role": "user", "content": 5}]}, "input"),
+        ({"input": [{"role": "user", "content": "Hi", "blocks": [{"type": "file"}]}]}, "input"),
+        (
+            {"input": "Hi", "evaluators": {"name": "a", "kind": "composite", "config": "x"}},
+            "evaluators/config",
+        ),
+        (
+            {
+                "input": "Hi",
+                "evaluators": {"name": "a", "kind": "composite", "config": {"aggregator": 5}},
+            },
+            "evaluators",
+        ),
+    ],
+)
+def test_a_case_of_another_shape_is_refused_at_its_place(
+    client: Client, wrong: dict[str, Any], place: str
+) -> None:
+    make_suite(slug="support")
+    put = {"path": "/suites/{slug}/cases/{key}", "at": "/suites/support/cases/C-1"}
+    assert f"/{place}" in send(client, "put", body=wrong, status=400, **put)["errors"]
+    assert not Case.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_several_members_who_create_a_suite_at_once_one_does(client: Client) -> None:
+    def create() -> int:
+        return client.post("/api/suites", CAPITALS, content_type="application/json").status_code
+
+    assert sorted(map(str, at_once(*[create] * 4))) == ["201", "409", "409", "409"]
+    assert Suite.objects.get().version == 1
 
 
 def test_one_case_is_stored_and_deleted_unless_someone_else_changed_it(client: Client) -> None:
