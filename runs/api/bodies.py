@@ -15,6 +15,7 @@ from rest_framework.parsers import BaseParser
 from evaluators.reading.json import read_json
 from runs.documents import Document
 from runs.formats.suite_files import MAX_SLUG_LENGTH
+from runs.lists import MAX_INTEGER
 from runs.running.pushing import MAX_PUSHES
 from runs.running.services import (
     MAX_CONCURRENCY,
@@ -124,6 +125,8 @@ Dollars = Annotated[
     BeforeValidator(lambda value: str(value) if isinstance(value, float) else value),
     Field(gt=0, max_digits=18, decimal_places=9),
 ]
+# SQLite takes no larger number.
+Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Key = Annotated[str, Field(min_length=1, max_length=MAX_KEY_LENGTH)]
 
 
@@ -190,7 +193,7 @@ class RetryBody(ResumeBody):
 
     which: Annotated[str, Field(pattern="^(errored|failed|all_missing)$")] = "errored"
     """Those that are errored, failed, or all_missing: errored, cancelled or skipped."""
-    results: Annotated[tuple[int, ...], Field(max_length=MAX_KEYS)] | None = None
+    results: Annotated[tuple[Id, ...], Field(max_length=MAX_KEYS)] | None = None
     """The ids of results instead."""
     keep_output: bool = False
     """Whether the outputs stay and only scoring is repeated."""

@@ -18,14 +18,14 @@ from rest_framework.response import Response
 from evaluators.catalog.kind_forms import JsonField, LinesField
 from evaluators.models import LanguageModel
 from runs import lists
-from runs.api.bodies import Body, UnusableBodyError, pointer
+from runs.api.bodies import Body, UnusableBodyError, pointer, read_body
 from runs.api.params import ListRequest, NoParams
 from runs.api.schema import reads, writes
 from runs.documents import Document
 from runs.lists import Key, Keyset, ListQuery
 from runs.models.suites import Target
 from runs.target_kinds import UnknownTargetKindError
-from runs.targets.forms import HeadersField, TargetForm, target_form
+from runs.targets.forms import MAX_ROWS, HeadersField, TargetForm, target_form
 
 MAY_CHANGE = "runs.change_target"
 TARGET = OpenApiParameter("target", int, "path", description="The id of a target.")
@@ -84,6 +84,20 @@ class TargetBody(Body):
     """The short name of its language model; only for the kind chat."""
     config: dict[str, Any] = {}
     """The settings of its kind. A header with `secret: true` is stored encrypted; without a value it keeps its own."""
+
+
+class HeaderBody(Body):
+    """A header of a request to a target."""
+
+    name: str
+    value: str = ""
+    secret: bool = False
+
+
+class HeadersBody(Body):
+    """The headers among the settings of a target."""
+
+    headers: Annotated[tuple[HeaderBody, ...], Field(max_length=MAX_ROWS)]
 
 
 @reads("Targets", TargetDoc, lists=ApiTargetsQuery, tag="targets")
@@ -184,12 +198,20 @@ def _form_data(form: TargetForm, body: TargetBody) -> dict[str, Any]:
 def _field_data(name: str, field: forms.Field, value: Any) -> Mapping[str, Any]:
     if value is None:
         return {}
-    if isinstance(field, HeadersField) and isinstance(value, list):
+    if isinstance(field, HeadersField):
+        try:
+            rows = read_body(HeadersBody, {"headers": value}).headers
+        except UnusableBodyError as error:
+            errors = {
+                place.removeprefix("/headers"): texts for place, texts in error.errors.items()
+            }
+            raise UnusableBodyError(
+                {pointer("config", name) + place: texts for place, texts in errors.items()}
+            ) from None
         return {
-            f"{name}-{number}-{part}": header.get(part, "")
-            for number, header in enumerate(value)
-            if isinstance(header, dict)
-            for part in ("name", "value", "secret")
+            f"{name}-{number}-{part}": text
+            for number, header in enumerate(rows)
+            for part, text in header
         }
     if isinstance(field, LinesField) and isinstance(value, list):
         return {name: "\n".join(map(str, value))}

@@ -140,6 +140,8 @@ def test_runs_are_closed_stopped_resumed_and_retried(suite: Suite, program: Prog
     assert program.post(f"{at}/resume", {}, "/runs/{run}/resume") == {"results": 2}
     assert program.post(f"{at}/close", {}, "/runs/{run}/close") == {"missing": 1}
     work_on_run(Run.objects.get().pk)
+    for unknown in (0, 2**63, 10**299):
+        assert "/results/0" in program.refused(f"{at}/retry", {"results": [unknown]}, 400)["errors"]
     retry = {"which": "failed", "keep_output": True}
     assert program.post(f"{at}/retry", retry, "/runs/{run}/retry") == {"results": 1}
 

@@ -78,6 +78,11 @@ def test_the_values_of_secret_headers_are_taken_and_never_shown(client: Client) 
     assert Target.objects.get().encrypted_secrets == stored
 
 
+def with_headers(*headers: Any) -> Any:
+    config = {"url": "https://agent.example/ask", "headers": list(headers)}
+    return {"name": "a", "kind": "http", "config": config}
+
+
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -88,6 +93,10 @@ def test_the_values_of_secret_headers_are_taken_and_never_shown(client: Client) 
         ({"name": "a", "kind": "http", "config": {"url": "ftp://x"}}, "/config/url"),
         ({"name": "a", "kind": "http", "config": {}}, "/config/url"),
         ({"name": "a", "kind": "pushed", "colour": 1}, "/colour"),
+        (with_headers({"name": ["X-Key"], "value": "a"}), "/config/headers/0/name"),
+        (with_headers({"name": "X-Key", "value": 7}), "/config/headers/0/value"),
+        (with_headers({"name": "X-Key", "value": "a", "secrte": True}), "/config/headers/0/secrte"),
+        (with_headers(*[{"name": "X-Key", "value": "a"}] * 21), "/config/headers"),
     ],
 )
 def test_a_wrong_target_names_the_place(client: Client, body: Any, place: str) -> None:
