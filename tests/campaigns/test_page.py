@@ -376,7 +376,7 @@ def test_campaigns_are_listed_and_led_to_from_runs_and_suites(
     viewer_client: Client, campaign: Campaign
 ) -> None:
     started(campaign, "one", PASSED)
-    started(campaign, "two", PASSED)
+    started(campaign, "two", FAILED)
     other = make_campaign()
     page = text(viewer_client, reverse("runs:campaign-list"))
     assert "Completed 2 runs" in words(page)
