@@ -30,7 +30,7 @@ CONCURRENCY = 8
 BATCH, PAGE = 50, 500
 PUSH_EVERY_S = 0.5
 POLL_EVERY_S = 1.0
-TIMEOUT_S = 60.0
+WAIT_S, TIMEOUT_S = 30, 60.0
 TRIES = 5
 MAX_WAIT_S = 60.0
 MAX_ERROR_LENGTH = 2_000
@@ -245,7 +245,7 @@ class Evalsite:
 
     def wait(self, run: str) -> Report:
         """Return the report of a run once it has ended."""
-        while (document := self.get(f"runs/{run}"))["exit_code"] is None:
+        while (document := self.get(f"runs/{run}", wait=WAIT_S))["exit_code"] is None:
             self._sleep(POLL_EVERY_S)
         return Report(
             name=document["name"],

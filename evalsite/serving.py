@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
@@ -32,6 +33,8 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import close_old_connections
+
+from runs import waiting
 
 Environ = dict[str, Any]
 Head = tuple[str, list[tuple[str, str]]]
@@ -171,8 +174,16 @@ REQUESTS = RequestCounter()
 class WholeRequests:
     """An ASGI application that passes requests on to a WSGI application once they have arrived whole."""
 
-    def __init__(self, application: Application, requests: RequestCounter) -> None:
+    def __init__(
+        self,
+        application: Application,
+        requests: RequestCounter,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Take the application that answers, and what counts the requests for it."""
+        self._sleep, self._clock = sleep, clock
         self._application = application
         self._requests = requests
         self._turns = asyncio.Semaphore(MAX_ANSWERED)
@@ -194,7 +205,11 @@ class WholeRequests:
         try:
             async with AsyncExitStack() as until_answered:
                 await self._receive(environ, receive, until_answered)
-                await self._answer(environ, receive, send, until_answered)
+                until = 0.0
+                while wait_s := await self._answer(environ, receive, send, until_answered, until):
+                    until = until or self._clock() + min(wait_s, waiting.MAX_WAIT_S)
+                    environ[waiting.ASKED_AGAIN] = True
+                    await self._sleep(waiting.EVERY_S)
         except RefusedError as refusal:
             head = str(refusal.status.value), [("Content-Type", "text/plain; charset=utf-8")]
             await _send(head, _cut(refusal.text.encode()), receive, send)
@@ -229,26 +244,39 @@ class WholeRequests:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, TOO_MANY_UPLOADS) from None
 
     async def _answer(
-        self, environ: Environ, receive: Receive, send: Send, until_answered: AsyncExitStack
-    ) -> None:
+        self,
+        environ: Environ,
+        receive: Receive,
+        send: Send,
+        until_answered: AsyncExitStack,
+        until: float,
+    ) -> float:
+        """Send the answer and return 0, or the seconds to wait for another one; none is sent then (`runs.waiting`).
+
+        `until` is the moment until which was waited before, 0 for none.
+        """
         async with AsyncExitStack() as until_made:
             # Runs in this process yield from here on: while a thread takes the request over, too.
             with self._requests.counted():
                 run = await until_made.enter_async_context(self._thread())
                 async with self._turns:
                     head, content = await run(self._begin, environ)
+            wait_s, head = _take_wait(head)
+            if wait_s and (not until or self._clock() < until):
+                return wait_s
             await until_answered.aclose()
             if not isinstance(content, bytes | FileWrapper):
                 taker = environ.get(MEMBER)
                 await self._send_stream(head, content, run, receive, send, taker=taker)
-                return
+                return 0.0
         if isinstance(content, bytes):
             await _send(head, _cut(content), receive, send)
-            return
+            return 0.0
         try:
             await _send(head, self._read(content), receive, send)
         finally:
             content.close()
+        return 0.0
 
     @asynccontextmanager
     async def _thread(self) -> AsyncIterator[Run]:
@@ -317,6 +345,14 @@ class WholeRequests:
         finally:
             self._streams[taker] -= 1
             await run(_close, answer)
+
+
+def _take_wait(head: Head) -> tuple[float, Head]:
+    """Return for how many seconds a client waits for another answer, and the head without saying so."""
+    status, headers = head
+    said = [value for name, value in headers if name == waiting.HEADER]
+    rest = [(name, value) for name, value in headers if name != waiting.HEADER]
+    return float(said[0]) if said else 0.0, (status, rest)
 
 
 def wsgi_environ(scope: Message) -> Environ:

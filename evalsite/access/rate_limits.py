@@ -17,6 +17,7 @@ from rest_framework.throttling import BaseThrottle
 
 from evalsite.access.logins import client_address
 from evaluators.models import NOT_LOGGED_IN, AuditEntry
+from runs import waiting
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
@@ -98,7 +99,8 @@ class RequestLimit(BaseThrottle):
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Count a request; raises TooManyRequests."""
         limit = settings.API_REQUESTS_PER_MINUTE
-        if not limit or not request.user.is_authenticated:
+        is_counted = waiting.ASKED_AGAIN not in request.META
+        if not (limit and is_counted and request.user.is_authenticated):
             return True
         is_token = request.auth is not None
         client = f"member {request.user.pk}"

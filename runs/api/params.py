@@ -36,6 +36,7 @@ from runs.lists import (
     UnreadablePlaceError,
 )
 from runs.lists import Page as ListPage
+from runs.waiting import MAX_WAIT_S
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 500
 UNREADABLE = "This is not a cursor of this list. Start without one, and follow “next”."
@@ -175,6 +176,18 @@ class ListRequest(Generic[Query]):
         following = replace_query_param(here, "cursor", page.after) if page.after else None
         documents = [document.as_json() for document in describe(page.rows)]
         return Response({"next": following, "results": documents})
+
+
+class RunParams(QueryParams):
+    """Whether to wait for the end of a run."""
+
+    wait = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_WAIT_S,
+        default=0,
+        help_text="For how many seconds the answer may wait for the end of the run; at most 60.",
+    )
 
 
 class CaseParams(QueryParams):

@@ -23,6 +23,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 from rest_framework.utils.urls import replace_query_param
 
+from runs import waiting
 from runs.api.params import (
     UNREADABLE,
     CaseComparisonParams,
@@ -34,6 +35,7 @@ from runs.api.params import (
     ResultsFileParams,
     ResultsTableParams,
     ReviewsParams,
+    RunParams,
     SuiteFileParams,
 )
 from runs.api.queries import (
@@ -242,11 +244,13 @@ def runs(request: Request) -> Response:
     )
 
 
-@reads("One run", RunDetailDoc, path=[RUN], tag="runs")
+@reads("One run", RunDetailDoc, params=RunParams, path=[RUN], tag="runs")
 def run(request: Request, run: str) -> Response:
-    """Give a run with its policy, both gates, its summary and its costs."""
-    NoParams.read(request)
-    return Response(run_detail_document(get_run(run)).as_json())
+    """Give a run with its policy, both gates, its summary and its costs; with `wait`, once it has ended."""
+    params, found = RunParams.read(request), get_run(run)
+    waits = params["wait"] and found.is_active
+    headers = {waiting.HEADER: str(params["wait"])} if waits else {}
+    return Response(run_detail_document(found).as_json(), headers=headers)
 
 
 @reads("Compare two runs", ComparisonDoc, params=ComparisonParams, tag="runs")

@@ -15,6 +15,7 @@ from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.temporary import KEPT, IdempotentRequest
+from runs.waiting import HEADER
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.factories import make_case, make_suite, make_target, make_user
 from tests.support.trees import CHECK, tree
@@ -217,3 +218,21 @@ def test_a_session_needs_the_token_of_its_forms(suite: Suite, member: User) -> N
     client.force_login(member)
     body = {"suite": "support", "targets": ["recorded"]}
     assert client.post("/api/runs", body, content_type="application/json").status_code == 403
+
+
+def test_an_active_run_asks_to_wait_and_tells_how_it_ended_once_it_has(
+    suite: Suite, program: Program
+) -> None:
+    program.post("/runs", {"suite": "support", "targets": ["recorded"]}, status=201)
+    waits = program.client.get("/api/runs/support:1?wait=60")
+    assert (waits[HEADER], waits.json()["exit_code"], waits.json()["conclusion"]) == (
+        "60",
+        None,
+        None,
+    )
+    assert HEADER not in program.client.get("/api/runs/support:1")
+    work_on_run(Run.objects.get().pk)
+    ended = program.client.get("/api/runs/support:1?wait=60")
+    assert HEADER not in ended
+    assert (ended.json()["exit_code"], ended.json()["conclusion"]) == (0, "Passed: both gates met.")
+    assert program.client.get("/api/runs/support:1?wait=61").status_code == 400

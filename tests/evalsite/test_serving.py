@@ -24,6 +24,7 @@ from evalsite.serving import (
     RequestCounter,
     WholeRequests,
 )
+from runs.waiting import ASKED_AGAIN, HEADER
 
 FILE, STORED, PAGE, FORM, ERROR = "/results.jsonl", "/plotly.js", "/", "/form", "/error"
 LARGE = serving.SMALL_BODY_BYTES + 1
@@ -97,6 +98,24 @@ class Site:
             return environ["wsgi.file_wrapper"](self.disks[-1])
         self.body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
         return [b"a page"]
+
+
+class Waiting:
+    """An application that has something new to say at its n-th answer, and asks to wait until then."""
+
+    def __init__(self, ready_at: int) -> None:
+        self.ready_at, self.asked = ready_at, list[bool]()
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == PAGE:
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return [b"a page"]
+        self.asked.append(bool(environ.get(ASKED_AGAIN)))
+        waits = [(HEADER, "5")] if len(self.asked) < self.ready_at else []
+        start_response("200 OK", [("Content-Type", "text/plain"), *waits])
+        return [b"answer %d" % len(self.asked)]
 
 
 @dataclass
@@ -478,3 +497,31 @@ def test_a_connection_whose_client_takes_nothing_is_ended(
         connection.connection_lost(None)
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize(("ready_at", "content", "waited"), [(1, 1, 0), (4, 4, 3), (99, 6, 5)])
+def test_an_answer_that_waits_is_asked_for_again_without_holding_a_thread(
+    ready_at: int, content: int, waited: int
+) -> None:
+    site, waits = Waiting(ready_at), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        # While it waits, more others than there are threads are answered.
+        async with asyncio.TaskGroup() as group:
+            others = [group.create_task(Visit().to(serve)) for _ in range(20)]
+        assert {other.result().content for other in others} == {b"a page"}
+
+    serve = WholeRequests(site, RequestCounter(), sleep=sleep, clock=lambda: sum(waits))
+    heads: list[Any] = []
+
+    class Heard(Visit):
+        async def _send(self, message: dict[str, Any]) -> None:
+            heads.extend(name for name, _ in message.get("headers", ()))
+            await super()._send(message)
+
+    visit = asyncio.run(Heard("/wait").to(serve))
+
+    assert (visit.status, visit.content) == (200, b"answer %d" % content)
+    assert (len(waits), site.asked) == (waited, [False, *[True] * waited])
+    assert HEADER.lower().encode() not in {name.lower() for name in heads}
