@@ -13,6 +13,8 @@ from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
 from runs.target_kinds._outputs import output_from_json
 
 ERROR = "error"
+# Lists show it whole.
+MAX_ERROR_LENGTH = 2_000
 
 
 class PushedConfig(TargetConfig):
@@ -26,7 +28,9 @@ async def answer(config: PushedConfig, context: TargetContext) -> Output | Targe
     if pushed is None:
         return TargetFailure(f"no output was pushed for case {context.case.key}", Cause.MISSING)
     if error := pushed.get(ERROR):
-        return TargetFailure(str(error), Cause.FAILED)
+        text = str(error)
+        is_long = len(text) > MAX_ERROR_LENGTH
+        return TargetFailure(f"{text[:MAX_ERROR_LENGTH]}…" if is_long else text, Cause.FAILED)
     try:
         return output_from_json(pushed)
     except (ValueError, TypeError) as error:

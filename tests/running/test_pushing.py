@@ -137,6 +137,15 @@ def test_a_run_that_asks_its_target_takes_no_outputs() -> None:
         close_run(run, by=None)
 
 
+def test_a_pushed_error_of_any_kind_is_a_text_that_lists_can_show() -> None:
+    run = open_run(2)
+    push(run, ("C-0", {"error": "x" * 1_000_000}), ("C-1", {"error": ["timeout", {"after_s": 9}]}))
+    work_on_run(run.pk)
+    long, odd = run.results.values_list("error", flat=True)
+    assert long == f"Target failed: {'x' * 2_000}…"
+    assert odd == "Target failed: ['timeout', {'after_s': 9}]"
+
+
 def test_closing_a_run_makes_errors_of_what_never_came_and_scores_the_rest() -> None:
     run = open_run(3)
     push(run, ("C-0", GOOD))
