@@ -52,7 +52,8 @@ class ResultQuerySet(models.QuerySet["Result"]):
 
     def ready(self) -> ResultQuerySet:
         """Return the waiting results that a worker can take now."""
-        return self.filter(status=ResultStatus.PENDING, awaits_output=False)
+        # SQLite reads an index for `= 0`, but not for the NOT that a plain False becomes.
+        return self.filter(status=ResultStatus.PENDING, awaits_output=models.Value(False))
 
 
 class Result(models.Model):
