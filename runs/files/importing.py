@@ -148,7 +148,7 @@ def import_content(
         except IntegrityError as error:
             # Nobody can lock a row that is not there yet.
             raise SlugTakenError(
-                f"Somebody has just created the suite “{suite.slug}”. Look at it, then try again."
+                f"Another member has just created the suite “{suite.slug}”. Look at it, then try again."
             ) from error
         _store_files(suite, content.files)
         _store_cases(suite, content.cases)

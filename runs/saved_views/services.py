@@ -73,7 +73,7 @@ def change_view(view: SavedView, values: Mapping[str, Any], *, revision: int, by
             raise ViewRefusedError("Only those who may change the suite can change a shared view.")
         if held.revision != revision:
             raise ViewChangedError(
-                "Somebody changed this view meanwhile. Its present state is shown; save again to replace it."
+                "Another member changed this view meanwhile. It is shown as it is now; save again to replace it."
             )
         before = _facts(held)
         _store(held, values, by)
