@@ -118,10 +118,14 @@ def test_a_live_part_polls_until_the_run_is_over(viewer_client: Client) -> None:
     assert going.status_code == 200
     assert "every 2s" in going.content.decode()
     assert "HX-Trigger" not in going
+    Run.objects.update(done_count=2)
+    going = viewer_client.get(at(run, "run-live") + "?was=running")
+    assert "Computing the final figures" in going.content.decode(), "nothing is left to run"
+    assert 'hx-trigger="every 500ms"' in going.content.decode()
     Run.objects.update(status="completed")
     over = viewer_client.get(at(run, "run-live") + "?was=running")
     assert over.status_code == 286
-    assert "every 2s" not in over.content.decode()
+    assert "hx-trigger=\"every" not in over.content.decode()
     assert over["HX-Trigger"] == "run-changed"
 
 
