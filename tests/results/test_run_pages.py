@@ -125,7 +125,7 @@ def test_a_live_part_polls_until_the_run_is_over(viewer_client: Client) -> None:
     Run.objects.update(status="completed")
     over = viewer_client.get(at(run, "run-live") + "?was=running")
     assert over.status_code == 286
-    assert "hx-trigger=\"every" not in over.content.decode()
+    assert 'hx-trigger="every' not in over.content.decode()
     assert over["HX-Trigger"] == "run-changed"
 
 
