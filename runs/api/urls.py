@@ -21,6 +21,7 @@ urlpatterns = [
     path("suites/<slug:slug>/baseline", suite_calls.put_baseline, name="api-suite-baseline"),
     path("suites/<slug:slug>/file", views.suite_file, name="api-suite-file"),
     path("suites/<slug:slug>/versions", views.suite_versions, name="api-suite-versions"),
+    path("suites/<slug:slug>/views", views.suite_views, name="api-suite-views"),
     path("suites/<slug:slug>/versions/<int:number>", views.suite_version, name="api-suite-version"),
     path(
         "suites/<slug:slug>/cases",

@@ -110,6 +110,8 @@ from runs.results.result_documents import (
 from runs.results.result_page import whole_output
 from runs.results.runs import RunsQuery, run_word
 from runs.reviews.files import reviews_file
+from runs.saved_views.documents import SavedViewDoc, saved_view_document
+from runs.saved_views.queries import ViewsQuery
 from runs.suites import files as suite_files
 from runs.suites.documents import (
     CaseDetailDoc,
@@ -215,6 +217,18 @@ def suite_version(request: Request, slug: str, number: int) -> Response:
     versions = SuiteVersion.objects.select_related("author", "suite")
     found = get_object_or_404(versions, suite__slug=slug, number=number)
     return Response(VersionDetailDoc.make(found).as_json())
+
+
+@reads("Saved views of a suite", SavedViewDoc, lists=ViewsQuery, path=[SLUG], tag="suites")
+def suite_views(request: Request, slug: str) -> Response:
+    """List your saved views of a suite and those that others share, newest first."""
+    params, suite = ListRequest.read(request, ViewsQuery), get_object_or_404(Suite, slug=slug)
+    member: Any = request.user
+    return params.page(
+        params.query.views(suite, member),
+        NEWEST_FIRST,
+        lambda rows: [saved_view_document(row, member) for row in rows],
+    )
 
 
 @reads("Cases of a suite", CaseDoc, lists=SuiteCasesQuery, path=[SLUG], tag="suites")

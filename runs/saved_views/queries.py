@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode
 
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from runs import lists
@@ -52,6 +52,20 @@ class PlaceQuery(ListQuery):
         if number is None:
             return reverse("runs:suite", args=[suite.slug]) + "?"
         return reverse("runs:run", args=[suite.slug, number]) + "?"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewsQuery(ListQuery):
+    """Which views of a suite the API lists."""
+
+    on: str = lists.choice(ViewPage.values, name="page", help="Only views of this page.")
+
+    def views(self, suite: Suite, member: User) -> QuerySet[SavedView]:
+        """Return the views that match and that a member sees; one query."""
+        views = SavedView.objects.visible_to(member).filter(suite=suite)
+        if self.on:
+            views = views.filter(page=self.on)
+        return views.select_related("suite", "owner")
 
 
 def screen_query(parameters: Mapping[str, str]) -> str:

@@ -63,6 +63,7 @@ def test_every_answer_matches_the_schema(viewer_client: Client) -> None:
         "/api/suites/support": "/api/suites/{slug}",
         "/api/suites/support/versions": "/api/suites/{slug}/versions",
         "/api/suites/support/versions/1": "/api/suites/{slug}/versions/{number}",
+        "/api/suites/support/views": "/api/suites/{slug}/views",
         "/api/suites/support/cases": "/api/suites/{slug}/cases",
         "/api/suites/support/cases/C/1": "/api/suites/{slug}/cases/{key}",
         "/api/suites/support/cases/C%2F1?revision=1": "/api/suites/{slug}/cases/{key}",

@@ -354,6 +354,7 @@ PAGES: Mapping[str, Page] = {
     "runs:api-suite": read(**SUITE),
     "runs:api-suite-file": read(**SUITE),
     "runs:api-suite-versions": read(**SUITE),
+    "runs:api-suite-views": read(**SUITE),
     "runs:api-suite-version": read(**SUITE, number=1),
     "runs:api-suite-cases": write("editor", NOT_JSON, get=PAGE, **SUITE),
     "runs:api-suite-case": read(**CASE),

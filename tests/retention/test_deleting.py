@@ -25,6 +25,7 @@ from runs.models.removals import MAX_TRIES, Removal, RemovalPart
 from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import LEASE, Campaign, Run
+from runs.models.saved_views import SavedView
 from runs.models.sharing import ShareLink
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile
 from runs.retention import services
@@ -42,6 +43,7 @@ from tests.support.factories import (
     make_suite,
     make_target,
 )
+from tests.support.members import make_member
 
 pytestmark = pytest.mark.django_db
 
@@ -244,8 +246,10 @@ def test_a_suite_goes_with_its_runs_cases_and_baseline_and_its_name_is_free_at_o
     run = full_run()
     suite = run.suite
     hold_as_baseline(run)
+    SavedView.objects.create(suite=suite, owner=make_member("viewer"), page="results", name="Mine")
     removal = begin_suite(suite)
     assert not Suite.objects.exists()
+    assert not SavedView.objects.exists()
     make_suite(slug=suite.slug)
 
     remove_data(removal.pk)

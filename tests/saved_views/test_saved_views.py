@@ -117,6 +117,30 @@ def test_views_are_their_owners_until_they_are_shared_by_an_editor(
     assert shared.query == "verdict=fail"
 
 
+def test_the_api_lists_the_views_that_a_member_sees(
+    viewer_client: Client, editor_client: Client, run: Run
+) -> None:
+    own = save(viewer_client, run, "Mine", is_own_default="on")
+    shared = save(editor_client, run, "Ours", is_shared="on", is_own_default="on")
+    save(editor_client, run, "Theirs")
+    address = f"/api/suites/{run.suite.slug}/views"
+    first, second = viewer_client.get(address).json()["results"]
+    assert [first["name"], second["name"]] == ["Ours", "Mine"]
+    # The own default of another member is nothing to the reader.
+    assert (first["is_shared"], first["is_own_default"]) == (True, False)
+    assert second == {
+        **{"id": own.pk, "page": "results", "name": "Mine", "query": "verdict=fail"},
+        **{"owner": own.owner.username, "is_shared": False, "is_default": False},
+        **{"is_own_default": True, "changed_at": second["changed_at"]},
+        "url": reverse("runs:saved-view", args=(run.suite.slug, own.pk)),
+    }
+    rest = viewer_client.get(f"{address}?limit=1").json()["next"]
+    assert [row["id"] for row in viewer_client.get(rest).json()["results"]] == [own.pk]
+    assert viewer_client.get(f"{address}?page=cases").json()["results"] == []
+    assert viewer_client.get(f"{address}?page=nowhere").status_code == 400
+    assert viewer_client.get(first["url"])["Location"].count(f"view={shared.pk}") == 1
+
+
 def test_a_default_opens_where_the_address_names_nothing(
     viewer_client: Client, editor_client: Client, run: Run
 ) -> None:
