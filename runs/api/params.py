@@ -52,7 +52,8 @@ class QueryParams(serializers.Serializer[Any]):
         params = cls(data=request.query_params)
         unknown = sorted(set(request.query_params) - set(params.fields))
         if unknown:
-            known = f"There are {', '.join(params.fields)}." if params.fields else "There are none."
+            verb = "is" if len(params.fields) == 1 else "are"
+            known = f"There {verb} {', '.join(params.fields) or 'none'}."
             raise ValidationError({name: [f"No such parameter. {known}"] for name in unknown})
         params.is_valid(raise_exception=True)
         return dict(params.validated_data)
