@@ -181,7 +181,9 @@ class Evalsite:
             yield from answer["results"]
             if not answer["next"]:
                 return
-            answer = self._send("GET", answer["next"])
+            # The token goes to no other site, whatever a proxy makes of the address.
+            following = httpx2.URL(answer["next"]).raw_path.decode()
+            answer = self._send("GET", str(self._http.base_url.join(following)))
 
     def evaluate(
         self,
@@ -351,18 +353,28 @@ class Evaluation:
 
 
 def _read(response: httpx2.Response) -> Any:
-    """Return the content of an answer; raises EvalsiteError for a refusal."""
-    if response.is_success:
-        return response.json() if response.content else None
+    """Return the content of an answer; raises EvalsiteError for a refusal, and for what is no JSON."""
     try:
-        problem = response.json()
-        detail, code, errors = problem["detail"], problem.get("code", ""), problem.get("errors")
-    except (ValueError, KeyError, TypeError):
-        detail, code, errors = f"The site answered {response.status_code}.", "", None
-    raise EvalsiteError(detail, status=response.status_code, code=code, errors=errors)
+        content = response.json() if response.content else None
+    except (ValueError, RecursionError):
+        content = None
+        if response.is_success:
+            message = f"{response.url} does not answer like a site of Evalsite: it is not JSON."
+            raise EvalsiteError(message, status=response.status_code) from None
+    if response.is_success:
+        return content
+    problem = content if isinstance(content, dict) else {}
+    errors = problem.get("errors")
+    raise EvalsiteError(
+        str(problem.get("detail") or f"The site answered {response.status_code}."),
+        status=response.status_code,
+        code=str(problem.get("code") or ""),
+        errors=errors if isinstance(errors, dict) else None,
+    )
 
 
 def _wait_s(response: httpx2.Response, attempt: int) -> float:
     """Return how long to wait for another try: what the site says, or ever longer."""
     said = response.headers.get("Retry-After", "")
-    return min(float(said) if said.isdigit() else 2.0**attempt, MAX_WAIT_S)
+    is_number = said.isascii() and said.isdecimal()
+    return min(float(said) if is_number else 2.0**attempt, MAX_WAIT_S)

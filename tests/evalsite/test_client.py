@@ -32,13 +32,18 @@ class Site(httpx2.BaseTransport):
 
     def __init__(self) -> None:
         """Serve the tests' site."""
-        self.answers: list[int | Exception] = []
+        self.answers: list[int | Exception | httpx2.Response] = []
+        self.hosts: set[str] = set()
         self._site = httpx2.WSGITransport(app=get_wsgi_application())
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer in the thread of the caller, whose connection is closed like that of a server's thread."""
+        self.hosts.add(request.url.host)
         if self.answers:
             answer = self.answers.pop(0)
+            if isinstance(answer, httpx2.Response):
+                answer.request = request
+                return answer
             if isinstance(answer, Exception):
                 raise answer
             return httpx2.Response(answer, headers={"Retry-After": "7"}, request=request)
@@ -168,6 +173,32 @@ def test_refusals_say_what_is_wrong_and_where(site: Evalsite) -> None:
     with pytest.raises(EvalsiteError) as refusal:
         site.evaluate("support", stop, concurrency=1)
     assert refusal.value.code == "run_not_active"
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "message"),
+    [
+        (200, b"<html>Log in</html>", "does not answer like a site of Evalsite"),
+        (200, b"[" * 100_000, "does not answer like a site of Evalsite"),
+        (403, b"<html>No</html>", "The site answered 403."),
+        (400, b"[]", "The site answered 400."),
+        (400, b'{"detail": "No.", "errors": "x"}', "No."),
+    ],
+)
+def test_answers_of_something_else_are_told(
+    site: Evalsite, transport: Site, status: int, content: bytes, message: str
+) -> None:
+    transport.answers = [httpx2.Response(status, content=content)]
+    with pytest.raises(EvalsiteError, match=message) as refusal:
+        site.get("suites")
+    assert (refusal.value.status, refusal.value.errors) == (status, {})
+
+
+def test_the_token_goes_to_no_other_site(site: Evalsite, transport: Site) -> None:
+    first = {"next": "http://elsewhere.example/api/suites?cursor=", "results": [{"slug": "first"}]}
+    transport.answers = [httpx2.Response(200, json=first)]
+    assert [row["slug"] for row in site.rows("suites")] == ["first", "support"]
+    assert transport.hosts == {"testserver"}
 
 
 def test_server_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -525,6 +525,7 @@ def test_the_includes_show_their_values() -> None:
             "icon": "",
         },
         outcomes=[{"text": "Says when", "passed": False, "justification": "Two days"}],
+        marks="",
     )
     for part in (
         "<h2>None</h2>",
