@@ -2015,8 +2015,6 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("results", "Results of a run"),
-                            ("cases", "Cases of the suite"),
-                            ("comparison", "Comparison of two runs"),
                         ],
                         max_length=10,
                     ),

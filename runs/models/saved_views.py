@@ -1,4 +1,4 @@
-"""Saved views: what a member saw on the table of a suite's runs, cases or comparisons, under a name."""
+"""Saved views: what a member saw on the table of a suite's run, under a name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class ViewPage(models.TextChoices):
     """The page that a view is of."""
 
     RESULTS = "results", "Results of a run"
-    CASES = "cases", "Cases of the suite"
-    COMPARISON = "comparison", "Comparison of two runs"
 
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):

@@ -17,8 +17,8 @@ class SavedViewDoc(Document):
 
     id: int
     """Its id."""
-    page: Literal["results", "cases", "comparison"]
-    """The page that it is of: the results of a run, the cases of the suite, or a comparison of two runs."""
+    page: Literal["results"]
+    """The page that it is of: the results of a run."""
     name: str
     """Its name."""
     query: str

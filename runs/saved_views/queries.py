@@ -27,20 +27,13 @@ MAX_PARAMETERS = 40
 
 @dataclass(frozen=True, slots=True)
 class PlaceQuery(ListQuery):
-    """The page that views are shown on: `on` which kind, with its run or the names of the two that are compared."""
+    """The page that views are shown on: `on` which kind, with its run."""
 
     on: str = lists.option(ViewPage.values, ViewPage.RESULTS)
     run: int | None = lists.integer(maximum=lists.MAX_RUN_NUMBER)
-    baseline: str = lists.setting()
-    candidate: str = lists.setting()
 
     def path(self, suite: Suite) -> str:
         """Return the address of the page, up to the parameters of a view; that of the last run for no run."""
-        if self.on == ViewPage.CASES:
-            return reverse("runs:suite-cases", args=[suite.slug]) + "?"
-        if self.on == ViewPage.COMPARISON:
-            runs = {"baseline": self.baseline, "candidate": self.candidate}
-            return f"{reverse('runs:compare')}?{urlencode(runs, safe=':')}&"
         number = self.run
         if number is None:
             number = (

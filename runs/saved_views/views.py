@@ -74,7 +74,7 @@ def _screen(query: str) -> dict[str, str]:
 @require_safe
 @may_view
 def saved_view(request: MemberRequest, slug: str, pk: int) -> HttpResponse:
-    """Open a view: on the last run of its suite, its cases, or the choice of runs to compare."""
+    """Open a view on the last run of its suite."""
     view = _get_view(request, slug, pk)
     return redirect(view_address(PlaceQuery(on=view.page).path(view.suite), view))
 
