@@ -4,9 +4,13 @@
 const WIDE = matchMedia("(width >= 1200px)");
 const ROW_LINK = '#rows th[scope="row"] a';
 const LEFT_OUT = "link, dialog, .tabs, #lost-contact, aside.banner";
+const STEP_KEYS = ["j", "k", "[", "]"];
+const TYPING = "textarea, select, input:not([type='radio'], [type='checkbox'])";
 let panel = null;
 let opener = null;
 let list = null;
+let isLoading = false;
+let heldKeys = [];
 
 function makePanel() {
   const part = document.createElement("aside");
@@ -18,6 +22,7 @@ function makePanel() {
 }
 
 async function load(address) {
+  isLoading = true;
   let page = null;
   try {
     const response = await fetch(address, { headers: { Accept: "text/html" } });
@@ -41,6 +46,11 @@ async function load(address) {
   panel.scrollTop = 0;
   panel.focus({ preventScroll: true });
   mark(new URL(address, location).pathname);
+  isLoading = false;
+  // A step that leads on loads again, and the keys after it wait for that.
+  while (heldKeys.length && !isLoading) {
+    panel.dispatchEvent(new KeyboardEvent("keydown", { key: heldKeys.shift(), bubbles: true, cancelable: true }));
+  }
 }
 
 function mark(path) {
@@ -52,6 +62,8 @@ function mark(path) {
 }
 
 function close() {
+  isLoading = false;
+  heldKeys = [];
   if (!panel) return;
   panel.remove();
   panel = null;
@@ -77,9 +89,21 @@ document.addEventListener("click", (event) => {
   load(link.href);
 });
 
+// While a result is on its way the links shown are those of the one before, so a step waits for it.
+document.addEventListener(
+  "keydown",
+  (event) => {
+    if (!isLoading || !STEP_KEYS.includes(event.key) || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.target.closest(TYPING)) return;
+    event.stopImmediatePropagation();
+    heldKeys.push(event.key);
+  },
+  { capture: true },
+);
+
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || !panel || document.querySelector("dialog[open]")) return;
-  if (event.target.closest("textarea, select, input:not([type='radio'], [type='checkbox'])")) return;
+  if (event.target.closest(TYPING)) return;
   leave();
 });
 

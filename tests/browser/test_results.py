@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.results import Result
@@ -139,3 +139,22 @@ def test_on_a_narrow_window_a_result_is_a_page(
     page.locator("#rows a").first.click()
     expect(page.get_by_role("heading", name="Why it failed")).to_be_visible()
     expect(page.locator("#result-panel")).to_have_count(0)
+
+
+def test_steps_pressed_before_a_result_is_there_wait_for_it(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    run = make_scored_run(verdicts=("fail", "fail", "fail"))
+    address = reverse("runs:run", args=(run.suite.slug, run.number))
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{live_server.url}{address}?verdict=fail")
+    held: list[Route] = []
+    page.route("**/C-001/1/*", lambda route: held.append(route))
+    with page.expect_request("**/C-001/1/*"):
+        page.locator("#rows a").first.click()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    held[0].continue_()
+    expect(page.locator("#result-panel .stepper")).to_contain_text("3 of 3 failed")
+    assert "/C-003/1/" in page.url
