@@ -420,6 +420,11 @@ class RunLive:
     repeated: RunRepetitions | None
     usage: RunUsage
 
+    @property
+    def is_finishing(self) -> bool:
+        """Tell whether all results are in, and only the final figures are missing."""
+        return self.is_active and self.progress.done == self.progress.executions
+
 
 def run_live(run: Run, *, now: datetime) -> RunLive:
     """Return the live figures of a run in a fixed number of queries."""
