@@ -210,7 +210,7 @@ def test_cancelling_asks_first_and_keeps_results(run_page: Page, live_run: Run) 
     expect(dialog).to_be_hidden()
     run_page.get_by_role("button", name="Cancel run").click()
     dialog.get_by_role("button", name="Cancel run").click()
-    expect(run_page.locator("#run-live")).to_contain_text("Cancelled.")
+    expect(run_page.locator("#run-live")).to_contain_text("Cancelled by")
     expect(run_page.get_by_role("button", name="Run the 30 left")).to_be_visible()
     live_run.refresh_from_db()
     assert live_run.status == "stopped"
