@@ -73,8 +73,8 @@ class EvaluatedCase:
         result = self._result()
         if result["verdict"] == "pass":
             return
-        told = self._site.get(f"results/{result['id']}")
-        reason = told["cause"] or told["error"] or told["verdict"] or told["status"]
+        detail = self._site.get(f"results/{result['id']}")
+        reason = detail["cause"] or detail["error"] or detail["verdict"] or detail["status"]
         url = f"{self._site.server}{result['url']}"
         pytest.fail(f"{self.case.key}: {reason}\n{url}", pytrace=False)
 

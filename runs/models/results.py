@@ -171,7 +171,7 @@ class ResultOutput(models.Model):
 class PushedOutput(models.Model):
     """What a program pushed for a result, in the form of a recorded line, until the run is over.
 
-    `digest` stays, so that a program that pushes the same again is told apart from one that pushes something else.
+    `digest` stays: it tells whether a program pushes the same again or something else.
     """
 
     result = models.OneToOneField(

@@ -18,7 +18,7 @@ from runs.engine.ports import Cause, TargetFailure
 from runs.finishing import complete_run
 from runs.models.database import among, database_now
 from runs.models.results import TARGET_STAGE, PushedOutput, Result, ResultStatus
-from runs.models.runs import Run
+from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
 from runs.queue import queue_workers
 from runs.running.retrying import RunNotActiveError, awaits_outputs, log_action, user_name
 from runs.target_kinds._outputs import output_from_json
@@ -102,8 +102,10 @@ def push_outputs(run: Run, pushes: Sequence[Push]) -> PushSummary:
         for place, push in enumerate(pushes):
             _take(place, push, results[push.case, push.repetition], summary, accepted)
         if accepted and not held.is_active:
+            can_resume = held.status in RESUMABLE_RUN_STATUSES
+            remedy = "Resume it" if can_resume else "Rerun the results"
             raise RunNotActiveError(
-                f"Run {run} is over, so it takes no new outputs. Rerun the results, then push again."
+                f"Run {run} is over, so it takes no new outputs. {remedy}, then push again."
             )
         _store(accepted)
         summary.awaited = run.results.filter(

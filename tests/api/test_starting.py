@@ -78,8 +78,8 @@ def test_a_program_estimates_starts_and_reads_a_run(suite: Suite, program: Progr
     body["rules"] = {"policy": {"pass_threshold": 0.9}, "weights": {"mentions_refund": 3}}
     started = program.post("/runs", body, status=201)
 
-    [told] = started["runs"]
-    assert (started["campaign"], told["status"]) == (None, "queued")
+    [document] = started["runs"]
+    assert (started["campaign"], document["status"]) == (None, "queued")
     run = Run.objects.get()
     assert (run.note, run.repetitions, run.case_count) == ("nightly", 2, 1)
     assert run.budget_usd == Decimal("1.5")

@@ -102,7 +102,7 @@ def test_pushing_again_is_safe_at_any_time_and_another_output_never_replaces_a_s
     assert push(run, ("C-0", BAD), ("C-1", GOOD)).repeated == 2
     stopped = open_run(1)
     stop_run(stopped, stopped_by=None)
-    with pytest.raises(RunNotActiveError, match="is over, so it takes no new outputs"):
+    with pytest.raises(RunNotActiveError, match="takes no new outputs. Resume it, then push again"):
         push(stopped, ("C-0", GOOD))
 
 

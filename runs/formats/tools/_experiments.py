@@ -50,8 +50,8 @@ def score(
     evaluator = {"name": name or "score", "type": kind, "reasoning": reasoning}
     if is_number and 0 <= value <= 1:
         return {**evaluator, "score": float(value)}
-    told = error or ("" if value is None else f"The value is {value}.")
-    return {**evaluator, "score": None, "weight": 0, "reasoning": f"{told} {reasoning}".strip()}
+    outcome = error or ("" if value is None else f"The value is {value}.")
+    return {**evaluator, "score": None, "weight": 0, "reasoning": f"{outcome} {reasoning}".strip()}
 
 
 def row(
