@@ -172,16 +172,6 @@ class Offer:
         """Return target and number of the run."""
         return f"{self.target} #{self.number}"
 
-    @property
-    def value(self) -> float | None:
-        """Return its points of mean score, of 100, per dollar of a result; None where a result costs nothing."""
-        return self.score * 100 / float(self.cost_usd) if self.cost_usd else None
-
-
-def best_value(offers: Sequence[Offer]) -> Offer:
-    """Return the offer with the most score for its cost; what costs nothing is the best value, by its score."""
-    return max(offers, key=lambda run: (not run.cost_usd, run.value or 0.0, run.score))
-
 
 def dominators(offers: Sequence[Offer]) -> Mapping[int, Offer | None]:
     """Return by run number the offer that dominates it: no dearer, no worse, and not equal.

@@ -12,13 +12,12 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, Query
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import MISSING, counted, duration, money, pct, thousands
+from evaluators.templatetags.figures import counted, duration, money, pct
 from runs import lists
 from runs.charts.drawing import Picture
 from runs.charts.figures import (
     Figure,
     Offer,
-    best_value,
     dominators,
     score_cost_figure,
 )
@@ -214,8 +213,10 @@ class ScoreCostChart:
 
     @property
     def best_value(self) -> str:
-        """Say which run has the most score for its cost, "" where there is nothing to compare."""
-        return best_value_text([_offer(row) for row in self.drawn], left_out=len(self.undrawn))
+        """Say which run has the cheapest passed result, "" where there is nothing to compare."""
+        rows = (*self.drawn, *self.undrawn)
+        named = {f"{row.run.target} #{row.run.number}": row.passed_result_usd for row in rows}
+        return best_value_text(named)
 
     @property
     def on_front(self) -> int:
@@ -256,27 +257,21 @@ def score_cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> ScoreCos
     )
 
 
-def best_value_text(offers: Sequence[Offer], *, left_out: int) -> str:
-    """Say which of several runs has the most score for its cost, and how many could not be compared.
+def best_value_text(costs: Mapping[str, Decimal | None]) -> str:
+    """Say which run has the cheapest passed result; "" where there is nothing to compare.
 
-    `left_out` counts the runs without a score or a known price. "" where there is nothing to compare.
+    `costs` are US dollars by the name of the run, None where nothing passed or a price is missing. Of equal ones the
+    first is named.
     """
-    if len(offers) + left_out < 2:
+    if len(costs) < 2:
         return ""
-    without = f"{counted(left_out, 'run')} without a known price or a score"
-    if not offers:
+    known = {name: usd for name, usd in costs.items() if usd is not None}
+    without = f"{counted(len(costs) - len(known), 'run')} without a passed result or a known price"
+    if not known:
         return f"Best value is unknown: {without}."
-    best = best_value(offers)
-    figure = f"{points_per_dollar(best)} points of mean score per dollar, {money(best.cost_usd)} a result"
-    if best.value is None:
-        figure = f"{pct(best.score)} mean score, and a result costs nothing"
-    rest = f" Not compared: {without}." if left_out else ""
-    return f"Best value: {best.name}, {figure}.{rest}"
-
-
-def points_per_dollar(offer: Offer) -> str:
-    """Return the value of an offer as text, "–" where its results cost nothing."""
-    return MISSING if offer.value is None else thousands(round(offer.value))
+    best = min(known, key=lambda name: known[name])
+    rest = f" Not compared: {without}." if len(known) < len(costs) else ""
+    return f"Best value: {best}, {money(known[best])} per passed result.{rest}"
 
 
 def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> ScoreCostRow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from django.db.models import Count, F, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.urls import reverse
 
-from evaluators.templatetags.figures import MISSING
 from runs import lists
-from runs.charts.figures import Offer, Trend
-from runs.charts.queries import best_value_text, points_per_dollar
+from runs.charts.figures import Trend
+from runs.charts.queries import best_value_text
 from runs.charts.trends import LEAST_TREND
 from runs.lists import Control, HeadCell, ListQuery, Sort, head_cell
 from runs.models.runs import Run, RunStatus
@@ -59,19 +57,6 @@ class TargetRecord:
     def passed_result_usd(self) -> Decimal | None:
         """Return the cost of a passed result, None when none passed."""
         return self.cost_usd / self.passed if self.cost_usd is not None and self.passed else None
-
-    @property
-    def offer(self) -> Offer | None:
-        """Return its mean score for its cost; None without a score or a known cost."""
-        run, score = self.run, self.run.metrics.share
-        if score is None or self.cost_usd is None or not run.executions:
-            return None
-        return Offer(run.number, run.target, score, self.cost_usd / run.executions)
-
-    @property
-    def value(self) -> str:
-        """Return the points of its mean score for a dollar, as text."""
-        return points_per_dollar(self.offer) if self.offer else MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +106,9 @@ COLUMNS: Mapping[str, tuple[str, bool]] = {
     "rate": ("Pass rate", True),
     "score": ("Mean score", True),
     "cost": ("Cost per pass", False),
-    "value": ("Points per $", True),
     "latency": ("Mean latency", False),
     "runs": ("Runs", True),
 }
-
-
-POINTS = "Mean score in points of 100, for each dollar that a result costs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +155,11 @@ def target_table(query: TargetsQuery) -> TargetTable:
         for target in targets
         for record in records.get(target.pk, () if query.suite else (None,))
     ]
-    offers = [row.record.offer for row in rows if row.record]
-    known = [offer for offer in offers if offer]
+    costs = {
+        f"{record.run.target} #{record.run.number}": record.passed_result_usd
+        for row in _sorted(rows, Sort("rate", is_descending=True))
+        if (record := row.record)
+    }
     return TargetTable(
         query=query,
         rows=_sorted(rows, query.sort),
@@ -183,20 +167,11 @@ def target_table(query: TargetsQuery) -> TargetTable:
         heads=[
             head_cell(query, "name", "Target"),
             *(
-                head_cell(
-                    query,
-                    name,
-                    label,
-                    is_number=name != "last",
-                    best_first=is_high,
-                    title=POINTS if name == "value" else "",
-                )
+                head_cell(query, name, label, is_number=name != "last", best_first=is_high)
                 for name, (label, is_high) in COLUMNS.items()
             ),
         ],
-        best_value=best_value_text(known, left_out=len(offers) - len(known))
-        if query.suite or len(suites) == 1
-        else "",
+        best_value=best_value_text(costs) if query.suite or len(suites) == 1 else "",
     )
 
 
@@ -235,13 +210,11 @@ def _sorted(rows: Sequence[TargetRow], sort: Sort) -> Sequence[TargetRow]:
 
 def _figure(record: TargetRecord, column: str) -> Any:
     """Return the figure of a column that rows are sorted by."""
-    free = math.inf if record.offer and record.offer.value is None else None
     return {
         "last": record.run.created_at,
         "rate": record.run.cases.share,
         "score": record.run.metrics.share,
         "cost": record.passed_result_usd,
-        "value": (record.offer.value if record.offer else None) or free,
         "latency": record.latency_ms,
         "runs": record.runs,
     }[column]

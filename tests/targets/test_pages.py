@@ -194,7 +194,7 @@ def test_the_list_shows_how_each_target_did_on_each_suite(viewer_client: Client)
     html = " ".join(page.content.decode().split())
     assert "3 of 4" in html
     assert "Best value: good #3, " in html
-    assert "points of mean score per dollar" in html
+    assert "per passed result" in html
 
 
 def test_a_target_shows_its_history_on_each_suite_with_the_best_run_and_a_trend_of_three(
