@@ -21,8 +21,7 @@ from evalsite.access.logins import (
     check_password,
     check_recovery_code,
 )
-from evalsite.access.roles import MEANINGS, Role
-from evalsite.access.tokens import roles_up_to
+from evalsite.access.roles import MEANINGS, SCOPE_MEANINGS, Role, Scope, role_scopes
 from evaluators.model_calls.models import KeyUnreadableError
 from runs.requests import MemberRequest, form_data
 
@@ -96,25 +95,30 @@ class MemberForm(EmailForm, RoleForm):
 
 
 class TokenForm(forms.Form):
-    """A new API token with at most the member's role; only an admin's token may never expire."""
+    """A new API token with scopes that the member's role allows; only an admin's token may never expire."""
 
     name = forms.CharField(
         max_length=100,
         help_text="What will use it, such as “weekly report”, so that you know later which one to revoke.",
     )
-    role = forms.ChoiceField(
-        widget=forms.RadioSelect,
-        help_text="The API only reads, so Viewer is enough. A token never does more than you may do "
-        "yourself, even after your role changes.",
+    scopes = forms.MultipleChoiceField(
+        label="May read, and also",
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        help_text="Choose no more than the program needs. A token never does more than you may do yourself, "
+        "even after your role changes.",
     )
     expires = forms.ChoiceField(label="Expires", initial=USUAL_LIFETIME)
 
     def __init__(self, member_role: Role | None, *, data: Mapping[str, Any] | None = None) -> None:
-        """Offer the roles and lifetimes that a member with this role can choose."""
+        """Offer the scopes and lifetimes that a member with this role can choose."""
         super().__init__(data=data, use_required_attribute=False)
-        roles = roles_up_to(member_role)
-        self.fields["role"].choices = role_choices(roles)  # type: ignore[attr-defined]  # it is a ChoiceField
-        self.fields["role"].initial = Role.VIEWER.value
+        self.allowed = role_scopes(member_role)
+        self.fields["scopes"].choices = [  # type: ignore[attr-defined]  # it is a choice field
+            (scope.value, f"{scope.label}: {SCOPE_MEANINGS[scope]}")
+            for scope in self.allowed
+            if scope != Scope.READ
+        ]
         never = ((NEVER, "Never, until it is revoked"),) if member_role == Role.ADMIN else ()
         self.fields["expires"].choices = (*LIFETIMES, *never)  # type: ignore[attr-defined]  # it is a ChoiceField
 
@@ -123,7 +127,7 @@ class TokenForm(forms.Form):
         lifetime = self.cleaned_data["expires"]
         return {
             "name": self.cleaned_data["name"],
-            "role": Role(self.cleaned_data["role"]),
+            "scopes": [Scope(name) for name in self.cleaned_data["scopes"]],
             "expires_at": None if lifetime == NEVER else now + timedelta(days=int(lifetime)),
         }
 

@@ -11,6 +11,7 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models import Q
 
+from evalsite.access.roles import Scope
 from evaluators.models import COMMAND_LINE, AuditEntry
 from runs.models.sharing import token_hash
 
@@ -107,7 +108,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 
 class ApiToken(models.Model):
-    """A program's key to the API, limited to a role; only its hash and its first characters are stored."""
+    """A program's key to the API, limited to scopes (divided by spaces); only its hash and its first characters are stored."""
 
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
@@ -115,7 +116,7 @@ class ApiToken(models.Model):
     name = models.CharField(max_length=100)
     prefix = models.CharField(max_length=12, blank=True, default="")
     token_hash = models.CharField(max_length=64, unique=True)
-    role = models.CharField(max_length=20)
+    scopes = models.CharField(max_length=60)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
@@ -132,6 +133,11 @@ class ApiToken(models.Model):
     def __str__(self) -> str:
         """Return the name."""
         return self.name
+
+    @property
+    def scope_list(self) -> list[Scope]:
+        """Return the scopes."""
+        return [Scope(name) for name in self.scopes.split()]
 
     def state(self, *, now: datetime) -> str:
         """Return active, expired, revoked, or inactive while its owner is deactivated."""

@@ -1,4 +1,7 @@
-"""The four roles, as groups that hold permissions; each role includes the permissions of the one before."""
+"""The four roles, as groups that hold permissions, and the scopes of API tokens, which limit them further.
+
+Each role includes the permissions of the one before; scopes do not include each other.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,47 @@ ADDED_PERMISSIONS = {
         "runs.run_scripts",
     ),
 }
+
+
+class Scope(TextChoices):
+    """What an API token may do, as far as its owner may."""
+
+    READ = "read", "Read"
+    RUN = "run", "Run"
+    EDIT = "edit", "Edit"
+    REVIEW = "review", "Review"
+
+
+SCOPE_MEANINGS = {
+    Scope.READ: "reads suites, runs, results and comparisons",
+    Scope.RUN: "starts, stops, resumes and retries runs, and pushes outputs into them",
+    Scope.EDIT: "changes suites, cases, baselines, targets and models, shares comparisons, deletes runs, reads the audit",
+    Scope.REVIEW: "decides borderline results",
+}
+SCOPE_PERMISSIONS = {
+    Scope.READ: ("runs.view_run",),
+    Scope.RUN: ("runs.start_run",),
+    Scope.EDIT: (
+        "runs.delete_run",
+        "runs.change_suite",
+        "runs.change_target",
+        "runs.share",
+        "runs.change_sharelink",
+        "runs.run_scripts",
+        "auth.change_user",
+        "evaluators.view_auditentry",
+        "evaluators.change_languagemodel",
+    ),
+    Scope.REVIEW: ("runs.review_result",),
+}
+
+
+def role_scopes(role: Role | None) -> list[Scope]:
+    """Return the scopes that allow a member with this role anything; none without a role."""
+    if role is None:
+        return []
+    granted = set(role_permissions(role))
+    return [scope for scope in Scope if granted.intersection(SCOPE_PERMISSIONS[scope])]
 
 
 def role_permissions(role: Role) -> list[str]:

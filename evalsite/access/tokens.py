@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -22,7 +21,7 @@ from rest_framework.request import Request
 
 from evalsite.access.models import ACTIVE, ApiToken
 from evalsite.access.rate_limits import count_wrong_token
-from evalsite.access.roles import Role, highest_role, role_permissions
+from evalsite.access.roles import SCOPE_PERMISSIONS, Scope, highest_role, role_scopes
 from evalsite.access.sessions import MUST_SET_UP
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
@@ -40,10 +39,10 @@ MAX_TOKENS = 20
 SHOWN_LENGTH = len(PREFIX) + 4
 
 
-class RoleTooHighError(DomainError):
-    """The token's role is above its owner's."""
+class ScopeNotAllowedError(DomainError):
+    """The token's scope allows only what its owner's role does not."""
 
-    code = "role_too_high"
+    code = "scope_not_allowed"
 
 
 class TooManyTokensError(DomainError):
@@ -54,24 +53,23 @@ class TooManyTokensError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """A valid token: both its role and its owner must have a permission."""
+    """A valid token: one of its scopes and its owner's role must both include a permission."""
 
     token: ApiToken
-    permissions: frozenset[str]
 
     def allows(self, permission: str) -> bool:
-        """Tell whether the role of the token has a permission."""
-        return permission in self.permissions
+        """Tell whether a scope of the token includes a permission."""
+        return any(permission in SCOPE_PERMISSIONS[scope] for scope in self.token.scope_list)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """One token in the list; `acts_as` is the lesser of its role and its owner's, None if the owner has none."""
+    """One token in the list; `barred` are those of its scopes that its owner's role does not allow."""
 
     token: ApiToken
     owner: str
-    role: Role
-    acts_as: Role | None
+    scopes: Sequence[Scope]
+    barred: Sequence[Scope]
     state: str
 
     @property
@@ -82,29 +80,17 @@ class TokenRow:
     @property
     def is_active(self) -> bool:
         """Tell whether it gives access to the API now."""
-        return self.state == ACTIVE and self.acts_as is not None
-
-    @property
-    def is_limited_by_owner(self) -> bool:
-        """Tell whether its owner's role limits it."""
-        return self.acts_as != self.role
-
-
-def roles_up_to(role: Role | None) -> tuple[Role, ...]:
-    """Return the roles that a member with this role can give a token, lowest first."""
-    if role is None:
-        return ()
-    return (*takewhile(lambda lesser: lesser != role, Role), role)
+        return self.state == ACTIVE and len(self.barred) < len(self.scopes)
 
 
 @transaction.atomic
 def make_token(
-    *, owner: User, name: str, role: Role, expires_at: datetime | None
+    *, owner: User, name: str, scopes: Collection[Scope], expires_at: datetime | None
 ) -> tuple[ApiToken, str]:
-    """Make a token and return it with its secret, which is not stored.
+    """Make a token and return it with its secret, which is not stored; whatever its scopes, it may read.
 
     Raises:
-        RoleTooHighError: the role is above the owner's.
+        ScopeNotAllowedError: the owner's role allows nothing that one of the scopes allows.
         TooManyTokensError: the owner has MAX_TOKENS that work.
 
     """
@@ -113,19 +99,21 @@ def make_token(
         raise TooManyTokensError(
             f"You have {MAX_TOKENS} tokens that work, which is the limit. Revoke one that you no longer use."
         )
-    if role not in roles_up_to(highest_role(owner)):
-        raise RoleTooHighError(f"{role.label} is above your own role.")
+    granted = [scope for scope in Scope if scope == Scope.READ or scope in scopes]
+    barred = [scope.label for scope in granted if scope not in role_scopes(highest_role(owner))]
+    if barred:
+        raise ScopeNotAllowedError(f"Your role does not allow the scopes {', '.join(barred)}.")
     secret = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
     token = ApiToken.objects.create(
         owner=owner,
         name=name,
         prefix=secret[:SHOWN_LENGTH],
         token_hash=token_hash(secret),
-        role=role.value,
+        scopes=" ".join(granted),
         expires_at=expires_at,
     )
     expiry = expires_at.isoformat() if expires_at else "never"
-    _record(owner, "api_token.made", token, after={"role": role.value, "expires_at": expiry})
+    _record(owner, "api_token.made", token, after={"scopes": token.scopes, "expires_at": expiry})
     return token, secret
 
 
@@ -149,7 +137,7 @@ def find_grant(secret: str, *, now: datetime) -> TokenGrant | None:
     if token is None:
         return None
     ApiToken.objects.note_use(token, now=now)
-    return TokenGrant(token, frozenset(role_permissions(Role(token.role))))
+    return TokenGrant(token)
 
 
 def token_rows(*, now: datetime, owner: User | None = None) -> Sequence[TokenRow]:
@@ -161,13 +149,13 @@ def token_rows(*, now: datetime, owner: User | None = None) -> Sequence[TokenRow
 
 
 def _row(token: ApiToken, now: datetime) -> TokenRow:
-    role, owner_role = Role(token.role), highest_role(token.owner)
-    roles = list(Role)
+    allowed = role_scopes(highest_role(token.owner))
+    scopes = token.scope_list
     return TokenRow(
         token=token,
         owner=token.owner.get_username(),
-        role=role,
-        acts_as=min(role, owner_role, key=roles.index) if owner_role else None,
+        scopes=scopes,
+        barred=[scope for scope in scopes if scope not in allowed],
         state=token.state(now=now),
     )
 
@@ -227,7 +215,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 class MayView(BasePermission):
-    """Allow members who may see runs to read the API; with a token, its role must allow it too."""
+    """Allow members who may see runs to read the API; with a token, its scopes must include it too."""
 
     message = "Your role may not see runs. An admin can change your role."
 

@@ -48,7 +48,13 @@ from evalsite.access.sessions import (
     take_kept,
 )
 from evalsite.access.single_sign_on.services import linked_since, unlink
-from evalsite.access.tokens import TooManyTokensError, make_token, revoke_token, token_rows
+from evalsite.access.tokens import (
+    ScopeNotAllowedError,
+    TooManyTokensError,
+    make_token,
+    revoke_token,
+    token_rows,
+)
 from evaluators.templatetags.figures import counted
 from runs.requests import (
     CHANGE_MEMBERS,
@@ -368,7 +374,7 @@ def token_list(request: MemberRequest) -> HttpResponse:
     if form.is_valid():
         try:
             _, secret = make_token(owner=request.user, **form.values(now=now))
-        except TooManyTokensError as refusal:
+        except (TooManyTokensError, ScopeNotAllowedError) as refusal:
             form.add_error(None, str(refusal))
         else:
             keep_secret(request.session, TOKEN_IN_SESSION, secret)

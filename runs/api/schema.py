@@ -155,7 +155,7 @@ CHANGES: Mapping[str, str] = {
 REFUSALS: Mapping[int, str] = {
     400: "A parameter, or a place in the body, is wrong; errors says which.",
     401: "There is no token and no session, or the token is wrong, expired or revoked.",
-    403: "The role of the member or of the token does not allow it.",
+    403: "The role of the member or the scopes of the token do not allow it.",
     404: "It does not exist.",
     409: "The state of the site does not allow it; detail and code say why.",
     429: "More requests, or more wrong tokens, than a minute allows; Retry-After says when to try again.",
@@ -234,9 +234,15 @@ def writes(
 def check_permission(request: Request, permission: str) -> None:
     """Raise PermissionDenied unless both the member and the token have a permission; "" for none."""
     grant: Any = request.auth
-    has_token = grant is None or grant.allows(permission)
-    if permission and not (request.user.has_perm(permission) and has_token):
-        raise PermissionDenied(f"Your role, or that of your token, may not {CHANGES[permission]}.")
+    if permission and not request.user.has_perm(permission):
+        raise PermissionDenied(
+            f"Your role may not {CHANGES[permission]}. An admin can change your role."
+        )
+    if permission and grant is not None and not grant.allows(permission):
+        raise PermissionDenied(
+            f"The scopes of this token ({grant.token.scopes}) do not let it {CHANGES[permission]}. "
+            "Make one with the scope you need under “API tokens”."
+        )
 
 
 class CallsByMethod(APIView):

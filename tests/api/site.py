@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import deepcopy
 from datetime import timedelta
 from functools import cache
@@ -14,7 +15,7 @@ from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 
-from evalsite.access.roles import Role
+from evalsite.access.roles import Scope
 from evalsite.access.tokens import make_token
 from runs.finishing import summarise_run
 from runs.models.results import Result
@@ -103,10 +104,10 @@ def get(client: Client, address: str, path: str = "") -> Any:
     return assert_described(response, path) if path else response.json()
 
 
-def token_of(owner: User, *, role: Role = Role.VIEWER, days: float | None = None) -> str:
+def token_of(owner: User, *, scopes: Collection[Scope] = (), days: float | None = None) -> str:
     """Return the secret of a new token."""
     expires_at = None if days is None else timezone.now() + timedelta(days=days)
-    return make_token(owner=owner, name="t", role=role, expires_at=expires_at)[1]
+    return make_token(owner=owner, name="t", scopes=scopes, expires_at=expires_at)[1]
 
 
 def assert_refused(response: HttpResponse, status: int) -> dict[str, Any]:

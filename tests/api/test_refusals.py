@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import get_resolver
 
 from evalsite.access.models import ApiToken
-from evalsite.access.roles import Role
+from evalsite.access.roles import Role, Scope, role_scopes
 from evalsite.access.tokens import revoke_token
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.addresses import all_patterns
@@ -75,7 +75,10 @@ def test_every_call_answers_each_role_and_nobody_without_a_token() -> None:
     paths = {name for name, _ in all_patterns(get_resolver()) if name.startswith("runs:api")}
     rest = OF_ONE_MEMBER | WRITES | {"runs:api-docs", "runs:api-nothing"}
     assert len(CALLS) == len(paths - rest)
-    secrets = [token_of(make_member(role, f"m-{role}"), role=Role(role)) for role in Role.values]
+    secrets = [
+        token_of(make_member(role, f"m-{role}"), scopes=role_scopes(Role(role)))
+        for role in Role.values
+    ]
     for address in calls():
         for secret in secrets:
             assert ask(secret, address).status_code == 200, address
@@ -99,8 +102,8 @@ def test_an_ended_token_is_refused(editor: User, admin: User) -> None:
     assert_refused(ask(secret), 401)
 
 
-def test_a_token_acts_with_the_lesser_role_of_token_and_owner(editor: User) -> None:
-    secret = token_of(editor, role=Role.EDITOR)
+def test_a_token_does_no_more_than_its_owner_may_now(editor: User) -> None:
+    secret = token_of(editor, scopes=Scope)
     editor.groups.set([Group.objects.get(name="viewer")])
     assert ask(secret).status_code == 200
     editor.groups.clear()

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from evalsite.access.roles import Role
+from evalsite.access.roles import Scope
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Suite
@@ -66,7 +66,7 @@ class Program:
 
 @pytest.fixture
 def program(member: User) -> Program:
-    return Program(token_of(member, role=Role.EDITOR))
+    return Program(token_of(member, scopes=[Scope.RUN, Scope.EDIT]))
 
 
 def test_a_program_estimates_starts_and_reads_a_run(suite: Suite, program: Program) -> None:
@@ -203,13 +203,24 @@ def test_a_key_makes_a_start_safe_to_repeat(suite: Suite, program: Program) -> N
     assert Run.objects.count() == 3
 
 
-@pytest.mark.parametrize(("role", "token_role"), [("viewer", Role.VIEWER), ("editor", Role.VIEWER)])
+@pytest.mark.parametrize(
+    ("role", "scopes", "detail"),
+    [
+        ("viewer", [], "Your role may not start and stop runs. An admin can change your role."),
+        (
+            "editor",
+            [Scope.EDIT, Scope.REVIEW],
+            "The scopes of this token (read edit review) do not let it start and stop runs. "
+            "Make one with the scope you need under “API tokens”.",
+        ),
+    ],
+)
 def test_only_a_role_and_a_token_that_may_start_runs_start_them(
-    suite: Suite, role: str, token_role: Role
+    suite: Suite, role: str, scopes: list[Scope], detail: str
 ) -> None:
-    program = Program(token_of(make_user(role=role), role=token_role))
+    program = Program(token_of(make_user(role=role), scopes=scopes))
     problem = program.refused("/runs", {"suite": "support", "targets": ["recorded"]}, 403)
-    assert problem["detail"] == "Your role, or that of your token, may not start and stop runs."
+    assert problem["detail"] == detail
     assert not Run.objects.exists()
 
 

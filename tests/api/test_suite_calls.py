@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evalsite.access.roles import Role
+from evalsite.access.roles import Scope
 from runs.models.suites import Case, Suite
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.factories import make_case, make_scored_run, make_suite, make_user
@@ -25,7 +25,7 @@ CAPITALS: dict[str, Any] = {
 
 @pytest.fixture
 def client() -> Client:
-    token = token_of(make_user(role="editor", name="rita"), role=Role.EDITOR)
+    token = token_of(make_user(role="editor", name="rita"), scopes=[Scope.EDIT])
     return Client(headers={"Authorization": f"Bearer {token}"})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evalsite.access.roles import Role
+from evalsite.access.roles import Scope
 from runs.models.suites import Target
 from tests.api.site import assert_described, assert_refused, get, token_of
 from tests.support.factories import make_model, make_target, make_user
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def client() -> Client:
-    token = token_of(make_user(role="editor"), role=Role.EDITOR)
+    token = token_of(make_user(role="editor"), scopes=[Scope.EDIT])
     return Client(headers={"Authorization": f"Bearer {token}"})
 
 
@@ -113,7 +113,7 @@ def test_an_editor_without_the_right_to_run_scripts_adds_no_command(client: Clie
 
 def test_a_viewer_reads_targets_and_changes_none() -> None:
     target = make_target(name="bot")
-    token = token_of(make_user(role="viewer"), role=Role.VIEWER)
+    token = token_of(make_user(role="viewer"))
     client = Client(headers={"Authorization": f"Bearer {token}"})
     assert get(client, "/api/targets")["results"][0]["name"] == "bot"
     send(client, {"name": "x", "kind": "pushed"}, 403)

@@ -17,7 +17,7 @@ from tests.services.site import Site, running_site
 
 pytestmark = pytest.mark.processes
 PREPARE = """
-from evalsite.access.roles import Role
+from evalsite.access.roles import Scope
 from evalsite.access.tokens import make_token
 from tests.support.factories import make_case, make_suite, make_user
 from tests.support.trees import CHECK, tree
@@ -25,7 +25,7 @@ from tests.support.trees import CHECK, tree
 suite = make_suite(slug="support", tree=tree(CHECK))
 for number in range(3):
     make_case(suite=suite, key=f"C-{number}", position=number, metadata={"number": number})
-print(make_token(owner=make_user(role="editor"), name="t", role=Role.EDITOR, expires_at=None)[1])
+print(make_token(owner=make_user(role="editor"), name="t", scopes=[Scope.RUN], expires_at=None)[1])
 """
 TESTS = """
 import pytest

@@ -15,7 +15,6 @@ from django.utils.http import content_disposition_header
 from pytest_django import Settings
 
 from evalsite import views
-from evalsite.access.roles import Role
 from evalsite.access.tokens import MayView, make_token
 from evalsite.middleware import for_members
 from evalsite.serving import MEMBER
@@ -146,7 +145,7 @@ def test_responses_have_the_security_headers(client: Client) -> None:
 
 
 def test_no_cache_keeps_what_members_see(viewer_client: Client, viewer: User) -> None:
-    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    _, secret = make_token(owner=viewer, name="report", scopes=(), expires_at=None)
     program = Client(headers={"authorization": f"Bearer {secret}"})
     for client in (viewer_client, program):
         assert client.get("/api/runs")["Cache-Control"] == "private, no-store"
@@ -200,7 +199,7 @@ def test_what_a_member_may_not_do_is_in_the_audit_once_an_hour(
 
 
 def test_what_a_token_may_not_do_is_in_the_audit_of_its_owner(viewer: User) -> None:
-    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    _, secret = make_token(owner=viewer, name="report", scopes=(), expires_at=None)
     viewer.groups.clear()
     refused = Client().get("/api/runs", headers={"authorization": f"Bearer {secret}"})
     assert refused.status_code == 403
@@ -252,7 +251,7 @@ def test_calls_by_http_are_refused_where_pages_are_redirected(
     viewer: User, settings: Settings
 ) -> None:
     settings.SECURE_SSL_REDIRECT = True
-    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    _, secret = make_token(owner=viewer, name="report", scopes=(), expires_at=None)
     program = Client(headers={"authorization": f"Bearer {secret}"})
     refused = program.get("/api/runs")
     assert refused.status_code == 403

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from evalsite.access.roles import Role
+from evalsite.access.roles import Scope
 from evalsite.access.tokens import make_token
 from evaluators.models import AuditEntry
 from runs.exports.services import ExportWriter
@@ -23,8 +25,8 @@ def run() -> None:
     make_scored_run(suite=make_suite(slug="support"), verdicts=("pass", "fail"))
 
 
-def client_of(owner: User, role: Role = Role.VIEWER) -> Client:
-    secret = make_token(owner=owner, name="t", role=role, expires_at=None)[1]
+def client_of(owner: User, scopes: Collection[Scope] = ()) -> Client:
+    secret = make_token(owner=owner, name="t", scopes=scopes, expires_at=None)[1]
     return Client(headers={"authorization": f"Bearer {secret}"})
 
 
@@ -67,6 +69,6 @@ def test_a_token_gets_no_file_that_only_its_owner_may_have() -> None:
     ExportWriter().write_waiting(FILE_KINDS)
     address = f"/api{page}file"
     assert client_of(admin).get(address).status_code == 403
-    allowed = client_of(admin, Role.ADMIN).get(address)
+    allowed = client_of(admin, [Scope.EDIT]).get(address)
     assert allowed.status_code == 200
     assert allowed.getvalue()

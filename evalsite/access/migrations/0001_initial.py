@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=100)),
                 ("prefix", models.CharField(blank=True, default="", max_length=12)),
                 ("token_hash", models.CharField(max_length=64, unique=True)),
-                ("role", models.CharField(max_length=20)),
+                ("scopes", models.CharField(max_length=60)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),

@@ -19,7 +19,6 @@ from pytest_django import Settings
 from evalsite.access import factors
 from evalsite.access.members import erase_member, login_path, password_path
 from evalsite.access.models import MemberFactors, Passkey, RecoveryCode
-from evalsite.access.roles import Role
 from evalsite.access.tokens import make_token
 from evaluators.models import AuditEntry
 from tests.support.authenticator import give_app, shown_code
@@ -351,7 +350,7 @@ def test_tokens_work_without_a_second_factor(
 ) -> None:
     settings.REQUIRE_SECOND_FACTOR = ["all"]
     give_app(viewer, clock)
-    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    _, secret = make_token(owner=viewer, name="report", scopes=(), expires_at=None)
     answer = client.get("/api/suites", headers={"Authorization": f"Bearer {secret}"})
     assert answer.status_code == 200
 

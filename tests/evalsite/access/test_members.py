@@ -276,7 +276,7 @@ def busy_member() -> User:
     summarise_run(run.pk)
     retry_results(run, asked_by=member, which="all", result_ids=[run.results.get().pk])
     Review.objects.create(result=run.results.get(), reviewer=member, verdict="pass")
-    make_token(owner=member, name="ci", role=Role.VIEWER, expires_at=None)
+    make_token(owner=member, name="ci", scopes=(), expires_at=None)
     SuiteDraft.objects.create(suite=run.suite, author=member, base_version=1, content={})
     make_client(member).get("/")
     return member

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from evalsite.access import members
 from evalsite.access.models import MemberSession
-from evalsite.access.roles import Role
 from evalsite.access.tokens import find_grant, make_token
 from evaluators.models import AuditEntry
 from tests.support.members import PASSWORD, make_client, make_member
@@ -86,7 +85,7 @@ def test_a_member_sees_the_sessions_and_ends_the_others(viewer: User, editor: Us
 
 def test_sessions_and_tokens_stay_over_after_a_reactivation(viewer: User, admin: User) -> None:
     client = make_client(viewer)
-    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    _, secret = make_token(owner=viewer, name="report", scopes=(), expires_at=None)
     members.deactivate(viewer, actor=admin)
     members.reactivate(viewer, actor=admin)
     assert client.get(ACCOUNT).status_code == LOGIN
@@ -96,7 +95,7 @@ def test_sessions_and_tokens_stay_over_after_a_reactivation(viewer: User, admin:
 @pytest.mark.parametrize("revokes", [True, False])
 def test_a_new_password_revokes_tokens_if_asked_to(viewer: User, revokes: bool) -> None:
     client, new = log_in(viewer), "a much better passphrase"
-    _, secret = make_token(owner=viewer, name="report", role=Role.VIEWER, expires_at=None)
+    _, secret = make_token(owner=viewer, name="report", scopes=(), expires_at=None)
     sent = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
     client.post("/account/password/", sent | ({"revoke_tokens": "on"} if revokes else {}))
     assert (find_grant(secret, now=timezone.now()) is None) == revokes

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,10 +11,10 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from evalsite.access.models import ApiToken, MemberSession
-from evalsite.access.roles import Role
+from evalsite.access.roles import ADDED_PERMISSIONS, SCOPE_PERMISSIONS, Role, Scope, role_scopes
 from evalsite.access.sessions import SessionStore
 from evalsite.access.tokens import (
-    RoleTooHighError,
+    ScopeNotAllowedError,
     find_grant,
     make_token,
     revoke_token,
@@ -23,13 +24,13 @@ from evaluators.models import AuditEntry
 from tests.support.members import make_client, make_member
 
 NOW = datetime(2026, 5, 12, 9, 0, tzinfo=UTC)
-SENT = {"name": "nightly", "role": "viewer", "expires": "30"}
+SENT = {"name": "nightly", "expires": "30"}
 TOKEN = re.compile(r"evs_[\w-]{43}")
 
 
-def token_of(owner: User, *, role: Role = Role.VIEWER, days: int | None = None) -> str:
+def token_of(owner: User, *, scopes: Collection[Scope] = (), days: int | None = None) -> str:
     expires_at = None if days is None else NOW + timedelta(days=days)
-    return make_token(owner=owner, name="nightly", role=role, expires_at=expires_at)[1]
+    return make_token(owner=owner, name="nightly", scopes=scopes, expires_at=expires_at)[1]
 
 
 def test_the_secret_of_a_token_is_shown_once_and_not_stored(
@@ -48,7 +49,7 @@ def test_the_secret_of_a_token_is_shown_once_and_not_stored(
     assert (token.expires_at - token.created_at).days in (29, 30)
     assert find_grant(secret, now=token.created_at) is not None
     entry = AuditEntry.objects.get(action="api_token.made")
-    assert (entry.actor, entry.after["role"]) == (viewer, "viewer")
+    assert (entry.actor, entry.after["scopes"]) == (viewer, "read")
     assert secret not in f"{entry.object_name}{entry.after}"
 
 
@@ -65,9 +66,9 @@ def test_a_secret_waiting_in_the_session_is_encrypted(
 @pytest.mark.parametrize(
     ("role", "sent", "words"),
     [
-        ("viewer", {"role": "editor"}, "not one of the available choices"),
+        ("viewer", {"scopes": "run"}, "not one of the available choices"),
         ("viewer", {"expires": "never"}, "not one of the available choices"),
-        ("editor", {"role": "admin"}, "not one of the available choices"),
+        ("editor", {"scopes": "admin"}, "not one of the available choices"),
         ("editor", {"expires": "31"}, "not one of the available choices"),
         ("admin", {"name": ""}, "This field is required"),
         ("admin", {"name": "n" * 101}, "at most 100"),
@@ -83,15 +84,29 @@ def test_the_form_refuses_invalid_values(
     assert not ApiToken.objects.exists()
 
 
-def test_the_form_explains_that_viewer_is_enough(admin_client: Client) -> None:
-    page = admin_client.get("/account/tokens/").text
-    assert "The API only reads, so Viewer is enough" in page
+def test_the_form_offers_the_scopes_that_the_role_allows(db: None) -> None:
+    for role, offered in (
+        ("viewer", []),
+        ("reviewer", ["review"]),
+        ("editor", ["run", "edit", "review"]),
+    ):
+        page = make_client(make_member(role, role)).get("/account/tokens/").text
+        assert re.findall(r'name="scopes" value="(\w+)"', page) == offered
+
+
+def test_every_permission_of_a_role_belongs_to_one_scope() -> None:
+    in_roles = [name for names in ADDED_PERMISSIONS.values() for name in names]
+    in_scopes = [name for names in SCOPE_PERMISSIONS.values() for name in names]
+    assert sorted(in_scopes) == sorted(in_roles)
+    assert role_scopes(None) == []
+    assert role_scopes(Role.ADMIN) == list(Scope)
 
 
 def test_an_admins_token_need_not_expire(admin: User, admin_client: Client) -> None:
-    admin_client.post("/account/tokens/", SENT | {"role": "admin", "expires": "never"})
+    sent = {**SENT, "scopes": ["edit", "run"], "expires": "never"}
+    admin_client.post("/account/tokens/", sent)
     token = admin.api_tokens.get()
-    assert (token.role, token.expires_at) == ("admin", None)
+    assert (token.scopes, token.expires_at) == ("read run edit", None)
 
 
 def test_a_member_has_at_most_twenty_tokens_that_work(viewer_client: Client, viewer: User) -> None:
@@ -104,9 +119,9 @@ def test_a_member_has_at_most_twenty_tokens_that_work(viewer_client: Client, vie
     assert viewer_client.post("/account/tokens/", SENT).status_code == 302
 
 
-def test_a_token_cannot_have_a_higher_role_than_its_owner(viewer: User) -> None:
-    with pytest.raises(RoleTooHighError, match="Editor is above your own role"):
-        token_of(viewer, role=Role.EDITOR)
+def test_a_token_has_no_scope_that_its_owner_has_no_use_for(viewer: User) -> None:
+    with pytest.raises(ScopeNotAllowedError, match="does not allow the scopes Run, Edit"):
+        token_of(viewer, scopes=[Scope.EDIT, Scope.RUN])
 
 
 def test_a_token_works_until_expiry_revocation_or_deactivation(editor: User, admin: User) -> None:
@@ -130,28 +145,26 @@ def test_an_invalid_secret_gets_no_grant(secret: str, editor: User) -> None:
     assert find_grant(secret, now=NOW) is None
 
 
-def test_a_token_has_the_permissions_of_its_role(editor: User) -> None:
-    as_viewer = find_grant(token_of(editor), now=NOW)
-    as_editor = find_grant(token_of(editor, role=Role.EDITOR), now=NOW)
-    assert as_viewer
-    assert as_editor
-    assert as_viewer.allows("runs.view_run")
-    assert not as_viewer.allows("runs.start_run")
-    assert as_editor.allows("runs.start_run")
-    assert not as_editor.allows("auth.change_user")
+def test_a_token_has_the_permissions_of_its_scopes(editor: User) -> None:
+    reads = find_grant(token_of(editor), now=NOW)
+    edits = find_grant(token_of(editor, scopes=[Scope.EDIT]), now=NOW)
+    assert reads
+    assert edits
+    assert (reads.allows("runs.view_run"), edits.allows("runs.view_run")) == (True, True)
+    assert (reads.allows("runs.change_suite"), edits.allows("runs.change_suite")) == (False, True)
+    assert not edits.allows("runs.start_run")
 
 
 def test_the_list_shows_when_the_owners_role_limits_a_token(editor: User) -> None:
-    token_of(editor, role=Role.EDITOR)
-    assert [row.is_limited_by_owner for row in token_rows(now=NOW)] == [False]
+    token_of(editor, scopes=[Scope.RUN])
+    assert [(row.barred, row.is_active) for row in token_rows(now=NOW)] == [([], True)]
     editor.groups.set([Group.objects.get(name="viewer")])
     (row,) = token_rows(now=NOW)
-    assert (row.role, row.acts_as, row.is_active) == (Role.EDITOR, Role.VIEWER, True)
-    assert "acts as Viewer" in make_client(editor).get("/account/tokens/").text
+    assert (row.scopes, row.barred, row.is_active) == ([Scope.READ, Scope.RUN], [Scope.RUN], True)
+    assert "Not allowed to its member" in make_client(editor).get("/account/tokens/").text
     editor.groups.clear()
     (row,) = token_rows(now=NOW)
-    assert (row.acts_as, row.is_active) == (None, False)
-    assert "its member has no role" in make_client(editor).get("/account/tokens/").text
+    assert (row.barred, row.is_active) == ([Scope.READ, Scope.RUN], False)
 
 
 def test_a_use_is_recorded_once_a_minute(editor: User) -> None:
