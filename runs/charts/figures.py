@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from evaluators.scoring.numbers import rounded
 from evaluators.templatetags.figures import threshold
 from runs.charts.drawing import nice_step
+from runs.charts.labels import Box, Bubble, label_places
 
 # A trace, an axis or a whole figure, as Plotly reads it.
 PlotlyJson = Mapping[str, Any]
@@ -18,6 +20,7 @@ INK, INK_2, INK_3 = "var(--ink)", "var(--ink-2)", "var(--ink-3)"
 PAPER, LINE = "var(--paper)", "var(--line)"
 ACCENT = "var(--accent)"
 CLEAR = "rgba(0,0,0,0)"
+GATE_WIDTH = 76
 SHARE_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 TICKS = 6
 
@@ -47,7 +50,8 @@ def plotly_figure(
     layout = {
         "autosize": True,
         "height": 320 if is_narrow else 400,
-        "margin": {"l": 48, "r": 24, "t": 12, "b": 48 if "title" in x else 32, "pad": 4},
+        # The name of a gate stands at the right.
+        "margin": {"l": 48, "r": GATE_WIDTH, "t": 12, "b": 48, "pad": 4},
         "paper_bgcolor": CLEAR,
         "plot_bgcolor": CLEAR,
         "font": {"color": INK_2, "size": 12},
@@ -105,10 +109,10 @@ def limit_line(share: float) -> PlotlyJson:
 
 
 def limit_name(share: float) -> PlotlyJson:
-    """Return the name of a gate at the end of its line."""
-    place = {"xref": "paper", "x": 1, "xanchor": "right", "y": share, "yanchor": "bottom"}
-    words = {"text": f"score gate {threshold(share)}", "font": {"color": INK_3, "size": 12}}
-    return {"name": "limit", "showarrow": False, "borderpad": 1} | place | words
+    """Return the name of a gate behind the end of its line, where no run is."""
+    place = {"xref": "paper", "x": 1, "xanchor": "left", "xshift": 4, "y": share}
+    words = {"text": f"gate {threshold(share)}", "font": {"color": INK_3, "size": 12}}
+    return {"name": "limit", "showarrow": False, "borderpad": 0} | place | words
 
 
 def plain_text(text: str) -> str:
@@ -201,56 +205,13 @@ def _beats(best: Offer, offer: Offer) -> bool:
     return higher > lower or (higher == lower and best.cost_usd < offer.cost_usd)
 
 
-# Approximate pixels: the area inside the axes of both widths, and the size of a letter.
-WIDE, NARROW = (560.0, 330.0), (260.0, 250.0)
-LETTER_WIDTH, LINE_HEIGHT = 7.0, 16.0
-# Above this many runs only those on the front have labels.
-MAX_NAMED = 20
-
-
-def labels(
-    drawn: Sequence[Offer],
-    on_front: Sequence[bool],
-    axes: tuple[PlotlyJson, PlotlyJson],
-    *,
-    is_narrow: bool,
-) -> list[str]:
-    """Return a label for each run, "" where it would overlap another one; the front takes precedence.
-
-    On a narrow page a label is only the number of the run.
-    """
-    size = NARROW if is_narrow else WIDE
-    chosen = dict.fromkeys((offer.number for offer in drawn), "")
-    kept: list[tuple[float, float, float]] = []
-    pairs = sorted(
-        zip(drawn, on_front, strict=True), key=lambda pair: (not pair[1], -pair[0].score)
-    )
-    for offer, is_best in pairs:
-        name = f"#{offer.number}" if is_narrow else offer.name
-        place, half = _place(float(offer.cost_usd), axes[0]), len(name) * LETTER_WIDTH / 2
-        x = place * size[0] + (half if place <= 0.5 else -half)
-        box = (x, _place(offer.score, axes[1]) * size[1], half)
-        if (is_best or len(drawn) <= MAX_NAMED) and not any(_overlap(box, other) for other in kept):
-            chosen[offer.number] = plain_text(name)
-            kept.append(box)
-    return [chosen[offer.number] for offer in drawn]
-
-
-def _place(value: float, axis: PlotlyJson) -> float:
-    """Return the position of a value on an axis, 0 to 1."""
-    low, high = axis["range"]
-    shown: float = math.log10(value) if axis.get("type") == "log" else value
-    return float((shown - low) / (high - low))
-
-
-def _overlap(first: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
-    """Tell whether two labels overlap, given by their centres and half widths."""
-    return abs(first[0] - other[0]) < first[2] + other[2] and abs(first[1] - other[1]) < LINE_HEIGHT
-
-
-SMALLEST, LARGEST = 9.0, 34.0
+SMALLEST, LARGEST = 9.0, 24.0
 # Above this many bubbles all are smaller.
-CROWD, CROWD_FACTOR = 40, 0.45
+CROWD, CROWD_FACTOR = 40, 0.6
+# The least pixels inside the axes of both widths.
+WIDE, NARROW = (440.0, 340.0), (210.0, 260.0)
+# Above this many runs only those on the front have names.
+MAX_NAMED = 20
 
 
 def score_cost_figure(
@@ -296,7 +257,7 @@ def _score_cost_plot(
     y = share_axis([*ends, *([limit] if limit is not None else [])])
     title = f"{axis}, log scale" if x.get("type") == "log" else axis
     heading = {"title": {"text": title, "font": {"color": INK_3, "size": 12}, "standoff": 8}}
-    traces = [_front_line(best), *_bubbles(offers, (x, y), hover, is_narrow=is_narrow)]
+    traces = [_front_line(best), *_bubbles(offers, best, (x, y), hover, is_narrow=is_narrow)]
     gates = [] if limit is None else [limit]
     return plotly_figure(
         traces,
@@ -323,6 +284,7 @@ def _front_line(best: Sequence[Offer]) -> PlotlyJson:
 
 def _bubbles(
     offers: Sequence[Offer],
+    best: Sequence[Offer],
     axes: tuple[PlotlyJson, PlotlyJson],
     hover: Callable[[Offer], str],
     *,
@@ -330,26 +292,22 @@ def _bubbles(
 ) -> Iterator[PlotlyJson]:
     """Yield the runs as bubbles, those on the front last and so above; large ones first, so that they hide none."""
     factor = CROWD_FACTOR if len(offers) > CROWD else 0.7 if is_narrow else 1.0
-    sizes = [factor * size for size in bubble_sizes([offer.latency_ms for offer in offers])]
-    sized = sorted(zip(offers, sizes, strict=True), key=lambda pair: -pair[1])
-    beaten_by = dominators(offers)
-    on_front = [beaten_by[offer.number] is None for offer, _ in sized]
-    names = labels([offer for offer, _ in sized], on_front, axes, is_narrow=is_narrow)
-    for name, is_best in (("dominated", False), ("front", True)):
-        kept = [place for place, best in enumerate(on_front) if best == is_best]
-        drawn = [sized[place][0] for place in kept]
+    diameters = bubble_sizes([offer.latency_ms for offer in offers])
+    sizes = {offer.number: factor * size for offer, size in zip(offers, diameters, strict=True)}
+    names = _names(offers, best, axes, sizes, is_narrow=is_narrow)
+    on_front = {offer.number for offer in best}
+    for series in ("dominated", "front"):
+        is_best = series == "front"
+        drawn = [offer for offer in offers if (offer.number in on_front) == is_best]
+        drawn.sort(key=lambda offer: -sizes[offer.number])
         yield {
             "type": "scatter",
             "mode": "markers+text",
-            "name": name,
+            "name": series,
             "x": [float(offer.cost_usd) for offer in drawn],
             "y": [offer.score for offer in drawn],
-            "text": [names[place] for place in kept],
-            # Beside the interval, on the side with more room.
-            "textposition": [
-                "top right" if _place(float(offer.cost_usd), axes[0]) <= 0.5 else "top left"
-                for offer in drawn
-            ],
+            "text": [names[offer.number][0] for offer in drawn],
+            "textposition": [names[offer.number][1] for offer in drawn],
             "textfont": {"size": 12, "color": INK if is_best else INK_2},
             "cliponaxis": False,
             "hoverinfo": "text",
@@ -357,13 +315,66 @@ def _bubbles(
             "customdata": [offer.url for offer in drawn],
             "error_y": _whiskers(drawn),
             "marker": {
-                "size": [sized[place][1] for place in kept],
+                "size": [sizes[offer.number] for offer in drawn],
                 "opacity": 1,
                 "symbol": ["diamond" if offer.latency_ms is None else "circle" for offer in drawn],
                 "color": ACCENT if is_best else PAPER,
                 "line": {"width": 1.75, "color": PAPER if is_best else INK_3},
             },
         }
+
+
+def _names(
+    offers: Sequence[Offer],
+    best: Sequence[Offer],
+    axes: tuple[PlotlyJson, PlotlyJson],
+    sizes: Mapping[int, float],
+    *,
+    is_narrow: bool,
+) -> Mapping[int, tuple[str, str]]:
+    """Return the name of each run by its number and where it stands, "" where it has no room; the front comes first.
+
+    On a narrow page a name is only the number of the run.
+    """
+    width, height = NARROW if is_narrow else WIDE
+
+    def across(cost_usd: Decimal) -> float:
+        return _place(float(cost_usd), axes[0]) * width
+
+    def down(score: float) -> float:
+        return (1 - _place(score, axes[1])) * height
+
+    on_front = {offer.number for offer in best}
+    ordered = sorted(offers, key=lambda run: (run.number not in on_front, -run.score))
+    named = ordered if len(offers) <= MAX_NAMED else ordered[: len(best)]
+    bubbles = [
+        Bubble(
+            across(offer.cost_usd),
+            down(offer.score),
+            sizes[offer.number] / 2,
+            f"#{offer.number}" if is_narrow else offer.name,
+            (down(offer.interval[0]), down(offer.interval[1])) if offer.interval else None,
+        )
+        for offer in ordered
+    ]
+    steps = []
+    for cheap, dear in pairwise(best):
+        left, right = across(cheap.cost_usd), across(dear.cost_usd)
+        low, high = down(cheap.score), down(dear.score)
+        steps += [Box(left, low - 1, right, low + 1), Box(right - 1, high, right + 1, low)]
+    places = label_places(bubbles, steps, count=len(named), width=width + GATE_WIDTH)
+    names = dict.fromkeys((offer.number for offer in offers), ("", "top left"))
+    for offer, bubble, place in zip(named, bubbles, places, strict=False):
+        if place:
+            names[offer.number] = plain_text(bubble.name), place
+    return names
+
+
+def _place(value: float, axis: PlotlyJson) -> float:
+    """Return the position of a value on an axis, 0 to 1."""
+    low, high = axis["range"]
+    shown: float = math.log10(value) if axis.get("type") == "log" else value
+    return float((shown - low) / (high - low))
 
 
 def _whiskers(offers: Sequence[Offer]) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,7 +40,8 @@ OTHERS = ("others", "circle")
 VERDICTS = ("pass", "borderline", "fail", "error")
 # A column of verdicts takes this part of the room of its run, and no more of the width.
 STRIP_WIDTH, WIDEST = 0.6, 0.04
-MAX_NUMBERS = 10
+# How many numbers of runs have room below the picture.
+MAX_NUMBERS = {"wide": 12, "narrow": 6}
 MAX_VERSIONS = 6
 # Labels at the ends of lines, which stay apart.
 END_HEIGHT, MAX_END = 15.0, 24
@@ -117,7 +119,10 @@ def target_trends(
         for state in VERDICTS
         if any(run.counts.get(state) for run in runs)
     ]
-    below = [*_frame(points, (low, high, step)), *_gate(limit, shown, low, high)]
+    below = [*_frame(points, (low, high, step))]
+    if limit is not None:
+        y = _down(limit, low, high)
+        below.append(line((0, y), (1, y), "limit"))
     return Picture(
         name=empty.name,
         title=empty.title,
@@ -133,7 +138,7 @@ def target_trends(
                 _spot(placed, 1 / len(runs), looks[placed.run.target], low, high)
                 for placed in points
             ],
-            _ends(points, looks, low, high),
+            _ends(points, looks, (low, high), limit),
         ),
         caption="Completed runs, the newest first",
         legend=legend,
@@ -192,9 +197,10 @@ def _frame(points: Sequence[Placed], axis: tuple[float, float, float]) -> Iterat
         y = _down(share, low, high)
         yield line((0, y), (1, y), "grid")
         yield text(0, y + 4, figures.threshold(round(share, 4)), anchor="end", shift=-8)
-    every = -(-len(points) // MAX_NUMBERS)
-    for placed in points[::-1][::every]:
-        yield text(placed.x, STRIP_BASE + 18, f"#{placed.run.number}")
+    for width, most in MAX_NUMBERS.items():
+        every = -(-len(points) // most)
+        for placed in points[::-1][::every]:
+            yield text(placed.x, STRIP_BASE + 18, f"#{placed.run.number}", kind=f"tick {width}")
     changes = [
         ((before.x + after.x) / 2, after.run.suite_version)
         for before, after in pairwise(points)
@@ -213,14 +219,6 @@ def _frame(points: Sequence[Placed], axis: tuple[float, float, float]) -> Iterat
             )
 
 
-def _gate(limit: float | None, shown: str, low: float, high: float) -> Iterator[Mark]:
-    if limit is not None:
-        y = _down(limit, low, high)
-        yield line((0, y), (1, y), "limit")
-        name = "pass-rate gate" if shown == "rate" else "score gate"
-        yield text(0, y - 5, f"{name} {figures.threshold(limit)}", anchor="start", shift=4)
-
-
 def _lines(
     points: Sequence[Placed], looks: Mapping[str, tuple[str, str]], low: float, high: float
 ) -> list[Mark]:
@@ -237,33 +235,53 @@ def _lines(
 
 
 def _ends(
-    points: Sequence[Placed], looks: Mapping[str, tuple[str, str]], low: float, high: float
+    points: Sequence[Placed],
+    looks: Mapping[str, tuple[str, str]],
+    axis: tuple[float, float],
+    limit: float | None,
 ) -> list[Mark]:
-    """Return the name and the last figure of each target that has a look of its own, at its last run.
+    """Return the labels at the right edge: the gate, and the last figure of each line and of the newest run.
 
-    A wide picture has room for them beside the lines; a narrow one has the figures alone.
+    A wide picture has room for the names of targets; a narrow one has the figures alone.
     """
-    last = {placed.run.target: placed for placed in points if placed.figure.share is not None}
-    ends = [
-        (_down(placed.figure.share or 0.0, low, high), placed, looks[target][0])
-        for target, placed in last.items()
-        if looks[target] != OTHERS
-    ]
-    marks: list[Mark] = []
-    y = 0.0
-    for place, placed, kind in sorted(ends, key=lambda end: end[0]):
-        y = max(place, y + END_HEIGHT)
-        name = placed.run.target
-        name = name if len(name) <= MAX_END else f"{name[: MAX_END - 1]}…"
-        share = figures.pct(placed.figure.share)
-        wide = text(
-            placed.x, y + 4, f"{name} {share}", kind=f"end wide {kind}", anchor="start", shift=11
-        )
-        anchor = "end" if placed.x > 0.5 else "start"
-        shift = -9 if placed.x > 0.5 else 9
-        narrow = text(placed.x, y + 4, share, kind=f"end narrow {kind}", anchor=anchor, shift=shift)
-        marks += [wide, narrow]
+    known = [placed for placed in points if placed.figure.share is not None]
+    runs = Counter(placed.run.target for placed in known)
+    last = {placed.run.target: placed for placed in known}
+    labels = (
+        []
+        if limit is None
+        else [(_down(limit, *axis), "tick", f"gate {figures.threshold(limit)}", "")]
+    )
+    for target, placed in last.items():
+        kind = looks[target][0]
+        if kind != OTHERS[0] and (runs[target] >= LEAST_TREND or placed is known[-1]):
+            name = target if len(target) <= MAX_END else f"{target[: MAX_END - 1]}…"
+            share = figures.pct(placed.figure.share)
+            y = _down(placed.figure.share or 0.0, *axis)
+            labels.append((y, f"end {kind}", f"{name} {share}", share))
+    labels.sort()
+    marks = []
+    for y, (_, kind, wide, narrow) in zip(
+        _apart([label[0] for label in labels]), labels, strict=True
+    ):
+        texts = ((" wide", wide), (" narrow", narrow)) if narrow else (("", wide),)
+        marks += [
+            text(1, y + 4, words, kind=f"{kind}{width}", anchor="start", shift=8)
+            for width, words in texts
+        ]
     return marks
+
+
+def _apart(places: Sequence[float]) -> Sequence[float]:
+    """Return places of labels, from the top, moved until they neither meet nor leave the drawing."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + END_HEIGHT) if found else place)
+    lowest = BASE
+    for index in reversed(range(len(found))):
+        found[index] = min(found[index], lowest)
+        lowest = found[index] - END_HEIGHT
+    return found
 
 
 def _spot(placed: Placed, room: float, look: tuple[str, str], low: float, high: float) -> Spot:

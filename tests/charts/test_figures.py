@@ -118,16 +118,17 @@ class TestScoreCost:
         colours = {trace["name"]: trace["marker"]["color"] for trace in figure.wide["data"][1:]}
         assert colours == {"front": "var(--accent)", "dominated": "var(--paper)"}
 
-    def test_the_gate_is_named_at_the_end_of_its_line(self) -> None:
+    def test_the_gate_is_named_behind_the_end_of_its_line(self) -> None:
         layout = score_cost(offer(1, 0.5, "1")).wide["layout"]
         [line], [name] = layout["shapes"], layout["annotations"]
         assert (line["y0"], line["y1"], name["y"], name["text"]) == (
             0.8,
             0.8,
             0.8,
-            "score gate 80%",
+            "gate 80%",
         )
         assert line["name"] == name["name"] == "limit"
+        assert (name["x"], name["xanchor"]) == (line["x1"], "left")
 
     def test_points_have_their_intervals_and_open_their_runs(self) -> None:
         known = Offer(1, "mini", 0.5, Decimal(1), None, (0.4, 0.7), "/run/1")
@@ -148,12 +149,17 @@ class TestScoreCost:
         assert sorted(named) == ["agent 1 #1", "agent 200 #200"]
         assert "agent 1 #1, agent 200 #200" in figure.label
 
-    def test_names_that_would_meet_leave_room_for_the_front(self) -> None:
-        close = [offer(1, 0.80, "1"), offer(2, 0.799, "1.001"), offer(3, 0.5, "3")]
-        for drawing in ("wide", "narrow"):
-            named = [name for name in points(score_cost(*close), drawing)["text"] if name]
-            assert len(named) == 2
-            assert not any("#2" in name for name in named)
+    def test_names_of_neighbours_stand_on_different_sides(self) -> None:
+        close = score_cost(offer(1, 0.80, "1"), offer(2, 0.799, "1.001"), offer(3, 0.5, "3"))
+        for drawing, prefix in (("wide", "agent 1 "), ("narrow", "")):
+            traces = getattr(close, drawing)["data"][1:]
+            names = {
+                name: place
+                for trace in traces
+                for name, place in zip(trace["text"], trace["textposition"], strict=True)
+            }
+            assert f"{prefix}#1" in names
+            assert len({place for name, place in names.items() if name}) > 1
 
     def test_tags_in_a_name_stay_text(self) -> None:
         hostile = Offer(1, '<a href="//elsewhere">x</a>', 0.5, Decimal(1))

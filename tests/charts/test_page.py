@@ -50,8 +50,8 @@ def test_both_charts_stand_beside_their_tables(viewer: Client) -> None:
     html = shown(viewer)
     assert '<script id="score-cost-figure" type="application/json">' in html
     assert "dominated by mini #1" in html
-    assert "score gate 80%" in html
-    assert "pass-rate gate 100%" in shown(viewer, trend="rate")
+    assert "gate 80%" in html
+    assert "gate 100%" in shown(viewer, trend="rate")
     assert html.count("data-sortable") == 2
     assert "every case alike: no interval" in html
     assert "2 of 3 runs drawn" in html

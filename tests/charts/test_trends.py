@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.urls import reverse
 from runs.charts.drawing import Picture
 from runs.charts.pictures import parts_picture, trend_picture
 from runs.charts.trends import (
+    BASE,
     PartMean,
     PartTrend,
     TrendFigure,
@@ -42,7 +44,8 @@ def kinds(picture: Picture, kind: str) -> int:
 
 def texts(picture: Picture) -> list[str]:
     assert picture.drawing
-    return [mark.text for mark in picture.drawing.below if mark.text]
+    drawing = picture.drawing
+    return [mark.text for mark in (*drawing.below, *drawing.above) if mark.text]
 
 
 class TestTrend:
@@ -75,26 +78,29 @@ class TestTrend:
 
     def test_the_pass_rate_is_drawn_against_its_own_gate(self) -> None:
         picture = target_trends([run(7)], limit=0.85, shown="rate")
-        assert "pass-rate gate 85%" in texts(picture)
+        assert "gate 85%" in texts(picture)
         assert picture.drawing
         assert picture.drawing.spots[0].marks[2].kind == "dot s1 hollow"
         assert picture.note == "Pass rate of 1 of 1 completed run"
 
-    def test_each_line_is_named_at_its_end_with_its_last_figure(self) -> None:
-        runs = [run(place, name) for place, name in enumerate(["mini", "mini", "mini", "large"])]
-        picture = target_trends([*runs, run(9, score=TrendFigure(None))], limit=None)
+    def test_each_line_and_the_newest_run_is_named_at_the_edge_with_its_last_figure(self) -> None:
+        targets = ["old", "mini", "mini", "mini", "large"]
+        runs = [run(place, name) for place, name in enumerate(targets)]
+        picture = target_trends([*runs, run(9, score=TrendFigure(None))], limit=0.8)
         assert picture.drawing
-        wide = [mark for mark in picture.drawing.above if "wide" in mark.kind]
-        assert {mark.text: mark.kind for mark in wide} == {
-            "mini 80.0%": "end wide s1",
-            "large 80.0%": "end wide s2",
+        named = [mark for mark in picture.drawing.above if "narrow" not in mark.kind]
+        assert {mark.text: mark.kind for mark in named} == {
+            "mini 80.0%": "end s1 wide",
+            "large 80.0%": "end s2 wide",
+            "gate 80%": "tick",
         }
-        first, second = (float(dict(mark.at)["y"]) for mark in wide)
-        assert second - first >= 15
+        places = sorted(float(dict(mark.at)["y"]) for mark in named)
+        assert min(after - before for before, after in pairwise(places)) >= 15
+        assert places[-1] <= BASE + 4
 
     def test_new_versions_and_the_gate_are_marked(self) -> None:
         runs = [run(1), run(2, suite_version=2), run(3, suite_version=2)]
-        assert {"suite v2", "score gate 80%"} <= {*texts(target_trends(runs, limit=0.8))}
+        assert {"suite v2", "gate 80%"} <= {*texts(target_trends(runs, limit=0.8))}
 
     def test_the_targets_that_ran_last_have_looks_of_their_own(self) -> None:
         picture = target_trends([run(place, f"t{place}") for place in range(8)], limit=None)
