@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import MISSING, down, interval
 from evaluators.templatetags.marks import VERDICT_WORDS
+from runs.formats.tables import csv_text
 from runs.lists import Control, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.reviews import Review
@@ -230,6 +231,28 @@ class JudgeRow:
     def share_interval(self) -> str:
         """Return the interval of the agreement."""
         return rate_interval(self.agreement.agreement)
+
+
+AGREEMENT_COLUMNS = (
+    *("judge", "kind", "decisions", "agreement", "agreement_low", "agreement_high"),
+    *("kappa", "kappa_low", "kappa_high", "stricter", "more_lenient"),
+)
+
+
+def agreement_csv(judges: Sequence[JudgeRow]) -> str:
+    """Return the figures of each judge as CSV, shares from 0 to 1."""
+    return csv_text(
+        AGREEMENT_COLUMNS,
+        (
+            (
+                *(row.label, row.kind, figures.n),
+                *(figures.agreement.share, figures.agreement.low, figures.agreement.high),
+                *(figures.kappa, figures.low, figures.high, figures.stricter, figures.kinder),
+            )
+            for row in judges
+            for figures in (row.agreement,)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

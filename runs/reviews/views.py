@@ -35,6 +35,7 @@ from runs.requests import (
     REFUSED,
     STOP_POLLING,
     MemberRequest,
+    csv_answer,
     form_data,
     form_files,
     get_run_or_404,
@@ -45,7 +46,7 @@ from runs.requests import (
 )
 from runs.reviews import page as review_pages
 from runs.reviews import services
-from runs.reviews.agreement_page import agreement_page
+from runs.reviews.agreement_page import agreement_csv, agreement_page
 from runs.reviews.files import import_page, keep_reviews, reviews_file, store_reviews
 from runs.reviews.judge_agreement import AgreementQuery
 from runs.reviews.page import (
@@ -360,6 +361,15 @@ def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
         return render(request, "reviews/_agreement_judge.html", context)
     context["head"] = suite_head(suite)
     return render(request, "reviews/agreement.html", context)
+
+
+@require_safe
+@may_view
+def agreement_file(request: MemberRequest, slug: str) -> HttpResponse:
+    """Return how far each judge of a suite agrees with reviewers as a CSV file."""
+    suite = get_suite_or_404(slug=slug)
+    page = agreement_page(suite, AgreementQuery.read(request.GET), request.user)
+    return csv_answer(agreement_csv(page.judges), f"{slug}-agreement.csv")
 
 
 @require_POST

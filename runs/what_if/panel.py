@@ -451,6 +451,18 @@ def flip_matrix(what_if: WhatIf, chosen: str = "") -> FlipMatrix:
     )
 
 
+def matrix_file(matrix: FlipMatrix) -> str:
+    """Return the matrix as CSV, a line for each cell."""
+    return csv_text(
+        ("verdict_before", "verdict_after", "cases"),
+        (
+            (row.state, state, cell.count)
+            for row in matrix.rows
+            for state, cell in zip(matrix.states, row.cells, strict=True)
+        ),
+    )
+
+
 SHOWN_ALONGSIDE = 20
 ON_A_PAGE = 100
 RANKS = {"pass": 3, "borderline": 2, "fail": 1, "error": 0}

@@ -32,7 +32,14 @@ from runs.suites.edits import Content
 from runs.suites.queries import base_spec, draft_panel, suite_head, tree_editor
 from runs.suites.tree_forms import EvaluatorTreeForm
 from runs.what_if.page import WhatIfPage, what_if_page
-from runs.what_if.panel import FlipQuery, filter_flips, flip_table, flips_file
+from runs.what_if.panel import (
+    FlipMatrix,
+    FlipQuery,
+    filter_flips,
+    flip_table,
+    flips_file,
+    matrix_file,
+)
 from runs.what_if.services import score_again
 
 STALE_DRAFT = (
@@ -149,6 +156,16 @@ def what_if_file(request: MemberRequest, slug: str) -> HttpResponse:
     flips = filter_flips(page.answer.what_if, question.query) if page.answer else []
     number = page.run.number if page.run else 0
     return csv_answer(flips_file(flips), f"{slug}-{number}-what-if.csv")
+
+
+@require_safe
+@may_change_suites
+def what_if_matrix_file(request: MemberRequest, slug: str) -> HttpResponse:
+    """Return how many cases go from one verdict to another under the stored draft, as a CSV file."""
+    page = WhatIfRequest(request, slug).answer()
+    matrix = page.answer.matrix if page.answer else FlipMatrix((), (), ())
+    number = page.run.number if page.run else 0
+    return csv_answer(matrix_file(matrix), f"{slug}-{number}-what-if-matrix.csv")
 
 
 @require_POST

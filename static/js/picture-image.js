@@ -1,5 +1,5 @@
-// A picture as an image: the drawing or the heat map with its title and legend, in the colours of the theme, at twice
-// its size.
+// A picture as an image: the drawing, the heat map or a table with its title and legend, in the colours of the theme,
+// at twice its size.
 
 // The shorthand of fonts is empty where figures have one width.
 const FONT = ["font-family", "font-size", "font-weight", "font-variant-numeric"];
@@ -79,9 +79,47 @@ function heatMap(table) {
   return { parts, width: frame.width, height: frame.height, label: table.caption.textContent };
 }
 
-async function image(panel) {
+// Any other table: its words where they stand, its bars, and the lines between its rows. Marks stand beside words.
+function table(drawn) {
+  const frame = drawn.getBoundingClientRect();
+  const at = ({ left, top, width, height }) => (
+    { left: left - frame.left + EDGE.left, top: top - frame.top + EDGE.top, width, height }
+  );
+  const parts = [];
+  for (const cell of drawn.querySelectorAll("th, td")) {
+    const { left: x, top: y, width, height } = at(cell.getBoundingClientRect());
+    const look = getComputedStyle(cell);
+    parts.push(
+      element("rect", { x, y, width, height, fill: look.backgroundColor }),
+      element("rect", { x, y: y + height - 1, width, height: 1, fill: look.borderBlockEndColor }),
+    );
+  }
+  const texts = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  while (texts.nextNode()) {
+    const { data, parentElement } = texts.currentNode;
+    if (parentElement.closest("caption, .unseen")) continue;
+    // Word by word, for a text may have several lines.
+    for (const { 0: word, index } of data.matchAll(/\S+/g)) {
+      range.setStart(texts.currentNode, index);
+      range.setEnd(texts.currentNode, index + word.length);
+      const { left, top, height } = at(range.getBoundingClientRect());
+      if (height) parts.push(words(word, left, top + height / 2, getComputedStyle(parentElement), { "dominant-baseline": "central" }));
+    }
+  }
+  for (const bar of drawn.querySelectorAll("svg.bar")) parts.push(placed(bar, at(bar.getBoundingClientRect())));
+  return { parts, width: frame.width, height: frame.height, label: drawn.caption.textContent };
+}
+
+function drawn(panel) {
   const figure = panel.querySelector("[data-picture]");
-  const { parts, width, height, label } = figure ? drawing(figure) : heatMap(panel.querySelector("table.heat"));
+  if (figure) return drawing(figure);
+  const heat = panel.querySelector("table.heat");
+  return heat ? heatMap(heat) : table(panel.querySelector("table[data-image]"));
+}
+
+async function image(panel) {
+  const { parts, width, height, label } = drawn(panel);
   const size = { width: width + EDGE.left + EDGE.right, height: height + EDGE.top + EDGE.bottom };
   const whole = element("svg", { xmlns: SVG, ...size });
   const { backgroundColor } = getComputedStyle(panel);
@@ -90,7 +128,7 @@ async function image(panel) {
   whole.append(
     element("rect", { ...size, fill: backgroundColor }),
     words(title, EDGE.left, 22, getComputedStyle(heading)),
-    words(label, EDGE.left, 40, getComputedStyle(panel.querySelector("header p"))),
+    words(label, EDGE.left, 40, getComputedStyle(panel.querySelector("header p") ?? heading)),
     ...parts,
   );
   const picture = new Image();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 
 import pytest
@@ -72,6 +73,16 @@ def test_the_figures_of_the_page_are_those_made_by_hand(viewer_client: Client) -
     # Three were stricter than people, one kinder.
     assert re.search(r"83\.1% 0\.38 \(\S+ to 0\.\d+\) 3 1 ", said)
     assert viewer_client.get(f"{PAGE}?run={run.number + 1}").status_code == 200
+    lines = viewer_client.get("/suites/support/agreement.csv").text.splitlines()
+    verdicts = next(csv.DictReader(lines))
+    assert (verdicts["judge"], verdicts["decisions"]) == ("Verdict", "10")
+    assert (float(verdicts["agreement"]), float(verdicts["kappa"])) == (
+        0.6,
+        pytest.approx(0.25 / 0.65),
+    )
+    assert (verdicts["stricter"], verdicts["more_lenient"]) == ("3", "1")
+    no_run = viewer_client.get(f"/suites/support/agreement.csv?run={run.number + 1}").text
+    assert "Verdict,whole result,0," in no_run
 
 
 def test_a_cell_lists_its_cases(viewer_client: Client) -> None:

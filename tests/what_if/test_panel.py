@@ -77,6 +77,13 @@ def test_the_figures_of_the_panel_are_those_of_the_core(
     assert "Creates a new run, no model calls" in text
     assert f"/suites/{run.suite.slug}/runs/1/C-1/1/" in response.content.decode()
     assert not SuiteDraft.objects.exists()
+    assert f'href="{address(run.suite, "matrix.csv")}?run=1"' in response.text
+    ask(client, run.suite, ada, autosave="1", **STRICT)
+    cells = client.get(address(run.suite, "matrix.csv"), {"run": "1"}).text.splitlines()
+    assert cells[0] == "verdict_before,verdict_after,cases"
+    assert [cell for cell in cells[1:] if not cell.endswith(",0")] == [
+        *("pass,pass,1", "borderline,fail,1", "fail,fail,2"),
+    ]
 
 
 def test_a_cell_of_the_matrix_filters_the_list(client: Client, run: Run, ada: User) -> None:
