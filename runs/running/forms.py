@@ -653,7 +653,9 @@ class StartRunForm(CaseChoiceForm):
         offer(self, "target", ADD_TARGET)
         usual = suite.max_minutes
         self.fields["minutes"].help_text = (
-            f"minutes a run; empty for {duration(usual * MINUTE_MS)}" if usual else "minutes a run"
+            f"Minutes per run. Leave empty for {duration(usual * MINUTE_MS)}."
+            if usual
+            else "Minutes per run."
         )
         self.initial["form_key"] = secrets.token_urlsafe(16)
 

@@ -114,7 +114,10 @@ def test_a_run_does_otherwise_than_its_suite_and_says_so_everywhere(
 def test_a_run_has_a_longest_time(
     editor_client: Client, suite: Suite, target: Target, settings: Any
 ) -> None:
-    assert "minutes a run; empty for 24\u00a0h\u00a000\u00a0min" in editor_client.get(at()).text
+    assert (
+        "Minutes per run. Leave empty for 24\u00a0h\u00a000\u00a0min."
+        in editor_client.get(at()).text
+    )
     editor_client.post(at(), filled(target))
     assert last_run().max_minutes == 24 * 60
     editor_client.post(at(), filled(target, minutes="90"))
@@ -128,7 +131,7 @@ def test_a_run_has_a_longest_time(
     assert last_run().max_minutes is None
     suite.content["max_minutes"] = 45
     suite.save()
-    assert "minutes a run; empty for 45\u00a0min" in editor_client.get(at()).text
+    assert "Minutes per run. Leave empty for 45\u00a0min" in editor_client.get(at()).text
     editor_client.post(at(), filled(target))
     assert last_run().max_minutes == 45
     editor_client.post(at(), filled(target, minutes="60"))
