@@ -292,6 +292,9 @@ def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
         # Pages read the rows of a few runs, from memory or an SSD. By its usual cost of 4, for disks that turn,
         # PostgreSQL would rather read the scores of all runs.
         " -c random_page_cost=1.1"
+        # Compiling a query that it guesses to be long takes seconds: for the home page of a million results ten
+        # times as long as all the rest.
+        " -c jit=off"
     )
     options["options"] = f"{ours} {options.get('options', '')}".rstrip()
     return {

@@ -43,7 +43,10 @@ def test_a_postgresql_url_is_parsed(tmp_path: Path) -> None:
 
 def test_parameters_of_the_url_override_ours(tmp_path: Path) -> None:
     url = "postgresql://ada@db.example/evals"
-    ours = "-c idle_in_transaction_session_timeout=30s -c lock_timeout=30s -c random_page_cost=1.1"
+    ours = (
+        "-c idle_in_transaction_session_timeout=30s -c lock_timeout=30s"
+        " -c random_page_cost=1.1 -c jit=off"
+    )
     options = database_settings(url, data_dir=tmp_path, lease_s=30)["OPTIONS"]
     assert (options["connect_timeout"], options["options"]) == ("5", ours)
 
