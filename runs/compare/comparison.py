@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, mean, sum_known
@@ -46,21 +46,20 @@ from runs.compare.rules import (
 from runs.costs import run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.models.results import EvaluatorScore, Result, ScoreState
-from runs.models.run_cases import VERDICTS
+from runs.models.run_cases import VERDICTS, RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import unpack_leaf_scores
+from runs.models.suites import Case
 from runs.results.result_state import Override
 from runs.results.runs import RunGate, cases_gate, metrics_gate
 from runs.summary.cases import (
     case_decision,
     case_verdict,
-    compute_means,
-    count_reviews,
     counted_verdict,
-    measure_latencies,
+    nearest_rank,
     summary_state,
 )
-from runs.summary.figures import ExecutionRecord
+from runs.summary.figures import ENDED, SCORED, ExecutionRecord
 
 
 def run_gates(run: Run) -> tuple[RunGate, RunGate]:
@@ -108,11 +107,24 @@ def _figure(gate: RunGate) -> str:
 
 
 COLUMNS = (
-    *("id", "case__key", "case__content_hash", "case__title", "outcome_marks"),
-    *("status", "verdict", "score", "is_forced", "reviewed_verdict", "latency_ms"),
-    *("run_cost_usd", "evaluation_cost_usd"),
+    *("id", "case_id", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
+    *("outcome_marks", "latency_ms", "run_cost_usd", "evaluation_cost_usd"),
 )
-MET, SCORED = "1", "scored"
+MET = "1"
+# What decides a case: of each execution the status, verdict, score, whether it was forced, and the review.
+Facts = tuple[str, str, float | None, bool, str]
+# What else an execution has: the marks of its outcomes, its latency, and both costs.
+Rest = tuple[str, float | None, Decimal | None, Decimal | None]
+# A plain tuple: a comparison reads forty thousand.
+Execution = tuple[Facts, Rest]
+
+
+class CaseNames(NamedTuple):
+    """A revision of a case: its key, the hash of its content, and its title."""
+
+    key: str
+    content_hash: str
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +132,8 @@ class ComparisonSide:
     """One of the two runs: its figures over all its executions, and its cases by key.
 
     Of the executions, `scored` have a score and `timed` a latency with the 95th percentile `p95_ms`.
-    `reviews` counts the decisions of reviewers in the figures. `keys` holds the case of each result by
-    the result's id.
+    `reviews` counts the decisions of reviewers in the figures. `names` holds the names of the cases by key,
+    `keys` the case of each result by the result's id.
     """
 
     run: Run
@@ -135,7 +147,7 @@ class ComparisonSide:
     evaluation_cost_usd: Decimal | None
     p95_ms: float | None
     cases: Mapping[str, CaseSide]
-    titles: Mapping[str, str]
+    names: Mapping[str, CaseNames]
     keys: Mapping[int, str]
     facts: RunFacts
 
@@ -145,50 +157,44 @@ class ComparisonSide:
         return run_gates(self.run)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RunRecords:
-    """The stored executions of a run, in the order of the suite."""
+    """The stored executions of a run by case, in the order of the suite, with what `ComparisonSide` has of them."""
 
-    rows: list[ExecutionRecord] = field(default_factory=list)
-    hashes: dict[str, str] = field(default_factory=dict)
-    titles: dict[str, str] = field(default_factory=dict)
-    keys: dict[int, str] = field(default_factory=dict)
-    marks: dict[str, list[str]] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[Execution]]
+    names: Mapping[str, CaseNames]
+    keys: Mapping[int, str]
 
     def only(self, cases: Container[str]) -> RunRecords:
         """Return the executions of these cases only."""
         return RunRecords(
-            rows=[row for row in self.rows if row.case in cases],
-            hashes={key: digest for key, digest in self.hashes.items() if key in cases},
-            titles={key: title for key, title in self.titles.items() if key in cases},
+            groups={key: group for key, group in self.groups.items() if key in cases},
+            names={key: names for key, names in self.names.items() if key in cases},
             keys={result: key for result, key in self.keys.items() if key in cases},
-            marks={key: marks for key, marks in self.marks.items() if key in cases},
         )
 
 
-def read_records(run: Run) -> RunRecords:
-    """Return the executions of a run; one query."""
-    records = RunRecords()
-    results = run.results.order_by("position", "repetition", "id").values_list(*COLUMNS)
-    for result, key, digest, title, marks, *row in results:
-        status, verdict, score, forced, reviewed, latency, paid, judged = row
-        records.hashes[key], records.titles[key], records.keys[result] = digest, title, key
-        if marks:
-            records.marks.setdefault(key, []).append(marks)
-        records.rows.append(
-            ExecutionRecord(
-                case=key,
-                status=status,
-                verdict=VERDICTS.get(verdict),
-                score=score,
-                is_forced=forced,
-                reviewed_verdict=VERDICTS.get(reviewed),
-                latency_ms=latency,
-                run_cost_usd=paid,
-                evaluation_cost_usd=judged,
-            )
-        )
-    return records
+def read_records(*runs: Run) -> tuple[RunRecords, ...]:
+    """Return the executions of runs; a query each, and one for the cases of all."""
+    cases = Case.objects.filter(pk__in=RunCase.objects.filter(run__in=runs).values("case_id"))
+    rows = cases.order_by().values_list("pk", *CaseNames._fields)
+    names = {pk: CaseNames._make(row) for pk, *row in rows}
+    return tuple(_records(run, names) for run in runs)
+
+
+def _records(run: Run, names: Mapping[int, CaseNames]) -> RunRecords:
+    groups: dict[str, list[Execution]] = {}
+    own_names: dict[str, CaseNames] = {}
+    keys: dict[int, str] = {}
+    for row in run.results.order_by("position", "repetition", "id").values_list(*COLUMNS):
+        case = names[row[1]]
+        key = keys[row[0]] = case.key
+        execution = (row[2:7], row[7:])
+        if (group := groups.get(key)) is not None:
+            group.append(execution)
+        else:
+            groups[key], own_names[key] = [execution], case
+    return RunRecords(groups, own_names, keys)
 
 
 def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
@@ -198,39 +204,43 @@ def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
     UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy
-    by_case: dict[str, list[ExecutionRecord]] = {}
-    for row in records.rows:
-        by_case.setdefault(row.case, []).append(row)
-    means, latencies = compute_means(records.rows), measure_latencies(records.rows)
-    verdicts = [counted_verdict(row, policy) for row in records.rows]
-    evaluation = _cost_or_zero(means.evaluation_cost_usd, run)
-    known: dict[Facts, dict[str, Any]] = {}
+    known: dict[tuple[Facts, ...], CaseDecided] = {}
+    cases = {key: _case(group, policy, known) for key, group in records.groups.items()}
+    executions = [execution for group in records.groups.values() for execution in group]
+    scores = [
+        score
+        for (status, _, score, _, _), _ in executions
+        if score is not None and status == SCORED
+    ]
+    latencies = sorted(latency for _, (_, latency, _, _) in executions if latency is not None)
+    ended = [facts for facts, _ in executions if facts[0] in ENDED]
+    run_cost = sum_known(cost for _, (_, _, cost, _) in executions)
+    judged = sum_known(cost for _, (_, _, _, cost) in executions)
+    evaluation = _cost_or_zero(judged, run)
     return ComparisonSide(
         run=run,
         figures=RunSide(
-            passed=sum(verdict is Verdict.PASS for verdict in verdicts),
-            total=len(records.rows),
-            mean_score=means.score,
-            mean_latency_ms=means.latency_ms,
+            passed=sum(case.passed for case in cases.values()),
+            total=len(executions),
+            mean_score=mean(scores),
+            mean_latency_ms=mean(latencies),
         ),
-        scored=means.scored,
-        timed=latencies.timed,
-        errors=sum(
-            row.is_ended and verdict is None
-            for row, verdict in zip(records.rows, verdicts, strict=True)
-        ),
-        reviews=count_reviews(records.rows, policy),
-        cost_usd=combined_cost(means.run_cost_usd, evaluation),
-        run_cost_usd=means.run_cost_usd,
+        scored=len(scores),
+        timed=len(latencies),
+        errors=len(ended) - sum(case.scored for case in cases.values()),
+        reviews=sum(bool(reviewed) for *_, reviewed in ended) if policy.count_reviews else 0,
+        cost_usd=combined_cost(run_cost, evaluation),
+        run_cost_usd=run_cost,
         evaluation_cost_usd=evaluation,
-        p95_ms=latencies.latency_p95_ms,
-        cases={
-            key: _case(group, policy, records.marks.get(key, ()), known)
-            for key, group in by_case.items()
-        },
-        titles=records.titles,
+        p95_ms=nearest_rank(latencies, 0.95),
+        cases=cases,
+        names=records.names,
         keys=records.keys,
-        facts=RunFacts(run.snapshot, run.repetitions, records.hashes),
+        facts=RunFacts(
+            run.snapshot,
+            run.repetitions,
+            {key: names.content_hash for key, names in records.names.items()},
+        ),
     )
 
 
@@ -244,77 +254,81 @@ def _cost_or_zero(cost: Decimal | None, run: Run) -> Decimal | None:
 
 def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
     """Return one case of a run from its results, as the comparison of whole runs shows it."""
-    group = [
-        ExecutionRecord(
-            case="",
-            status=row.status,
-            verdict=VERDICTS.get(row.verdict),
-            score=row.score,
-            is_forced=row.is_forced,
-            reviewed_verdict=VERDICTS.get(row.reviewed_verdict),
-            latency_ms=row.latency_ms,
-            run_cost_usd=row.run_cost_usd,
-            evaluation_cost_usd=row.evaluation_cost_usd,
+    group: list[Execution] = [
+        (
+            (row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict),
+            (row.outcome_marks, row.latency_ms, row.run_cost_usd, row.evaluation_cost_usd),
         )
         for row in results
     ]
-    return _case(group, policy, [row.outcome_marks for row in results if row.outcome_marks], {})
+    return _case(group, policy, {})
 
 
-def _reviewed_verdicts(
-    group: Sequence[ExecutionRecord], policy: PolicySpec
-) -> dict[str, Verdict | None]:
-    """Return a case's verdict without and with the decisions of reviewers; nothing where there are none."""
-    if not any(row.reviewed_verdict is not None and row.is_ended for row in group):
-        return {}
-    counting = {
-        "machine": policy.replace(count_reviews=False),
-        "reviewed": policy.replace(count_reviews=True),
-    }
-    return {name: case_verdict(group, rules) for name, rules in counting.items()}
+class CaseDecided(NamedTuple):
+    """The fields of a `CaseSide` that follow from the facts of its executions."""
 
-
-# What decides a case: of each execution the status, verdict, score, whether it was forced, and the review.
-Facts = tuple[tuple[str, Verdict | None, float | None, bool, Verdict | None], ...]
+    verdict: Verdict | None
+    mean_score: float | None
+    passed: int
+    scored: int
+    state: str
+    is_flaky: bool
+    machine: Verdict | None
+    reviewed: Verdict | None
 
 
 def _case(
-    group: Sequence[ExecutionRecord],
+    group: Sequence[Execution],
     policy: PolicySpec,
-    marks: Sequence[str],
-    known: dict[Facts, dict[str, Any]],
+    known: dict[tuple[Facts, ...], CaseDecided],
 ) -> CaseSide:
     """Return a case over its repetitions; `known` keeps decisions, of which thousands of cases have few."""
-    facts = tuple(
-        (row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict) for row in group
-    )
-    if (decision := known.get(facts)) is None:
-        decision = known[facts] = _decision(group, policy)
+    facts = tuple([facts for facts, _ in group])
+    if (decided := known.get(facts)) is None:
+        decided = known[facts] = _decide(facts, policy)
+    verdict, mean_score, passed, scored, state, is_flaky, machine, reviewed = decided
+    latency_ms: float | None
+    if len(group) == 1:
+        # Most cases; what sums and means of one take would double the time.
+        [(_, (marks, latency_ms, run_cost, evaluation_cost))] = group
+        outcomes, outcomes_met = len(marks), marks.count(MET)
+    else:
+        every_marks, latencies, costs, judged = zip(*[rest for _, rest in group], strict=True)
+        latency_ms = mean([latency for latency in latencies if latency is not None])
+        run_cost, evaluation_cost = sum_known(costs), sum_known(judged)
+        known_marks = [marks for marks in every_marks if marks]
+        outcomes = len(known_marks[0]) if known_marks else 0
+        outcomes_met = sum(set(column) == {MET} for column in zip(*known_marks, strict=False))
     return CaseSide(
-        **decision,
-        executions=len(group),
-        latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
-        run_cost_usd=sum_known([row.run_cost_usd for row in group]),
-        evaluation_cost_usd=sum_known([row.evaluation_cost_usd for row in group]),
-        outcomes=len(marks[0]) if marks else 0,
-        outcomes_met=sum(set(column) == {MET} for column in zip(*marks, strict=False)),
+        *(verdict, mean_score, passed, scored, len(group), latency_ms, state),
+        *(run_cost, evaluation_cost, outcomes, outcomes_met, is_flaky, machine, reviewed),
     )
 
 
-def _decision(group: Sequence[ExecutionRecord], policy: PolicySpec) -> dict[str, Any]:
-    """Return the fields of a case that follow from its facts (SCORING §8); `has_words=False` saves texts."""
+def _decide(facts: Sequence[Facts], policy: PolicySpec) -> CaseDecided:
+    """Decide a case (SCORING §8), without words."""
+    group = [
+        ExecutionRecord("", status, VERDICTS.get(verdict), score, is_forced, VERDICTS.get(reviewed))
+        for status, verdict, score, is_forced, reviewed in facts
+    ]
     decided = case_decision(group, policy, has_words=False).verdict
     verdicts = [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
-    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
-    return {
-        "verdict": decided,
-        "mean_score": mean(scores),
-        "state": summary_state(group, decided),
-        "passed": verdicts.count(Verdict.PASS),
-        "scored": len(verdicts),
-        "is_flaky": len(set(verdicts)) > 1,
-        **_reviewed_verdicts(group, policy),
-    }
+    machine = reviewed = None
+    if any(row.reviewed_verdict is not None and row.is_ended for row in group):
+        machine = case_verdict(group, policy.replace(count_reviews=False))
+        reviewed = case_verdict(group, policy.replace(count_reviews=True))
+    return CaseDecided(
+        verdict=decided,
+        mean_score=mean(
+            [row.score for row in group if row.score is not None and row.status == SCORED]
+        ),
+        passed=verdicts.count(Verdict.PASS),
+        scored=len(verdicts),
+        state=summary_state(group, decided),
+        is_flaky=len(set(verdicts)) > 1,
+        machine=machine,
+        reviewed=reviewed,
+    )
 
 
 CHUNK = 5000
@@ -342,15 +356,18 @@ def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _add_parts(figures, side.keys.get(result, ""), (kind, path), parts)
-    by_path: dict[str, Measured] = {}
-    for result, path, score in _scores(side.run):
-        if key := side.keys.get(result):
+    for path, results, scores in _score_columns(side.run):
+        measured = Measured(NAMES.get(path, path))
+        for result, score in zip(results, scores, strict=True):
+            if score is None or score is False or not (key := side.keys.get(result)):
+                continue
             score = 1.0 - score if path in by_case.get(key, negated) else score
-            # A figure for each of a million scores would take longer than all the rest.
-            if (measured := by_path.get(path)) is None:
-                measured = by_path[path] = Measured(NAMES.get(path, path))
-            measured.scores.setdefault(key, []).append(score)
-    figures |= {MeasuredFigure(EVALUATOR, path): measured for path, measured in by_path.items()}
+            if (of_case := measured.scores.get(key)) is not None:
+                of_case.append(score)
+            else:
+                measured.scores[key] = [score]
+        if measured.scores:
+            figures[MeasuredFigure(EVALUATOR, path)] = measured
     places = {path: place for place, (path, _) in enumerate(walk(root))}
     in_order = sorted(
         figures,
@@ -402,23 +419,28 @@ def _parts(run: Run, kind: str) -> Iterator[tuple[int, str, list[dict[str, Any]]
     yield from rows.values_list("result_id", "path", parts).iterator(chunk_size=CHUNK)
 
 
-def _scores(run: Run) -> Iterator[tuple[int, str, float]]:
-    """Yield the scores of all evaluators under the root; an ended run has them packed in one column."""
+def _score_columns(run: Run) -> Iterator[tuple[str, Sequence[int], Sequence[Any]]]:
+    """Yield for each evaluator under the root its path, and results with its scores, False or None for no score.
+
+    An ended run has them packed in one column.
+    """
     packed = unpack_leaf_scores(bytes(run.leaf_scores)) if run.leaf_scores else None
     if packed is None:
         rows = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED)
-        rows = rows.exclude(path=ROOT_PATH).order_by()
-        columns = rows.values_list("result_id", "path", "score")
-        for result, path, score in columns.iterator(chunk_size=CHUNK):
-            if score is not None:
-                yield result, path, score
-        return
-    places = [(path, at) for path, at in packed.columns.items() if path != ROOT_PATH]
-    for result, scores in packed.scores.items():
-        for path, place in places:
-            score = scores[place][0] if isinstance(scores[place], list) else scores[place]
-            if score is not None and score is not False:
-                yield result, path, score
+        columns: dict[str, tuple[list[int], list[Any]]] = {}
+        for path, result, score in rows.order_by().values_list("path", "result_id", "score"):
+            results, scores = columns.setdefault(path, ([], []))
+            results.append(result)
+            scores.append(score)
+    else:
+        columns = {
+            path: (
+                packed.results,
+                [one[0] if one.__class__ is list else one for one in packed_scores],
+            )
+            for path, packed_scores in packed.scores.items()
+        }
+    yield from ((path, *column) for path, column in columns.items() if path != ROOT_PATH)
 
 
 # The ids of both runs make one seed; the factor is a prime, so that no two pairs share a seed.
@@ -473,7 +495,8 @@ class Comparison:
 
     def title(self, case: str) -> str:
         """Return the title of a case, from the candidate where it has the case."""
-        return self.candidate.titles.get(case) or self.baseline.titles.get(case, "")
+        sides = self.candidate, self.baseline
+        return next((side.names[case].title for side in sides if case in side.names), "")
 
 
 class SameRunError(DomainError):
@@ -489,16 +512,16 @@ class SameRunError(DomainError):
 def build_comparison(
     baseline: Run, candidate: Run, tolerances: Tolerances, *, only_shared: bool = False
 ) -> Comparison:
-    """Compare two runs; the policy frozen with each run decides its cases' verdicts. Two queries.
+    """Compare two runs; the policy frozen with each run decides its cases' verdicts. Three queries.
 
     With `only_shared` the figures count only the cases that both runs have. Raises
     UnreadableSnapshotError for a run of another version.
     """
-    stored = read_records(baseline), read_records(candidate)
-    in_both = {*stored[0].hashes} & {*stored[1].hashes}
+    old, new = read_records(baseline, candidate)
+    in_both = old.groups.keys() & new.groups.keys()
     if only_shared:
-        stored = stored[0].only(in_both), stored[1].only(in_both)
-    before, after = comparison_side(baseline, stored[0]), comparison_side(candidate, stored[1])
+        old, new = old.only(in_both), new.only(in_both)
+    before, after = comparison_side(baseline, old), comparison_side(candidate, new)
     cases = compare_cases(before.cases, after.cases)
     return Comparison(
         baseline=before,

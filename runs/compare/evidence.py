@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from statistics import NormalDist
 
 import numpy as np
@@ -201,10 +202,12 @@ class Paired:
 NOTHING = Paired(0, None, None, None, None, None)
 
 
-def paired_figures(figures: Sequence[Sequence[float | None]], *, seed: int) -> tuple[Paired, ...]:
+def paired_figures(
+    figures: Sequence[Sequence[float | None] | Columns], *, seed: int
+) -> tuple[Paired, ...]:
     """Return the change of several figures from their differences case by case, in one order of cases.
 
-    A difference is None where the case lacks the figure. The cases are resampled 2,000 times by `seed`,
+    A difference is None or NaN where the case lacks the figure. The cases are resampled 2,000 times by `seed`,
     once for all figures.
     """
     if not figures or not len(figures[0]):
@@ -234,7 +237,7 @@ def _figure(column: NDArray[np.float64], low: float, high: float, p: float) -> P
     is_enough = values.size >= MIN_CASES
     return Paired(
         cases=int(values.size),
-        mean=rounded(math.fsum(values) / values.size),
+        mean=rounded(math.fsum(values.tolist()) / values.size),
         low=rounded(low),
         high=rounded(high),
         p=p if is_enough else None,
@@ -289,7 +292,7 @@ class Measured:
     @property
     def mean(self) -> float | None:
         """Return the mean over all executions that have it, on the figure's scale."""
-        total = math.fsum(score for scores in self.scores.values() for score in scores)
+        total = math.fsum(chain.from_iterable(self.scores.values()))
         return rounded(total / self.executions) if self.scores else None
 
 
@@ -333,21 +336,17 @@ class MeasuredPair:
     own: tuple[OwnMean, OwnMean]
 
     @property
-    def differences(self) -> Sequence[float | None]:
-        """Return candidate minus baseline for every case."""
-        return [
-            None if old is None or new is None else new - old
-            for old, new in zip(self.before, self.after, strict=True)
-        ]
+    def differences(self) -> Columns:
+        """Return candidate minus baseline for every case, NaN where one lacks it."""
+        before, after = np.array((self.before, self.after), dtype=float)
+        differences: Columns = after - before
+        return differences
 
     def change(self, paired: Paired) -> MeasuredChange:
         """Return the change of the figure."""
-        both = [
-            (old, new)
-            for old, new in zip(self.before, self.after, strict=True)
-            if old is not None and new is not None
-        ]
-        before, after = (_rounded_mean([pair[side] for pair in both]) for side in (0, 1))
+        columns = np.array((self.before, self.after), dtype=float)
+        both = columns[:, ~np.isnan(columns).any(axis=0)].tolist()
+        before, after = map(_rounded_mean, both)
         return MeasuredChange(self.figure, self.name, before, after, paired, self.own)
 
 
@@ -364,16 +363,14 @@ def measured_pairs(
     pairs = []
     for figure in dict.fromkeys((*candidate, *baseline)):
         sides = baseline.get(figure, nothing), candidate.get(figure, nothing)
-        before, after = ([_case_mean(side, case) for case in shared] for side in sides)
+        before, after = (
+            [scores[0] if len(scores) == 1 else mean(scores) for scores in found]
+            for found in (map(side.scores.get, shared, repeat(())) for side in sides)
+        )
         own = tuple(OwnMean(side.mean, side.executions) for side in sides)
         name = sides[1].name or sides[0].name
         pairs.append(MeasuredPair(figure, name, before, after, (own[0], own[1])))
     return tuple(pairs)
-
-
-def _case_mean(side: Measured, case: str) -> float | None:
-    scores = side.scores.get(case, ())
-    return scores[0] if len(scores) == 1 else mean(scores)
 
 
 def _rounded_mean(values: Sequence[float]) -> float | None:
@@ -459,6 +456,7 @@ def _corrected_by_family(
 
 def _share_change(change: CaseChange) -> float | None:
     before, after = change.baseline, change.candidate
-    if before is None or after is None or before.pass_share is None or after.pass_share is None:
+    if before is None or after is None:
         return None
-    return after.pass_share - before.pass_share
+    old, new = before.pass_share, after.pass_share
+    return None if old is None or new is None else new - old

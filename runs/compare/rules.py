@@ -399,7 +399,8 @@ class CaseSide:
         return self.passed / self.scored if self.scored else None
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as CaseSide.
+@dataclass(slots=True)
 class CaseChange:
     """How a case changed: regression, improvement, unchanged, error, added or removed.
 

@@ -144,20 +144,19 @@ def kept_output(row: ResultOutput, files: Mapping[str, bytes]) -> Output:
     return output_from_columns(row.text, row.messages, row.trace, row.usage, files)
 
 
-VERSION = 1
-SCORES = 6
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class LeafScores:
-    """Scores by result: a list with one score for each path in `columns`.
+    """The scores of evaluators: `scores` has by path one for each of `results`.
 
     A score is None where the evaluator was not run, False where it could not score, and
     [score, required parts missed] where it missed some.
     """
 
-    columns: Mapping[str, int]
-    scores: Mapping[int, Sequence[Any]]
+    results: list[int]
+    scores: Mapping[str, Sequence[Any]]
 
 
 def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
@@ -165,36 +164,26 @@ def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
     content = json.loads(zlib.decompress(packed))
     if content.get("version") != VERSION:
         return None
-    return LeafScores(
-        columns={path: place for place, path in enumerate(content["paths"])},
-        scores={row[0]: row[SCORES] for row in content["results"]},
-    )
+    return LeafScores(results=content["results"], scores=content["scores"])
 
 
 def pack_leaf_scores(run_id: int) -> bytes:
-    """Return the scores of all evaluators of a run, small enough for what-if to read at once.
+    """Return the scores of all evaluators of a run, small enough to be read at once.
 
-    Compressed JSON: {"version", "paths", "results": [[result, case, repetition, status, outcome
-    marks, error stage, [score of each path]]]}. A score is null where the evaluator was not run,
-    false where it could not score, and [score, required parts missed] where it missed some.
+    Compressed JSON: {"version", "results": [id], "scores": {path: [score of each result]}}, with scores as
+    `LeafScores` has them.
     """
-    places: dict[str, int] = {}
-    scores: dict[int, dict[int, Any]] = {}
+    ids = read_ids(Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id"))
+    places = {result: place for place, result in enumerate(ids)}
+    scores: dict[str, list[Any]] = {}
     rows = EvaluatorScore.objects.filter(result__run_id=run_id).order_by()
-    for result_id, path, state, score, missed in rows.values_list(
+    for result, path, state, score, missed in rows.values_list(
         "result_id", "path", "state", "score", "failed_required"
     ).iterator(chunk_size=5000):
-        place = places.setdefault(path, len(places))
         packed_score = score if state == "scored" else False if state == "unscored" else None
-        scores.setdefault(result_id, {})[place] = [packed_score, missed] if missed else packed_score
-    results = Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id")
-    packed = [
-        [*row, [scores.get(row[0], {}).get(place) for place in range(len(places))]]
-        for row in results.values_list(
-            "id", "case_id", "repetition", "status", "outcome_marks", "error_stage"
-        ).iterator(chunk_size=5000)
-    ]
-    content = {"version": VERSION, "paths": list(places), "results": packed}
+        column = scores.setdefault(path, [None] * len(ids))
+        column[places[result]] = [packed_score, missed] if missed else packed_score
+    content = {"version": VERSION, "results": [*ids], "scores": scores}
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)
 
 

@@ -133,9 +133,10 @@ def _stored(run: Run) -> tuple[StoredRun, str]:
     # In the order of the suite, as results are.
     cases = {result.case: known[result.case] for result in results}
     is_completed = run.status == RunStatus.COMPLETED
-    stored = StoredRun(
-        results, cases, leaf_scores.columns, leaf_scores.scores, is_completed=is_completed
-    )
+    columns = {path: place for place, path in enumerate(leaf_scores.scores)}
+    by_result = zip(*leaf_scores.scores.values(), strict=True)
+    scores = dict(zip(leaf_scores.results, by_result, strict=False))
+    stored = StoredRun(results, cases, columns, scores, is_completed=is_completed)
     return stored, version
 
 
