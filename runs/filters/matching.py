@@ -291,8 +291,12 @@ class ResultRows(CaseRows):
         is_held = self._results(held)
         return Q(state=WAITING) & (is_held if state == RUNNING else ~is_held)
 
+    def _with_tools(self) -> QuerySet[Any, Any]:
+        """Return the texts of results in which a tool was called; only results have an index by run."""
+        return ResultText.objects.filter(self._of("result__run")).exclude(tools=[])
+
     def _has_tool(self, name: str | None) -> Q:
-        called = ResultText.objects.filter(self._of("run")).exclude(tools=[])
+        called = self._with_tools()
         if name is not None:
             called = with_tag(called, name, "tools")
         found = Q(pk__in=called.values("result__run_case__pk"))
@@ -344,25 +348,30 @@ class ResultRows(CaseRows):
             self._of("result__run"), path=path, state=ScoreState.SCORED
         )
         key = "result__run_case__pk"
-        negated = self._is_negated(path)
-        mean = Round(Cast(Avg("score"), FloatField()), SCORE_DIGITS)
-        turned = Round(Cast(1.0 - Avg("score"), FloatField()), SCORE_DIGITS)
-        if negated is None:
-            return [(scored.order_by().values(key).annotate(value=mean), key)]
         return [
-            (scored.exclude(negated).order_by().values(key).annotate(value=mean), key),
-            (scored.filter(negated).order_by().values(key).annotate(value=turned), key),
+            (
+                scored.filter(which)
+                .order_by()
+                .values(key)
+                .annotate(value=Round(Cast(mean, FloatField()), SCORE_DIGITS)),
+                key,
+            )
+            for which, mean in self._means(path)
         ]
 
-    def _is_negated(self, path: str) -> Q | None:
-        """Return the condition on scores that the evaluator is negated; None where it is nowhere."""
+    def _means(self, path: str) -> Sequence[tuple[Q, Any]]:
+        """Return conditions on the scores of an evaluator with the mean that counts: where it is negated, turned."""
+        plain, turned = Avg("score"), 1.0 - Avg("score")
         runs = [pk for pk, paths in self._negated_in_runs.items() if path in paths]
         alone = [pk for pk, is_appended, _ in self._own_trees if not is_appended]
         own = [pk for pk, _, paths in self._own_trees if path in paths]
         if not (runs or own):
-            return None
+            return [(Q(), plain)]
+        if len(runs) == len(self.runs) and not self._own_trees:
+            return [(Q(), turned)]
         in_runs = Q(result__run__in=runs) & ~Q(result__case__in=among(alone))
-        return in_runs | Q(result__case__in=among(own))
+        negated = in_runs | Q(result__case__in=among(own))
+        return [(~negated, plain), (negated, turned)]
 
     @cached_property
     def _negated_in_runs(self) -> Mapping[int, frozenset[str]]:
@@ -430,8 +439,7 @@ class ResultRows(CaseRows):
         if field.key == "tags":
             return self.rows.values_list("pk", "case__tags")
         if field.key == "tool":
-            called = ResultText.objects.filter(self._of("run")).exclude(tools=[])
-            return called.values_list("result__run_case__pk", "tools")
+            return self._with_tools().values_list("result__run_case__pk", "tools")
         if field.key == "error_stage":
             errors = Result.objects.filter(self._of("run")).exclude(error_stage="").order_by()
             return (

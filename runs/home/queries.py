@@ -38,7 +38,7 @@ from runs.costs import UNPRICED_CALLS
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
 from runs.models.comments import Mention
 from runs.models.results import CallPurpose, ModelCall
-from runs.models.reviews import QueueQuery
+from runs.models.reviews import QueueQuery, ReviewItem, retried_results
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite, Target
 from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_list_columns
@@ -546,9 +546,11 @@ def _count(rows: QuerySet[Any]) -> Subquery:
     return Subquery(numbers, output_field=IntegerField())
 
 
-# Every page has both numbers, so one query counts them, which is put together once.
+_WAITING = ReviewItem.objects.waiting()
+# Every page has both numbers, so one query counts them, which is put together once. All open items are counted in
+# their index, and those of a retry, of which there are few, taken off: to look at each takes five times as long.
 _NUMBERS = User.objects.values(
-    review_waiting=_count(QueueQuery().items().waiting()),
+    review_waiting=_count(_WAITING) - _count(_WAITING.filter(result__in=retried_results())),
     mentions_unread=_count(Mention.objects.filter(member=OuterRef("pk"), read_at=None)),
 )
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from evaluators.scoring.decision import VerdictCause
 from evaluators.scoring.numbers import rounded
@@ -25,7 +25,7 @@ from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ScoreState
 from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
-from runs.models.suites import Case
+from runs.models.suites import Case, Suite
 from runs.requests import MAY_REVIEW
 from runs.results.result_state import (
     ArtifactFile,
@@ -47,19 +47,20 @@ def queue_controls(
     query: QueueQuery, people: Sequence[tuple[int, str]], *, hides_reason: bool
 ) -> list[Control]:
     """Return the filters of the queue; runs and tags are those of the chosen suite."""
+    # Whether there is any item is quick to tell; all of them may be a hundred thousand.
     items = QueueQuery().items()
-    suites = items.order_by("run__suite__title").values_list(
-        "run__suite__slug", "run__suite__title"
-    )
-    of_suite = items.filter(run__suite__slug=query.suite) if query.suite else items.none()
-    rows = of_suite.order_by("-run").values_list("run", "run__number", "run__target_name")
-    runs = [(pk, f"#{number} {target}") for pk, number, target in rows.distinct()]
-    lists = of_suite.order_by().values_list("result__case__tags", flat=True)
+    suites = Suite.objects.filter(Exists(items.filter(run__suite=OuterRef("pk"))))
+    of_suite = Run.objects.filter(suite__slug=query.suite) if query.suite else Run.objects.none()
+    queued = of_suite.filter(Exists(items.filter(run=OuterRef("pk")))).order_by("-pk")
+    rows = queued.values_list("pk", "number", "target_name")
+    runs = [(pk, f"#{number} {target}") for pk, number, target in rows]
+    cases = Case.objects.filter(suite__slug=query.suite) if query.suite else Case.objects.none()
+    lists = cases.order_by().values_list("tags", flat=True)
     tags = [(tag, tag) for tag in sorted({tag for tags in lists.distinct() for tag in tags})]
     reasons = [(reason.value, reason.label) for reason in ReviewReason]
     assigned = [(pk, f"Assigned to {name}") for pk, name in people]
     offered = (
-        ("suite", "Suite", list(dict.fromkeys(suites.distinct())), "All suites"),
+        ("suite", "Suite", suites.order_by("title").values_list("slug", "title"), "All suites"),
         ("run", "Run", runs, "All runs"),
         ("reason", "Reason", () if hides_reason and not query.reason else reasons, "Any reason"),
         ("tag", "Tag", tags, "Any tag"),
