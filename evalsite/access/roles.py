@@ -62,7 +62,7 @@ class Scope(TextChoices):
 SCOPE_MEANINGS = {
     Scope.READ: "reads suites, runs, results and comparisons",
     Scope.RUN: "starts, stops, resumes and retries runs, and pushes outputs into them",
-    Scope.EDIT: "changes suites, cases, baselines, targets and models, shares comparisons, deletes runs, reads the audit",
+    Scope.EDIT: "changes suites, cases, baselines, targets and language models, makes share links, reads the audit",
     Scope.REVIEW: "decides borderline results",
 }
 SCOPE_PERMISSIONS = {

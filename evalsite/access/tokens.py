@@ -12,17 +12,18 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
+from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from evalsite.access.models import ACTIVE, ApiToken
 from evalsite.access.rate_limits import count_wrong_token
 from evalsite.access.roles import SCOPE_PERMISSIONS, Scope, highest_role, role_scopes
-from evalsite.access.sessions import MUST_SET_UP
+from evalsite.access.sessions import MUST_SET_UP, is_confirmed
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models.sharing import token_hash
@@ -215,12 +216,26 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 class MayView(BasePermission):
-    """Allow members who may see runs to read the API; with a token, its scopes must include it too."""
+    """Allow members who may see runs to read the API; with a token, its scopes must include it too.
+
+    Changes by a session, from the page that tries calls, need what sensitive pages need: that the member has
+    confirmed lately who it is. No page changes anything by the API.
+    """
 
     message = "Your role may not see runs. An admin can change your role."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Tell whether both the member and the token have the permission."""
+        """Tell whether both the member and the token have the permission; raises PermissionDenied with a remedy."""
         grant: TokenGrant | None = request.auth  # type: ignore[assignment]  # the site's authentication gives it
         is_granted = grant.allows(VIEW) if grant else MUST_SET_UP not in request.session
-        return request.user.is_authenticated and is_granted and request.user.has_perm(VIEW)
+        if not (request.user.is_authenticated and is_granted and request.user.has_perm(VIEW)):
+            return False
+        if (
+            grant is None
+            and request.method not in SAFE_METHODS
+            and not is_confirmed(request.session)
+        ):
+            raise PermissionDenied(
+                f"Confirm that it is you first, at {reverse('access:confirm')}, or call with a token."
+            )
+        return True

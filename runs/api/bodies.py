@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import IO, Annotated, Any, TypeVar
 
+from django import forms
 from django.conf import settings
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -100,6 +101,16 @@ def pointer(*path: str | int) -> str:
     """Return a path into a body as a JSON pointer (RFC 6901): /targets/0."""
     parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
     return "".join(f"/{part}" for part in parts)
+
+
+def form_errors(
+    form: forms.BaseForm, places: Mapping[str, tuple[str, ...]]
+) -> dict[str, list[str]]:
+    """Return the errors of a form by JSON pointer; `places` are those of fields that have another in the body."""
+    return {
+        pointer(*places.get(name, (name,) * (name != "__all__"))): [str(text) for text in texts]
+        for name, texts in form.errors.items()
+    }
 
 
 def _message(detail: ErrorDetails, body: type[Body]) -> str:

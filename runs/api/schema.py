@@ -151,6 +151,9 @@ CHANGES: Mapping[str, str] = {
     "runs.start_run": "start and stop runs",
     "runs.change_suite": "change suites",
     "runs.change_target": "change targets",
+    "runs.review_result": "review results",
+    "runs.share": "share snapshots",
+    "evaluators.change_languagemodel": "change language models",
 }
 REFUSALS: Mapping[int, str] = {
     400: "A parameter, or a place in the body, is wrong; errors says which.",

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from evaluators.catalog.kind_forms import JsonField, LinesField
 from evaluators.models import LanguageModel
 from runs import lists
-from runs.api.bodies import Body, UnusableBodyError, pointer, read_body
+from runs.api.bodies import Body, UnusableBodyError, form_errors, pointer, read_body
 from runs.api.params import ListRequest, NoParams
 from runs.api.schema import reads, writes
 from runs.documents import Document
@@ -166,14 +166,7 @@ def _save(request: Request, body: TargetBody, target: Target | None) -> TargetDo
         raise UnusableBodyError({pointer("kind"): ["Recorded outputs are imported as a file."]})
     form = target_form(body.kind, _form_data(blank, body), target=target)
     if not form.is_valid():
-        raise UnusableBodyError(
-            {
-                pointer(
-                    *(("config", name) if name in settings else (name,) * (name != "__all__"))
-                ): [str(message) for message in messages]
-                for name, messages in form.errors.items()
-            }
-        )
+        raise UnusableBodyError(form_errors(form, {name: ("config", name) for name in settings}))
     member: Any = request.user
     return target_document(form.save(saved_by=member))
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from runs.api import run_calls, suite_calls, target_calls, views
+from runs.api import (
+    model_calls,
+    review_calls,
+    run_calls,
+    share_calls,
+    suite_calls,
+    target_calls,
+    views,
+)
 from runs.api.schema import by_method
 
 urlpatterns = [
@@ -68,6 +76,27 @@ urlpatterns = [
         by_method(get=target_calls.target, put=target_calls.put_target),
         name="api-target",
     ),
+    path(
+        "models",
+        by_method(get=model_calls.models, post=model_calls.add_model),
+        name="api-models",
+    ),
+    path(
+        "models/<slug:slug>",
+        by_method(
+            get=model_calls.model, put=model_calls.put_model, delete=model_calls.delete_model
+        ),
+        name="api-model",
+    ),
+    path("results/<int:result>/review", review_calls.review, name="api-result-review"),
+    path("results/<int:result>/review/ask", review_calls.ask, name="api-result-review-ask"),
+    path("reviews", review_calls.waiting, name="api-reviews"),
+    path(
+        "shares",
+        by_method(get=share_calls.shares, post=share_calls.make),
+        name="api-shares",
+    ),
+    path("shares/<int:share>", share_calls.revoke, name="api-share"),
     path("campaigns", views.campaigns, name="api-campaigns"),
     path("campaigns/<int:campaign>", views.campaign, name="api-campaign"),
     path("comments", views.comments, name="api-comments"),

@@ -203,10 +203,10 @@ class QueueQuery(ListQuery):
     A field that is empty or 0 does not filter.
     """
 
-    suite: str = lists.text()
-    run: int = lists.integer(0)
-    reason: str = lists.choice(list(ReviewReason))
-    tag: str = lists.text()
+    suite: str = lists.text(help="Only those of this suite, by its short name.")
+    run: int = lists.integer(0, help="Only those of this run, by its id.")
+    reason: str = lists.choice(list(ReviewReason), help="Only those that wait for this reason.")
+    tag: str = lists.text(help="Only those whose case has this tag.")
     assignee: int = lists.integer(0)
 
     def items(self) -> ReviewItemQuerySet:

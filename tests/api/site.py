@@ -124,3 +124,25 @@ def assert_refused(response: HttpResponse, status: int) -> dict[str, Any]:
     assert problem["title"]
     assert problem["detail"]
     return problem
+
+
+class Program:
+    """A program with a token of a member, and with these scopes."""
+
+    def __init__(self, owner: User, *scopes: Scope) -> None:
+        """Make the token."""
+        self.client = Client(headers={"authorization": f"Bearer {token_of(owner, scopes=scopes)}"})
+
+    def send(
+        self, method: str, path: str, body: Any = None, status: int = 200, **place: Any
+    ) -> Any:
+        """Send a body to a call described by its path; return its described answer, None for none."""
+        response = getattr(self.client, method)(
+            f"/api{path}".format(**place), body, content_type="application/json"
+        )
+        assert response.status_code == status, response.content
+        if status >= 400:
+            return assert_refused(response, status)
+        if status == 204:
+            return None
+        return assert_described(response, f"/api{path}", method=method)

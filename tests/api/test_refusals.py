@@ -16,7 +16,14 @@ from evalsite.access.roles import Role, Scope, role_scopes
 from evalsite.access.tokens import revoke_token
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.addresses import all_patterns
-from tests.support.factories import make_campaign, make_case, make_result, make_run, make_suite
+from tests.support.factories import (
+    make_campaign,
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_suite,
+)
 from tests.support.members import make_client, make_member
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -26,7 +33,8 @@ CALLS = (
     *("/api/suites/support/versions/1", "/api/suites/support/cases", "/api/runs"),
     "/api/suites/support/views",
     *("/api/suites/support/cases/C-1", "/api/runs/support:1", "/api/runs/support:1/results"),
-    *("/api/targets", "/api/targets/{target}"),
+    *("/api/targets", "/api/targets/{target}", "/api/models", "/api/models/juno"),
+    *("/api/reviews", "/api/shares"),
     *("/api/results/{result}", "/api/results/{result}/output", "/api/campaigns"),
     *(
         "/api/campaigns/{campaign}",
@@ -51,6 +59,7 @@ FILTERS = {
 # What only exists for the member who asked for it.
 WRITES = {
     *("runs:api-suite-check", "runs:api-suite-baseline", "runs:api-runs-estimate"),
+    *("runs:api-result-review", "runs:api-result-review-ask", "runs:api-share"),
     *(f"runs:api-run-{change}" for change in ("stop", "resume", "retry", "outputs", "close")),
 }
 OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file"}
@@ -59,6 +68,7 @@ OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file"}
 def calls() -> list[str]:
     """Make what they ask for and give every call that is answered."""
     suite = make_suite(slug="support")
+    make_model(slug="juno")
     campaign = make_campaign(suite=suite)
     run, _ = make_run(suite=suite, campaign=campaign), make_run(suite=suite)
     case = make_case(suite=suite, key="C-1")

@@ -18,6 +18,7 @@ from runs.models.temporary import KEPT, IdempotentRequest
 from runs.waiting import HEADER
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.factories import make_case, make_suite, make_target, make_user
+from tests.support.members import make_client
 from tests.support.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -229,6 +230,20 @@ def test_a_session_needs_the_token_of_its_forms(suite: Suite, member: User) -> N
     client.force_login(member)
     body = {"suite": "support", "targets": ["recorded"]}
     assert client.post("/api/runs", body, content_type="application/json").status_code == 403
+
+
+def test_a_session_changes_something_only_after_its_member_confirmed_who_it_is(
+    suite: Suite, member: User
+) -> None:
+    client = Client()
+    client.force_login(member)
+    body = {"suite": "support", "targets": ["recorded"]}
+    assert client.get("/api/runs").status_code == 200
+    refused = client.post("/api/runs", body, content_type="application/json")
+    assert "Confirm that it is you first, at /account/confirm/" in refused.json()["detail"]
+    assert not Run.objects.exists()
+    confirmed = make_client(member).post("/api/runs", body, content_type="application/json")
+    assert confirmed.status_code == 201
 
 
 def test_an_active_run_asks_to_wait_and_tells_how_it_ended_once_it_has(

@@ -362,6 +362,13 @@ PAGES: Mapping[str, Page] = {
     "runs:api-suite-case": read(**CASE),
     "runs:api-targets": write("editor", NOT_JSON, get=PAGE),
     "runs:api-target": read(target=0),
+    "runs:api-models": write("admin", NOT_JSON, get=PAGE),
+    "runs:api-model": read(**MODEL),
+    "runs:api-reviews": read(),
+    "runs:api-result-review": write("reviewer", NOT_JSON, result=0),
+    "runs:api-result-review-ask": write("reviewer", PAGE, result=0),
+    "runs:api-shares": write("editor", NOT_JSON, get=PAGE),
+    "runs:api-share": Page("viewer", get=NOT_ALLOWED, place={"share": 1}, is_api=True),
     "runs:api-runs": write("editor", NOT_JSON, get=PAGE),
     "runs:api-runs-estimate": write("editor", NOT_JSON),
     # The run is over, and asks its target itself.
