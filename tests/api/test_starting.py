@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from evalsite.access.roles import Scope
+from evalsite.access.sessions import CONFIRMED_AT
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Suite
@@ -237,6 +238,9 @@ def test_a_session_changes_something_only_after_its_member_confirmed_who_it_is(
 ) -> None:
     client = Client()
     client.force_login(member)
+    session = client.session
+    session[CONFIRMED_AT] = "2026-01-01T00:00:00+00:00"
+    session.save()
     body = {"suite": "support", "targets": ["recorded"]}
     assert client.get("/api/runs").status_code == 200
     refused = client.post("/api/runs", body, content_type="application/json")
