@@ -572,12 +572,6 @@ class ResultPage:
     reviews: ReviewHistory | None
 
     @property
-    def near(self) -> list[Neighbour]:
-        """Return what J and K open, for the browser to fetch while the reader reads."""
-        listed = self.listed
-        return [near for near in (listed.following, listed.previous) if near] if listed else []
-
-    @property
     def earlier(self) -> Repetition | None:
         """Return the repetition before this one."""
         before = [row for row in self.repetitions if row.number < self.result.repetition]

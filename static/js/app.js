@@ -15,7 +15,7 @@ import "./filters.js";
 import "./folder-upload.js";
 import "./form-rows.js";
 import "./review-hold.js";
-import "./result-panel.js";
+import "./result-steps.js";
 import "./legend.js";
 import "./pictures.js";
 import "./picture-image.js";

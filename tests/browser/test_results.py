@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from django.urls import reverse
 from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
+from evalsite.access.models import MemberSession
 from runs.models.results import Result
 from tests.results.test_result_page import ATTACK, at, judged
 from tests.support.factories import (
@@ -158,3 +160,64 @@ def test_steps_pressed_before_a_result_is_there_wait_for_it(
     held[0].continue_()
     expect(page.locator("#result-panel .stepper")).to_contain_text("3 of 3 failed")
     assert "/C-003/1/" in page.url
+
+
+def test_a_step_shows_the_next_result_without_loading_a_page(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    run = make_scored_run(verdicts=("fail", "pass", "fail", "fail"))
+    place = reverse("runs:result", args=(run.suite.slug, run.number, "C-001", 1))
+    page.goto(f"{live_server.url}{place}?from=run&verdict=fail")
+    page.evaluate("() => { window.isFirst = true; }")
+    stepper, heading = page.locator("main .stepper"), page.get_by_role("heading", level=1)
+
+    page.keyboard.press("j")
+    expect(stepper).to_contain_text("2 of 3 failed")
+    # A screen reader reads the heading, and the tab is named after it.
+    expect(heading).to_be_focused()
+    expect(page).to_have_title(re.compile(r"^Case C-003, run #1"))
+    page.get_by_role("navigation", name="On this page").get_by_role("link", name="Output").click()
+    assert page.url.endswith("/C-003/1/?from=run&verdict=fail#output")
+    page.keyboard.press("j")
+    expect(stepper).to_contain_text("3 of 3 failed")
+
+    # Back goes one state: to the part, to the result before.
+    page.go_back()
+    expect(stepper).to_contain_text("2 of 3 failed")
+    page.go_back()
+    assert page.url.endswith("/C-003/1/?from=run&verdict=fail")
+    page.go_back()
+    expect(stepper).to_contain_text("1 of 3 failed")
+    expect(page).to_have_title(re.compile(r"^Case C-001, run #1"))
+    assert page.evaluate("() => window.isFirst")
+
+    # What is shown is the result of now, and after the login ended nothing.
+    run.results.filter(case__key="C-003").update(verdict="pass", score=1)
+    run.cases.refresh(run.pk, run.results.filter(case__key="C-003").values_list("case", flat=True))
+    page.keyboard.press("j")
+    expect(heading).to_contain_text("Pass")
+    page.go_back()
+    expect(stepper).to_contain_text("1 of 2 failed")
+    MemberSession.objects.all().delete()
+    page.keyboard.press("j")
+    page.wait_for_url("**/login/**")
+
+
+def test_back_leads_from_a_reloaded_result_to_its_list(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    run = make_scored_run(verdicts=("fail", "fail"))
+    page.goto(live_server.url + reverse("runs:run", args=(run.suite.slug, run.number)))
+    page.locator("#rows a").first.click()
+    expect(page.locator("#result-panel").get_by_role("heading", level=1)).to_be_visible()
+    expect(page).to_have_title(re.compile("^Case C-001"))
+    page.reload()
+    page.keyboard.press("j")
+    expect(page).to_have_title(re.compile("^Case C-002"))
+    page.go_back()
+    expect(page).to_have_title(re.compile("^Case C-001"))
+    page.go_back()
+    expect(page.locator("#rows tr")).to_have_count(2)
+    expect(page.locator("#result-panel")).to_have_count(0)
