@@ -1407,6 +1407,7 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(default=runs.models.database.database_now)),
                 ("withdrawn_at", models.DateTimeField(blank=True, null=True)),
                 ("stale_at", models.DateTimeField(blank=True, null=True)),
+                ("together", models.UUIDField(blank=True, null=True)),
                 (
                     "result",
                     models.ForeignKey(

@@ -41,7 +41,8 @@ class Review(models.Model):
     `outcome_marks` has one character per expected outcome in order: 1 met, 0 missed, - not marked.
     `metric_labels` are whole numbers 0 to 5 by the metric's key, `tags` are causes of failure.
     `reviewer_name` names the reviewer of an imported decision, who is no member. `imported_by` names
-    who imported a decision from a file, "" for one that the reviewer made here.
+    who imported a decision from a file, "" for one that the reviewer made here. Decisions made at once on
+    identical outputs have the same `together`.
     """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="reviews")
@@ -62,6 +63,7 @@ class Review(models.Model):
     created_at = models.DateTimeField(default=database_now)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
     stale_at = models.DateTimeField(null=True, blank=True)
+    together = models.UUIDField(null=True, blank=True)
 
     objects = ReviewQuerySet.as_manager()
 

@@ -52,12 +52,15 @@ class Override:
 class PastReview:
     """One decision of a reviewer; `imported_by` is "" for one made here.
 
+    `is_together` tells that it was made at once on identical outputs.
+
     `marks` has one character for each expected outcome, `met` says how many of the marked ones were met.
     `state` is withdrawn, stale, or "" for a decision that counts.
     """
 
     by: str
     imported_by: str
+    is_together: bool
     at: datetime
     verdict: str
     note: str
@@ -186,6 +189,7 @@ def _past(row: Review) -> PastReview:
     return PastReview(
         by=row.reviewer_word or UNKNOWN_REVIEWER,
         imported_by=row.imported_by,
+        is_together=row.together is not None,
         at=row.created_at,
         verdict=row.verdict,
         note=row.note,

@@ -148,6 +148,7 @@ def _line(review: Review) -> ReviewLine:
         withdrawn_at=review.withdrawn_at,
         stale_at=review.stale_at,
         imported_by=review.imported_by,
+        together=str(review.together or ""),
     )
 
 

@@ -456,7 +456,10 @@ def _others(result: Result, policy: PolicySpec) -> tuple[RepetitionMark, ...]:
 
 @dataclass(frozen=True, slots=True)
 class DecisionMessage:
-    """A decision just made, the verdict of the machine, and the consensus of all decisions."""
+    """A decision just made, the verdict of the machine, and the consensus of all decisions.
+
+    `together` is how many identical outputs it was made on at once, 1 for one alone.
+    """
 
     key: str
     title: str
@@ -467,6 +470,7 @@ class DecisionMessage:
     scale: int
     consensus: Consensus
     decided: int
+    together: int
 
     @property
     def is_same(self) -> bool:
@@ -481,6 +485,9 @@ def decision_message(review: Review | None) -> DecisionMessage | None:
     result = review.result
     reviewers = ReviewItem.objects.values_list("wanted", flat=True).get(result=result)
     verdicts = Review.objects.standing().filter(result=result).order_by("id")
+    same = Review.objects.standing().filter(
+        together=review.together, reviewer=review.reviewer_id, result__review_item__isnull=False
+    )
     decisions = [Verdict(verdict) for verdict in verdicts.values_list("verdict", flat=True)]
     return DecisionMessage(
         key=result.case.key,
@@ -492,6 +499,7 @@ def decision_message(review: Review | None) -> DecisionMessage | None:
         scale=result.run.scale,
         consensus=combine_decisions(decisions, reviewers),
         decided=len(decisions),
+        together=same.count() if review.together else 1,
     )
 
 
@@ -507,7 +515,8 @@ class ReviewPage:
     """Everything that the page shows of one item.
 
     `judge` is None and `opinions` is empty while they are hidden from this person; with `is_demanded` the suite
-    hides them. `mine` is the standing decision of the person.
+    hides them. `mine` is the standing decision of the person. `identical` are other items that wait with the same
+    output.
     """
 
     item: ReviewItem
@@ -536,7 +545,19 @@ class ReviewPage:
     consensus: Consensus
     decided: int
     causes: tuple[str, ...]
+    identical: Sequence[ReviewItem]
     rule: str = RULE
+
+    @property
+    def identical_ids(self) -> str:
+        """Return the ids of the identical items, with commas between."""
+        return ",".join(str(item.pk) for item in self.identical)
+
+    @property
+    def identical_places(self) -> str:
+        """Say in which runs the identical outputs are."""
+        runs = Counter(item.run.number for item in self.identical)
+        return ", ".join(f"{count} in run #{number}" for number, count in runs.items())
 
     @property
     def has_output(self) -> bool:
@@ -594,11 +615,12 @@ def review_page(
     may_decide: bool = True,
     hides_judge: bool = False,
     typed: EnteredReview | None = None,
+    query: QueueQuery | None = None,
 ) -> ReviewPage:
     """Return the page of an item for a person.
 
     With `hides_judge`, or when the suite demands it, it leaves out the machine's part until this person has
-    decided. Raises UnreadableSnapshotError for a run of another version.
+    decided. `query` is the part of the queue in which identical outputs count. Raises UnreadableSnapshotError for a run of another version.
     """
     item = items_for_review().get(pk=item.pk)
     result = item.result
@@ -649,6 +671,9 @@ def review_page(
         ),
         decided=len(standing),
         causes=_causes(run) if may_decide else (),
+        identical=services.identical_items(item, user, query)
+        if may_decide and item.closed_at is None and mine is None
+        else (),
     )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID, uuid4
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -17,7 +20,7 @@ from runs.engine.plan import read_plan
 from runs.engine.review_rules import LABELS, Consensus, ReviewReason, combine_decisions
 from runs.finishing import renew_figures
 from runs.models.database import database_now, insert_rows
-from runs.models.results import Result, ResultOutput
+from runs.models.results import Result, ResultOutput, ResultStatus
 from runs.models.reviews import (
     ENDED,
     MAX_MARKS,
@@ -95,6 +98,43 @@ def first_items(items: QuerySet[ReviewItem], by: User, most: int) -> Sequence[in
     for waiting in _in_turn(items, by):
         first += waiting.values_list("pk", flat=True)[: most - len(first)]
     return first
+
+
+MAX_IDENTICAL = 50
+
+
+def identical_items(
+    item: ReviewItem, by: User, query: QueueQuery | None = None
+) -> Sequence[ReviewItem]:
+    """Return other items that a person could decide like this one: the same case with the same output.
+
+    That is the same text after the same steps, without files. At most 50, those of the item's run first.
+    """
+    output = ResultOutput.objects.filter(result=item.result_id, removed_at=None).first()
+    if output is None or not output.text or item.result.artifacts.exists():
+        return []
+    same = upcoming_items(by, query, excluding=[item.pk]).filter(
+        result__case=item.result.case_id,
+        result__status=ResultStatus.SCORED,
+        result__artifacts=None,
+        result__output__removed_at=None,
+        result__output__text=output.text,
+    )
+    others = same.select_related("result__output", "run")
+    others = others.defer("run__snapshot", "run__summary", "run__leaf_scores")
+    shown = _shown_part(output)
+    found = [other for other in others[:MAX_IDENTICAL] if _shown_part(other.result.output) == shown]
+    return sorted(
+        found,
+        key=lambda other: (other.run_id != item.run_id, other.run_id, other.result.repetition),
+    )
+
+
+def _shown_part(output: ResultOutput) -> Any:
+    """Return what a reviewer sees of an output, without times and tokens."""
+    parts = ("type", "name", "input", "output", "error")
+    steps = [[step.get(part) for part in parts] for step in output.trace or ()]
+    return output.text, output.messages, steps
 
 
 def reserve(item: ReviewItem, by: User) -> ReviewItem:
@@ -309,13 +349,19 @@ class ReviewDecision:
 
 
 def decide(
-    item: ReviewItem, decided: ReviewDecision, *, by: User, is_second_opinion: bool = False
+    item: ReviewItem,
+    decided: ReviewDecision,
+    *,
+    by: User,
+    is_second_opinion: bool = False,
+    together: UUID | None = None,
 ) -> Consensus:
     """Store the decision of a person on an item, and return the consensus of all decisions on it.
 
     It replaces their earlier decision, which is kept as withdrawn. With a consensus the item leaves the queue and
     `reviewed_verdict` of the result is set. The verdict of the machine never changes. With `is_second_opinion` the
-    person knows that others have decided: where they disagree, the item waits for one more reviewer.
+    person knows that others have decided: where they disagree, the item waits for one more reviewer. Decisions made
+    at once on identical outputs get the same `together`.
 
     Raises AlreadyDecidedError where others did meanwhile, ItemTakenError while another reviewer has it open,
     NotEndedError for a result that is tried again, ReviewChangedError where its output was replaced meanwhile, and
@@ -345,11 +391,31 @@ def decide(
             machine_score=result.score,
             generation=result.generation,
             created_at=now,
+            together=together,
         )
         held.skips.filter(reviewer=by).delete()
         consensus, _ = store_consensus(run, [result], by=by)
         release(held, by)
         return consensus
+
+
+def decide_together(
+    item: ReviewItem, others: Sequence[ReviewItem], decided: ReviewDecision, *, by: User
+) -> None:
+    """Store a decision on an item, and the same on others whose output is identical, as decisions of their own.
+
+    Others that were decided, taken or rerun meanwhile are left out. Raises what `decide` raises for the item.
+    """
+    together = uuid4() if others else None
+    decide(item, decided, by=by, together=together)
+    for other in others:
+        # The person looked at one output, and its metrics are those of its run.
+        labels = decided.metric_labels if other.run_id == item.run_id else {}
+        same = replace(
+            decided, seconds=None, generation=other.result.generation, metric_labels=labels
+        )
+        with suppress(AlreadyDecidedError, ItemTakenError, NotEndedError, ReviewChangedError):
+            decide(other, same, by=by, together=together)
 
 
 def undo(item: ReviewItem, *, by: User) -> Consensus | None:
@@ -372,11 +438,15 @@ def undo(item: ReviewItem, *, by: User) -> Consensus | None:
     return consensus
 
 
-def last_decided_item(by: User) -> ReviewItem | None:
-    """Return the item that a person decided last; None without any."""
+def last_decided_items(by: User) -> Sequence[ReviewItem]:
+    """Return the item that a person decided last, with those decided together with it in their order."""
     reviews = Review.objects.standing().filter(reviewer=by, result__review_item__isnull=False)
-    last = reviews.select_related("result__review_item").order_by("-created_at", "-id").first()
-    return last.result.review_item if last else None
+    last = reviews.order_by("-created_at", "-id").first()
+    if last is None:
+        return []
+    group = reviews.filter(together=last.together) if last.together else reviews.filter(pk=last.pk)
+    items = group.select_related("result__review_item").order_by("created_at", "id")
+    return [review.result.review_item for review in items]
 
 
 def _hold(item: ReviewItem) -> tuple[Run, ReviewItem, Result]:

@@ -24,7 +24,6 @@ from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError, Verdict
 from evaluators.templatetags.figures import counted
-from runs.engine.review_rules import Consensus
 from runs.exports.views import answer_file
 from runs.lists import read_integer
 from runs.models.results import Result, VerdictChoice
@@ -113,7 +112,7 @@ def review_decide(request: MemberRequest, pk: int) -> HttpResponse:
         if item is None:
             raise services.ReviewChangedError(GONE)
         if is_valid:
-            form.decide(item, by=request.user)
+            form.decide(item, query, by=request.user)
             return _show_next(request, query, decided=pk)
     except DomainError as error:
         refusal = error
@@ -163,16 +162,19 @@ def review_hold(request: MemberRequest, pk: int) -> HttpResponse:
 @may_review
 def review_undo(request: MemberRequest) -> HttpResponse:
     """Undo the last decision and show its item with the form as it was."""
-    query, last = QueueQuery.read(request.GET), services.last_decided_item(request.user)
-    if last is None:
+    query, last = QueueQuery.read(request.GET), services.last_decided_items(request.user)
+    if not last:
         messages.info(request, "You have no review to undo.")
         return _show_next(request, query)
-    services.undo(last, by=request.user)
-    last.refresh_from_db()
+    for item in last:
+        services.undo(item, by=request.user)
+    first = last[0]
+    first.refresh_from_db()
     if request.htmx:
-        return _show(request, query, last, is_undone=True)
-    messages.info(request, "Review undone. The result is back in the queue.")
-    return redirect(query.at(reverse("runs:review-item", args=[last.pk])))
+        return _show(request, query, first, undone=len(last))
+    undone, are = ("Review", "The result is") if len(last) == 1 else ("Reviews", "The results are")
+    messages.info(request, f"{undone} undone. {are} back in the queue.")
+    return redirect(query.at(reverse("runs:review-item", args=[first.pk])))
 
 
 @require_POST
@@ -261,7 +263,7 @@ def _show(
     """Show the queue with an item; for htmx only the parts that changed."""
     may_decide, hides = _decides(request), request.COOKIES.get(JUDGE_COOKIE) == "on"
     page = item and review_page(
-        item, request.user, may_decide=may_decide, hides_judge=hides, typed=typed
+        item, request.user, may_decide=may_decide, hides_judge=hides, typed=typed, query=query
     )
     is_hidden = page.is_hidden if page else hides and may_decide
     report = review_pages.review_queue(
@@ -395,7 +397,8 @@ class DecisionForm(forms.Form):
     """A decision: verdict, note, causes of failure, marks of outcomes and labels of metrics.
 
     `shown` is when the item was shown, in seconds since 1970, to measure how long the decision took;
-    `generation` is that of the output that was shown.
+    `generation` is that of the output that was shown. `together` are the ids of the items with identical outputs that
+    get the same decision.
     """
 
     verdict = forms.ChoiceField(
@@ -414,6 +417,7 @@ class DecisionForm(forms.Form):
     shown = forms.IntegerField(required=False)
     generation = forms.IntegerField(required=False)
     second = forms.BooleanField(required=False)
+    together = forms.CharField(required=False)
 
     @property
     def typed(self) -> EnteredReview:
@@ -426,7 +430,7 @@ class DecisionForm(forms.Form):
         """Return the errors of the form as a text."""
         return " ".join(str(error) for errors in self.errors.values() for error in errors)
 
-    def decide(self, item: ReviewItem, *, by: User) -> Consensus:
+    def decide(self, item: ReviewItem, query: QueueQuery, *, by: User) -> None:
         """Store the decision of a valid form; raises what `runs.reviews.services.decide` raises."""
         values = self.cleaned_data
         is_shown = values["generation"] in (None, item.result.generation)
@@ -444,7 +448,13 @@ class DecisionForm(forms.Form):
             seconds=self._seconds(values["shown"]),
             generation=values["generation"] or 0,
         )
-        return services.decide(item, decided, by=by, is_second_opinion=values["second"])
+        if ids := values["together"].split(",") if values["together"] else []:
+            # Only those that the form offered, and of them those that still wait with this output.
+            identical = services.identical_items(item, by, query)
+            others = [other for other in identical if str(other.pk) in ids]
+            services.decide_together(item, others, decided, by=by)
+        else:
+            services.decide(item, decided, by=by, is_second_opinion=values["second"])
 
     def _marks(self) -> str:
         marks: list[str] = []

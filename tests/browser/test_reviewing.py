@@ -10,14 +10,15 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.finishing import summarise_run
 from runs.models.results import ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
-from tests.support.factories import make_score
+from tests.support.factories import make_score, make_scored_run, make_suite
 from tests.support.members import make_client, make_member
-from tests.support.queue import item_of, queued_run
+from tests.support.queue import NO_AUDIT, item_of, queued_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -85,6 +86,36 @@ def test_twenty_items_are_reviewed_by_keyboard_alone(
     expected = {f"C-{number:03}": KEYS["pbf"[number % 3]] for number in range(3, ITEMS)}
     assert dict(verdicts) == expected | {"C-001": "fail", "C-002": "borderline", "C-021": "pass"}
     assert not ReviewItem.objects.waiting().exists()
+
+
+def test_identical_outputs_are_decided_at_once_by_keyboard(
+    page: Page, live_server: LiveServer, log_in: LogIn, transactional_db: None
+) -> None:
+    suite = make_suite(**NO_AUDIT)
+    for text in ("Held.", "Held.", "Sent."):
+        run = make_scored_run(verdicts=["borderline"], suite=suite, summary=None)
+        assert summarise_run(run.pk)
+        ResultOutput.objects.update_or_create(
+            result=run.results.get(), defaults={"text": text, "messages": []}
+        )
+    log_in("reviewer")
+    page.goto(f"{live_server.url}/review/")
+    expect(page.locator("#review-head")).to_contain_text("run #1")
+    type_keys(page, "a", "f")
+    expect(page.get_by_role("checkbox", name="Also decide 1 identical output")).to_be_checked()
+    assert violations(page) == []
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-head")).to_contain_text("run #3")
+    saved = page.get_by_role("status").filter(has_text="saved on 2 identical outputs")
+    expect(saved).to_have_count(1)
+    # The offer is gone with what it was for.
+    expect(page.locator("#review-together")).to_have_count(0)
+    page.keyboard.press("u")
+    expect(page.get_by_text("2 identical outputs are back in the queue.")).to_be_visible()
+    type_keys(page, "a", "p", "Enter")
+    expect(page.locator("#review-head")).to_contain_text("run #3")
+    verdicts = Review.objects.standing().values_list("result__run__number", "verdict")
+    assert sorted(verdicts) == [(1, "pass"), (2, "pass")]
 
 
 def test_hiding_the_judge_keeps_the_note_and_the_filters(

@@ -120,6 +120,7 @@ def test_the_export_holds_everything(run: Run, viewer_client: Client) -> None:
         "withdrawn_at": None,
         "stale_at": None,
         "imported_by": "",
+        "together": "",
     }
     assert datetime.fromisoformat(second["withdrawn_at"])
     assert second["settled_verdict"] == ""

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from runs.engine.plan import METRICS_KIND
+from runs.finishing import summarise_run
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
@@ -21,9 +22,9 @@ from runs.models.suites import Suite
 from runs.reviews import services
 from runs.reviews.services import ReviewDecision, decide, undo
 from runs.running.retrying import mark_reviews_stale
-from tests.support.factories import make_score
+from tests.support.factories import make_score, make_scored_run, make_suite
 from tests.support.members import make_client, make_member
-from tests.support.queue import item_of, queued_run
+from tests.support.queue import NO_AUDIT, item_of, queued_run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 QUEUE = "/review/"
@@ -503,3 +504,37 @@ class TestPlaces:
         undo(item, by=ann)
         page = shown(client, reverse("runs:result", kwargs=place))
         assert re.search(r'In the review queue,\s+<a\s+href="[^"]*\?run=\d+"\s*>1 left</a>', page)
+
+
+def test_identical_outputs_are_offered_and_each_decision_says_so(ann: User) -> None:
+    suite, items = make_suite(**NO_AUDIT), []
+    for _ in range(3):
+        run = make_scored_run(verdicts=["borderline"], suite=suite, summary=None)
+        assert summarise_run(run.pk)
+        item = item_of(run)
+        ResultOutput.objects.update_or_create(result=item.result, defaults={"text": "Held."})
+        items.append(item)
+    client, (first, second, third) = make_client(ann), items
+    page = shown(client, to("item", first))
+    assert "Also decide 2 identical outputs" in page
+    assert "1 in run #2, 1 in run #3" in page
+    given = {"verdict": "pass", "generation": "1"}
+    # One of them is decided elsewhere before the form is sent.
+    decide(third, ReviewDecision(Verdict.FAIL), by=make_member("reviewer", "cleo"))
+    together = {"together": f"{second.pk},{third.pk}"}
+    response = client.post(to("decide", first), given | together, follow=True)
+    assert "saved on 2 identical outputs." in words(response.text)
+    verdicts = Review.objects.order_by("id").values_list("result", "verdict")
+    assert set(verdicts) == {
+        (third.result_id, "fail"),
+        (first.result_id, "pass"),
+        (second.result_id, "pass"),
+    }
+    place = (suite.slug, second.run.number, "C-001", 1)
+    assert "together with identical outputs" in shown(client, reverse("runs:result", args=place))
+    response = client.post(reverse("runs:review-undo"), headers=HTMX)
+    assert "2 identical outputs are back in the queue." in words(response.text)
+    assert Review.objects.standing().count() == 1
+    # Without the tick a decision is on one output.
+    client.post(to("decide", first), given)
+    assert Review.objects.standing().count() == 2

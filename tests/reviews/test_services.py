@@ -12,14 +12,21 @@ from django.utils import timezone
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError, Verdict
 from runs.finishing import summarise_run
-from runs.models.results import ResultOutput
+from runs.models.results import Result, ResultOutput
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.reviews import services as queue
-from runs.reviews.services import ReviewDecision, decide, last_decided_item, undo
+from runs.reviews.services import (
+    ReviewDecision,
+    decide,
+    decide_together,
+    identical_items,
+    last_decided_items,
+    undo,
+)
 from runs.running.retrying import retry_results
-from tests.support.factories import again, make_score, make_user
-from tests.support.queue import item_of, queued_run
+from tests.support.factories import again, make_score, make_scored_run, make_suite, make_user
+from tests.support.queue import NO_AUDIT, item_of, queued_run
 
 pytestmark = pytest.mark.django_db
 PASS, BORDERLINE, FAIL = (
@@ -39,6 +46,71 @@ def ben(db: None) -> User:
 
 def key_of(item: ReviewItem | None) -> str:
     return item.result.case.key if item else ""
+
+
+class TestIdenticalOutputs:
+    @pytest.fixture
+    def items(self, db: None) -> list[ReviewItem]:
+        """Make five runs of one case, whose results wait; four gave the same output, one of them by another way."""
+        suite, found = make_suite(**NO_AUDIT), []
+        for text, tool, took_ms in (
+            ("Held.", "find_order", 4),
+            ("Held.", "find_order", 9),
+            ("Held.", "find_order", 2),
+            ("Held.", "guess", 4),
+            ("Sent.", "find_order", 4),
+        ):
+            run = make_scored_run(verdicts=["borderline"], suite=suite, summary=None)
+            assert summarise_run(run.pk)
+            item = item_of(run)
+            steps = [{"type": "tool", "name": tool, "input": "FO-1", "duration_ms": took_ms}]
+            ResultOutput.objects.update_or_create(
+                result=item.result, defaults={"text": text, "trace": steps}
+            )
+            found.append(item)
+        return found
+
+    def test_one_decision_covers_those_that_wait_and_is_undone_on_all(
+        self, ann: User, items: list[ReviewItem]
+    ) -> None:
+        first, second, third, guessed, other = items
+        identical = identical_items(first, ann)
+        assert identical == [second, third]
+        assert identical_items(first, ann, QueueQuery(run=first.run_id)) == []
+        said = ReviewDecision(Verdict.FAIL, note="No rule", seconds=8, metric_labels={"tone": 1})
+        decide_together(first, identical, said, by=ann)
+        reviews = list(Review.objects.order_by("id"))
+        assert [review.result_id for review in reviews] == [
+            item.result_id for item in (first, second, third)
+        ]
+        assert {(review.verdict, review.note) for review in reviews} == {("fail", "No rule")}
+        # One output was looked at, and labels are of the metrics of its run.
+        assert [review.seconds for review in reviews] == [8, None, None]
+        assert [review.metric_labels for review in reviews] == [{"tone": 1}, {}, {}]
+        assert reviews[0].together is not None
+        assert len({review.together for review in reviews}) == 1
+        assert [again(item.result).reviewed_verdict for item in items] == ["fail"] * 3 + [""] * 2
+        assert set(ReviewItem.objects.waiting()) == {guessed, other}
+        assert last_decided_items(ann) == [first, second, third]
+        # One that is decided anew is no longer one of them.
+        decide(second, PASS, by=ann)
+        assert last_decided_items(ann) == [second]
+        undo(second, by=ann)
+        assert last_decided_items(ann) == [first, third]
+        for item in last_decided_items(ann):
+            undo(item, by=ann)
+        assert ReviewItem.objects.waiting().count() == 5
+
+    def test_what_others_hold_or_was_rerun_is_left_out(
+        self, ann: User, ben: User, items: list[ReviewItem]
+    ) -> None:
+        first, second, third, *_ = items
+        identical = identical_items(first, ann)
+        queue.reserve(second, ben)
+        assert identical_items(first, ann) == [third]
+        Result.objects.filter(pk=third.result_id).update(generation=2)
+        decide_together(first, identical, FAIL, by=ann)
+        assert [review.result_id for review in Review.objects.all()] == [first.result_id]
 
 
 class TestDeciding:
@@ -106,8 +178,7 @@ class TestDeciding:
         run = queued_run()
         item = item_of(run)
         decide(item, PASS, by=ann)
-        last = last_decided_item(ann)
-        assert last == item
+        assert last_decided_items(ann) == [item]
         undone = undo(item, by=ann)
         assert undone is not None
         assert undone.is_open
@@ -115,7 +186,7 @@ class TestDeciding:
         assert key_of(queue.next_item(ben)) == "C-002"
         assert key_of(queue.next_item(ann)) == "C-001"
         assert undo(item, by=ann) is None
-        assert last_decided_item(ann) is None
+        assert last_decided_items(ann) == []
         assert Review.objects.get().withdrawn_at
 
     def test_two_reviewers_agree_or_a_third_decides(self, ann: User, ben: User) -> None:
