@@ -35,6 +35,7 @@ from runs import lists
 from runs.charts.figures import Trend
 from runs.charts.trends import LEAST_TREND
 from runs.costs import UNPRICED_CALLS
+from runs.home.notices import watched_runs
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
 from runs.models.comments import Mention
 from runs.models.results import CallPurpose, ModelCall
@@ -547,16 +548,23 @@ def _count(rows: QuerySet[Any]) -> Subquery:
 
 
 _WAITING = ReviewItem.objects.waiting()
-# Every page has both numbers, so one query counts them, which is put together once. All open items are counted in
+# Every page has these numbers, so one query counts them, which is put together once. All open items are counted in
 # their index, and those of a retry, of which there are few, taken off: to look at each takes five times as long.
 _NUMBERS = User.objects.values(
     review_waiting=_count(_WAITING) - _count(_WAITING.filter(result__in=retried_results())),
     mentions_unread=_count(Mention.objects.filter(member=OuterRef("pk"), read_at=None)),
+    own_active=_count(
+        Run.objects.filter(
+            created_by=OuterRef("pk"), summary__isnull=True, status__in=ACTIVE_RUN_STATUSES
+        )
+    ),
 )
+# A choice kept in the browser (static/js/preferences.js).
+NOTICES_COOKIE = "run-notices"
 
 
 def sidebar_context(request: HttpRequest) -> dict[str, object]:
-    """Return recent suites, and the numbers of results that wait for review and of unread mentions.
+    """Return recent suites, the numbers of results that wait for review and of unread mentions, and watched runs.
 
     Only for members who may see runs.
     """
@@ -565,4 +573,7 @@ def sidebar_context(request: HttpRequest) -> dict[str, object]:
     is_fragment = request.headers.get("HX-Request") == "true"
     if user is None or is_fragment or not user.has_perm("runs.view_run"):
         return {"recent_suites": []}
-    return {"recent_suites": recent_suites(), **_NUMBERS.get(pk=user.pk)}
+    numbers = _NUMBERS.get(pk=user.pk)
+    watches = numbers["own_active"] and request.COOKIES.get(NOTICES_COOKIE) != "off"
+    watched = watched_runs(user) if watches else []
+    return {"recent_suites": recent_suites(), "watched_runs": watched, **numbers}

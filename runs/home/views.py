@@ -11,11 +11,13 @@ from django.views.decorators.http import require_safe
 
 from runs.filters.views import suggestions_response
 from runs.home import queries
+from runs.home.notices import MAX_WATCHED, ended_runs, watched_runs
 from runs.home.palette import find_places
 from runs.home.queries import SuiteTableQuery, latest_rows, suite_table
 from runs.home.search import SearchQuery, search_page
 from runs.home.search import search_suggestions as find_suggestions
 from runs.home.suite_page import suite_page
+from runs.lists import read_integer
 from runs.requests import MemberRequest, follow_address, get_suite_or_404, may_view
 from runs.suites.queries import policy_words
 
@@ -87,6 +89,14 @@ def palette(request: MemberRequest) -> JsonResponse:
 @require_safe
 @never_cache
 @may_view
-def recent_suites(request: HttpRequest) -> HttpResponse:
-    """Return the recent suites, after the status of a run changed."""
-    return render(request, "home/_recent_suites.html", {"recent_suites": queries.recent_suites()})
+def recent_suites(request: MemberRequest) -> HttpResponse:
+    """Return the recent suites, and a notice of each run of the address that the member started and that has ended."""
+    known = [
+        run for text in request.GET.getlist("run")[:MAX_WATCHED] if (run := read_integer(text))
+    ]
+    context = {
+        "recent_suites": queries.recent_suites(),
+        "watched_runs": watched_runs(request.user, known) if known else [],
+        "ended_runs": ended_runs(request.user, known),
+    }
+    return render(request, "home/_recent_suites.html", context)

@@ -17,6 +17,7 @@ import "./form-rows.js";
 import "./review-hold.js";
 import "./result-steps.js";
 import "./legend.js";
+import "./notices.js";
 import "./pictures.js";
 import "./picture-image.js";
 import "./sorting.js";

@@ -1,13 +1,15 @@
-// Choices kept on this browser: the theme, whether single keys press things, and what was hidden. CSS (:has) switches the
-// theme at once; the server renders the kept choice, so nothing flashes.
+// Choices kept on this browser: the theme, whether single keys press things, which notices are shown, and what was hidden.
+// CSS (:has) switches the theme at once; the server renders the kept choice, so nothing flashes.
+
+const SWITCHES = ["single-keys", "run-notices", "desktop-notices"];
 
 function keep(name, value) {
   document.cookie = `${name}=${value};path=/;max-age=31536000;samesite=lax`;
 }
 
 document.addEventListener("change", ({ target }) => {
-  const value = { theme: target.value, "single-keys": target.checked ? "on" : "off" }[target.name];
-  if (value) keep(target.name, value);
+  if (target.name === "theme") keep(target.name, target.value);
+  if (SWITCHES.includes(target.name)) keep(target.name, target.checked ? "on" : "off");
 });
 
 document.addEventListener("click", ({ target }) => {

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Page, expect
+from django.db.models import F
+from playwright.sync_api import BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.finishing import summarise_run
 from runs.models.runs import Run
 from tests.support.factories import (
     make_score,
@@ -108,3 +111,49 @@ def test_a_decision_is_asked_for_by_name_and_announced(
     expect(page.get_by_role("radio", name=re.compile("^Fail"))).to_be_checked()
     page.get_by_role("button", name=re.compile("^Save")).click()
     expect(page.get_by_role("status").filter(has_text=f"{key} saved")).to_have_count(1)
+
+
+# What a window that is not looked at says of itself, and what it tells the desktop.
+IN_THE_BACKGROUND = """
+  Object.defineProperty(document, "hidden", { get: () => !window.isLookedAt });
+  window.desktop = [];
+  window.Notification = class extends EventTarget {
+    static permission = "granted";
+    static requestPermission = async () => "granted";
+    constructor(title, { body, tag }) { super(); window.desktop.push(`${tag}: ${body}`); }
+  };
+"""
+
+
+def test_the_end_of_a_long_run_is_announced_in_every_tab(
+    context: BrowserContext, page: Page, live_server: LiveServer, log_in: LogIn, runs: list[Run]
+) -> None:
+    member, run = log_in("editor"), runs[1]
+    elsewhere = context.new_page()
+    elsewhere.add_init_script(IN_THE_BACKGROUND)
+    elsewhere.goto(f"{live_server.url}/account/")
+    elsewhere.get_by_role("switch", name="Also on the desktop").check()
+    own = Run.objects.filter(pk=run.pk)
+    own.update(created_by=member, status="running", summary=None, finished_at=None)
+    page.clock.install()
+    page.goto(f"{live_server.url}/targets/")
+    own.update(status="completed", finished_at=F("started_at") + timedelta(minutes=4))
+    assert summarise_run(run.pk)
+    page.clock.run_for(16_000)
+
+    text = "Support #2 ended."
+    expect(page.get_by_role("status").filter(has_text=text)).to_have_count(1)
+    expect(page).to_have_title("Targets · Evalsite")
+    expect(elsewhere.get_by_role("status").filter(has_text=text)).to_have_count(1)
+    expect(elsewhere).to_have_title("● Account · Evalsite")
+    told = elsewhere.evaluate("() => window.desktop")
+    assert [words.partition(". ")[0] for words in told] == [f"run-{run.pk}: Support #2 ended"]
+    elsewhere.evaluate(
+        "() => { window.isLookedAt = true; document.dispatchEvent(new Event('visibilitychange')); }"
+    )
+    expect(elsewhere).to_have_title("Account · Evalsite")
+    # It leads to the run, and is gone with the press of a button.
+    elsewhere.get_by_role("button", name="Dismiss").click()
+    expect(elsewhere.get_by_text(text)).to_have_count(0)
+    page.get_by_role("link", name="Support #2", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Run #2")

@@ -1,0 +1,56 @@
+// A run of the member that ends: the sidebar asks and brings the message (home/_recent_suites.html), which every open tab
+// shows once. A tab that is not looked at marks its title, and with the member's permission tells the desktop.
+
+const MARK = "● ";
+const tabs = new BroadcastChannel("run-notices");
+const told = new Set();
+
+const isAllowed = () => /(^|; )desktop-notices=on/.test(document.cookie) && self.Notification?.permission === "granted";
+
+function tell(toast) {
+  told.add(toast.dataset.ended);
+  if (!document.hidden) return;
+  if (!document.title.startsWith(MARK)) document.title = MARK + document.title;
+  if (!isAllowed()) return;
+  const { href } = toast.querySelector("a");
+  const text = toast.querySelector("span").textContent.replace(/\s+/g, " ").trim();
+  // Of several tabs only the last one's stays.
+  const notification = new Notification("Evalsite", { body: text, tag: `run-${toast.dataset.ended}` });
+  notification.addEventListener("click", () => {
+    focus();
+    location.assign(href);
+  });
+}
+
+document.addEventListener("htmx:oobAfterSwap", ({ detail }) => {
+  for (const toast of detail.target.querySelectorAll("[data-ended]:not([data-told])")) {
+    if (told.has(toast.dataset.ended)) {
+      toast.remove();
+      continue;
+    }
+    toast.dataset.told = "";
+    tell(toast);
+    tabs.postMessage(toast.outerHTML);
+  }
+});
+
+tabs.addEventListener("message", ({ data }) => {
+  const toast = new DOMParser().parseFromString(data, "text/html").querySelector(".toast");
+  if (told.has(toast.dataset.ended)) return;
+  document.getElementById("toasts")?.append(toast);
+  tell(toast);
+});
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && document.title.startsWith(MARK)) document.title = document.title.slice(MARK.length);
+});
+
+// The switch on the account page is what the browser asks after; refused there, it goes back.
+document.addEventListener("change", async ({ target }) => {
+  if (target.name !== "desktop-notices" || !target.checked) return;
+  const answer = (await self.Notification?.requestPermission()) ?? "denied";
+  if (answer === "granted") return;
+  target.click();
+  document.getElementById("desktop-notices-message").textContent =
+    "This browser does not allow it. Allow notifications for this site in the browser's settings.";
+});
