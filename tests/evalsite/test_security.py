@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -142,6 +143,21 @@ def test_responses_have_the_security_headers(client: Client) -> None:
     assert response["Cross-Origin-Resource-Policy"] == "same-origin"
     assert "camera=()" in response["Permissions-Policy"]
     assert response["Server"] == "Evalsite"
+
+
+def test_pages_are_sent_compressed_and_their_size_varies(viewer_client: Client) -> None:
+    accepts = {"Accept-Encoding": "gzip, deflate, br"}
+    pages = [viewer_client.get("/", headers=accepts) for _ in range(20)]
+    assert {page["Content-Encoding"] for page in pages} == {"gzip"}
+    assert b"<h1>Suites</h1>" in gzip.decompress(pages[0].content)
+    assert len(gzip.decompress(pages[0].content)) > 3 * len(pages[0].content)
+    # What a page contains cannot be guessed from its size.
+    assert len({len(page.content) for page in pages}) > 1
+    assert "Accept-Encoding" in pages[0]["Vary"]
+    plain = viewer_client.get("/")
+    assert "Content-Encoding" not in plain
+    part = viewer_client.get(reverse("runs:recent-suites"), headers=accepts)
+    assert "Content-Encoding" not in part
 
 
 def test_no_cache_keeps_what_members_see(viewer_client: Client, viewer: User) -> None:

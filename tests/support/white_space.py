@@ -68,9 +68,8 @@ def collapse_pages_of_clients() -> None:
 
     def collapsing_request(client: Client, **environ: Any) -> HttpResponse:
         response = request(client, **environ)
-        if not response.streaming and response.headers.get("Content-Type", "").startswith(
-            "text/html"
-        ):
+        is_page = response.headers.get("Content-Type", "").startswith("text/html")
+        if is_page and not response.streaming and "Content-Encoding" not in response:
             response.content = collapse_white_space(response.content.decode()).encode()
         return response
 
