@@ -83,12 +83,14 @@ ACTIONS = {
     "add": "added",
     "ask_reviews": "added to the review queue:",
     "begin": "began",
+    "close": "closed",
     "download": "downloaded",
     "open": "opened",
     "change": "changed",
     "create": "added",
     "delete": "deleted",
     "import": "imported",
+    "rename": "renamed",
     "reopen": "reopened",
     "resolve": "resolved",
     "restore": "restored",
@@ -120,6 +122,7 @@ ACTIONS = {
     "logged_in": "logged in as",
     "logged_out": "logged out as",
     "login_failed": "failed to log in as",
+    "made": "created",
     "made_admin": "made admin:",
     "role_changed": "changed the role of",
     "role_kept": "would have changed the role of the last admin,",
@@ -134,8 +137,11 @@ ACTIONS = {
 }
 # Values that have a name only here; the keys in settings and policies are those of files and forms.
 LABELS = {
+    "assigned_to": "assigned to",
     "base_url": "address of the server",
+    "bytes": "size in bytes",
     "cached_price_usd_per_mtok": "$ per million cached tokens",
+    "calls": "model calls",
     "counted": "counts as a view",
     "detail_level": "level of detail",
     "details_days": "days until details are removed",
@@ -150,16 +156,25 @@ LABELS = {
     "has_stored_key": "has a stored key",
     "input_price_usd_per_mtok": "$ per million input tokens",
     "key_variable": "variable with the key",
+    "known": "already there",
     "left": "codes left",
+    "mentions": "mentioned members",
+    "model": "language model",
     "model_id": "model id",
     "output_price_usd_per_mtok": "$ per million output tokens",
     "outputs_days": "days until outputs are removed",
+    "query": "filter and order",
     "reply_mode": "form of replies",
     "requests_per_minute": "requests a minute",
     "revoked_at": "revoked",
+    "role": "role of the member",
     "secrets_entered": "secret headers entered",
     "send_trace_headers": "sends trace headers",
+    "sha256": "SHA-256 of the file",
+    "text": "what was done",
     "timeout_s": "longest wait (s)",
+    "together_with": "deleted together with it",
+    "with": "method",
 }
 MOMENTS = ("expires_at", "revoked_at")
 
@@ -308,6 +323,8 @@ def _format(values: Mapping[str, Any], name: str) -> str | None:
         return value
     if name in LABELS and isinstance(value, bool):
         return "yes" if value else "no"
+    if name in LABELS and isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
     return json.dumps(value, ensure_ascii=False)
 
 
