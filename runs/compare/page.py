@@ -343,7 +343,7 @@ def listed_around(
 
     def neighbour(changes: Sequence[CaseChange], *, worse: bool = False) -> Neighbour | None:
         found = first(changes, worse=worse)
-        if found is None or (worse and found is first(changes, worse=False)):
+        if found is None:
             return None
         return Neighbour(found.case, url(found, shown.get(found.case, 1)), shown.get(found.case))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -210,8 +210,8 @@ class ResultsList:
     """The list that a result was opened from, and what stands beside the result in it.
 
     `query` continues the list in links, "" for the order of the suite; `label` says which of how many, "" where
-    the result is no longer in the list or it is that of a comparison. `previous_failure` and `next_failure` are None where the neighbour is
-    that failure.
+    the result is no longer in the list or it is that of a comparison. A neighbour that failed is also the previous or
+    next failure.
     """
 
     query: str
@@ -273,7 +273,7 @@ CaseState = tuple[int, str, str]
 class ListPlace:
     """How many of a list are ahead of a result, and what is beside it.
 
-    `beside` is the case before, the failure before unless that is it, and the same two behind.
+    `beside` is the case before, the failure before, which may be the same, and those two behind.
     """
 
     beside: Sequence[CaseState | None]
@@ -290,7 +290,7 @@ def _read_place(run: Run, result: Result, cases: LiveCases, sort: Sort) -> ListP
     at = next((at for at, row in enumerate(rows) if row["case_id"] == result.case_id), None)
     if at is None:
         return None
-    beside = [*_first_two(reversed(rows[:at])), *_first_two(rows[at + 1 :])]
+    beside = [*_first_two(rows[:at][::-1]), *_first_two(rows[at + 1 :])]
     keys = dict(
         Case.objects.filter(pk__in=[row["case_id"] for row in beside if row]).values_list(
             "pk", "key"
@@ -303,13 +303,11 @@ def _read_place(run: Run, result: Result, cases: LiveCases, sort: Sort) -> ListP
     return ListPlace(states, at, len(rows))
 
 
-def _first_two(rows: Iterable[CaseRow]) -> tuple[CaseRow | None, CaseRow | None]:
-    """Return the first row, and the first failure unless that is it."""
-    ordered = iter(rows)
-    first = next(ordered, None)
-    if first is None or first["live_state"] in FAILURES:
-        return first, None
-    return first, next((row for row in ordered if row["live_state"] in FAILURES), None)
+def _first_two(rows: Sequence[CaseRow]) -> tuple[CaseRow | None, CaseRow | None]:
+    """Return the first row and the first failure."""
+    return next(iter(rows), None), next(
+        (row for row in rows if row["live_state"] in FAILURES), None
+    )
 
 
 def _stored_place(
@@ -339,11 +337,11 @@ def _stored_place(
 
 
 def _beside(rows: LiveCases) -> tuple[CaseState | None, CaseState | None]:
-    """Return the first case of rows with its key and state, and the first failure unless that is it."""
+    """Return the first case of rows and the first failure, each with its key and state."""
     columns = rows.values_list("case_id", "case__key", "live_state")
     first = columns.first()
     if first is None or first[2] in FAILURES:
-        return first, None
+        return first, first
     return first, columns.filter(live_state__in=FAILURES).first()
 
 

@@ -76,11 +76,14 @@ def test_a_text_filter_says_matching(viewer_client: Client, run: Run) -> None:
 
 def test_brackets_lead_from_failure_to_failure(viewer_client: Client, run: Run) -> None:
     found = keys(page(viewer_client, run, "C-004"))
-    # K and J lead to failures already.
-    assert set(found) == {"j", "k"}
+    # Failures stand on both sides: the brackets lead where K and J do.
+    assert (found["["], found["]"]) == (found["k"], found["j"])
+    for query in ("?from=run&verdict=fail", "?from=run&q=verdict%3Afail"):
+        found = keys(page(viewer_client, run, "C-003", query))
+        assert found["]"] == found["j"]
     found = keys(page(viewer_client, run, "C-006"))
-    assert "C-005" in found["k"]
-    assert "[" not in found
+    assert found["["] == found["k"]
+    assert "C-005" in found["["]
     found = keys(page(viewer_client, run, "C-002", "?from=run&verdict=pass"))
     assert set(found) == {"j"}
 
