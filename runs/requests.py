@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import IO, Any, cast
@@ -19,7 +20,8 @@ from django.utils.datastructures import MultiValueDict
 from django_htmx.middleware import HtmxDetails
 
 from evaluators.reading.json import read_json
-from runs.lists import read_run_name
+from runs import lists
+from runs.lists import ListQuery, read_run_name
 from runs.models.runs import Run
 from runs.models.suites import Suite
 
@@ -92,6 +94,37 @@ def get_named_run_or_404(name: str) -> Run:
     if place is None:
         raise Http404(f"{name!r} names no run")
     return get_run_or_404(*place)
+
+
+SHARED = "shared"
+LIMITS = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
+MAX_LIMIT_LENGTH = 24
+
+
+@dataclass(frozen=True, slots=True)
+class PairQuery(ListQuery):
+    """Which two runs an address compares, over which cases, and by which limits.
+
+    Limits keep the text they were entered with, in the units of the command line: a share, points of 100, and percent.
+    """
+
+    baseline: str = lists.setting()
+    candidate: str = lists.setting()
+    cases: str = lists.option((SHARED,), "")
+    max_pass_rate_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    max_avg_score_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    max_latency_increase_pct: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+
+    @property
+    def limits(self) -> tuple[tuple[str, str], ...]:
+        """Return the limits of the address."""
+        return tuple((name, value) for name in LIMITS if (value := getattr(self, name)))
+
+    @property
+    def run_fields(self) -> tuple[tuple[str, str], ...]:
+        """Return the hidden fields of every form of a comparison: the runs and which cases count."""
+        pairs = (("baseline", self.baseline), ("candidate", self.candidate), ("cases", self.cases))
+        return tuple(pair for pair in pairs if pair[1])
 
 
 def csv_answer(text: str, name: str) -> HttpResponse:

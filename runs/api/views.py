@@ -83,7 +83,7 @@ from runs.compare.many import (
     case_order,
     many_runs,
 )
-from runs.compare.page import EVERY, LIMITS, SHARED, ComparisonQuery
+from runs.compare.page import EVERY, ComparisonQuery
 from runs.compare.rules import Tolerances
 from runs.documents import Document
 from runs.engine.plan import read_policy
@@ -97,7 +97,7 @@ from runs.models.results import ResultOutput
 from runs.models.reviews import QueueQuery
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite, SuiteVersion
-from runs.requests import may_view, site_address
+from runs.requests import LIMITS, SHARED, may_view, site_address
 from runs.results import files as run_files
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.results.result_documents import (

@@ -485,7 +485,7 @@ class SelectedCases:
 
 def selected_cases(suite: Suite, data: QueryDict) -> SelectedCases:
     """Return the cases a form names that still exist."""
-    query = CasesQuery.read({name: data.get(name, "") for name in ("q", "tag", "verdict")})
+    query = CasesQuery.read({name: data.get(name, "") for name in ("q", "tag", "verdict", "view")})
     if "everything" in data:
         try:
             listed = matching_keys(suite, query)

@@ -85,7 +85,7 @@ ORDERS = (
 
 @dataclass(frozen=True, slots=True)
 class CasesQuery(ListQuery):
-    """A filter and order of a suite's current cases, for a page or the API."""
+    """A filter and order of a suite's current cases; `view` is the number of a saved view, which says where they came from."""
 
     text: str = lists.search(max_length=MAX_LENGTH + 1)
     tag: str = lists.text(help="Only cases with this tag.")
@@ -93,6 +93,7 @@ class CasesQuery(ListQuery):
         VERDICTS, help="Only cases with this verdict in the latest completed run."
     )
     sort: str = lists.option(SORTS, "")
+    view: str = lists.setting()
     after: str = lists.after()
 
     def cases(self, suite: Suite) -> QuerySet[Case]:

@@ -70,7 +70,8 @@ from runs.exports.views import answer_file
 from runs.files.forms import dump_answer, load_answer
 from runs.filters.fields import CASE_VOCABULARY
 from runs.filters.views import suggestions_response
-from runs.models.suites import Case
+from runs.models.saved_views import ViewPage
+from runs.models.suites import Case, Suite
 from runs.models.temporary import CaseUpload
 from runs.requests import (
     REFUSED,
@@ -83,6 +84,7 @@ from runs.requests import (
     may_view,
 )
 from runs.results.result_state import result_url
+from runs.saved_views.queries import PlaceQuery, ViewState, names_nothing, view_state
 from runs.suites.queries import suite_head
 
 CONFLICT = 409
@@ -91,27 +93,39 @@ CHANGE = "runs.change_suite"
 
 @may_view
 @require_safe
-def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
+def suite_cases(request: MemberRequest, slug: str) -> HttpResponse:
     """Show the cases of a suite."""
     suite = get_suite_or_404(slug=slug)
-    query = CasesQuery.read(request.GET)
+    query, view = _with_view(request, suite)
+    if view.default_url and names_nothing(request.GET):
+        return redirect(view.default_url)
     table = case_list(suite, query)
     head = suite_head(suite)
-    context = {"suite": suite, "head": head, "table": table}
+    context = {"suite": suite, "head": head, "table": table, "view": view}
     context["controls"] = case_controls(suite, query)
     return render(request, "cases/cases.html", context)
 
 
 @may_view
 @require_safe
-def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
+def case_rows(request: MemberRequest, slug: str) -> HttpResponse:
     """Show only the rows of the cases, at the address of the page."""
     suite = get_suite_or_404(slug=slug)
-    table = case_list(suite, CasesQuery.read(request.GET))
-    response = render(request, "cases/_rows.html", {"suite": suite, "table": table})
+    query, view = _with_view(request, suite)
+    table = case_list(suite, query)
+    context = {"suite": suite, "table": table, "view": view}
+    response = render(request, "cases/_rows.html", context)
     if not table.query.after:  # rows added below do not change the address
         follow_address(request, response, table.query.at(reverse("runs:suite-cases", args=[slug])))
     return response
+
+
+def _with_view(request: MemberRequest, suite: Suite) -> tuple[CasesQuery, ViewState]:
+    """Return the query of an address, and what it says about saved views."""
+    query = CasesQuery.read(request.GET)
+    place = PlaceQuery(on=ViewPage.CASES)
+    state = view_state(suite, place, query.parameters(), request.user)
+    return replace(query, view=state.word), state
 
 
 @require_safe

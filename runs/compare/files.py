@@ -9,13 +9,13 @@ from typing import Any
 from runs.compare.comparison import Comparison, SameRunError, build_comparison
 from runs.compare.documents import CaseFigureDoc, CaseSideDoc, comparison_document
 from runs.compare.evidence import EVALUATOR, SCALES, MeasuredFigure, MeasuredPair, measured_pairs
-from runs.compare.page import SHARED, ComparisonQuery, listed_changes, tolerances_form
+from runs.compare.page import ComparisonQuery, listed_changes, tolerances_form
 from runs.compare.rules import CaseChange, CaseSide, rounded_change
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.fields import read_checked
 from runs.filters.queries import run_vocabulary
 from runs.formats.tables import csv_parts
-from runs.requests import get_named_run_or_404
+from runs.requests import SHARED, get_named_run_or_404
 from runs.results.files import SCORE, run_fingerprint
 
 FIGURES = (

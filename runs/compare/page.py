@@ -51,13 +51,13 @@ from runs.compare.rules import (
 from runs.engine.plan import read_policy
 from runs.filters.language import MAX_LENGTH, FilterError
 from runs.filters.queries import Hit, hits_by_key, matching_keys
-from runs.lists import Chip, Control, HeadCell, ListQuery, NumberedPage, numbered_page
+from runs.lists import Chip, Control, HeadCell, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
+from runs.requests import PairQuery
 from runs.results.result_page import Neighbour, ResultsList
 from runs.results.result_state import Override
 
-SHARED = "shared"
 CHANGED, EVERY, FLIPPED = "changed", "all", "flipped"
 SHOW_REGRESSED, SHOW_IMPROVED, SHOW_UNCHANGED, SHOW_ERRORED = (
     "regressed",
@@ -77,43 +77,24 @@ SHOWS = (
     FLIPPED,
     EVERY,
 )
-LIMITS = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
 BY_CASE, BY_SCORE, BY_COST, BY_LATENCY = "case", "score", "cost", "latency"
 SORTS = (BY_CASE, BY_SCORE, BY_COST, BY_LATENCY)
-MAX_LIMIT_LENGTH = 24
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonQuery(ListQuery):
-    """Which two runs to compare, by which tolerances, and which cases to list.
+class ComparisonQuery(PairQuery):
+    """Which two runs to compare, and which of their cases to list.
 
     `sort` is case, score, cost or latency, "" for harm. `cell` names a cell of the matrix, as in
-    `pass-fail`. Tolerances keep the text they were entered with, in the units of the command line: a
-    share, points of 100, and percent.
+    `pass-fail`. `view` is the number of a saved view, which says where filter and order came from.
     """
 
-    baseline: str = lists.setting()
-    candidate: str = lists.setting()
-    cases: str = lists.option((SHARED,), "")
-    max_pass_rate_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
-    max_avg_score_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
-    max_latency_increase_pct: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
     show: str = lists.option(SHOWS, CHANGED)
     cell: str = lists.text(max_length=40)
     text: str = lists.search(max_length=MAX_LENGTH + 1)
     sort: str = lists.option(SORTS, "")
+    view: str = lists.setting()
     page: int = lists.page_number()
-
-    @property
-    def limits(self) -> tuple[tuple[str, str], ...]:
-        """Return the tolerances of the address."""
-        return tuple((name, value) for name in LIMITS if (value := getattr(self, name)))
-
-    @property
-    def run_fields(self) -> tuple[tuple[str, str], ...]:
-        """Return the hidden fields of every form of the page: the runs and which cases count."""
-        pairs = (("baseline", self.baseline), ("candidate", self.candidate), ("cases", self.cases))
-        return tuple(pair for pair in pairs if pair[1])
 
 
 KINDS = {

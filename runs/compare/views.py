@@ -42,8 +42,6 @@ from runs.compare.many import (
 )
 from runs.compare.page import (
     EVERY,
-    LIMITS,
-    SHARED,
     ComparisonQuery,
     build_changes,
     comparison_page,
@@ -55,8 +53,12 @@ from runs.exports.views import answer_file
 from runs.filters.queries import FROM_COMPARISON, FROM_LIST, hit_marks
 from runs.lists import MAX_TEXT_LENGTH, Control, read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
+from runs.models.saved_views import ViewPage
 from runs.requests import (
+    LIMITS,
+    SHARED,
     MemberRequest,
+    PairQuery,
     get_named_run_or_404,
     may_change_suites,
     may_start,
@@ -64,6 +66,7 @@ from runs.requests import (
 )
 from runs.results.result_state import result_url
 from runs.results.runs import RunRow, run_row, run_word, with_list_columns
+from runs.saved_views.queries import PlaceQuery, names_nothing, view_state
 from runs.what_if.services import has_same_rules, score_like, score_like_problem
 
 # In the address of a result, what says that it was opened from a comparison.
@@ -87,6 +90,8 @@ def compare(request: MemberRequest) -> HttpResponse:
         return _redirect(query, baseline=usual) if usual else _show_choice(request, query)
     if not (query.baseline and query.candidate):
         return _show_choice(request, query)
+    if "choose" in request.GET and query.baseline != query.candidate:
+        return _redirect(query)
     baseline, candidate = (
         get_named_run_or_404(query.baseline),
         get_named_run_or_404(query.candidate),
@@ -102,12 +107,20 @@ def compare(request: MemberRequest) -> HttpResponse:
 def _show_comparison(
     request: MemberRequest, query: ComparisonQuery, baseline: Run, candidate: Run
 ) -> HttpResponse:
+    place = PlaceQuery(
+        **{name: getattr(query, name) for name in PairQuery.params()}, on=ViewPage.COMPARISON
+    )
+    view = view_state(candidate.suite, place, query.parameters(), request.user)
+    if view.default_url and names_nothing(request.GET):
+        return HttpResponseRedirect(view.default_url)
+    query = replace(query, view=view.word)
     form = tolerances_form(query, candidate)
     comparison = build_comparison(
         baseline, candidate, form.tolerances, only_shared=query.cases == SHARED
     )
     context = {
         "query": query,
+        "view": view,
         "scale": candidate.scale,
         "query_all": query.address(show=EVERY, cell="", text=""),
     }

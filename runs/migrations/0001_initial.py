@@ -2016,6 +2016,8 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("results", "Results of a run"),
+                            ("comparison", "Cases of a comparison"),
+                            ("cases", "Cases of the suite"),
                         ],
                         max_length=10,
                     ),

@@ -1,4 +1,4 @@
-"""Saved views: what a member saw on the table of a suite's run, under a name."""
+"""Saved views: what a member saw of a list of a suite, under a name."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class ViewPage(models.TextChoices):
     """The page that a view is of."""
 
     RESULTS = "results", "Results of a run"
+    COMPARISON = "comparison", "Cases of a comparison"
+    CASES = "cases", "Cases of the suite"
 
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):
@@ -30,7 +32,7 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
 
 
 class SavedView(models.Model):
-    """A view of a page of a suite: `query` is the query part of its address, without runs.
+    """A view of a page of a suite: `query` is the query part of its address, without runs and limits.
 
     Only its owner sees it unless it `is_shared`. A page without parameters opens the view that its reader made
     their own default (`is_own_default`), otherwise that of the suite (`is_default`). `revision` counts changes, so

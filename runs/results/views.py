@@ -64,7 +64,7 @@ from runs.results.run_figures import evaluator_rows
 from runs.results.run_page import run_head as build_head
 from runs.results.run_page import run_live as build_live
 from runs.running.retry_forms import ResumeForm
-from runs.saved_views.queries import PlaceQuery, ViewState, view_state
+from runs.saved_views.queries import PlaceQuery, ViewState, names_nothing, view_state
 from runs.suites.services import drop_baseline, make_baseline
 
 
@@ -102,7 +102,7 @@ def show_run(
     """Show the page of a run with the form to resume it; where its address names nothing, its default view."""
     now = database_now()
     query, view = _with_view(request, run)
-    if view.default_url and not request.GET and request.method != "POST":
+    if view.default_url and names_nothing(request.GET) and request.method != "POST":
         return redirect(view.default_url)
     context = {
         "run": run,

@@ -17,8 +17,8 @@ class SavedViewDoc(Document):
 
     id: int
     """Its id."""
-    page: Literal["results"]
-    """The page that it is of: the results of a run."""
+    page: Literal["results", "comparison", "cases"]
+    """The page that it is of: the results of a run, the cases of a comparison, or the cases of the suite."""
     name: str
     """Its name."""
     query: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,25 +15,35 @@ from runs.lists import NUL, ListQuery, read_integer
 from runs.models.runs import Run
 from runs.models.saved_views import SavedView, ViewPage
 from runs.models.suites import Suite
+from runs.requests import PairQuery
 from runs.saved_views.services import may_change
 
 VIEW = "view"
 # In place of the number of a view: the plain table, where its page would open a default.
 PLAIN = "all"
-# What is no part of a view: which view it is, where its page is, and what forms send along.
-OUTSIDE = (VIEW, "after", "page", "baseline", "candidate", "on", "run", "from")
 MAX_PARAMETERS = 40
+# Where the table is on its page.
+ANCHORS = {
+    ViewPage.RESULTS: "#results-title",
+    ViewPage.COMPARISON: "#cases-title",
+    ViewPage.CASES: "#case-rows",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceQuery(ListQuery):
-    """The page that views are shown on: `on` which kind, with its run."""
+class PlaceQuery(PairQuery):
+    """The page that views are shown on: `on` which kind, with its run or the two that it compares."""
 
     on: str = lists.option(ViewPage.values, ViewPage.RESULTS)
     run: int | None = lists.integer(maximum=lists.MAX_RUN_NUMBER)
 
     def path(self, suite: Suite) -> str:
-        """Return the address of the page, up to the parameters of a view; that of the last run for no run."""
+        """Return the address of the page, up to the parameters of a view; without a run that of the last one."""
+        if self.on == ViewPage.CASES:
+            return reverse("runs:suite-cases", args=[suite.slug]) + "?"
+        is_pair = self.on == ViewPage.COMPARISON
+        if is_pair and self.baseline and self.candidate:
+            return self._comparison(**dict((*self.run_fields, *self.limits)))
         number = self.run
         if number is None:
             number = (
@@ -44,7 +54,23 @@ class PlaceQuery(ListQuery):
             )
         if number is None:
             return reverse("runs:suite", args=[suite.slug]) + "?"
+        if is_pair:
+            # The page finds what the last run is compared with.
+            return self._comparison(candidate=f"{suite.slug}:{number}")
         return reverse("runs:run", args=[suite.slug, number]) + "?"
+
+    @property
+    def anchor(self) -> str:
+        """Return the fragment of an address that scrolls to the table."""
+        return ANCHORS[ViewPage(self.on)]
+
+    def _comparison(self, **pair: str) -> str:
+        return f"{reverse('runs:compare')}?{urlencode(pair, safe=':,')}&"
+
+
+# What is no part of a view: which view it is, where its page is, and what forms send along.
+PLACE = tuple(PlaceQuery.params())
+OUTSIDE = (VIEW, "after", "page", "from", *PLACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +95,11 @@ def screen_query(parameters: Mapping[str, str]) -> str:
         if value and name not in OUTSIDE and name.isidentifier() and NUL not in value
     )
     return urlencode(kept[:MAX_PARAMETERS], safe=":,")
+
+
+def names_nothing(parameters: Iterable[str]) -> bool:
+    """Tell whether an address has no parameters but those of its page, so that a default opens."""
+    return set(parameters) <= set(PLACE)
 
 
 def view_address(path: str, view: SavedView) -> str:

@@ -19,7 +19,7 @@ from runs.suites.services import lock_suite
 
 MAX_VIEWS = 100
 MAX_QUERY_LENGTH = 4_000
-FACTS = ("name", "query", "is_shared", "is_default", "is_own_default")
+FACTS = ("page", "name", "query", "is_shared", "is_default", "is_own_default")
 
 
 class ViewRefusedError(DomainError):

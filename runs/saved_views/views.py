@@ -28,8 +28,6 @@ from runs.saved_views.queries import (
 )
 from runs.saved_views.services import change_view, delete_view, may_change
 
-RESULTS_TITLE = "#results-title"
-
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
@@ -44,7 +42,7 @@ def suite_views(request: MemberRequest, slug: str) -> HttpResponse:
     form = ViewForm(form_data(request), by=request.user)
     if saved := form.save(suite, place.on, screen_query(screen)):
         messages.info(request, f"Saved as “{saved.name}”.")
-        return redirect(view_address(place.path(suite), saved) + RESULTS_TITLE)
+        return redirect(view_address(place.path(suite), saved) + place.anchor)
     state = view_state(suite, place, screen, request.user)
     context = {
         "suite": suite,
@@ -74,7 +72,7 @@ def _screen(query: str) -> dict[str, str]:
 @require_safe
 @may_view
 def saved_view(request: MemberRequest, slug: str, pk: int) -> HttpResponse:
-    """Open a view on the last run of its suite."""
+    """Open a view on the cases of its suite, its last run, or the comparison of that."""
     view = _get_view(request, slug, pk)
     return redirect(view_address(PlaceQuery(on=view.page).path(view.suite), view))
 
@@ -110,7 +108,7 @@ def saved_view_update(request: MemberRequest, slug: str, pk: int) -> HttpRespons
     else:
         messages.info(request, f"“{view.name}” shows this now.")
     shown = SavedView(pk=view.pk, query=screen)
-    return redirect(view_address(place.path(view.suite), shown) + RESULTS_TITLE)
+    return redirect(view_address(place.path(view.suite), shown) + place.anchor)
 
 
 @require_POST

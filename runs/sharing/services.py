@@ -18,13 +18,14 @@ from evaluators.models import AuditEntry
 from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
 from runs.compare.comparison import SameRunError, build_comparison
-from runs.compare.page import SHARED, ComparisonQuery, tolerances_form
+from runs.compare.page import ComparisonQuery, tolerances_form
 from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
 from runs.lists import read_integer, read_run_name
 from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink, token_hash
+from runs.requests import SHARED
 from runs.results.runs import run_word
 from runs.sharing.comments import commented_subject, shared_comments
 from runs.sharing.documents import WHITELISTS, SharedDoc

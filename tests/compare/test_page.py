@@ -377,7 +377,9 @@ def test_runs_are_found_by_suite_or_target_and_the_chosen_ones_stay(client, runs
     assert "No run matches" in text_of(client.get("/compare/?choose=1&find=nonsense"))
     nothing = text_of(client.get("/compare/?choose=1&compare=1"))
     assert "Choose a baseline and a candidate." in nothing
-    both = client.get("/compare/?choose=1&compare=1&baseline=support:1&candidate=support:2&find=x")
+    both = client.get(
+        "/compare/?choose=1&compare=1&baseline=support:1&candidate=support:2&find=x", follow=True
+    )
     assert "#2 vs #1 (baseline)" in text_of(both)
     runs[0].suite.baseline_run = runs[0]
     runs[0].suite.save()

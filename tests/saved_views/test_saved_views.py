@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 from django.contrib.auth.models import User
@@ -162,6 +162,70 @@ def test_a_default_opens_where_the_address_names_nothing(
     edit = reverse("runs:saved-view-edit", args=(run.suite.slug, other.pk))
     editor_client.post(edit, {"name": "Costly", "revision": "1"})
     assert editor_client.get(page_of(run)).status_code == 200
+
+
+LIMITED = "&cases=shared&max_pass_rate_drop=0.5"
+
+
+def test_views_of_a_comparison_keep_its_filter_and_order_for_any_two_runs(
+    viewer_client: Client, editor_client: Client, run: Run
+) -> None:
+    make_scored_run(suite=run.suite, verdicts=["pass", "pass", "fail"])
+    slug = run.suite.slug
+    pair = f"baseline={slug}:1&candidate={slug}:2"
+    here = f"{reverse('runs:compare')}?{pair}"
+    page = viewer_client.get(f"{here}{LIMITED}&show=improved&sort=score&q=C-002").text
+    opened = html.unescape(re.search(r'hx-get="([^"]*on=comparison[^"]*)"', page)[1])
+    # Which runs are compared, and by which limits, is no part of the view, but stays in its address here.
+    sent = dict(parse_qsl(urlsplit(opened).query))
+    assert sent == {"on": "comparison", **dict(parse_qsl(pair + LIMITED))}
+    screen = f"{pair}{LIMITED}&show=improved&sort=score&q=C-002&page=2"
+    view = save(editor_client, run, "Better", screen, **sent, is_default="on")
+    assert view.page == "comparison"
+    assert view.query == "q=C-002&show=improved&sort=score"
+    (link, *_) = links(viewer_client.get(opened, headers={"HX-Request": "true"}).text)
+    assert link == f"{here}{LIMITED}&view={view.pk}&{view.query}"
+    shown = viewer_client.get(link).text
+    assert f"View <strong><bdi>{view.name}" in shown
+    assert "modified" not in shown
+    assert "C-002" in shown
+    assert "modified" in viewer_client.get(f"{here}&view={view.pk}&show=all").text
+    # As the default it opens for these two runs, and for the last one and what it is compared with.
+    assert viewer_client.get(here)["Location"] == f"{here}&view={view.pk}&{view.query}"
+    assert viewer_client.get(here + LIMITED)["Location"] == link
+    address = reverse("runs:saved-view", args=(slug, view.pk))
+    found = dict(parse_qsl(viewer_client.get(address, follow=True).request["QUERY_STRING"]))
+    assert found == dict(parse_qsl(f"{pair}&view={view.pk}&{view.query}"))
+    # The chip of the usual filter leaves the view too.
+    plain = viewer_client.get(f"{here}&view=all").text
+    assert f'"{here[9:]}&view=all#changes"' in html.unescape(plain)
+    listed = viewer_client.get(f"/api/suites/{slug}/views?page=comparison").json()["results"]
+    assert [row["page"] for row in listed] == ["comparison"]
+    assert viewer_client.get(page_of(run)).status_code == 200
+
+
+def test_views_of_the_cases_of_a_suite(
+    viewer_client: Client, editor_client: Client, run: Run
+) -> None:
+    here = reverse("runs:suite-cases", args=(run.suite.slug,))
+    view = save(editor_client, run, "Failing", "verdict=fail&sort=key", on="cases", is_default="on")
+    shown = viewer_client.get(here, follow=True)
+    assert shown.redirect_chain == [(f"{here}?view={view.pk}&sort=key&verdict=fail", 302)]
+    assert f"View <strong><bdi>{view.name}" in shown.text
+    assert "C-001" not in shown.text
+    rows_url = reverse("runs:case-rows", args=(run.suite.slug,))
+    changed = viewer_client.get(f"{rows_url}?verdict=pass&sort=key&view={view.pk}")
+    assert "modified" in changed.text
+    plain = viewer_client.get(rows_url)
+    assert plain["HX-Push-Url"] == f"{here}?view=all"
+    assert "C-001" in viewer_client.get(f"{here}?view=all").text
+    # A change of tags comes back to the list that it was made from.
+    tagged = {"case": "C-002", "tags": "late", "action": "tag", "view": "all"}
+    back = editor_client.post(reverse("runs:case-bulk", args=(run.suite.slug,)), tagged)
+    assert back["Location"] == f"{here}?view=all"
+    for kind in ("results", "cases"):
+        page = viewer_client.get(f"{views_of(run.suite)}?on={kind}").text
+        assert links(page) == [f"{here}?view={view.pk}&sort=key&verdict=fail"]
 
 
 def test_two_editors_do_not_overwrite_what_they_have_not_seen(
