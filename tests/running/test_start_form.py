@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import urlencode
@@ -296,8 +297,13 @@ def test_without_a_target_the_estimate_asks_for_one(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
     page = estimate(editor_client, suite, **filled(suite, target, target=[]))
-    assert "Select a target to see cost and time" in page
+    assert "Tick a target first." in page
+    # Nothing is counted, and nothing can be pressed.
+    assert "0 ×" not in page
     assert "No past runs" not in page
+    assert re.search(r'<button type="submit" data-kind="primary" disabled>', page)
+    Target.objects.all().delete()
+    assert "Add a target first." in estimate(editor_client, suite, target=[])
 
 
 def test_a_budget_below_the_estimate_is_pointed_out(
