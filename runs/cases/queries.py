@@ -184,7 +184,7 @@ def case_table(suite: Suite, query: CasesQuery) -> CaseTable:
     left = keyset.behind(matching, page.after).count() if page.after else 0
     run = latest_completed_run(suite)
     states = _states(run, [case.key for case in page.rows])
-    wanted = wanted_words(read_filter(query.text)) if page.rows else {}
+    wanted = wanted_words(read_filter(query.text)) if query.text and page.rows else {}
     return CaseTable(
         query=query,
         rows=[_row(case, states.get(case.key, ""), wanted) for case in page.rows],

@@ -29,7 +29,6 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
-from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import walk
 from runs import lists
 from runs.charts.figures import Trend
@@ -42,7 +41,7 @@ from runs.models.results import CallPurpose, ModelCall
 from runs.models.reviews import QueueQuery, ReviewItem, retried_results
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite, Target
-from runs.results.runs import RunRow, cases_gate, metrics_gate, run_row, with_list_columns
+from runs.results.runs import RunRow, run_row, with_list_columns
 
 TREND = 12
 
@@ -435,10 +434,7 @@ def _left(
 
 MAX_RECENT_SUITES = 5
 # Every page reads these columns, so they are only those that the mark of a suite needs.
-READ = (
-    *("number", "status", "summary", "repetitions", "execution_count", "done_count"),
-    *("pass_count", "score_sum", "score_count", "suite__slug", "suite__title"),
-)
+READ = ("number", "status", "summary", "suite__slug", "suite__title")
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,8 +456,7 @@ _RECENT_RUNS = (
     )
     .order_by("-pk")
     .select_related("suite")
-    .only(*READ)
-    .annotate(policy_json=F("snapshot__policy"))[:MAX_RECENT_SUITES]
+    .only(*READ)[:MAX_RECENT_SUITES]
 )
 
 
@@ -482,6 +477,7 @@ def _recent_suite(suite: Suite, run: Run) -> RecentSuite:
 
 
 def _verdict(run: Run) -> str:
+    """Return the mark of a run by its status, or by its gates once its figures are computed."""
     named = {
         RunStatus.QUEUED: "waiting",
         RunStatus.RUNNING: "running",
@@ -491,9 +487,10 @@ def _verdict(run: Run) -> str:
     }
     if run.status in named:
         return named[RunStatus(run.status)]
-    policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `with_list_columns` annotates it
-    gates = {metrics_gate(run, policy).state, cases_gate(run, policy).state}
-    return "fail" if "failed" in gates else "pass" if gates == {"passed"} else "borderline"
+    if not run.summary:
+        return "running"
+    gates = {run.summary[gate]["passed"] for gate in ("metrics_gate", "cases_gate")}
+    return "fail" if False in gates else "pass" if gates == {True} else "borderline"
 
 
 @dataclass(frozen=True, slots=True)

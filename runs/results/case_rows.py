@@ -385,14 +385,14 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     conditions: tuple[Chip, ...] = ()
     try:
         cases = matching_cases(run, query)
-        conditions = condition_chips(query)
+        conditions = condition_chips(query) if query.text else ()
     except FilterError as error:
         problem, cases = error, run.cases.live(run).none()
     unknown = unknown_names(run, query)
     if query.sort.name in unknown:
         query = query.changed(sort=UNSORTED)
     counts = _counts(cases, query)
-    grouping = group_list(run, query, in_state(cases, query), unknown)
+    grouping = group_list(run, query, in_state(cases, query), unknown) if query.group else None
     page: Page[CaseRow] = Page((), "") if grouping else _page(run, cases, query)
     rows = case_rows(run, page.rows)
     if query.text and not problem:

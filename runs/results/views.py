@@ -26,7 +26,7 @@ from runs.lists import Names
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
 from runs.models.reviews import ReviewItem
-from runs.models.runs import Run
+from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
 from runs.requests import (
     REFUSED,
     STOP_POLLING,
@@ -92,14 +92,13 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 @may_view
 def run(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Show one run with the first of its results."""
-    run = get_run_or_404(slug, number)
-    return show_run(request, run, resume=ResumeForm(run))
+    return show_run(request, get_run_or_404(slug, number))
 
 
 def show_run(
-    request: MemberRequest, run: Run, *, resume: ResumeForm, status: int = 200
+    request: MemberRequest, run: Run, *, resume: ResumeForm | None = None, status: int = 200
 ) -> HttpResponse:
-    """Show the page of a run with the form to resume it; where its address names nothing, its default view."""
+    """Show the page of a run, with a refused form to resume it; where its address names nothing, its default view."""
     now = database_now()
     query, view = _with_view(request, run)
     if view.default_url and names_nothing(request.GET) and request.method != "POST":
@@ -110,10 +109,19 @@ def show_run(
         "live": build_live(run, now=now),
         "table": results_table(run, query),
         "view": view,
-        "resume": resume,
-        "scripts_problem": resume.scripts_problem(request.user),
     }
+    context |= _resume_context(request, run, resume)
     return render(request, "results/run.html", context, status=status)
+
+
+def _resume_context(
+    request: MemberRequest, run: Run, refused: ResumeForm | None = None
+) -> dict[str, Any]:
+    """Return the form to resume a run that ended early, and why its reader may not; nothing for other runs."""
+    if run.status not in RESUMABLE_RUN_STATUSES:
+        return {}
+    form = refused or ResumeForm(run)
+    return {"resume": form, "scripts_problem": form.scripts_problem(request.user)}
 
 
 @require_safe
@@ -132,11 +140,11 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @require_safe
 @never_cache
 @may_view
-def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+def run_live(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Return what changes while a run is active; polling ends with the run."""
     run = get_run_or_404(slug, number)
     live = build_live(run, now=database_now())
-    context = {"run": run, "live": live, "resume": ResumeForm(run)}
+    context = {"run": run, "live": live, **_resume_context(request, run)}
     status = 200 if live.is_moving else STOP_POLLING
     response = render(request, "results/_run_live.html", context, status=status)
     if request.GET.get("was") != run.status:

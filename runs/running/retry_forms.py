@@ -29,7 +29,7 @@ from runs.models.results import (
     ResultStatus,
     ScoreState,
 )
-from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
+from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.requests import MoneyField
 from runs.running.checks import run_scripts_problem
@@ -231,8 +231,7 @@ class ResumeForm(forms.Form):
 
     def scripts_problem(self, user: User | AnonymousUser) -> str:
         """Return why the user may not resume the programs of the run, "" when they may."""
-        is_over_early = self.run.status in RESUMABLE_RUN_STATUSES
-        return run_scripts_problem(self.run, user) if is_over_early else ""
+        return run_scripts_problem(self.run, user)
 
     def resume(self, resumed_by: User) -> str:
         """Resume the run and return a message; "" when refused, with the reason in the errors."""
