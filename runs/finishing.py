@@ -47,7 +47,7 @@ from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunEvent, RunStatus
 from runs.models.stored import pack_leaf_scores, read_executions
 from runs.models.suites import Case
 from runs.queue import SUMMARISE_RUN, queue
-from runs.summary.figures import dimension_means, finals_by_key, means_by_key, metric_means
+from runs.summary.metrics import dimension_means, finals_by_key, means_by_key, metric_means
 from runs.summary.run import summarise
 
 RUBRIC_KIND = "rubric"

@@ -53,13 +53,15 @@ from runs.models.suites import Case
 from runs.results.result_state import Override
 from runs.results.runs import RunGate, cases_gate, metrics_gate
 from runs.summary.cases import (
+    ENDED,
+    SCORED,
+    ExecutionRecord,
     case_decision,
     case_verdict,
     counted_verdict,
     nearest_rank,
     summary_state,
 )
-from runs.summary.figures import ENDED, SCORED, ExecutionRecord
 
 
 def run_gates(run: Run) -> tuple[RunGate, RunGate]:

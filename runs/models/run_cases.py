@@ -30,8 +30,7 @@ from runs.models.database import insert_rows, read_rows, update_rows
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.summary.cases import STATES, CaseState, RepetitionFigures, case_state
-from runs.summary.figures import ExecutionRecord
+from runs.summary.cases import STATES, CaseState, ExecutionRecord, RepetitionFigures, case_state
 
 CHUNK = 500
 RUNNING, WAITING = "running", "waiting"

@@ -38,7 +38,7 @@ from runs.models.results import (
 )
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import Run
-from runs.summary.figures import ExecutionRecord
+from runs.summary.cases import ExecutionRecord
 from runs.target_kinds._outputs import output_from_columns
 
 SCORE_COLUMNS = (

@@ -58,8 +58,7 @@ from runs.results.result_state import (
     row_reviewed_verdict,
     with_reviewers,
 )
-from runs.summary.cases import BY_FORCE, STATES, summarise_case
-from runs.summary.figures import CaseSummary
+from runs.summary.cases import BY_FORCE, STATES, CaseSummary, summarise_case
 
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")

@@ -22,8 +22,8 @@ from runs.models.stored import read_executions
 from runs.results.run_figures import RunRepetitions, run_repetitions
 from runs.results.runs import conclude, run_row, with_list_columns
 from runs.suites.documents import PolicyDoc
-from runs.summary.cases import summarise_case
-from runs.summary.figures import CaseSummary, Summary
+from runs.summary.cases import CaseSummary, summarise_case
+from runs.summary.run import Summary
 
 CHUNK = 2000
 

@@ -80,14 +80,8 @@ from runs.results.result_tree import (
     result_tree,
     walk_rows,
 )
-from runs.summary.cases import summarise_case
-from runs.summary.figures import (
-    CaseSummary,
-    DimensionMean,
-    MetricMean,
-    dimension_means,
-    metric_means,
-)
+from runs.summary.cases import CaseSummary, summarise_case
+from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
 from runs.texts import MAX_SHOWN_LENGTH, DiffLine, Turns, conversation, cut_step, text_diff
 
 RUNS_SHOWN = 12

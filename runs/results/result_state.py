@@ -28,8 +28,7 @@ from runs.models.reviews import UNKNOWN_REVIEWER, Review, ReviewItem
 from runs.models.run_cases import execution_from
 from runs.models.runs import Run
 from runs.requests import MAY_REVIEW
-from runs.summary.cases import case_verdict
-from runs.summary.figures import CaseSummary
+from runs.summary.cases import CaseSummary, case_verdict
 
 STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 

@@ -19,15 +19,9 @@ from runs.filters.language import Operator
 from runs.models.results import CallPurpose, EvaluatorScore, ScoreState
 from runs.models.run_cases import repetition_figures
 from runs.models.runs import Run
-from runs.summary.cases import Latencies, RepetitionFigures, rank_index
-from runs.summary.figures import (
-    DimensionMean,
-    Means,
-    MetricMean,
-    Summary,
-    dimension_means,
-    metric_means,
-)
+from runs.summary.cases import Latencies, Means, RepetitionFigures, rank_index
+from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
+from runs.summary.run import Summary
 
 # Above this many executions means appear when the run is over, for a live page reads every 2 s.
 MAX_EXECUTIONS_LIVE = 1_000

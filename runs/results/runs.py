@@ -21,8 +21,13 @@ from runs.lists import MAX_RUN_NUMBER, NEWEST_FIRST, Chip, Control, ListQuery, r
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
-from runs.summary.figures import Summary
-from runs.summary.run import OUT_OF_REACH, SummaryProgress, cases_forecast, metrics_forecast
+from runs.summary.run import (
+    OUT_OF_REACH,
+    Summary,
+    SummaryProgress,
+    cases_forecast,
+    metrics_forecast,
+)
 
 
 def run_word(run: Run) -> str:

@@ -64,7 +64,7 @@ from runs.sharing.parts import (
     steps,
     tolerance_rows,
 )
-from runs.summary.figures import CaseSummary
+from runs.summary.cases import CaseSummary
 
 
 def changes(comparison: Comparison, query: ComparisonQuery) -> Iterator[ChangeRow]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NamedTuple
 
 from evaluators.scoring.numbers import (
@@ -17,11 +18,43 @@ from evaluators.scoring.numbers import (
 )
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, Means
 
+SCORED, ERROR = "scored", "error"
+ENDED = (SCORED, ERROR)
 # Where a case stands, as lists and filters name it.
 STATES = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
 BY_SCORE, BY_FORCE, BY_OUTCOMES, BY_REVIEWS = "mean_score", "forced_fail", "outcomes", "reviews"
+
+
+# Not frozen, because a page creates ten thousand, and creating a frozen one takes three times as long.
+@dataclass(slots=True)
+class ExecutionRecord:
+    """One execution as it was recorded. `score` is 0 to 1, `metrics` are 0 to 5, `dimensions` 0 to 10.
+
+    Tokens and costs include failed and repeated calls; those without a prefix are the target's. None
+    means not reported, never zero.
+    """
+
+    case: str
+    status: str
+    verdict: Verdict | None = None
+    score: float | None = None
+    is_forced: bool = False
+    reviewed_verdict: Verdict | None = None
+    latency_ms: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    dimensions: Mapping[str, float] = field(default_factory=dict)
+    evaluation_input_tokens: int | None = None
+    evaluation_output_tokens: int | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Tell whether it ended, scored or with an error."""
+        return self.status in ENDED
 
 
 class CaseDecision(NamedTuple):
@@ -188,6 +221,67 @@ def _verdicts(group: Sequence[ExecutionRecord], policy: PolicySpec) -> list[Verd
 
 def _scores(group: Sequence[ExecutionRecord]) -> list[float]:
     return [row.score for row in group if row.score is not None and row.status == SCORED]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Means and sums over executions; a mean is over those with a value, None without any."""
+
+    score: float | None = None
+    scored: int = 0
+    latency_ms: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    dimensions: Mapping[str, float] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    evaluation_input_tokens: int | None = None
+    evaluation_output_tokens: int | None = None
+
+    @property
+    def total_cost_usd(self) -> Decimal | None:
+        """Return both costs together, None when neither is known."""
+        return sum_known((self.run_cost_usd, self.evaluation_cost_usd))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSummary:
+    """A case over its repetitions.
+
+    `state` is a verdict, error (no repetition scored), waiting or not_run. Of `executions` repetitions,
+    `ended` have ended, `scored` have a verdict and `passed` passed. `is_flaky` means that verdicts
+    differ; for `all_passed` an errored repetition has not passed. `decided_by` states the numbers by which
+    `rule` decided. `lowest` and `highest` are the extreme scores, 0 to 1.
+    """
+
+    case: str
+    state: str
+    verdict: Verdict | None
+    executions: int
+    scored: int
+    passed: int
+    is_flaky: bool
+    all_passed: bool
+    any_passed: bool
+    means: Means
+    decided_by: str = ""
+    rule: str = ""
+    ended: int = 0
+    lowest: float | None = None
+    highest: float | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether every repetition has ended."""
+        return self.ended == self.executions
+
+    @property
+    def spread(self) -> float | None:
+        """Return highest − lowest score, 0 to 1; None with fewer than two scores."""
+        if self.means.scored < 2 or self.lowest is None or self.highest is None:
+            return None
+        return rounded(self.highest - self.lowest)
 
 
 def summarise_case(case: str, group: Sequence[ExecutionRecord], policy: PolicySpec) -> CaseSummary:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from decimal import Decimal
+from typing import Any
 
 from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
-from evaluators.scoring.numbers import is_at_least, mean, rounded
+from evaluators.scoring.numbers import is_at_least, mean, percent, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import (
+    ERROR,
+    SCORED,
+    CaseSummary,
+    ExecutionRecord,
+    Means,
     case_verdict,
     compute_means,
     count_by_state,
@@ -21,7 +28,21 @@ from runs.summary.cases import (
     summarise_case,
     summary_state,
 )
-from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, GateResult, Summary
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """One gate: `share` against `threshold`, both 0 to 1; None until the run is completed.
+
+    `so_far` is the figure over what has ended; `counted` of `total` executions went in.
+    """
+
+    share: float | None
+    so_far: float | None
+    threshold: float
+    passed: bool | None
+    counted: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +140,14 @@ def metrics_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     needed = rounded((limit * (progress.score_count + left) - progress.score_sum) / left)
     units = _units(progress)
     if needed > 1:
-        text = f"Can't be reached: the remaining {units} would have to average {_percent(needed)}"
+        text = f"Can't be reached: the remaining {units} would have to average {_needed_percent(needed)}"
         return Forecast(OUT_OF_REACH, so_far, needed, left, text)
     state = ON_COURSE if reached or so_far is None else AT_RISK
     if needed <= 0:
         verb = "score" if units.endswith("s") else "scores"
         return Forecast(state, so_far, 0.0, left, f"Passed whatever the remaining {units} {verb}")
     return Forecast(
-        state, so_far, needed, left, f"The remaining {units} must average {_percent(needed)}"
+        state, so_far, needed, left, f"The remaining {units} must average {_needed_percent(needed)}"
     )
 
 
@@ -160,7 +181,7 @@ def _units(progress: SummaryProgress) -> str:
     return f"{count} {unit}s" if count != 1 else unit
 
 
-def _percent(share: float) -> str:
+def _needed_percent(share: float) -> str:
     """Return a share in percent, rounded up to tenths, so that reaching it is enough."""
     return f"{math.ceil(rounded(rounded(share) * TENTHS)) / 10:.1f}%"
 
@@ -205,6 +226,106 @@ def _standing(group: list[ExecutionRecord], policy: PolicySpec) -> tuple[str, fl
     verdict: Verdict | None = case_verdict(group, policy)
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
     return summary_state(group, verdict), mean(scores)
+
+
+MONEY = ("run_cost_usd", "evaluation_cost_usd")
+INTERVALS = ("interval", "score_interval")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One run in numbers. `interval` is the 95% interval of the pass rate, 0 to 1.
+
+    `score_interval` is that of the mean score. `distribution` counts cases by state; `reviews` is
+    how many reviewed verdicts count. `settled` to `spread_cases` are RepetitionFigures, `timed` to
+    `latency_p95_ms` are Latencies.
+    """
+
+    executions: int
+    ended: int
+    passed: int
+    errors: int
+    metrics_gate: GateResult
+    cases_gate: GateResult
+    interval: tuple[float, float] | None
+    distribution: Mapping[str, int]
+    means: Means
+    flaky: int
+    all_passed: int
+    any_passed: int
+    reviews: int
+    settled: int = 0
+    comparable: int = 0
+    spread: float | None = None
+    spread_cases: int = 0
+    timed: int = 0
+    latency_p50_ms: float | None = None
+    latency_p95_ms: float | None = None
+    cases: tuple[CaseSummary, ...] = ()
+    score_interval: tuple[float, float] | None = None
+
+    @property
+    def case_count(self) -> int:
+        """Return how many cases the distribution counts."""
+        return sum(self.distribution.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values without the cases, the gates also under their usual names in percent."""
+        # Without the cases: asdict would copy thousands only to drop them.
+        written = asdict(replace(self, cases=()))
+        del written["cases"]
+        written["means"] = _means_as_json(self.means)
+        for name in INTERVALS:
+            written[name] = None if written[name] is None else list(written[name])
+        metrics, cases = self.metrics_gate, self.cases_gate
+        return written | {
+            "distribution": {"total": self.case_count, **self.distribution},
+            "shares": shares(self.distribution),
+            "weighted_metrics_score_pct": _percent(metrics.share),
+            "metrics_pass_threshold": percent(metrics.threshold),
+            "metrics_passed": metrics.passed,
+            "cases_pass_rate_pct": _percent(cases.share),
+            "cases_pass_threshold": percent(cases.threshold),
+            "cases_passed": cases.passed,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Summary:
+        """Return the summary that as_json wrote, without the cases."""
+        names = [figure.name for figure in fields(cls)]
+        # Older summaries lack figures that were added later.
+        known = {name: values[name] for name in names if name in values}
+        distribution = {k: v for k, v in values["distribution"].items() if k != "total"}
+        changed = {
+            "metrics_gate": GateResult(**values["metrics_gate"]),
+            "cases_gate": GateResult(**values["cases_gate"]),
+            **{name: tuple(ends) for name in INTERVALS if (ends := values.get(name)) is not None},
+            "distribution": distribution,
+            "means": _means_from_json(values["means"]),
+        }
+        return cls(**{**known, **changed})
+
+
+def shares(counts: Mapping[str, int]) -> dict[str, float]:
+    """Return every count as a share of the total, 0 to 1; 0 without any."""
+    total = sum(counts.values())
+    return {name: count / total if total else 0.0 for name, count in counts.items()}
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else percent(share)
+
+
+def _means_as_json(means: Means) -> dict[str, Any]:
+    written = asdict(means)
+    for name in MONEY:
+        written[name] = None if written[name] is None else str(written[name])
+    return written
+
+
+def _means_from_json(values: Mapping[str, Any]) -> Means:
+    money = {name: None if values[name] is None else Decimal(values[name]) for name in MONEY}
+    return Means(**{**values, **money})
 
 
 def summarise(

@@ -14,9 +14,8 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import Verdict
 from runs.running.rules import Origins
-from runs.summary.cases import case_decision
-from runs.summary.figures import ExecutionRecord, GateResult
-from runs.summary.run import brief_summary
+from runs.summary.cases import ExecutionRecord, case_decision
+from runs.summary.run import GateResult, brief_summary
 from runs.what_if.changes import (
     CaseTrees,
     LeafChange,

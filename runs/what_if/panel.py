@@ -19,7 +19,7 @@ from runs.lists import Chip, ListQuery, NumberedPage, numbered_page
 from runs.models.reviews import Review
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.summary.figures import GateResult
+from runs.summary.run import GateResult
 from runs.what_if.asking import Band, Bin, CaseFlip, Histogram, WhatIf, WhatIfSide
 from runs.what_if.deciding import Stale
 

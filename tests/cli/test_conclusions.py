@@ -8,7 +8,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.results.documents import run_file_document
 from runs.results.runs import conclude
-from runs.summary.figures import ExecutionRecord
+from runs.summary.cases import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import make_run
 

@@ -16,7 +16,7 @@ from runs.finishing import summarise_run
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
-from runs.summary.figures import ExecutionRecord
+from runs.summary.cases import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import (
     TREE,

@@ -14,8 +14,7 @@ from runs.models.results import Result
 from runs.models.run_cases import RunCase, count_states, live_state, repetition_figures
 from runs.models.runs import Run
 from runs.models.stored import read_executions
-from runs.summary.cases import count_repetitions, summarise_case
-from runs.summary.figures import CaseSummary
+from runs.summary.cases import CaseSummary, count_repetitions, summarise_case
 from tests.support.factories import make_case, make_result, make_run, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -12,16 +12,9 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.cases import case_decision, measure_latencies, summarise_case
-from runs.summary.figures import (
-    DimensionMean,
-    ExecutionRecord,
-    SideMean,
-    Summary,
-    dimension_means,
-    finals_by_key,
-)
-from runs.summary.run import summarise
+from runs.summary.cases import ExecutionRecord, case_decision, measure_latencies, summarise_case
+from runs.summary.metrics import DimensionMean, SideMean, dimension_means, finals_by_key
+from runs.summary.run import Summary, summarise
 
 POLICY, OUTCOMES = PolicySpec(), PolicySpec(case_gate="expected_outcomes")
 REVIEWED = PolicySpec(count_reviews=True)

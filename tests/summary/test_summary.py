@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.cases import compute_means, summarise_case
-from runs.summary.figures import (
-    ExecutionRecord,
-    MetricMean,
+from runs.summary.cases import ExecutionRecord, compute_means, summarise_case
+from runs.summary.metrics import MetricMean, means_by_key, metric_means
+from runs.summary.run import (
     Summary,
-    means_by_key,
-    metric_means,
+    SummaryProgress,
+    cases_forecast,
+    metrics_forecast,
     shares,
+    summarise,
 )
-from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast, summarise
 
 POLICY = PolicySpec()
 OUTCOMES = PolicySpec(case_gate="expected_outcomes")

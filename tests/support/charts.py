@@ -11,7 +11,7 @@ from evaluators.scoring.types import Verdict
 from runs.models.results import EvaluatorScore
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target
-from runs.summary.figures import ExecutionRecord
+from runs.summary.cases import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import (
     make_case,

@@ -33,9 +33,8 @@ from evaluators.scoring.score_tree import decide, gate_failure
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
 from runs.compare.rules import CaseSide, RunSide, Tolerances, compare_case, compare_runs
-from runs.summary.cases import compute_means, count_by_state
-from runs.summary.figures import ExecutionRecord, Summary, shares
-from runs.summary.run import summarise
+from runs.summary.cases import ExecutionRecord, compute_means, count_by_state
+from runs.summary.run import Summary, shares, summarise
 
 FILE = Path(__file__).parents[2] / "vectors" / "scoring.json"
 VECTORS = json.loads(FILE.read_text(encoding="utf-8"))["vectors"]
