@@ -119,7 +119,7 @@ class EvaluatorSpec(Spec):
             config = values.get("config") or {}
             if isinstance(config, dict):
                 settings = config.get("aggregator") or {}
-                aggregator = Aggregator.model_validate(settings).as_json()
+                aggregator = Aggregator.model_validate(settings).model_dump(mode="json")
                 values["config"] = {**config, "aggregator": {**settings, **aggregator}}
         return values
 

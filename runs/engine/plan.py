@@ -129,7 +129,9 @@ def case_tree(
     if not evaluators:
         return root
     own = EvaluatorSpec.model_validate(evaluators)
-    return root.replace(children=(*root.children, *own.children)) if append else own
+    if not append:
+        return own
+    return root.model_copy(update={"children": (*root.children, *own.children)})
 
 
 # An encoder made once: thousands of cases are hashed at a time.

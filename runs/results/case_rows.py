@@ -1,4 +1,4 @@
-"""The table of a run's results: a row for each case with its repetitions, filtered, sorted and paged."""
+"""The table of a run's results: its columns, and a row for each case or group, filtered, sorted and paged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from evaluators.scoring.decision import VerdictCause
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.filters.fields import find_field
-from runs.filters.language import FilterError
+from runs.filters.fields import NOTHING, Field, Kind, Source, find_field
+from runs.filters.language import All, Comparison, FilterError, Operator, QuotedValue, read_filter
 from runs.filters.matching import ResultRows
 from runs.filters.queries import (
     FAMILIES,
@@ -36,7 +36,7 @@ from runs.filters.queries import (
     ordered_cases,
     run_vocabulary,
 )
-from runs.lists import Chip, Control, Key, Keyset, Page, cut_page, head_cell
+from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, cut_page, head_cell
 from runs.models.results import OPEN_RESULT_STATUSES, ResultOutput
 from runs.models.run_cases import (
     LiveCases,
@@ -46,8 +46,7 @@ from runs.models.run_cases import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.columns import COLUMNS, OF_REPETITIONS, USUAL, Column, find_column
-from runs.results.groups import GroupTable, group_list, group_table, grouping_field
+from runs.results.groups import Grouping, group_list, grouping_field
 from runs.results.result_state import (
     MAX_MARKS,
     Override,
@@ -59,11 +58,75 @@ from runs.results.result_state import (
     with_reviewers,
 )
 from runs.summary.cases import BY_FORCE, STATES, CaseSummary, summarise_case
+from runs.summary.groups import GroupFigures, GroupValue
 
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")
 # A regular comparison of score and threshold, which the columns of score and verdict tell.
 BY_BANDS = re.compile(r"(so far )?(mean )?[\d.]+ [≥<] [\d.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table; `shape` says how its cells are drawn, `head` is None where it cannot sort."""
+
+    name: str
+    label: str
+    shape: str
+    title: str = ""
+    head: HeadCell | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Tell whether its cells are numbers."""
+        return self.shape in NUMBERS
+
+
+NUMBERS = ("score", "spread", "share", "points", "percent", "duration", "money", "count")
+COLUMNS: Mapping[str, Column] = {
+    column.name: column
+    for column in (
+        Column("verdict", "Verdict", "verdict"),
+        Column("case", "Case", "case"),
+        Column("score", "Score", "score"),
+        Column("spread", "Spread", "spread", "Highest − lowest score of the repetitions"),
+        Column("metrics", "Metrics", "percent", "Weighted score of the 0–5 metrics"),
+        Column("outcomes", "Outcomes", "outcomes", "Expected outcomes that were met"),
+        Column("why", "Why", "why", "What decided the verdict"),
+        Column("repetitions", "Repetitions", "repetitions"),
+        Column("tag", "Tags", "tags"),
+        Column("latency", "Latency", "duration", "Time of the target"),
+        Column("cost", "Cost", "money", "Target cost + judge cost"),
+        Column("target_cost", "Target cost", "money"),
+        Column("judge_cost", "Judge cost", "money"),
+        Column("tokens", "Tokens", "count", "Input and output tokens of the target"),
+        Column("tool", "Tools", "names", "Tools that were called"),
+        Column("error", "Error stage", "names", "Stage in which a repetition had an error"),
+        Column("review", "Review", "names"),
+        Column("attempts", "Attempts", "count"),
+    )
+}
+USUAL = (
+    *("verdict", "case", "score", "spread", "metrics", "outcomes", "why", "repetitions", "tag"),
+    *("latency", "cost"),
+)
+OF_REPETITIONS = ("spread", "repetitions")
+
+
+def find_column(name: str) -> Column | None:
+    """Return the column of a name: one of every run, or that of an evaluator, metric, dimension or metadata key."""
+    if name in COLUMNS:
+        return COLUMNS[name]
+    field = find_field(name)
+    return None if field is None or field.source == Source.CASE else own_column(name, field)
+
+
+def own_column(name: str, field: Field) -> Column:
+    """Return the column of an evaluator, metric, dimension or metadata key."""
+    shape = {Kind.SHARE: "share", Kind.POINTS: "points"}.get(field.kind, "names")
+    return Column(
+        name, field.key.rpartition("/")[2], shape, f"{str(field.source).capitalize()} {field.key}"
+    )
 
 
 # Columns whose values are in the results.
@@ -275,6 +338,80 @@ def _outcome_shares(marks: Sequence[str]) -> tuple[float, ...]:
     if not marks:
         return ()
     return tuple(column.count("1") / len(marks) for column in zip(*marks, strict=False))
+
+
+MAX_GROUPS = 100
+RATE_HELP = "Results that passed, of all results; an error has not passed. With the 95% interval"
+SCORE_HELP = "Mean of the results that have a score, of all results"
+COST_HELP = "Target cost + judge cost"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group, with the address that lists its cases, "" where no filter can be so long."""
+
+    label: str
+    url: str
+    figures: GroupFigures
+    cells: Sequence[tuple[Column, GroupValue]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTable:
+    """The first of the groups; `left_out` more are not listed. `heads` are those of its own figures."""
+
+    grouping: Grouping
+    rows: Sequence[GroupRow]
+    heads: Mapping[str, HeadCell]
+    columns: Sequence[Column]
+    left_out: int
+
+
+def group_table(query: ResultsQuery, grouping: Grouping) -> GroupTable:
+    """Return the groups as a page shows them."""
+    columns = [
+        replace(column, head=head_cell(query, name, column.label, is_number=True))
+        for name in grouping.columns
+        if (column := find_column(name))
+    ]
+    return GroupTable(
+        grouping=grouping,
+        rows=[
+            GroupRow(
+                grouping.group_label(group.name),
+                _group_address(query, grouping.field, group.name),
+                group,
+                [(column, group.values[column.name]) for column in columns],
+            )
+            for group in grouping.groups[:MAX_GROUPS]
+        ],
+        heads={
+            "cases": head_cell(query, "case", "Cases", is_number=True, best_first=True),
+            "rate": head_cell(query, "attention", "Passed", is_number=True, title=RATE_HELP),
+            "score": head_cell(query, "score", "Mean score", is_number=True, title=SCORE_HELP),
+            "latency": head_cell(query, "latency", "Mean latency", is_number=True, best_first=True),
+            "cost": head_cell(
+                query, "cost", "Cost", is_number=True, best_first=True, title=COST_HELP
+            ),
+        },
+        columns=columns,
+        left_out=max(0, len(grouping.groups) - MAX_GROUPS),
+    )
+
+
+def _group_address(query: ResultsQuery, field: Field, name: str | None) -> str:
+    """Return the query part of the address that lists the cases of a group, "" where it would be no filter."""
+    if field.key == "state":
+        return query.address(group="", state=name)
+    # A tag may have the name that stands for no tag.
+    value = NOTHING if name is None else QuotedValue(name) if name.lower() == NOTHING else name
+    condition = Comparison(field.name, Operator.EQUAL, (value,))
+    try:
+        text = str(All((*read_filter(query.text).conditions, condition)))
+        read_filter(text)
+    except FilterError:
+        return ""
+    return query.address(group="", text=text)
 
 
 FLAKY, EVERY = "flaky", "every"

@@ -14,8 +14,14 @@ from runs.filters.fields import METADATA, Source
 from runs.filters.queries import DENSITIES, ResultsQuery, run_vocabulary
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.case_rows import unknown_names, usual_columns
-from runs.results.columns import COLUMNS, Column, find_column, own_column
+from runs.results.case_rows import (
+    COLUMNS,
+    Column,
+    find_column,
+    own_column,
+    unknown_names,
+    usual_columns,
+)
 from runs.results.groups import GROUP_LABELS
 
 MAX_KEYS = 30

@@ -53,13 +53,13 @@ from runs.models.runs import Run
 from runs.models.search import conversation_text
 from runs.requests import get_run_or_404
 from runs.results.case_rows import (
+    Column,
     ResultRow,
     case_rows,
     table_columns,
     unknown_names,
     with_cells,
 )
-from runs.results.columns import Column
 from runs.results.documents import case_lines
 from runs.results.groups import group_list, group_rows
 from runs.results.result_state import cause_text, result_cause

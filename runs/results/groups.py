@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, Q, Sum
 
-from runs.filters.fields import NOTHING, Field, Kind, Source, find_field
-from runs.filters.language import All, Comparison, FilterError, Operator, QuotedValue, read_filter
+from runs.filters.fields import Field, Kind, Source, find_field
 from runs.filters.matching import ResultRows
 from runs.filters.queries import GROUPINGS, ResultsQuery
-from runs.lists import HeadCell, head_cell
 from runs.models.results import ResultStatus
 from runs.models.run_cases import LiveCases
 from runs.models.runs import Run, RunStatus
-from runs.results.columns import Column, find_column
 from runs.summary.groups import (
     GroupedCase,
     GroupFigures,
-    GroupValue,
     group_cases,
     group_figures,
     sorted_groups,
 )
 
-MAX_GROUPS = 100
 GROUP_LABELS = {
     "tag": "Tag",
     "verdict": "Verdict",
@@ -47,9 +42,6 @@ OWN_FIGURES: Mapping[str, Callable[[GroupFigures], Any]] = {
     "target_cost": lambda group: group.target_usd,
     "judge_cost": lambda group: group.judge_usd,
 }
-RATE = "Results that passed, of all results; an error has not passed. With the 95% interval"
-SCORE = "Mean of the results that have a score, of all results"
-COST = "Target cost + judge cost"
 COUNTS = ("case_id", "live_state", "executions", "ended", "scored", "passed")
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 
@@ -85,27 +77,6 @@ class Grouping:
         """Tell whether no case has the key of metadata, which may be gone since the address was kept."""
         is_metadata = self.field.source == Source.METADATA
         return is_metadata and all(group.name is None for group in self.groups)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    """One group, with the address that lists its cases, "" where no filter can be so long."""
-
-    label: str
-    url: str
-    figures: GroupFigures
-    cells: Sequence[tuple[Column, GroupValue]]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupTable:
-    """The first of the groups; `left_out` more are not listed. `heads` are those of its own figures."""
-
-    grouping: Grouping
-    rows: Sequence[GroupRow]
-    heads: Mapping[str, HeadCell]
-    columns: Sequence[Column]
-    left_out: int
 
 
 def grouping_field(name: str) -> Field | None:
@@ -188,51 +159,6 @@ def _sums(run: Run) -> Mapping[int, tuple[float, int, float, int]]:
         case: (score_sum or 0.0, score_count, latency_sum or 0.0, latency_count)
         for case, score_sum, score_count, latency_sum, latency_count in found
     }
-
-
-def group_table(query: ResultsQuery, grouping: Grouping) -> GroupTable:
-    """Return the groups as a page shows them."""
-    columns = [
-        replace(column, head=head_cell(query, name, column.label, is_number=True))
-        for name in grouping.columns
-        if (column := find_column(name))
-    ]
-    return GroupTable(
-        grouping=grouping,
-        rows=[
-            GroupRow(
-                grouping.group_label(group.name),
-                _address(query, grouping.field, group.name),
-                group,
-                [(column, group.values[column.name]) for column in columns],
-            )
-            for group in grouping.groups[:MAX_GROUPS]
-        ],
-        heads={
-            "cases": head_cell(query, "case", "Cases", is_number=True, best_first=True),
-            "rate": head_cell(query, "attention", "Passed", is_number=True, title=RATE),
-            "score": head_cell(query, "score", "Mean score", is_number=True, title=SCORE),
-            "latency": head_cell(query, "latency", "Mean latency", is_number=True, best_first=True),
-            "cost": head_cell(query, "cost", "Cost", is_number=True, best_first=True, title=COST),
-        },
-        columns=columns,
-        left_out=max(0, len(grouping.groups) - MAX_GROUPS),
-    )
-
-
-def _address(query: ResultsQuery, field: Field, name: str | None) -> str:
-    """Return the query part of the address that lists the cases of a group, "" where it would be no filter."""
-    if field.key == "state":
-        return query.address(group="", state=name)
-    # A tag may have the name that stands for no tag.
-    value = NOTHING if name is None else QuotedValue(name) if name.lower() == NOTHING else name
-    condition = Comparison(field.name, Operator.EQUAL, (value,))
-    try:
-        text = str(All((*read_filter(query.text).conditions, condition)))
-        read_filter(text)
-    except FilterError:
-        return ""
-    return query.address(group="", text=text)
 
 
 GROUP_COLUMNS = (

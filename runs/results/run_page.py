@@ -301,7 +301,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         target=snapshot["target"],
         files=tuple(sorted(snapshot.get("files", {}))),
         snapshot_hash=run.snapshot_hash,
-        evaluators=tuple(_outline(snapshot["evaluators"])),
+        evaluators=tuple(_outline(snapshot["evaluators"], asks_agents="agents" in snapshot)),
         source_number=(snapshot.get("rescored") or {}).get("run"),
         changes=run_changes(snapshot),
         verdict=run_verdict(run, _gates(run)),
@@ -333,7 +333,7 @@ def _stop_text(run: Run, left: int) -> str:
     )
 
 
-def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
+def _outline(node: Mapping[str, Any], depth: int = 0, *, asks_agents: bool) -> list[OutlineLine]:
     facts = [f"×{node.get('weight', 1):g}"] if depth else []
     if node.get("required_below") is not None:
         facts.append(f"required {node['required_below']:g}")
@@ -341,14 +341,14 @@ def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
         facts.append("required")
     aggregator = node.get("config", {}).get("aggregator") or {}
     kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
-    registered = all_kinds().get(node["kind"])
+    registered = all_kinds().get(node["kind"]) if asks_agents else None
     if agents := registered.judge_targets(node["config"]) if registered else ():
         # On a panel, models may vote too.
         word = "with" if registered and registered.uses_judge else "by"
         facts.append(f"{word} {', '.join(dict.fromkeys(agents))}")
     lines = [OutlineLine(depth, str(node["name"]), kind, ", ".join(facts))]
     for child in node.get("children", ()):
-        lines += _outline(child, depth + 1)
+        lines += _outline(child, depth + 1, asks_agents=asks_agents)
     return lines
 
 

@@ -18,7 +18,8 @@ from django.urls import reverse
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.finishing import read_executions
 from runs.models.runs import Run
-from runs.results.groups import MAX_GROUPS, Grouping, group_list
+from runs.results.case_rows import MAX_GROUPS
+from runs.results.groups import Grouping, group_list
 from runs.summary.run import summarise
 from tests.support.factories import make_case, make_result, make_run, make_score, make_suite
 
