@@ -1,1 +1,1 @@
-"""The API that programs read suites, cases, runs and results by; it changes nothing."""
+"""The API that programs read suites, cases, runs and results by, and by which they change them."""
