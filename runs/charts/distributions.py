@@ -20,16 +20,16 @@ from runs.charts.drawing import (
     Picture,
     Spot,
     TableRow,
-    count_axis,
     flag,
     line,
-    nice_step,
     rect,
     text,
 )
+from runs.charts.figures import nice_step
 from runs.summary.cases import rank_index
 
 HEIGHT, TOP, BASE = 166, 32.0, 144.0
+LINES_ACROSS = 4
 SCORE_STEP, SCORE_TICK = Decimal("0.05"), Decimal("0.2")
 HIGHEST_START = Decimal("0.6")
 MAX_COLUMNS, MAX_TICKS, MAX_COUNTS = 16, 4, 11
@@ -293,6 +293,18 @@ def _bins(
     ]
 
 
+def _count_axis(highest: int, top: float, base: float) -> tuple[int, list[Mark]]:
+    """Return the end of an axis of counts, and its lines with their numbers."""
+    step = max(int(nice_step(Decimal(max(highest, 1)), LINES_ACROSS)), 1)
+    end = -(-max(highest, 1) // step) * step
+    marks: list[Mark] = []
+    for count in range(0, end + 1, step):
+        y = base - (base - top) * count / end
+        marks.append(line((0, y), (1, y), "axis" if count == 0 else "grid"))
+        marks.append(text(0, y + 4, f"{count:,}".replace(",", "\u202f"), anchor="end", shift=-8))
+    return end, marks
+
+
 def _draw(
     measure: Measure,
     bins: Sequence[Bin],
@@ -302,7 +314,7 @@ def _draw(
     address: Callable[[str], str],
 ) -> Drawing:
     highest = max(max(bin_.total, bin_.before) for bin_ in bins)
-    end, below = count_axis(highest, TOP, BASE)
+    end, below = _count_axis(highest, TOP, BASE)
     first, last = float(edges[0]), float(edges[-1])
 
     def across(value: float) -> float:

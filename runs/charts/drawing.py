@@ -6,10 +6,8 @@ nothing needs a script, and every shape can be a link. `figures` describes the t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from runs.formats.tables import csv_text
 
@@ -20,7 +18,6 @@ SYMBOLS = {
     "diamond": "M0 -{0}L{0} 0L0 {0}L-{0} 0z",
     "triangle": "M0 -{0}L{0} {0}h-{1}z",
 }
-LINES_ACROSS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,27 +169,3 @@ def flag(x: float, row: int, words: str) -> Mark:
         anchor="end" if on_left else "start",
         shift=-5 if on_left else 5,
     )
-
-
-def nice_step(span: Decimal, most: int) -> Decimal:
-    """Return the smallest of 1, 2 and 5 times a power of ten that divides a span into at most so many parts."""
-    if span <= 0:
-        raise ValueError(f"a span of {span} has no parts")
-    unit = Decimal(10) ** (math.floor(math.log10(float(span))) - 2)
-    while True:
-        for factor in (1, 2, 5):
-            if unit * factor * most >= span:
-                return (unit * factor).normalize()
-        unit *= 10
-
-
-def count_axis(highest: int, top: float, base: float) -> tuple[int, list[Mark]]:
-    """Return the end of an axis of counts, and its lines with their numbers."""
-    step = max(int(nice_step(Decimal(max(highest, 1)), LINES_ACROSS)), 1)
-    end = -(-max(highest, 1) // step) * step
-    marks: list[Mark] = []
-    for count in range(0, end + 1, step):
-        y = base - (base - top) * count / end
-        marks.append(line((0, y), (1, y), "axis" if count == 0 else "grid"))
-        marks.append(text(0, y + 4, f"{count:,}".replace(",", "\u202f"), anchor="end", shift=-8))
-    return end, marks

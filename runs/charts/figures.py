@@ -11,7 +11,6 @@ from typing import Any
 
 from evaluators.scoring.numbers import rounded
 from evaluators.templatetags.figures import threshold
-from runs.charts.drawing import nice_step
 from runs.charts.labels import Box, Bubble, label_places
 
 # A trace, an axis or a whole figure, as Plotly reads it.
@@ -79,6 +78,18 @@ def share_axis(values: Sequence[float]) -> PlotlyJson:
     # A mark at 0 or 100% is not cut off at the edge of the chart.
     span = [low - 0.02 if low == 0 else low, high + 0.02 if high == 1 else high]
     return {"range": span, "tickformat": ".0%", "tick0": 0, "dtick": step}
+
+
+def nice_step(span: Decimal, most: int) -> Decimal:
+    """Return the smallest of 1, 2 and 5 times a power of ten that divides a span into at most so many parts."""
+    if span <= 0:
+        raise ValueError(f"a span of {span} has no parts")
+    unit = Decimal(10) ** (math.floor(math.log10(float(span))) - 2)
+    while True:
+        for factor in (1, 2, 5):
+            if unit * factor * most >= span:
+                return (unit * factor).normalize()
+        unit *= 10
 
 
 def money_axis(values: Sequence[float], *, is_narrow: bool) -> PlotlyJson:

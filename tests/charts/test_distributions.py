@@ -13,7 +13,8 @@ from pytest_django.asserts import assertNumQueries
 
 from evaluators.scoring.policy import PolicySpec
 from runs.charts.distributions import COST, LATENCY, CaseFigures, Side, distribution, passes, scores
-from runs.charts.drawing import Picture, nice_step
+from runs.charts.drawing import Picture
+from runs.charts.figures import nice_step
 from runs.charts.pictures import (
     COMPARISON_PICTURES,
     RUN_PICTURES,
