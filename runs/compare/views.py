@@ -26,7 +26,7 @@ from django.views.decorators.vary import vary_on_headers
 from evaluators.scoring.types import DomainError
 from runs.compare.breakdown import BreakdownQuery, build_breakdown
 from runs.compare.case_page import case_side_by_side
-from runs.compare.comparison import SameRunError, build_comparison, comparison_heading
+from runs.compare.comparison import Comparison, SameRunError, build_comparison, comparison_heading
 from runs.compare.files import comparison_file
 from runs.compare.many import (
     MAX_RUNS,
@@ -67,7 +67,7 @@ from runs.requests import (
 from runs.results.result_state import result_url
 from runs.results.runs import RunRow, run_row, run_word, with_list_columns
 from runs.saved_views.queries import PlaceQuery, names_nothing, view_state
-from runs.what_if.services import has_same_rules, score_like, score_like_problem
+from runs.what_if.services import score_like, score_like_problem
 
 # In the address of a result, what says that it was opened from a comparison.
 IN_LIST = f"{FROM_LIST}={FROM_COMPARISON}"
@@ -136,7 +136,7 @@ def _show_comparison(
     context |= {
         "page": page,
         "form": form,
-        "rescoring": rescoring_offer(baseline, candidate, request.user),
+        "rescoring": rescoring_offer(comparison, request.user),
         "sides": zip(page.sides, runs, strict=True),
         "addable": [replace(link, url=_beside(query, link)) for link in runs[0] if not link.is_on]
         if page.is_of_one_suite
@@ -522,6 +522,8 @@ def latest_pairs() -> list[LatestPair]:
     return pairs
 
 
+# The differences that one policy for both runs removes.
+JUDGING = frozenset(("evaluators", "policy"))
 RESCORING_RIGHTS = ("runs.start_run", "runs.change_suite")
 NOT_ALLOWED = "Editors and admins can score both under one policy."
 
@@ -542,10 +544,11 @@ class RescoringOffer:
     reason: str = ""
 
 
-def rescoring_offer(baseline: Run, candidate: Run, reader: User) -> RescoringOffer:
-    """Return the policies under which a reader may score both runs; no query."""
-    if has_same_rules(baseline, candidate):
+def rescoring_offer(comparison: Comparison, reader: User) -> RescoringOffer:
+    """Return the policies under which a reader may score both runs, none if both judge alike; no query."""
+    if JUDGING.isdisjoint(difference.what for difference in comparison.differences):
         return RescoringOffer()
+    baseline, candidate = comparison.baseline.run, comparison.candidate.run
     if reason := score_like_problem(baseline, candidate) or score_like_problem(candidate, baseline):
         return RescoringOffer(reason=reason)
     if not reader.has_perms(RESCORING_RIGHTS):
