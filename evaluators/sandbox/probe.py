@@ -75,7 +75,7 @@ def find_sandbox() -> SandboxOffer:
     if bubblewrap:
         problem = f"bubblewrap is not allowed here ({problem})"
     if not _problem(trial_command(user, is_boxed=False)):
-        return SandboxOffer("limits", reason=problem, closed=_closed(user))
+        return find_limits(problem)
     return SandboxOffer("none", reason=f"{problem}, and prlimit does not work either")
 
 

@@ -704,7 +704,6 @@ class ImportedResults:
     """The imported runs, their suite, and notes about the file."""
 
     suite: Suite
-    is_new_suite: bool
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
 
@@ -750,7 +749,7 @@ def import_results(
             "The file has the scores of its evaluators but not their settings, so the new suite has the "
             "default judge. Import its suite file under the same name to run it again."
         )
-    return ImportedResults(held, is_new, tuple(runs), tuple(notes))
+    return ImportedResults(held, tuple(runs), tuple(notes))
 
 
 def _by_target(

@@ -26,7 +26,6 @@ from runs.summary.words import words
 MAX_LENGTH = 1_000
 MAX_CONDITIONS = 20
 MAX_DEPTH = 20
-OPERATORS = ("<=", ">=", "!=", "=", "<", ">", ":")
 COMBINING = ("and", "or", "not")
 TOKEN = re.compile(
     r"""\s*(?:

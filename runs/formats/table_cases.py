@@ -353,12 +353,6 @@ def _checked_tags(cell: Any) -> tuple[str, ...]:
     return tags
 
 
-COLUMNS = (
-    *("key", "title", "input", "expected_output", "expected_outcomes"),
-    *("criteria", "tags", "metadata", "output"),
-)
-
-
 def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
     """Yield a CSV of the rejected rows with line and reason, to be corrected and uploaded again.
 
@@ -380,76 +374,10 @@ def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
     yield buffer.getvalue()
 
 
-def write_cases(cases: Sequence[CaseSpec]) -> str:
-    """Return cases as a CSV that reads back the same; their own evaluators are left out."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, quoting=csv.QUOTE_ALL)
-    writer.writerow(COLUMNS)
-    writer.writerows(_cells(case) for case in cases)
-    return buffer.getvalue()
-
-
 def _spelled(cell: Any) -> str:
     if cell is None:
         return ""
     return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
-
-
-def _cells(case: CaseSpec) -> list[str]:
-    turns = [dict(turn) for turn in case.input]
-    return [
-        case.key,
-        case.title,
-        _either(
-            _lone(turns), _written(turns), lambda cell: [dict(t) for t in cell_turns(cell)], turns
-        ),
-        _either(
-            case.expected_output,
-            _written([{"role": "assistant", "content": case.expected_output}]),
-            cell_expected_output,
-            case.expected_output,
-        ),
-        _either(
-            "\n".join(case.expected_outcomes),
-            _written(case.expected_outcomes),
-            _by_lines_alone,
-            case.expected_outcomes,
-        ),
-        case.criteria,
-        _either(", ".join(case.tags), _written(case.tags), cell_tags, case.tags),
-        _written(case.metadata) if case.metadata else "",
-        _recorded(case.recorded_output),
-    ]
-
-
-def _either(plain: str, spelled: str, read: Callable[[Any], Any], meant: Any) -> str:
-    """Return a plain cell if it reads back as the value, else its JSON."""
-    return plain if not plain or read(plain) == meant else spelled
-
-
-def _lone(turns: Sequence[Mapping[str, Any]]) -> str:
-    is_question = len(turns) == 1 and turns[0].keys() == {"role", "content"}
-    text = str(turns[0]["content"]) if is_question and turns[0]["role"] == "user" else ""
-    # Anything but a single question is written as JSON, because the plain cell would read differently.
-    return text if text.strip() else "?"
-
-
-def _recorded(recorded: Mapping[str, Any] | None) -> str:
-    if recorded is None:
-        return ""
-    text = recorded.get("output") if recorded.keys() == {"output"} else None
-    if isinstance(text, str) and text.strip() and cell_recorded_output(text) == recorded:
-        return text
-    return _written(recorded)
-
-
-def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _by_lines_alone(cell: str) -> tuple[str, ...]:
-    """Return outcomes if only line ends could separate them, else none."""
-    return () if ";" in cell or "|" in cell else cell_outcomes(cell, Split.LINES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -424,11 +424,6 @@ def retryable_results(run: Run) -> QuerySet[Result]:
     return run.results.exclude(status__in=_not_retryable(run))
 
 
-def is_retryable(run: Run, status: str) -> bool:
-    """Tell whether a result with this status can be retried."""
-    return status not in _not_retryable(run)
-
-
 def _not_retryable(run: Run) -> tuple[ResultStatus, ...]:
     if run.imported_from:
         return tuple(ResultStatus)

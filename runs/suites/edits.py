@@ -736,26 +736,6 @@ class Negate:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """Make an evaluator a gate of its safety gate, or an ordinary child (SCORING §3)."""
-
-    node: str
-    gate: bool
-
-    def apply(self, editing: Editing) -> None:
-        """Set it; raises ChangeRefusedError outside a safety gate."""
-        place = editing.place(self.node)
-        if (
-            place.parent is None
-            or aggregator_options(place.parent.node).get("type") != "safety_gate"
-        ):
-            raise ChangeRefusedError(
-                f"{place.name} is not in a safety gate. Make its composite a safety gate first."
-            )
-        guard(place.parent.node, place.node, gate=self.gate)
-
-
-@dataclass(frozen=True, slots=True)
 class Combine:
     """Choose how a composite combines its children, and the options of that rule.
 

@@ -42,7 +42,7 @@ def test_a_suite_is_made_of_the_cases_that_the_lines_tell_of():
     asked = {**GOOD, "dataset": "Greetings!", "input": "Say hello", "expected_output": "Hello"}
     done = brought_in(asked, {**GOOD, "eval_id": "C-2", "score": 0.7})
     suite = Suite.objects.get()
-    assert (suite.slug, suite.title, done.is_new_suite) == ("greetings", "Greetings!", True)
+    assert (suite.slug, suite.title) == ("greetings", "Greetings!")
     first, second = suite.cases.order_by("position")
     assert (first.key, first.input, first.expected_output) == (
         "C-1",
@@ -52,7 +52,7 @@ def test_a_suite_is_made_of_the_cases_that_the_lines_tell_of():
     assert second.input[0]["content"] == "The file of results does not contain the input."
     assert "the new suite has the default judge" in done.notes[0]
     again = brought_in({**GOOD, "dataset": "Greetings!"})
-    assert (again.suite, again.is_new_suite) == (suite, False)
+    assert again.suite == suite
     assert [run.number for run in suite.runs.order_by("number")] == [1, 2]
 
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.formats.table_cases import ReadCases, read_cases, rejected_csv, write_cases
+from runs.formats.table_cases import ReadCases, read_cases, rejected_csv
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import read_table
 from runs.specs.problems import UnreadableFileError
-from runs.specs.suites import CaseSpec
 
 
 def read(content: str | bytes, **changes: Any) -> ReadCases:
@@ -347,46 +346,6 @@ class TestRejectedRows:
     def test_a_cell_of_5_mb_is_a_cell(self) -> None:
         [case] = read(f"question\n{'x' * 5_000_000}\n").cases
         assert len(case.input[0]["content"]) == 5_000_000
-
-
-TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=30)
-FILLED = TEXT.filter(str.strip)
-STRIPPED = FILLED.map(str.strip)
-VALUE = st.one_of(TEXT, st.integers(-9, 9), st.booleans(), st.lists(TEXT, max_size=2))
-TURNS = st.lists(
-    st.fixed_dictionaries(
-        {"role": st.sampled_from(("system", "user", "assistant")), "content": TEXT}
-    ),
-    min_size=1,
-    max_size=3,
-)
-CASES = st.lists(
-    st.builds(
-        CaseSpec,
-        key=STRIPPED,
-        input=st.one_of(
-            TURNS.map(tuple), FILLED.map(lambda text: ({"role": "user", "content": text},))
-        ),
-        title=STRIPPED | st.just(""),
-        tags=st.lists(STRIPPED, max_size=3, unique=True).map(tuple),
-        expected_output=FILLED | st.just(""),
-        expected_outcomes=st.lists(STRIPPED, max_size=3).map(tuple),
-        criteria=FILLED | st.just(""),
-        metadata=st.dictionaries(FILLED, VALUE, max_size=3),
-        recorded_output=st.none() | FILLED.map(lambda text: {"output": text}),
-    ),
-    min_size=1,
-    max_size=4,
-    unique_by=lambda case: case.key,
-)
-
-
-@given(CASES)
-def test_cases_written_as_csv_read_back(cases: list[CaseSpec]) -> None:
-    table = read_table(write_cases(cases).encode())
-    found = read_cases(table, suggest(table))
-    assert found.rejected == ()
-    assert list(found.cases) == cases
 
 
 @given(st.binary(max_size=300))

@@ -27,7 +27,6 @@ from runs.suites.edits import (
     Configure,
     Describe,
     Group,
-    Guard,
     Move,
     Negate,
     Remove,
@@ -42,6 +41,7 @@ from runs.suites.edits import (
 from tests.evaluators.scoring.trees import leaf, root
 from tests.suites.contents import draft, origins, paths, shop, version, weights
 
+BOTH_GATES = Combine("n2", "safety_gate", {"required": ["harm", "cards"]})
 OPERATIONS: list[tuple[Any, list[tuple[str, str, str, dict[str, tuple[Any, Any]]]]]] = [
     (SetWeight("n2", 1), [("changed", "safety", "safety", {"weight": (5.0, 1.0)})]),
     (Negate("n5", True), [("changed", "tone", "tone", {"negate": (False, True)})]),
@@ -62,7 +62,7 @@ OPERATIONS: list[tuple[Any, list[tuple[str, str, str, dict[str, tuple[Any, Any]]
             )
         ],
     ),
-    (Guard("n4", True), [("changed", "safety/cards", "safety/cards", {"gate": (False, True)})]),
+    (BOTH_GATES, [("changed", "safety/cards", "safety/cards", {"gate": (False, True)})]),
     (Rename("n5", "kindness"), [("renamed", "kindness", "tone", {})]),
     (Move("n5", "n6"), [("moved", "facts/tone", "tone", {})]),
     (Shift("n6", "up"), [("moved", "tone", "tone", {})]),
@@ -205,7 +205,7 @@ def test_versions_of_an_earlier_form_are_read() -> None:
 Operations = list[Any]
 VALUES = [
     *(SetWeight("n2", 1), SetWeight("n5", 7), SetWeight("n5", 0.5), SetWeight("n4", 9)),
-    *(Negate("n5", True), Require("n5", 0.4), Require("n8", False), Guard("n4", True)),
+    *(Negate("n5", True), Require("n5", 0.4), Require("n8", False), BOTH_GATES),
     Configure("n5", {"samples": 3}),
     Combine("n6", "minimum"),
     Combine("n6", "all_or_nothing", {"threshold": 0.9}),

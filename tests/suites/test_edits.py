@@ -19,7 +19,6 @@ from runs.suites.edits import (
     Describe,
     Duplicate,
     Group,
-    Guard,
     Move,
     Negate,
     Remove,
@@ -65,7 +64,6 @@ OPERATIONS = st.one_of(
     st.builds(SetWeight, IDS, NUMBERS),
     st.builds(Require, IDS, st.one_of(st.booleans(), NUMBERS)),
     st.builds(Negate, IDS, st.booleans()),
-    st.builds(Guard, IDS, st.booleans()),
     st.builds(Combine, IDS, RULES),
 )
 
@@ -265,8 +263,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "minimum takes no share",
     ),
     "a leaf combining": (Combine("tone", "minimum"), "cannot hold evaluators"),
-    "a gate outside": (Guard("tone", True), "“tone” is not in a safety gate"),
-    "no gate left": (Guard("safety/harm", False), "must name the evaluators that have to pass"),
     "an unknown setting": (Configure("tone", {"promt": "x"}), "promt"),
     "a composite's settings": (Configure("facts", {}), "“facts” is a composite"),
     "an unknown kind": (Add("oracle", "n1"), "no evaluator kind 'oracle'"),

@@ -28,7 +28,6 @@ from runs.formats.tables import Table, read_table
 from runs.formats.yaml import YamlDocument, decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 
-JSON_SUFFIXES = (".json",)
 TABLE_SUFFIXES = (".csv", ".tsv")
 YAML_SUFFIXES = (".yaml", ".yml")
 ARCHIVE, XML = b"PK\x03\x04", b"<"

@@ -31,7 +31,6 @@ OF_A_ROW = {"testIdx", "promptIdx", "success", "failureReason"}
 # What `failureReason` says of a row that could not be graded.
 ERRORED = 2
 OUTPUT_COLUMN = re.compile(r"\A\[(?P<provider>[^\]]+)\] (?P<prompt>.+)\Z", re.S)
-OF_AN_OUTPUT = ("Status", "Score", "Named Scores", "Grader Reason")
 LOOKED_AT = 1_000
 VERDICTS = {"PASS": "pass", "FAIL": "fail", "ERROR": ""}
 FROM_CSV = (
