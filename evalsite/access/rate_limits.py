@@ -31,7 +31,7 @@ WRONG_TOKENS_ARE_RECORDED_EVERY = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class LimitUsage:
     """How much of a limit a client has used; the count begins again in `resets_in_s` seconds."""
 
     limit: int
@@ -60,7 +60,7 @@ class MinuteCounter:
         self._lock = threading.Lock()
         self._windows: dict[str, tuple[datetime, int]] = {}
 
-    def count(self, client: str, *, limit: int, now: datetime) -> Usage:
+    def count(self, client: str, *, limit: int, now: datetime) -> LimitUsage:
         """Count one more time."""
         with self._lock:
             since, used = self._windows.pop(client, (now, 0))
@@ -69,7 +69,7 @@ class MinuteCounter:
             if len(self._windows) >= MAX_CLIENTS:
                 self._forget(now)
             self._windows[client] = since, used + 1
-        return Usage(limit, used + 1, math.ceil((since + WINDOW - now).total_seconds()))
+        return LimitUsage(limit, used + 1, math.ceil((since + WINDOW - now).total_seconds()))
 
     def _forget(self, now: datetime) -> None:
         self._windows = {
@@ -87,7 +87,7 @@ class TooManyRequests(APIException):
 
     status_code = 429
 
-    def __init__(self, detail: str, usage: Usage) -> None:
+    def __init__(self, detail: str, usage: LimitUsage) -> None:
         """Say when to go on."""
         super().__init__(f"{detail} Try again in {usage.resets_in_s} seconds.")
         self.wait = usage.resets_in_s

@@ -393,7 +393,7 @@ class CampaignCell:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixRow:
+class CampaignMatrixRow:
     """A case with a cell for each run."""
 
     key: str
@@ -408,7 +408,7 @@ class Matrix:
 
     query: CampaignQuery
     runs: Sequence[Run]
-    rows: Sequence[MatrixRow]
+    rows: Sequence[CampaignMatrixRow]
     chips: Sequence[Chip]
     total: int
     matching: int
@@ -512,13 +512,15 @@ def _kinds(outcomes: CaseOutcomes, runs: int) -> set[str]:
     return found
 
 
-def _rows(runs: Sequence[Run], shown: Mapping[int, CaseOutcomes], slug: str) -> Sequence[MatrixRow]:
+def _rows(
+    runs: Sequence[Run], shown: Mapping[int, CaseOutcomes], slug: str
+) -> Sequence[CampaignMatrixRow]:
     cases = Case.objects.only("key", "title").in_bulk(list(shown))
     last_failures = _last_failures(runs, list(shown)) if runs and runs[0].repetitions > 1 else {}
     reviews = _reviewed_verdicts(runs, list(shown))
     scores = _scores(runs, list(shown))
     return [
-        MatrixRow(
+        CampaignMatrixRow(
             key=cases[case].key,
             title=cases[case].title,
             cells=[

@@ -24,6 +24,7 @@ from runs.models.suites import Case, Suite
 from runs.specs.suites import CaseSpec
 from runs.suites.services import (
     NewRevision,
+    SuiteChangedError,
     lock_editable_suite,
     move_cases,
     new_revision,
@@ -265,12 +266,6 @@ def remove_cases(suite: Suite, keys: Sequence[str], *, by: User | None) -> int:
         if gone:
             record_edit(suite, held, by)
     return gone
-
-
-class SuiteChangedError(DomainError):
-    """Somebody else saved the suite since its cases were chosen."""
-
-    code = "suite_changed"
 
 
 class TooManyTagsError(DomainError):

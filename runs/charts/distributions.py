@@ -13,13 +13,13 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags import figures
 from evaluators.templatetags.marks import VERDICT_WORDS
 from runs.charts.drawing import (
-    Column,
     Drawing,
-    Key,
+    LegendEntry,
     Mark,
     Picture,
+    PictureColumn,
+    PictureRow,
     Spot,
-    TableRow,
     flag,
     line,
     rect,
@@ -58,7 +58,7 @@ class CaseFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class CaseMeasure:
     """A figure of cases: the field that filters by it, and how its values are shown and written in a filter."""
 
     name: str
@@ -101,9 +101,9 @@ def plain(value: Decimal) -> str:
     return f"{value.normalize():f}"
 
 
-def scores(scale: int) -> Measure:
+def scores(scale: int) -> CaseMeasure:
     """Return the final score, shown on the scale of its suite."""
-    return Measure(
+    return CaseMeasure(
         name="scores",
         title="Scores",
         field="score",
@@ -114,7 +114,7 @@ def scores(scale: int) -> Measure:
     )
 
 
-LATENCY = Measure(
+LATENCY = CaseMeasure(
     name="latency",
     title="Latency",
     field="latency",
@@ -123,7 +123,7 @@ LATENCY = Measure(
     show=figures.duration,
     write=lambda ms: f"{plain(ms)}ms",
 )
-COST = Measure(
+COST = CaseMeasure(
     name="cost",
     title="Cost",
     field="cost",
@@ -135,9 +135,9 @@ COST = Measure(
 )
 
 
-def passes(repetitions: int) -> Measure:
+def passes(repetitions: int) -> CaseMeasure:
     """Return how many repetitions passed: cases at both ends always agree."""
-    return Measure(
+    return CaseMeasure(
         name="repetitions",
         title="Agreement of repetitions",
         field="passes",
@@ -150,7 +150,7 @@ def passes(repetitions: int) -> Measure:
 
 
 def distribution(
-    measure: Measure,
+    measure: CaseMeasure,
     run: Side,
     *,
     baseline: Side | None = None,
@@ -214,10 +214,10 @@ def distribution(
         if measure.most is None
         else []
     )
-    legend = [Key(state, VERDICT_WORDS[state]) for state in states]
+    legend = [LegendEntry(state, VERDICT_WORDS[state]) for state in states]
     if baseline:
-        legend += [] if states else [Key("after", run.name)]
-        legend.append(Key("before", baseline.name))
+        legend += [] if states else [LegendEntry("after", run.name)]
+        legend.append(LegendEntry("before", baseline.name))
     marked = ", ".join(words for _, words in flags) or note
     return replace(
         picture,
@@ -241,7 +241,7 @@ def _bands(policy: PolicySpec) -> Mapping[str, float]:
     return {"borderline": policy.borderline_threshold, "pass": policy.pass_threshold}
 
 
-def _middle(measure: Measure, values: Sequence[float]) -> list[tuple[float, str]]:
+def _middle(measure: CaseMeasure, values: Sequence[float]) -> list[tuple[float, str]]:
     """Return the median and the 95th percentile with their texts."""
     ordered = sorted(values)
     named = (("median", 0.5), ("p95", 0.95))
@@ -251,7 +251,7 @@ def _middle(measure: Measure, values: Sequence[float]) -> list[tuple[float, str]
 
 
 def _edges(
-    measure: Measure, values: Sequence[float], limits: Sequence[float]
+    measure: CaseMeasure, values: Sequence[float], limits: Sequence[float]
 ) -> tuple[list[Decimal], bool]:
     """Return the edges of the columns, and whether the last column has no end; no edges if all values are 0."""
     if measure.field == "score":
@@ -306,7 +306,7 @@ def _count_axis(highest: int, top: float, base: float) -> tuple[int, list[Mark]]
 
 
 def _draw(
-    measure: Measure,
+    measure: CaseMeasure,
     bins: Sequence[Bin],
     edges: Sequence[Decimal],
     flags: Sequence[tuple[float, str]],
@@ -364,7 +364,7 @@ def _stack(bin_: Bin, left: float, right: float, down: Callable[[float], float])
     return marks
 
 
-def _ticks(measure: Measure, edges: Sequence[Decimal]) -> list[Decimal]:
+def _ticks(measure: CaseMeasure, edges: Sequence[Decimal]) -> list[Decimal]:
     """Return the edges that have a text, few enough for the narrowest picture."""
     if measure.field == "score":
         return [edge for edge in edges if not edge % SCORE_TICK]
@@ -374,20 +374,20 @@ def _ticks(measure: Measure, edges: Sequence[Decimal]) -> list[Decimal]:
     return list(edges[::every])
 
 
-def _tick(measure: Measure, edge: Decimal, step: Decimal) -> str:
+def _tick(measure: CaseMeasure, edge: Decimal, step: Decimal) -> str:
     if measure is COST and edge:
         # All with the decimals of one step, so that they read as one scale.
         return f"${edge.quantize(step):f}"
     return "0" if not edge and measure.field != "score" else measure.show(edge)
 
 
-def _filter(measure: Measure, bin_: Bin) -> str:
+def _filter(measure: CaseMeasure, bin_: Bin) -> str:
     """Write the filter that lists exactly the cases of a column."""
     lower = f"{measure.field} >= {measure.write(bin_.low)}"
     return lower if bin_.high is None else f"{lower} {measure.field} < {measure.write(bin_.high)}"
 
 
-def _span(measure: Measure, bin_: Bin) -> str:
+def _span(measure: CaseMeasure, bin_: Bin) -> str:
     if measure.most is not None and bin_.high is not None:
         last = min(bin_.high - 1, Decimal(measure.most))
         span = plain(last) if last == bin_.low else f"{plain(bin_.low)} to {plain(last)}"
@@ -398,7 +398,7 @@ def _span(measure: Measure, bin_: Bin) -> str:
     return f"{measure.show(bin_.low)} to {measure.show(high)}"
 
 
-def _label(measure: Measure, bin_: Bin, run: Side, baseline: Side | None) -> str:
+def _label(measure: CaseMeasure, bin_: Bin, run: Side, baseline: Side | None) -> str:
     parts = ", ".join(
         f"{bin_.counts[state]} {VERDICT_WORDS[state].lower()}"
         for state in STACK
@@ -410,29 +410,31 @@ def _label(measure: Measure, bin_: Bin, run: Side, baseline: Side | None) -> str
     return f"{head} ({parts})"
 
 
-def _columns(measure: Measure, states: Sequence[str], baseline: Side | None) -> list[Column]:
+def _columns(
+    measure: CaseMeasure, states: Sequence[str], baseline: Side | None
+) -> list[PictureColumn]:
     return [
-        Column(
+        PictureColumn(
             measure.title.removesuffix("s") if measure.most is None else "Repetitions passed",
             f"{measure.field}_from",
             is_number=False,
         ),
-        *(Column(VERDICT_WORDS[state], state) for state in states),
-        Column("Cases", "cases"),
-        *([Column(f"Cases in {baseline.name}", "cases_in_baseline")] if baseline else []),
+        *(PictureColumn(VERDICT_WORDS[state], state) for state in states),
+        PictureColumn("Cases", "cases"),
+        *([PictureColumn(f"Cases in {baseline.name}", "cases_in_baseline")] if baseline else []),
     ]
 
 
 def _row(
-    measure: Measure,
+    measure: CaseMeasure,
     bin_: Bin,
     states: Sequence[str],
     baseline: Side | None,
     address: Callable[[str], str],
-) -> TableRow:
+) -> PictureRow:
     counts = [bin_.counts.get(state, 0) for state in states]
     numbers = [*counts, bin_.total, *([bin_.before] if baseline else [])]
-    return TableRow(
+    return PictureRow(
         cells=[_span(measure, bin_), *(figures.thousands(number) for number in numbers)],
         values=[float(bin_.low), *numbers],
         url=address(_filter(measure, bin_)) if bin_.total else "",

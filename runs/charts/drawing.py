@@ -55,7 +55,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PictureColumn:
     """A column of the table: its heading, and its name in the file."""
 
     label: str
@@ -64,7 +64,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class PictureRow:
     """A row of the table: texts for readers, values for the file; `url` is the link of its first cell.
 
     A row that the page does not list has values only.
@@ -76,7 +76,7 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendEntry:
     """An entry of the legend: the look of what it names, a text, and for points the path of their symbol."""
 
     kind: str
@@ -99,15 +99,15 @@ class Picture:
     drawing: Drawing | None = None
     empty: str = ""
     caption: str = ""
-    legend: Sequence[Key] = ()
-    columns: Sequence[Column] = ()
-    rows: Sequence[TableRow] = field(default=())
+    legend: Sequence[LegendEntry] = ()
+    columns: Sequence[PictureColumn] = ()
+    rows: Sequence[PictureRow] = field(default=())
     rest: str = ""
     rest_url: str = ""
     listed: int | None = None
 
     @property
-    def listed_rows(self) -> Iterator[tuple[str, Iterator[tuple[str, object, Column]]]]:
+    def listed_rows(self) -> Iterator[tuple[str, Iterator[tuple[str, object, PictureColumn]]]]:
         """Yield the rows that the page lists: the link, and for each column the text and the value to sort by."""
         for row in self.rows[: self.listed]:
             yield row.url, zip(row.cells, row.values, self.columns, strict=True)

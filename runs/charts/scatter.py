@@ -12,18 +12,18 @@ from evaluators.templatetags import figures
 from runs.charts.distributions import SCORE_TICK, CaseFigures, Side
 from runs.charts.drawing import (
     SYMBOLS,
-    Column,
     Drawing,
-    Key,
+    LegendEntry,
     Mark,
     Picture,
+    PictureColumn,
+    PictureRow,
     Spot,
-    TableRow,
     line,
     point,
     text,
 )
-from runs.filters.language import MAX_LENGTH, Comparison, Operator
+from runs.filters.language import MAX_LENGTH, FieldComparison, Operator
 
 HEIGHT, TOP, BASE = 464, 8.0, 424.0
 # Cases closer than this share a point; the more cases, the coarser.
@@ -43,7 +43,7 @@ SHAPES: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CasePair:
     """A case with a score in both runs."""
 
     key: str
@@ -60,11 +60,13 @@ class Pair:
         return WORSE if ranks[1] < ranks[0] else BETTER
 
 
-def score_pairs(baseline: Sequence[CaseFigures], candidate: Sequence[CaseFigures]) -> list[Pair]:
+def score_pairs(
+    baseline: Sequence[CaseFigures], candidate: Sequence[CaseFigures]
+) -> list[CasePair]:
     """Return the cases that have a score in both runs, in the order of the candidate."""
     before = {case.key: case for case in baseline}
     return [
-        Pair(case.key, old.score, case.score, (old.state, case.state))
+        CasePair(case.key, old.score, case.score, (old.state, case.state))
         for case in candidate
         if (old := before.get(case.key)) and old.score is not None and case.score is not None
     ]
@@ -108,16 +110,16 @@ def scatter(
             _spots(pairs, low, scale, (baseline.name, candidate.name), case_address, address),
         ),
         legend=[
-            Key(f"pair {kind}", words, SYMBOLS[symbol].format(5, 10))
+            LegendEntry(f"pair {kind}", words, SYMBOLS[symbol].format(5, 10))
             for kind, (symbol, words) in SHAPES.items()
         ],
         caption="Cases by the change of their score, the largest drop first"
         + (f"; the first {LISTED}" if len(pairs) > LISTED else ""),
         columns=[
-            Column("Case", "case", is_number=False),
-            Column(f"In {baseline.name}", "score_before"),
-            Column(f"In {candidate.name}", "score_after"),
-            Column("Change", "change"),
+            PictureColumn("Case", "case", is_number=False),
+            PictureColumn(f"In {baseline.name}", "score_before"),
+            PictureColumn(f"In {candidate.name}", "score_after"),
+            PictureColumn("Change", "change"),
         ],
         rows=[
             _row(pair, scale, case_address if place < LISTED else None)
@@ -127,14 +129,14 @@ def scatter(
     )
 
 
-def _row(pair: Pair, scale: int, case_address: Callable[[str], str] | None) -> TableRow:
+def _row(pair: CasePair, scale: int, case_address: Callable[[str], str] | None) -> PictureRow:
     """Return a row of the table; one that only the file has needs no texts and no address."""
     change = pair.after - pair.before
     values = [pair.key, pair.before, pair.after, change]
     if case_address is None:
-        return TableRow((), values)
+        return PictureRow((), values)
     scores = (figures.score(score, scale) for score in (pair.before, pair.after))
-    return TableRow(
+    return PictureRow(
         [pair.key, *scores, figures.delta(change, "score")], values, case_address(pair.key)
     )
 
@@ -162,7 +164,7 @@ def _axes(low: float, scale: int, baseline: str, candidate: str) -> list[Mark]:
 
 
 def _spots(
-    pairs: Sequence[Pair],
+    pairs: Sequence[CasePair],
     low: float,
     scale: int,
     names: tuple[str, str],
@@ -171,7 +173,7 @@ def _spots(
 ) -> list[Spot]:
     """Return the points from left to right, large ones first so that they hide no small ones."""
     size = next((size for most, size in GRIDS if len(pairs) <= most), COARSEST)
-    groups: dict[tuple[int, int, str], list[Pair]] = defaultdict(list)
+    groups: dict[tuple[int, int, str], list[CasePair]] = defaultdict(list)
     for pair in pairs:
         groups[round(pair.before / size), round(pair.after / size), pair.change].append(pair)
     spots = []
@@ -187,7 +189,7 @@ def _spots(
     return [spot for _, spot in sorted(spots, key=lambda found: -found[0])]
 
 
-def _label(group: Sequence[Pair], scale: int, names: tuple[str, str]) -> str:
+def _label(group: Sequence[CasePair], scale: int, names: tuple[str, str]) -> str:
     first = group[0]
     change = f"{figures.score(first.before, scale)} in {names[0]}, {figures.score(first.after, scale)} in {names[1]}"
     words = "" if first.change == SAME else f", {SHAPES[first.change][1].lower()}"
@@ -197,12 +199,12 @@ def _label(group: Sequence[Pair], scale: int, names: tuple[str, str]) -> str:
 
 
 def _url(
-    group: Sequence[Pair], case_address: Callable[[str], str], address: Callable[[str], str]
+    group: Sequence[CasePair], case_address: Callable[[str], str], address: Callable[[str], str]
 ) -> str:
     """Return the address of a case, or of the list of several; too many to name have none."""
     if len(group) == 1:
         return case_address(group[0].key)
     if sum(len(pair.key) for pair in group) > MAX_LENGTH:
         return ""
-    named = str(Comparison("case", Operator.EQUAL, tuple(pair.key for pair in group)))
+    named = str(FieldComparison("case", Operator.EQUAL, tuple(pair.key for pair in group)))
     return address(named) if len(named) <= MAX_LENGTH else ""

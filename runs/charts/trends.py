@@ -12,13 +12,13 @@ from evaluators.templatetags import figures
 from evaluators.templatetags.marks import VERDICT_WORDS
 from runs.charts.drawing import (
     SYMBOLS,
-    Column,
     Drawing,
-    Key,
+    LegendEntry,
     Mark,
     Picture,
+    PictureColumn,
+    PictureRow,
     Spot,
-    TableRow,
     line,
     point,
     rect,
@@ -111,11 +111,13 @@ def target_trends(
     looks = _looks(runs)
     low, high, step = _share_axis(points, limit)
     named = [target for target in looks if looks[target] != OTHERS]
-    legend = [Key(looks[name][0], name, SYMBOLS[looks[name][1]].format(5, 10)) for name in named]
+    legend = [
+        LegendEntry(looks[name][0], name, SYMBOLS[looks[name][1]].format(5, 10)) for name in named
+    ]
     if len(named) < len(looks):
-        legend.append(Key(OTHERS[0], "Other targets", SYMBOLS[OTHERS[1]].format(5, 10)))
+        legend.append(LegendEntry(OTHERS[0], "Other targets", SYMBOLS[OTHERS[1]].format(5, 10)))
     legend += [
-        Key(state, VERDICT_WORDS[state])
+        LegendEntry(state, VERDICT_WORDS[state])
         for state in VERDICTS
         if any(run.counts.get(state) for run in runs)
     ]
@@ -143,14 +145,14 @@ def target_trends(
         caption="Completed runs, the newest first",
         legend=legend,
         columns=[
-            Column("Run", "run", is_number=False),
-            Column("Target", "target", is_number=False),
-            Column("Suite", "suite_version"),
-            Column("Mean score", "mean_score"),
-            Column("95% CI", "mean_score_interval"),
-            Column("Pass rate", "pass_rate"),
-            Column("95% CI", "pass_rate_interval"),
-            *(Column(VERDICT_WORDS[state], state) for state in VERDICTS),
+            PictureColumn("Run", "run", is_number=False),
+            PictureColumn("Target", "target", is_number=False),
+            PictureColumn("Suite", "suite_version"),
+            PictureColumn("Mean score", "mean_score"),
+            PictureColumn("95% CI", "mean_score_interval"),
+            PictureColumn("Pass rate", "pass_rate"),
+            PictureColumn("95% CI", "pass_rate_interval"),
+            *(PictureColumn(VERDICT_WORDS[state], state) for state in VERDICTS),
         ],
         rows=[_row(run) for run in reversed(runs)],
     )
@@ -321,9 +323,9 @@ def _label(run: TrendRun) -> str:
     )
 
 
-def _row(run: TrendRun) -> TableRow:
+def _row(run: TrendRun) -> PictureRow:
     counts = [run.counts.get(state, 0) for state in VERDICTS]
-    return TableRow(
+    return PictureRow(
         cells=[
             f"#{run.number}",
             run.target,
@@ -417,17 +419,17 @@ def part_dots(parts: Sequence[PartTrend], *, runs: Sequence[int]) -> Picture:
         label=f"Means of {figures.counted(len(parts), 'metric or dimension,metrics and dimensions')} in the {note}",
         drawing=Drawing(round(base + 18), below, spots),
         legend=[
-            Key("s1", f"#{runs[-1]}", SYMBOLS["circle"].format(5, 10)),
-            Key("earlier", "Earlier runs", SYMBOLS["circle"].format(4, 8)),
+            LegendEntry("s1", f"#{runs[-1]}", SYMBOLS["circle"].format(5, 10)),
+            LegendEntry("earlier", "Earlier runs", SYMBOLS["circle"].format(4, 8)),
         ][: len(runs)],
         caption="Means of metrics and dimensions by run, the newest first",
         columns=[
-            Column("Metric or dimension", "name", is_number=False),
-            Column("Run", "run"),
-            Column("Target", "target", is_number=False),
-            Column("Mean", "mean"),
-            Column("95% CI", "interval"),
-            Column("Judged", "judged"),
+            PictureColumn("Metric or dimension", "name", is_number=False),
+            PictureColumn("Run", "run"),
+            PictureColumn("Target", "target", is_number=False),
+            PictureColumn("Mean", "mean"),
+            PictureColumn("95% CI", "interval"),
+            PictureColumn("Judged", "judged"),
         ],
         rows=[_part_row(part, mean) for part in parts for mean in reversed(part.means)],
     )
@@ -462,8 +464,8 @@ def _mean_ends(mean: PartMean) -> str:
     return " to ".join(figures.tenth(end) for end in mean.interval)
 
 
-def _part_row(part: PartTrend, mean: PartMean) -> TableRow:
-    return TableRow(
+def _part_row(part: PartTrend, mean: PartMean) -> PictureRow:
+    return PictureRow(
         cells=[
             part.name,
             f"#{mean.number}",

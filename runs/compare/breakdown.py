@@ -16,8 +16,7 @@ from runs.compare.measures import TONES
 from runs.compare.page import EVERY, ComparisonQuery
 from runs.compare.rules import CaseChange
 from runs.filters.fields import METADATA
-from runs.filters.language import Comparison as Condition
-from runs.filters.language import Operator
+from runs.filters.language import FieldComparison, Operator
 from runs.lists import ListQuery
 from runs.models.suites import Case
 from runs.results.display import plain_values
@@ -44,7 +43,7 @@ class GroupFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class BreakdownRow:
     """The cases of one tag or value; `shared` of `cases` have a verdict in both runs."""
 
     name: str
@@ -69,7 +68,7 @@ class Breakdown:
 
     by: str
     options: Sequence[tuple[str, str]]
-    rows: Sequence[GroupRow]
+    rows: Sequence[BreakdownRow]
     left_out: int
     without: int
 
@@ -156,14 +155,14 @@ def _row(
     cases: Sequence[CaseChange],
     rate: Paired,
     score: Paired,
-) -> GroupRow:
+) -> BreakdownRow:
     shared = shared_changes(cases)
     sides = [
         [side for change in shared if (side := getattr(change, role))]
         for role in ("baseline", "candidate")
     ]
-    condition = Condition(f"{METADATA}{by}" if by else "tag", Operator.EQUAL, (name,))
-    return GroupRow(
+    condition = FieldComparison(f"{METADATA}{by}" if by else "tag", Operator.EQUAL, (name,))
+    return BreakdownRow(
         name=name,
         url=query.address(text=str(condition), show=EVERY, cell=""),
         shared=len(shared),

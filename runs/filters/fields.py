@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 from runs.filters.language import (
     All,
-    Change,
-    Comparison,
     Condition,
     Direction,
+    FieldChange,
+    FieldComparison,
     FilterError,
     Not,
     Operator,
@@ -43,7 +43,7 @@ METADATA = "meta."
 EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What the values of a field are."""
 
     SHARE = "share"
@@ -78,7 +78,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     help: str = ""
     source: Source = Source.CASE
     key: str = ""
@@ -99,7 +99,7 @@ class Field:
     @property
     def has_none(self) -> bool:
         """Tell whether a case can be without a value, which `none` asks for."""
-        return self.is_number or (self.kind == Kind.NAME and self.key != "key")
+        return self.is_number or (self.kind == ValueKind.NAME and self.key != "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,59 +126,59 @@ class ChangeTest:
 Checked: TypeAlias = "Tree[Words | Test | ChangeTest]"
 
 # How a value is written.
-EXAMPLES: Mapping[Kind, str] = {
-    Kind.SHARE: "0.5 or 50%",
-    Kind.POINTS: "3.5",
-    Kind.MONEY: "$0.01",
-    Kind.DURATION: "3s, 300ms or 2min",
-    Kind.COUNT: "1000 or 1k",
-    Kind.NAME: "a name",
-    Kind.TEXT: "words, or the beginnings of words",
+EXAMPLES: Mapping[ValueKind, str] = {
+    ValueKind.SHARE: "0.5 or 50%",
+    ValueKind.POINTS: "3.5",
+    ValueKind.MONEY: "$0.01",
+    ValueKind.DURATION: "3s, 300ms or 2min",
+    ValueKind.COUNT: "1000 or 1k",
+    ValueKind.NAME: "a name",
+    ValueKind.TEXT: "words, or the beginnings of words",
 }
 NUMBER = r"(?P<number>-?(?:\d+\.?\d*|\.\d+))"
-FORMS: Mapping[Kind, tuple[re.Pattern[str], Mapping[str, str]]] = {
-    Kind.SHARE: (re.compile(NUMBER + "(?P<unit>%?)"), {"": "1", "%": "0.01"}),
-    Kind.POINTS: (re.compile(NUMBER + "(?P<unit>)"), {"": "1"}),
-    Kind.MONEY: (re.compile(r"\$?" + NUMBER + "(?P<unit>)"), {"": "1"}),
+FORMS: Mapping[ValueKind, tuple[re.Pattern[str], Mapping[str, str]]] = {
+    ValueKind.SHARE: (re.compile(NUMBER + "(?P<unit>%?)"), {"": "1", "%": "0.01"}),
+    ValueKind.POINTS: (re.compile(NUMBER + "(?P<unit>)"), {"": "1"}),
+    ValueKind.MONEY: (re.compile(r"\$?" + NUMBER + "(?P<unit>)"), {"": "1"}),
     # In milliseconds; without a unit seconds, as pages show them.
-    Kind.DURATION: (
+    ValueKind.DURATION: (
         re.compile(NUMBER + "(?P<unit>ms|s|min|)"),
         {"ms": "1", "s": "1000", "min": "60000", "": "1000"},
     ),
-    Kind.COUNT: (re.compile(NUMBER + "(?P<unit>k?)"), {"": "1", "k": "1000"}),
+    ValueKind.COUNT: (re.compile(NUMBER + "(?P<unit>k?)"), {"": "1", "k": "1000"}),
 }
 REVIEWS = ("waiting", "decided", "changed", "none")
 BUILT_IN = (
-    Field("verdict", Kind.CHOICE, "verdict of the case, or why it has none", key="state", choices=STATES, can_change=True),
-    Field("score", Kind.SHARE, "final score; mean of the repetitions", key="score", can_change=True),
-    Field("tag", Kind.NAME, "tag of the case", key="tags"),
-    Field("case", Kind.NAME, "ID of the case", key="key"),
-    Field("spread", Kind.SHARE, "highest − lowest score of the repetitions", key="spread"),
-    Field("metrics", Kind.SHARE, "weighted score of the 0–5 metrics", key="metrics_score", can_change=True),
-    Field("outcomes", Kind.SHARE, "share of the expected outcomes that were met", key="outcome_share", can_change=True),
-    Field("met", Kind.TEXT, "an expected outcome that was met", key="met"),
-    Field("missed", Kind.TEXT, "an expected outcome that was missed", key="missed"),
-    Field("passes", Kind.COUNT, "number of repetitions that passed", key="passed"),
-    Field("flaky", Kind.CHOICE, "whether repetitions got different verdicts", key="is_flaky", choices=("yes", "no")),
-    Field("latency", Kind.DURATION, "time of the target; mean of the repetitions", key="latency_ms", can_change=True),
-    Field("cost", Kind.MONEY, "target cost + judge cost of all repetitions", key="cost", can_change=True),
-    Field("target_cost", Kind.MONEY, "cost of the target", key="run_cost_usd", can_change=True),
-    Field("judge_cost", Kind.MONEY, "cost of the judges", key="evaluation_cost_usd", can_change=True),
-    Field("tokens", Kind.COUNT, "input and output tokens of the target", key="tokens", can_change=True),
-    Field("error", Kind.NAME, "stage in which a repetition had an error, or any", key="error_stage"),
-    Field("tool", Kind.NAME, "tool that was called", key="tool"),
-    Field("review", Kind.CHOICE, "in the review queue, decided, or decided differently", key="review", choices=REVIEWS),
-    Field("title", Kind.TEXT, "title of the case", key="title"),
-    Field("input", Kind.TEXT, "input of the case", key="input"),
-    Field("expected", Kind.TEXT, "expected output or an expected outcome of the case", key="expected"),
-    Field("output", Kind.TEXT, "answer of the target", key="output"),
-    Field("reasoning", Kind.TEXT, "reasoning of the evaluators", key="reasoning"),
+    Field("verdict", ValueKind.CHOICE, "verdict of the case, or why it has none", key="state", choices=STATES, can_change=True),
+    Field("score", ValueKind.SHARE, "final score; mean of the repetitions", key="score", can_change=True),
+    Field("tag", ValueKind.NAME, "tag of the case", key="tags"),
+    Field("case", ValueKind.NAME, "ID of the case", key="key"),
+    Field("spread", ValueKind.SHARE, "highest − lowest score of the repetitions", key="spread"),
+    Field("metrics", ValueKind.SHARE, "weighted score of the 0–5 metrics", key="metrics_score", can_change=True),
+    Field("outcomes", ValueKind.SHARE, "share of the expected outcomes that were met", key="outcome_share", can_change=True),
+    Field("met", ValueKind.TEXT, "an expected outcome that was met", key="met"),
+    Field("missed", ValueKind.TEXT, "an expected outcome that was missed", key="missed"),
+    Field("passes", ValueKind.COUNT, "number of repetitions that passed", key="passed"),
+    Field("flaky", ValueKind.CHOICE, "whether repetitions got different verdicts", key="is_flaky", choices=("yes", "no")),
+    Field("latency", ValueKind.DURATION, "time of the target; mean of the repetitions", key="latency_ms", can_change=True),
+    Field("cost", ValueKind.MONEY, "target cost + judge cost of all repetitions", key="cost", can_change=True),
+    Field("target_cost", ValueKind.MONEY, "cost of the target", key="run_cost_usd", can_change=True),
+    Field("judge_cost", ValueKind.MONEY, "cost of the judges", key="evaluation_cost_usd", can_change=True),
+    Field("tokens", ValueKind.COUNT, "input and output tokens of the target", key="tokens", can_change=True),
+    Field("error", ValueKind.NAME, "stage in which a repetition had an error, or any", key="error_stage"),
+    Field("tool", ValueKind.NAME, "tool that was called", key="tool"),
+    Field("review", ValueKind.CHOICE, "in the review queue, decided, or decided differently", key="review", choices=REVIEWS),
+    Field("title", ValueKind.TEXT, "title of the case", key="title"),
+    Field("input", ValueKind.TEXT, "input of the case", key="input"),
+    Field("expected", ValueKind.TEXT, "expected output or an expected outcome of the case", key="expected"),
+    Field("output", ValueKind.TEXT, "answer of the target", key="output"),
+    Field("reasoning", ValueKind.TEXT, "reasoning of the evaluators", key="reasoning"),
 )  # fmt: skip
 
 LAST_VERDICTS = ("pass", "borderline", "fail", "error", NOTHING)
 # What can be asked about a case that is not part of a run.
 CASE_FIELDS = (
-    Field("verdict", Kind.CHOICE, "verdict in the latest completed run", key="state", choices=LAST_VERDICTS),
+    Field("verdict", ValueKind.CHOICE, "verdict in the latest completed run", key="state", choices=LAST_VERDICTS),
     *(one for one in BUILT_IN if one.key in ("tags", "key", "title", "input", "expected")),
 )  # fmt: skip
 
@@ -193,10 +193,10 @@ def find_field(name: str) -> Field | None:
     """
     source, _, key = name.partition(".")
     if key and source in OWN_SOURCES:
-        kind = Kind.SHARE if source == Source.EVALUATOR else Kind.POINTS
+        kind = ValueKind.SHARE if source == Source.EVALUATOR else ValueKind.POINTS
         return _own(key, Source(source), kind)
     if name.startswith(METADATA) and len(name) > len(METADATA):
-        return Field(name, Kind.NAME, source=Source.METADATA, key=name.removeprefix(METADATA))
+        return Field(name, ValueKind.NAME, source=Source.METADATA, key=name.removeprefix(METADATA))
     return BY_NAME.get(name)
 
 
@@ -225,9 +225,9 @@ class Vocabulary:
     def own_fields(self) -> tuple[Field, ...]:
         """Return the fields of the suite; an evaluator is named by its path."""
         return (
-            *(_own(path, Source.EVALUATOR, Kind.SHARE) for path in self.evaluators),
-            *(_own(key, Source.METRIC, Kind.POINTS) for key in self.metrics),
-            *(_own(key, Source.DIMENSION, Kind.POINTS) for key in self.dimensions),
+            *(_own(path, Source.EVALUATOR, ValueKind.SHARE) for path in self.evaluators),
+            *(_own(key, Source.METRIC, ValueKind.POINTS) for key in self.metrics),
+            *(_own(key, Source.DIMENSION, ValueKind.POINTS) for key in self.dimensions),
         )
 
     def find(self, name: str) -> Field | str:
@@ -242,7 +242,7 @@ class Vocabulary:
                 return shared
         if name.lower().startswith(METADATA) and len(name) > len(METADATA):
             key = name[len(METADATA) :]
-            return Field(name, Kind.NAME, source=Source.METADATA, key=key)
+            return Field(name, ValueKind.NAME, source=Source.METADATA, key=key)
         source, _, rest = plain.partition(".")
         own: Iterable[Field] = self.own_fields
         if rest and source in [*Source]:
@@ -284,10 +284,10 @@ def field_filter(source: Source, name: str, operator: Operator, value: float) ->
     is_taken = any(_plain(built_in.name) == _plain(name) for built_in in BUILT_IN)
     is_taken = is_taken or name.lower().startswith(METADATA)
     own = f"{source}.{name}" if is_taken or source != Source.EVALUATOR else name
-    return str(Comparison(own, operator, (f"{value:.12g}",)))
+    return str(FieldComparison(own, operator, (f"{value:.12g}",)))
 
 
-def _own(key: str, source: Source, kind: Kind) -> Field:
+def _own(key: str, source: Source, kind: ValueKind) -> Field:
     return Field(key, kind, f"score of the {source}", source, key, can_change=True)
 
 
@@ -309,7 +309,7 @@ def _count_texts(condition: Checked) -> int:
     if isinstance(condition, All | Some):
         return sum(map(_count_texts, condition.conditions))
     if isinstance(condition, Test):
-        return len(condition.values) if condition.field.kind == Kind.TEXT else 0
+        return len(condition.values) if condition.field.kind == ValueKind.TEXT else 0
     return int(isinstance(condition, Words))
 
 
@@ -330,14 +330,14 @@ def check(condition: Condition, vocabulary: Vocabulary) -> Checked:
     if isinstance(found, str):
         raise FilterError(found, condition.start, condition.start + len(condition.field))
     try:
-        if isinstance(condition, Change):
+        if isinstance(condition, FieldChange):
             return _change(condition, found, vocabulary)
         return _test(condition, found)
     except ValueError as error:
         raise FilterError(str(error), condition.start, condition.end) from error
 
 
-def _test(condition: Comparison, found: Field) -> Test:
+def _test(condition: FieldComparison, found: Field) -> Test:
     if not found.is_number and condition.operator not in EQUALITY:
         raise ValueError(
             f"{found.name} is not a number. Write {found.name} = … or {found.name} != …."
@@ -354,7 +354,7 @@ def _test(condition: Comparison, found: Field) -> Test:
     return Test(found, condition.operator, values)
 
 
-def _change(condition: Change, found: Field, vocabulary: Vocabulary) -> ChangeTest:
+def _change(condition: FieldChange, found: Field, vocabulary: Vocabulary) -> ChangeTest:
     if not vocabulary.compares:
         raise ValueError(f"“{condition}” needs two runs: use it in a comparison.")
     if not found.can_change:
@@ -372,7 +372,7 @@ def _change(condition: Change, found: Field, vocabulary: Vocabulary) -> ChangeTe
 def _reader(found: Field) -> Callable[[str], Any]:
     if found.is_number:
         return lambda value: _number(found, value)
-    if found.kind == Kind.CHOICE:
+    if found.kind == ValueKind.CHOICE:
         return lambda value: _choice(found, value)
     return lambda value: _text(found, value)
 
@@ -397,6 +397,6 @@ def _choice(found: Field, value: str) -> str:
 
 
 def _text(found: Field, value: str) -> str:
-    if found.kind == Kind.TEXT and not words(value):
+    if found.kind == ValueKind.TEXT and not words(value):
         raise ValueError(f"“{value}” has no letter or digit that {found.name} could contain.")
     return value

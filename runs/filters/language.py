@@ -100,7 +100,7 @@ class QuotedValue(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FieldComparison:
     """A field compared with a value, or with several of which any will do."""
 
     field: str
@@ -119,7 +119,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """A field that changed against the other run, by at least `by` ("" for any change)."""
 
     field: str
@@ -171,7 +171,7 @@ class Some(Generic[Leaf]):
 
 
 Tree: TypeAlias = "Leaf | Not[Leaf] | All[Leaf] | Some[Leaf]"
-Typed: TypeAlias = Words | Comparison | Change
+Typed: TypeAlias = Words | FieldComparison | FieldChange
 # A filter as it was typed.
 Condition: TypeAlias = "Tree[Typed]"
 
@@ -210,7 +210,7 @@ def wanted_words(condition: Condition) -> Mapping[str, Sequence[Sequence[str]]]:
     for part in wanted_conditions(condition):
         if isinstance(part, Words):
             found[""].append(words(part.text))
-        elif isinstance(part, Comparison) and part.operator == Operator.EQUAL:
+        elif isinstance(part, FieldComparison) and part.operator == Operator.EQUAL:
             found[part.field.casefold()] += map(words, part.values)
     return found
 
@@ -319,7 +319,7 @@ class _Reader:
             raise FilterError("There are no words between the quotes.", name.start, name.end)
         return Words(name.text, name.start, name.end)
 
-    def _comparison(self, name: _Token) -> Comparison:
+    def _comparison(self, name: _Token) -> FieldComparison:
         operator = self.token
         sign = Operator.EQUAL if operator.text == ":" else Operator(operator.text)
         values, at = [], operator
@@ -335,12 +335,12 @@ class _Reader:
         if len(values) > 1 and sign not in (Operator.EQUAL, Operator.UNEQUAL):
             message = f"{name.text} {sign} takes one value, not {len(values)}."
             raise FilterError(message, name.start, value.end)
-        return Comparison(name.text, sign, tuple(values), name.start, value.end)
+        return FieldComparison(name.text, sign, tuple(values), name.start, value.end)
 
-    def _change(self, name: _Token) -> Change:
+    def _change(self, name: _Token) -> FieldChange:
         direction = self._next()
         if self.token.keyword != "by":
-            return Change(
+            return FieldChange(
                 name.text, Direction(direction.keyword), start=name.start, end=direction.end
             )
         by = self._scan(self.token.end, VALUE)
@@ -348,7 +348,7 @@ class _Reader:
             message = "After “by” comes a number, as in tone fell by 0.1."
             raise FilterError(message, name.start, self.token.end)
         self.token = self._scan(by.end, TOKEN)
-        return Change(name.text, Direction(direction.keyword), by.text, name.start, by.end)
+        return FieldChange(name.text, Direction(direction.keyword), by.text, name.start, by.end)
 
     def _next(self) -> _Token:
         passed = self.token

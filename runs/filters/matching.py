@@ -22,7 +22,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.tree import EvaluatorSpec, negated_paths
 from evaluators.scoring.types import SCORE_DIGITS
 from runs.engine.plan import METRICS_KIND, read_plan
-from runs.filters.fields import NOTHING, ChangeTest, Checked, Field, Kind, Source, Test
+from runs.filters.fields import NOTHING, ChangeTest, Checked, Field, Source, Test, ValueKind
 from runs.filters.language import All, Direction, Not, Operator, Some, Words
 from runs.lists import with_tag
 from runs.models.database import among
@@ -116,7 +116,7 @@ class CaseRows:
         """Return the condition that a case has a name, a choice, or words in a text; for None, no name."""
         if field.source == Source.METADATA:
             return self._in(among(self._with_metadata(field.key, value)))
-        if field.kind == Kind.TEXT:
+        if field.kind == ValueKind.TEXT:
             return self._has_text(field, words(value or ""))
         if field.key == "tags":
             return self._in(

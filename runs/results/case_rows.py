@@ -17,8 +17,15 @@ from evaluators.scoring.decision import VerdictCause
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.filters.fields import NOTHING, Field, Kind, Source, find_field
-from runs.filters.language import All, Comparison, FilterError, Operator, QuotedValue, read_filter
+from runs.filters.fields import NOTHING, Field, Source, ValueKind, find_field
+from runs.filters.language import (
+    All,
+    FieldComparison,
+    FilterError,
+    Operator,
+    QuotedValue,
+    read_filter,
+)
 from runs.filters.matching import ResultRows
 from runs.filters.queries import (
     FAMILIES,
@@ -123,7 +130,7 @@ def find_column(name: str) -> Column | None:
 
 def own_column(name: str, field: Field) -> Column:
     """Return the column of an evaluator, metric, dimension or metadata key."""
-    shape = {Kind.SHARE: "share", Kind.POINTS: "points"}.get(field.kind, "names")
+    shape = {ValueKind.SHARE: "share", ValueKind.POINTS: "points"}.get(field.kind, "names")
     return Column(
         name, field.key.rpartition("/")[2], shape, f"{str(field.source).capitalize()} {field.key}"
     )
@@ -405,7 +412,7 @@ def _group_address(query: ResultsQuery, field: Field, name: str | None) -> str:
         return query.address(group="", state=name)
     # A tag may have the name that stands for no tag.
     value = NOTHING if name is None else QuotedValue(name) if name.lower() == NOTHING else name
-    condition = Comparison(field.name, Operator.EQUAL, (value,))
+    condition = FieldComparison(field.name, Operator.EQUAL, (value,))
     try:
         text = str(All((*read_filter(query.text).conditions, condition)))
         read_filter(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Q, Sum
 
-from runs.filters.fields import Field, Kind, Source, find_field
+from runs.filters.fields import Field, Source, ValueKind, find_field
 from runs.filters.matching import ResultRows
 from runs.filters.queries import GROUPINGS, ResultsQuery
 from runs.models.results import ResultStatus
@@ -68,7 +68,7 @@ class Grouping:
         """Return what a group is called."""
         if name is None:
             return REST.get(self.field.name, f"No {self.field.key}")
-        if self.field.kind == Kind.CHOICE:
+        if self.field.kind == ValueKind.CHOICE:
             return "Errored" if name == "error" else name.capitalize()
         return name
 
@@ -115,7 +115,11 @@ def group_list(
         )
         for row in cases.order_by("position", "pk").values("pk", *COUNTS, *COSTS)
     ]
-    summed = [name for name, column in columns.items() if column.kind in (Kind.MONEY, Kind.COUNT)]
+    summed = [
+        name
+        for name, column in columns.items()
+        if column.kind in (ValueKind.MONEY, ValueKind.COUNT)
+    ]
     figures = (
         group_figures(name, members, sums=summed, seed=run.pk)
         for name, members in group_cases(grouped).items()

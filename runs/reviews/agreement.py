@@ -215,7 +215,7 @@ class Bands:
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
+class SuggestedBands:
     """The present and the best bands over `n` reviewed outputs, of which `changed` move to another band."""
 
     now: Bands
@@ -240,7 +240,7 @@ def suggest_bands(
     pass_threshold: float,
     borderline_threshold: float,
     by: str = AGREEMENT,
-) -> Suggestion | None:
+) -> SuggestedBands | None:
     """Return the bands in hundredths that agree best with reviewers; None without outputs.
 
     `by` is agreement or kappa. Of bands that agree equally well the nearest to the present ones win, so nothing
@@ -271,7 +271,7 @@ def suggest_bands(
         return Bands(pass_, borderline, rounded(float(agreement[place])), known)
 
     before, after = bands(now), bands(best)
-    return Suggestion(before, after, len(reviewed), _changed(reviewed, before, after))
+    return SuggestedBands(before, after, len(reviewed), _changed(reviewed, before, after))
 
 
 def _tables(reviewed: Sequence[Reviewed], limits: FloatArray) -> FloatArray:

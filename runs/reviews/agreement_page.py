@@ -16,7 +16,7 @@ from runs.lists import Control, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.reviews import Review
 from runs.models.suites import Suite, SuiteDraft
-from runs.reviews.agreement import JudgeAgreement, Rate, Suggestion
+from runs.reviews.agreement import JudgeAgreement, Rate, SuggestedBands
 from runs.reviews.judge_agreement import (
     EVALUATOR,
     METRIC,
@@ -64,7 +64,7 @@ def _signed(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixCell:
+class AgreementCell:
     """A cell of the matrix: its number of decisions, and the address that lists their cases."""
 
     count: int
@@ -81,7 +81,7 @@ class AgreementRow:
 
     machine: str
     word: str
-    cells: Sequence[MatrixCell]
+    cells: Sequence[AgreementCell]
 
 
 def matrix_rows(agreement: JudgeAgreement, query: AgreementQuery) -> Iterator[AgreementRow]:
@@ -98,7 +98,7 @@ def matrix_rows(agreement: JudgeAgreement, query: AgreementQuery) -> Iterator[Ag
             words = f"automatic {category_label(pair[0]).lower()}, human {category_label(pair[1]).lower()}"
             count = agreement.matrix[machine][person]
             cell_id = f"cell-{machine}-{person}"
-            cells.append(MatrixCell(count, words, cell_id, address, machine == person, is_on))
+            cells.append(AgreementCell(count, words, cell_id, address, machine == person, is_on))
         yield AgreementRow(names[machine], category_label(names[machine]), cells)
 
 
@@ -183,7 +183,7 @@ def _rows(shown: Sequence[JudgedResult], times: Mapping[int, int]) -> list[Revie
 class BandsPanel:
     """Better bands, and the reader's draft: `other` holds its thresholds where these are not the suite's."""
 
-    suggestion: Suggestion
+    suggestion: SuggestedBands
     stamp: str
     other: tuple[float, float] | None
     is_in_draft: bool
@@ -191,7 +191,7 @@ class BandsPanel:
 
 
 def bands_panel(
-    suite: Suite, suggestion: Suggestion | None, run: int, reader: User
+    suite: Suite, suggestion: SuggestedBands | None, run: int, reader: User
 ) -> BandsPanel | None:
     """Return the panel, None without a suggestion; `run` is the number of the run for the what-if, 0 for none."""
     if suggestion is None:

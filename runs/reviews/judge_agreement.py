@@ -25,7 +25,7 @@ from runs.reviews.agreement import (
     JudgeAgreement,
     Pair,
     Reviewed,
-    Suggestion,
+    SuggestedBands,
     measure_agreement,
     suggest_bands,
 )
@@ -199,7 +199,7 @@ class SuiteAgreement:
     evaluators: tuple[JudgeFigures, ...]
     outcomes: JudgeFigures
     metrics: Mapping[str, JudgeFigures]
-    bands: Suggestion | None
+    bands: SuggestedBands | None
     runs: frozenset[int] = frozenset()
     unread: int = 0
 
@@ -324,7 +324,7 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[JudgedResult]]:
     return dict(by_metric)
 
 
-def _bands(judged: Sequence[JudgedResult], policy: PolicySpec) -> Suggestion | None:
+def _bands(judged: Sequence[JudgedResult], policy: PolicySpec) -> SuggestedBands | None:
     """Return the best bands for outputs that a score decided and a rule, not a person, selected."""
     reviewed = [
         Reviewed(entry.score, entry.pair.person, entry.pair.sampling_rate)

@@ -68,7 +68,7 @@ class RuleField:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricRow:
+class MetricRuleRow:
     """One metric that a metrics judge has or could have: whether it counts, and its weight."""
 
     key: str
@@ -98,7 +98,7 @@ class RuleRow:
     required: bool
     required_saved: bool
     below: RuleField
-    metrics: Sequence[MetricRow] = ()
+    metrics: Sequence[MetricRuleRow] = ()
 
     @property
     def saved_required(self) -> str:
@@ -215,7 +215,7 @@ class RunRulesFields:
         except WrongNumberError as refusal:
             self.errors[rule.name] = str(refusal)
 
-    def _read_metrics(self, rows: Sequence[MetricRow]) -> dict[str, float | None]:
+    def _read_metrics(self, rows: Sequence[MetricRuleRow]) -> dict[str, float | None]:
         values: dict[str, float | None] = {}
         for row in rows:
             if row.is_changed and not row.counts:
@@ -257,7 +257,7 @@ class RunRulesFields:
                 row = self._row(path, node, saved, then.get(path, saved))
                 yield replace(row, metrics=self._metrics(path, node))
 
-    def _metrics(self, path: str, node: EvaluatorSpec) -> Sequence[MetricRow]:
+    def _metrics(self, path: str, node: EvaluatorSpec) -> Sequence[MetricRuleRow]:
         """Return the metrics of a metrics judge, then those that every such judge knows."""
         if node.kind != METRICS_KIND:
             return ()
@@ -284,7 +284,9 @@ class RunRulesFields:
             before = then.get(key, metric).weight
             field = self._field(weight_name, *map(number_text, (*texts, before)))
             rows.append(
-                MetricRow(key, metric.name, metric.tier, counts_name, counts, key in saved, field)
+                MetricRuleRow(
+                    key, metric.name, metric.tier, counts_name, counts, key in saved, field
+                )
             )
         return rows
 

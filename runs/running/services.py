@@ -37,6 +37,7 @@ from runs.running.checks import (
 from runs.running.retrying import RunNotActiveError, stop_run
 from runs.running.rules import AppliedRules, RunRules, apply_rules
 from runs.specs.suites import MAX_MINUTES
+from runs.suites.services import SuiteChangedError
 
 MAX_JUDGE_NAME_LENGTH = 120
 
@@ -89,12 +90,6 @@ def judges_text(plan: Plan) -> str:
 DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 200
 MAX_REPETITIONS = 100
-
-
-class SuiteChangedError(DomainError):
-    """The suite has changed since the user looked at it."""
-
-    code = "suite_changed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class NothingToShareError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ShareSubject:
     """The comparison or run that a link shares, or the result of `key` and `repetition`."""
 
     kind: str
@@ -96,7 +96,7 @@ class Subject:
 
 
 def share_document(
-    subject: Subject, detail_level: DetailLevel, *, with_comments: bool = False, now: datetime
+    subject: ShareSubject, detail_level: DetailLevel, *, with_comments: bool = False, now: datetime
 ) -> Any:
     """Return exactly what anonymous readers see of a subject at a detail level, perhaps with the comments on it."""
     run = subject.runs[-1]
@@ -126,7 +126,7 @@ def preview_digest(document: Mapping[str, Any]) -> str:
     return document_digest({name: value for name, value in document.items() if name != "made_at"})
 
 
-def share_sources(subject: Subject) -> dict[str, Any]:
+def share_sources(subject: ShareSubject) -> dict[str, Any]:
     """Return the live rows of a subject and their digest, as a link stores them."""
     places = {"runs": [run.pk for run in subject.runs]}
     if subject.kind == RESULT:
@@ -167,7 +167,7 @@ def live_digest(places: Mapping[str, Any]) -> str:
     return document_digest([[str(value) for value in row] for row in rows])
 
 
-def read_subject(values: Mapping[str, str]) -> Subject:
+def read_subject(values: Mapping[str, str]) -> ShareSubject:
     """Return the subject of an address.
 
     Raises NothingToShareError if the subject does not exist or has not ended, because its snapshot would soon be
@@ -190,7 +190,9 @@ def read_subject(values: Mapping[str, str]) -> Subject:
     key, repetition = values.get("case", ""), read_integer(values.get("repetition", "1")) or 0
     if kind == RESULT:
         _check_result(runs[0], key, repetition)
-    return Subject(kind, runs, query, tolerances_form(query, runs[-1]).tolerances, key, repetition)
+    return ShareSubject(
+        kind, runs, query, tolerances_form(query, runs[-1]).tolerances, key, repetition
+    )
 
 
 def _run(word: str) -> Run:

@@ -32,7 +32,7 @@ from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
 from runs.requests import REFUSED, MemberRequest, may_share, site_address
 from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_preview, shared_page
 from runs.sharing.services import (
-    Subject,
+    ShareSubject,
     count_opening,
     find_share,
     make_share,
@@ -115,7 +115,7 @@ LOOK_AGAIN = "The content has changed since the preview. Check it again, then cr
 class ShareRequest:
     """A share link in the making: its subject, the form as it was sent, and the preview."""
 
-    subject: Subject
+    subject: ShareSubject
     form: ShareForm
     preview: SharePreview
     now: datetime

@@ -264,6 +264,12 @@ def current_version(suite: Suite) -> SuiteVersion | None:
     return suite.versions.filter(number=suite.version).select_related("author").first()
 
 
+class SuiteChangedError(DomainError):
+    """Somebody saved the suite since the user looked at it."""
+
+    code = "suite_changed"
+
+
 class ProgramsRefusedError(DomainError):
     """A member who may not run programs would add or change one, which others would then run."""
 

@@ -127,7 +127,7 @@ class CaseFlip:
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class ScoreBin:
     """The number of executions with a score from `low` to below `high`; the last bin includes 1."""
 
     low: float
@@ -148,7 +148,7 @@ class Band:
 class Histogram:
     """The scores of the executions before and after, with the bands of both."""
 
-    bins: tuple[Bin, ...]
+    bins: tuple[ScoreBin, ...]
     bands_before: tuple[Band, ...]
     bands_after: tuple[Band, ...]
 
@@ -219,7 +219,7 @@ def score_bins(
     """Return the scores of both sides in bins of 0.05."""
     counts = [_bin_counts(rows) for rows in (before, after)]
     bins = (
-        Bin(rounded(bin_ / BINS), rounded((bin_ + 1) / BINS), counts[0][bin_], counts[1][bin_])
+        ScoreBin(rounded(bin_ / BINS), rounded((bin_ + 1) / BINS), counts[0][bin_], counts[1][bin_])
         for bin_ in range(BINS)
     )
     return Histogram(tuple(bins), score_bands(policies[0]), score_bands(policies[1]))
@@ -349,7 +349,7 @@ NO_PARTS: Mapping[str, PartsRead] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class CaseGroup:
+class TreeGroup:
     """Cases with the same tree, and its evaluators after the change by path."""
 
     trees: CaseTrees
@@ -372,14 +372,14 @@ class RuleChange:
         origins: Origins = None,
     ) -> None:
         self.before, self.after, self.kinds = before, after, kinds
-        self.groups: dict[str, CaseGroup] = {}
-        self.metric_group: dict[int, CaseGroup] = {}
+        self.groups: dict[str, TreeGroup] = {}
+        self.metric_group: dict[int, TreeGroup] = {}
         for case, facts in cases.items():
             key = evaluators_key(facts.evaluators, append=facts.append)
             if key not in self.groups:
                 trees = case_trees(before, after, origins, facts.evaluators, append=facts.append)
                 leaves = LeafComparison(before, after, trees, kinds).leaves()
-                self.groups[key] = CaseGroup(trees, leaves)
+                self.groups[key] = TreeGroup(trees, leaves)
             self.metric_group[case] = self.groups[key]
 
     @property
@@ -483,7 +483,7 @@ class _Answering:
             for group in rule_change.groups.values()
         }
 
-    def decide(self, result: StoredResult) -> tuple[CaseGroup, DecidedResult]:
+    def decide(self, result: StoredResult) -> tuple[TreeGroup, DecidedResult]:
         group = self.rule_change.metric_group[result.case]
         return group, self.deciding[id(group)].decide(result, self.stored.cases[result.case])
 
@@ -493,7 +493,7 @@ class _Answering:
         return deciding.explain(result, self.stored.cases[result.case]).decided_by
 
 
-def _as_run(rule_change: RuleChange, group: CaseGroup, stored: StoredRun) -> ResultDecider:
+def _as_run(rule_change: RuleChange, group: TreeGroup, stored: StoredRun) -> ResultDecider:
     rules = Rules(group.trees.before, rule_change.before.policy)
     leaves = {
         leaf.path: LeafChange(leaf.path, leaf.spec, leaf.path, ScoreSource.KEPT)

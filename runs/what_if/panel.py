@@ -20,7 +20,7 @@ from runs.models.reviews import Review
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.summary.run import GateResult
-from runs.what_if.asking import Band, Bin, CaseFlip, Histogram, WhatIf, WhatIfSide
+from runs.what_if.asking import Band, CaseFlip, Histogram, ScoreBin, WhatIf, WhatIfSide
 from runs.what_if.deciding import Stale
 
 WIDE, NARROW = 760, 330
@@ -177,12 +177,12 @@ def _ticks(low: float) -> Iterator[float]:
     yield from (rounded(number * TICK) for number in range(first, round(1 / TICK) + 1))
 
 
-def _bar_ends(bin_: Bin) -> tuple[float, float]:
+def _bar_ends(bin_: ScoreBin) -> tuple[float, float]:
     gap = (bin_.high - bin_.low) * GAP / 2
     return bin_.low + gap, bin_.high - gap
 
 
-def _bar_parts(bin_: Bin, bands: Sequence[Band]) -> list[tuple[str, float, float]]:
+def _bar_parts(bin_: ScoreBin, bands: Sequence[Band]) -> list[tuple[str, float, float]]:
     """Return the parts of a bar; it is cut where a band begins inside it."""
     left, right = _bar_ends(bin_)
     cuts = sorted({band.limit for band in bands if left < band.limit < right})

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from runs.filters.language import (
     All,
-    Change,
-    Comparison,
     Condition,
     Direction,
+    FieldChange,
+    FieldComparison,
     FilterError,
     Not,
     Operator,
@@ -20,9 +20,9 @@ from runs.filters.language import (
     read_filter,
 )
 
-TONE = Comparison("tone", Operator.LESS, ("0.5",))
-TAG = Comparison("tag", Operator.EQUAL, ("billing",))
-FELL = Change("tone", Direction.FELL)
+TONE = FieldComparison("tone", Operator.LESS, ("0.5",))
+TAG = FieldComparison("tag", Operator.EQUAL, ("billing",))
+FELL = FieldChange("tone", Direction.FELL)
 
 
 def both(*conditions: Condition) -> Condition:
@@ -37,10 +37,10 @@ def either(*conditions: Condition) -> Condition:
 
 def without_places(condition: Condition) -> Condition:
     """Return a condition without where it stands in the text."""
-    if isinstance(condition, Comparison):
-        return Comparison(condition.field, condition.operator, condition.values)
-    if isinstance(condition, Change):
-        return Change(condition.field, condition.direction, condition.by)
+    if isinstance(condition, FieldComparison):
+        return FieldComparison(condition.field, condition.operator, condition.values)
+    if isinstance(condition, FieldChange):
+        return FieldChange(condition.field, condition.direction, condition.by)
     if isinstance(condition, Not):
         return Not(without_places(condition.condition))
     if isinstance(condition, All | Some):
@@ -70,19 +70,19 @@ def without_places(condition: Condition) -> Condition:
         ("not tone < 0.5", (Not(TONE),)),
         ("-tag:billing", (Not(TAG),)),
         ("-(tone < 0.5 tag:billing)", (Not(both(TONE, TAG)),)),
-        ("tag = a, b", (Comparison("tag", Operator.EQUAL, ("a", "b")),)),
-        ("case:C:1", (Comparison("case", Operator.EQUAL, ("C:1",)),)),
-        ("score > -0.5", (Comparison("score", Operator.MORE, ("-0.5",)),)),
-        ('tag != "two words"', (Comparison("tag", Operator.UNEQUAL, ("two words",)),)),
-        ('tag = ""', (Comparison("tag", Operator.EQUAL, ("",)),)),
-        ('"two words" >= 1', (Comparison("two words", Operator.AT_LEAST, ("1",)),)),
-        ("cost <= $0.01", (Comparison("cost", Operator.AT_MOST, ("$0.01",)),)),
+        ("tag = a, b", (FieldComparison("tag", Operator.EQUAL, ("a", "b")),)),
+        ("case:C:1", (FieldComparison("case", Operator.EQUAL, ("C:1",)),)),
+        ("score > -0.5", (FieldComparison("score", Operator.MORE, ("-0.5",)),)),
+        ('tag != "two words"', (FieldComparison("tag", Operator.UNEQUAL, ("two words",)),)),
+        ('tag = ""', (FieldComparison("tag", Operator.EQUAL, ("",)),)),
+        ('"two words" >= 1', (FieldComparison("two words", Operator.AT_LEAST, ("1",)),)),
+        ("cost <= $0.01", (FieldComparison("cost", Operator.AT_MOST, ("$0.01",)),)),
         ("tone fell", (FELL,)),
-        ("tone Fell BY 0.1", (Change("tone", Direction.FELL, "0.1"),)),
-        ("verdict changed refund", (Change("verdict", Direction.CHANGED), Words("refund"))),
+        ("tone Fell BY 0.1", (FieldChange("tone", Direction.FELL, "0.1"),)),
+        ("verdict changed refund", (FieldChange("verdict", Direction.CHANGED), Words("refund"))),
         ("fell", (Words("fell"),)),
         ('"tone" "fell"', (Words("tone"), Words("fell"))),
-        ('"card number" fell', (Change("card number", Direction.FELL),)),
+        ('"card number" fell', (FieldChange("card number", Direction.FELL),)),
         ("well-known", (Words("well-known"),)),
     ],
 )
@@ -129,13 +129,13 @@ CONDITIONS: st.SearchStrategy[Condition] = st.recursive(
     st.one_of(
         st.builds(Words, NAMES),
         st.builds(
-            Comparison,
+            FieldComparison,
             NAMES,
             st.sampled_from([Operator.EQUAL, Operator.UNEQUAL]),
             st.lists(st.text(max_size=5), min_size=1, max_size=3).map(tuple),
         ),
         st.builds(
-            Change,
+            FieldChange,
             NAMES,
             st.sampled_from(Direction),
             st.sampled_from(["", "0.1"]),

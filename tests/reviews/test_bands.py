@@ -14,7 +14,7 @@ from runs.reviews.agreement import (
     AGREEMENT,
     Pair,
     Reviewed,
-    Suggestion,
+    SuggestedBands,
     measure_agreement,
     suggest_bands,
 )
@@ -22,7 +22,7 @@ from runs.reviews.agreement import (
 
 def found_of(
     reviewed: list[Reviewed], *, pass_threshold: float = 0.8, by: str = AGREEMENT
-) -> Suggestion:
+) -> SuggestedBands:
     found = suggest_bands(reviewed, pass_threshold=pass_threshold, borderline_threshold=0.6, by=by)
     assert found is not None
     return found

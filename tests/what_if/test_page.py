@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.what_if.asking import Band, Bin, CaseFlip, ExecutionFlip, FlipSide, Histogram
+from runs.what_if.asking import Band, CaseFlip, ExecutionFlip, FlipSide, Histogram, ScoreBin
 from runs.what_if.deciding import Stale
 from runs.what_if.panel import (
     NARROW,
@@ -21,7 +21,7 @@ BANDS = (Band("borderline", 0.6), Band("pass", 0.8))
 
 def drawn(counts: dict[int, tuple[int, int]], before=BANDS, after=BANDS, scale: int = 1):
     bins = tuple(
-        Bin(at / 20, (at + 1) / 20, *counts.get(at, (0, 0)))  # twenty bins of 0.05
+        ScoreBin(at / 20, (at + 1) / 20, *counts.get(at, (0, 0)))  # twenty bins of 0.05
         for at in range(20)
     )
     return score_histogram(Histogram(bins, before, after), scale)

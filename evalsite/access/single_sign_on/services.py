@@ -41,7 +41,7 @@ class SignInRefusedError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AdmittedMember:
     """A member who is let in, and what the member should be told about it."""
 
     member: User
@@ -56,7 +56,7 @@ def granted_role(groups: Iterable[str]) -> Role | None:
     return next((role for role in reversed(Role) if role.value in granted), None)
 
 
-def admit(identity: Identity) -> Admission:
+def admit(identity: Identity) -> AdmittedMember:
     """Return the member of an identity: linked before, linked now by email, or added.
 
     Where groups decide about roles, the member's role follows them; nobody takes the role of the last admin.
@@ -73,11 +73,11 @@ def admit(identity: Identity) -> Admission:
             "Your account on this site is deactivated. An admin can reactivate it.", member
         )
     if not settings.OIDC_ROLES:
-        return Admission(member)
+        return AdmittedMember(member)
     notice = _follow(member, role)
     if role is None:
         raise SignInRefusedError(f"{_without_group(identity)}{notice and f' {notice}'}", member)
-    return Admission(member, notice)
+    return AdmittedMember(member, notice)
 
 
 def _member(identity: Identity, role: Role | None) -> User:

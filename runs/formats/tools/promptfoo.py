@@ -228,7 +228,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class PromptfooTest:
     """One test with the place it is written at; `lines` are those of its assertions."""
 
     values: Mapping[str, Any]
@@ -459,7 +459,7 @@ def _content(text: str) -> Any:
     return text
 
 
-def _tests(config: _Config) -> Iterator[Test]:
+def _tests(config: _Config) -> Iterator[PromptfooTest]:
     yield from _test_list(config, config.file.value.get("tests"), "tests")
     for n, scenario in enumerate(_listed(config.file.value, ("scenarios",))):
         if isinstance(scenario, str):
@@ -476,10 +476,10 @@ def _tests(config: _Config) -> Iterator[Test]:
                     "vars": {**mapping(row.get("vars")), **mapping(test.values.get("vars"))},
                 }
                 merged["assert"] = [*objects(row.get("assert")), *test.assertions]
-                yield Test(merged, test.line, test.file, test.lines)
+                yield PromptfooTest(merged, test.line, test.file, test.lines)
 
 
-def _test_list(config: _Config, value: Any, *place: str | int) -> Iterator[Test]:
+def _test_list(config: _Config, value: Any, *place: str | int) -> Iterator[PromptfooTest]:
     for n, item in enumerate(
         value if isinstance(value, list) else [] if value is None else [value]
     ):
@@ -488,7 +488,7 @@ def _test_list(config: _Config, value: Any, *place: str | int) -> Iterator[Test]
         if isinstance(item, Mapping) and "path" not in item:
             own = objects(item.get("assert"))
             lines = tuple(config.line(*at, "assert", k) for k in range(len(own)))
-            yield Test(item, line, config.file.path, lines)
+            yield PromptfooTest(item, line, config.file.path, lines)
             continue
         named = as_text(mapping(item).get("path") if isinstance(item, Mapping) else item)
         suffix = PurePosixPath(named).suffix.lower()
@@ -500,17 +500,17 @@ def _test_list(config: _Config, value: Any, *place: str | int) -> Iterator[Test]
             yield from _test_file(config, path)
 
 
-def _test_file(config: _Config, path: str) -> Iterator[Test]:
+def _test_file(config: _Config, path: str) -> Iterator[PromptfooTest]:
     content, name = config.files[path], path.lower()
     if name.endswith((".csv", ".tsv")):
         table = read_table(content, file=path)
         for row in table.rows:
             cells = dict(zip(table.columns, row.cells, strict=False))
-            yield Test(_test_from_cells(cells), row.line, path)
+            yield PromptfooTest(_test_from_cells(cells), row.line, path)
     elif name.endswith(LINES_SUFFIXES):
         for number, raw in numbered_lines(content):
             try:
-                yield Test(read_object(raw), number, path)
+                yield PromptfooTest(read_object(raw), number, path)
             except UnreadableLineError as error:
                 raise UnreadableFileError([Problem(str(error), path, number)]) from error
     else:
@@ -522,7 +522,7 @@ def _test_file(config: _Config, path: str) -> Iterator[Test]:
                 document.line_at((n, "assert", k))
                 for k in range(len(objects(mapping(item).get("assert"))))
             )
-            yield Test(mapping(item), document.line_at((n,)), path, lines)
+            yield PromptfooTest(mapping(item), document.line_at((n,)), path, lines)
 
 
 def _test_from_cells(cells: Mapping[str, str]) -> dict[str, Any]:
@@ -563,7 +563,7 @@ def _expected(cell: str) -> dict[str, Any]:
     return assertion
 
 
-def _add_cases(config: _Config, prompts: Sequence[Prompt], tests: Sequence[Test]) -> None:
+def _add_cases(config: _Config, prompts: Sequence[Prompt], tests: Sequence[PromptfooTest]) -> None:
     keys, labels = Keys(), [prompt.label for prompt in prompts]
     shared_lines = [
         config.line("defaultTest", "assert", n)
@@ -601,12 +601,12 @@ def _add_cases(config: _Config, prompts: Sequence[Prompt], tests: Sequence[Test]
                 )
 
 
-def _option(config: _Config, test: Test, name: str) -> Any:
+def _option(config: _Config, test: PromptfooTest, name: str) -> Any:
     own, shared = mapping(test.values.get("options")), mapping(config.shared.get("options"))
     return own.get(name, shared.get(name))
 
 
-def _combinations(config: _Config, test: Test) -> Iterator[dict[str, Any]]:
+def _combinations(config: _Config, test: PromptfooTest) -> Iterator[dict[str, Any]]:
     """Yield the variables of a test: of a list, each of its values once."""
     given = {**mapping(config.shared.get("vars")), **mapping(test.values.get("vars"))}
     keeps_lists = _option(config, test, "disableVarExpansion") is True
@@ -619,7 +619,7 @@ def _combinations(config: _Config, test: Test) -> Iterator[dict[str, Any]]:
         yield {name: fill_all(value, variables) for name, value in variables.items()}
 
 
-def _var_values(config: _Config, test: Test, name: str, value: Any) -> list[Any]:
+def _var_values(config: _Config, test: PromptfooTest, name: str, value: Any) -> list[Any]:
     if not isinstance(value, str) or not value.startswith(FILE):
         return [value]
     if PurePosixPath(value).suffix.lower() in PROMPT_PROGRAMS:
@@ -632,7 +632,7 @@ def _var_values(config: _Config, test: Test, name: str, value: Any) -> list[Any]
     return [config.text(path).strip() for path in config.paths(value, test.line, name)]
 
 
-def _case(config: _Config, test: Test, variables: Mapping[str, Any]) -> dict[str, Any]:
+def _case(config: _Config, test: PromptfooTest, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return a case without its key and input."""
     values, title = test.values, as_text(test.values.get("description"))
     unknown = [name for name in OF_A_TEST if values.get(name)]
