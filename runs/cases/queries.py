@@ -53,9 +53,9 @@ from runs.suites.files import (
 )
 from runs.suites.queries import Branch, branches
 from runs.summary.cases import summarise_case
-from runs.summary.words import snippet
 from runs.target_kinds._outputs import messages_as_json, output_from_json, trace_as_json
 from runs.texts import cut_step, cut_turns
+from runs.words import snippet
 
 SUITE_ORDER = Keyset(Key("position", int), Key("pk", int))
 SORTS: Mapping[str, Keyset] = {

@@ -32,7 +32,7 @@ from runs.filters.language import (
     read_filter,
 )
 from runs.summary.cases import STATES
-from runs.summary.words import words
+from runs.words import words
 
 # A text may be searched in all texts of a run.
 MAX_TEXTS = 20

@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
 from evaluators.scoring.types import DomainError
-from runs.summary.words import words
+from runs.words import words
 
 MAX_LENGTH = 1_000
 MAX_CONDITIONS = 20

@@ -32,7 +32,7 @@ from runs.models.run_cases import FIGURES, RUNNING, WAITING, RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.search import CaseText, InRows, ResultText
 from runs.models.suites import Case
-from runs.summary.words import contains, words
+from runs.words import contains, words
 
 # Figures are stored and shown with fewer digits; a difference below is no change.
 TOLERANCE = 1e-9

@@ -34,7 +34,7 @@ from runs.models.runs import Run
 from runs.models.search import conversation_text, exact_lookups
 from runs.models.suites import Case
 from runs.summary.cases import STATES
-from runs.summary.words import Piece, marked, snippet
+from runs.words import Piece, marked, snippet
 
 FROM_LIST, FROM_COMPARISON = "from", "comparison"
 SORTS = (

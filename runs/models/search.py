@@ -21,7 +21,7 @@ from runs.models.database import among, delete_rows, insert_rows
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
-from runs.summary.words import searchable
+from runs.words import searchable
 
 CHUNK = 500
 # To look up more runs in SQLite's index takes longer than to look at the hits of all.

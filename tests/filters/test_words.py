@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.summary.words import MAX_SEARCHED, contains, marked, searchable, snippet, words
+from runs.words import MAX_SEARCHED, contains, marked, searchable, snippet, words
 
 
 @pytest.mark.parametrize(
