@@ -1,1 +1,1 @@
-"""The charts of a suite: score against cost, and the trend."""
+"""The charts of runs, comparisons and suites: `pictures` lists those that the server draws, `figures` has Plotly's."""

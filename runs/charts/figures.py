@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluators.scoring.numbers import rounded
 from evaluators.templatetags.figures import threshold
-from runs.charts.labels import Box, Bubble, label_places
+from runs.charts.labels import Bubble, LabelBox, label_places
 
 # A trace, an axis or a whole figure, as Plotly reads it.
 PlotlyJson = Mapping[str, Any]
@@ -372,7 +372,10 @@ def _names(
     for cheap, dear in pairwise(best):
         left, right = across(cheap.cost_usd), across(dear.cost_usd)
         low, high = down(cheap.score), down(dear.score)
-        steps += [Box(left, low - 1, right, low + 1), Box(right - 1, high, right + 1, low)]
+        steps += [
+            LabelBox(left, low - 1, right, low + 1),
+            LabelBox(right - 1, high, right + 1, low),
+        ]
     places = label_places(bubbles, steps, count=len(named), width=width + GATE_WIDTH)
     names = dict.fromkeys((offer.number for offer in offers), ("", "top left"))
     for offer, bubble, place in zip(named, bubbles, places, strict=False):

@@ -19,7 +19,7 @@ PLACES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class LabelBox:
     """A rectangle in pixels, y downwards."""
 
     left: float
@@ -27,7 +27,7 @@ class Box:
     right: float
     bottom: float
 
-    def overlaps(self, other: Box) -> bool:
+    def overlaps(self, other: LabelBox) -> bool:
         """Tell whether both share more than an edge."""
         return (
             self.left < other.right
@@ -48,24 +48,27 @@ class Bubble:
     interval: tuple[float, float] | None = None
 
     @property
-    def box(self) -> Box:
+    def box(self) -> LabelBox:
         """Return the square around it."""
-        return Box(
+        return LabelBox(
             self.x - self.radius, self.y - self.radius, self.x + self.radius, self.y + self.radius
         )
 
-    def places(self) -> Iterator[tuple[str, Box]]:
+    def places(self) -> Iterator[tuple[str, LabelBox]]:
         """Yield the places that its name may have, the best first, as Plotly sets texts."""
         gap = self.radius / 0.8 + 1
         width = len(self.name) * LETTER_WIDTH
         for place, (across, down) in PLACES.items():
             left = self.x + gap if across > 0 else self.x - gap - width
             middle = self.y + down * (gap + LINE_HEIGHT / 2)
-            yield place, Box(left, middle - LINE_HEIGHT / 2, left + width, middle + LINE_HEIGHT / 2)
+            yield (
+                place,
+                LabelBox(left, middle - LINE_HEIGHT / 2, left + width, middle + LINE_HEIGHT / 2),
+            )
 
 
 def label_places(
-    bubbles: Sequence[Bubble], lines: Iterable[Box], *, count: int, width: float
+    bubbles: Sequence[Bubble], lines: Iterable[LabelBox], *, count: int, width: float
 ) -> Sequence[str | None]:
     """Return the places of the first `count` names; None for one that would cover an earlier name or a bubble.
 
@@ -75,7 +78,7 @@ def label_places(
     for bubble in bubbles:
         if bubble.interval:
             low, high = bubble.interval
-            thin.append(Box(bubble.x - 1, high, bubble.x + 1, low))
+            thin.append(LabelBox(bubble.x - 1, high, bubble.x + 1, low))
     solid = [bubble.box for bubble in bubbles]
     found: list[str | None] = []
     for bubble in bubbles[:count]:

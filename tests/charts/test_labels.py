@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from runs.charts.labels import Box, Bubble, label_places
+from runs.charts.labels import Bubble, LabelBox, label_places
 
 WIDTH = 400.0
 
@@ -18,17 +18,17 @@ WIDTH = 400.0
         # another bubble to the upper left
         ([(170, 180)], [], "top right"),
         # a line above
-        ([], [Box(0, 185, 400, 187)], "bottom right"),
+        ([], [LabelBox(0, 185, 400, 187)], "bottom right"),
         # lines above and below: beside it
-        ([], [Box(0, 185, 400, 187), Box(0, 213, 400, 215)], "middle right"),
+        ([], [LabelBox(0, 185, 400, 187), LabelBox(0, 213, 400, 215)], "middle right"),
         # lines everywhere are covered rather than the name left out
-        ([], [Box(0, y, 400, y + 1) for y in range(0, 400, 4)], "top left"),
+        ([], [LabelBox(0, y, 400, y + 1) for y in range(0, 400, 4)], "top left"),
         # bubbles everywhere are not
         ([(x, y) for x in range(110, 300, 20) for y in range(160, 241, 20)], [], None),
     ],
 )
 def test_a_name_stands_where_it_covers_nothing(
-    others: list[tuple[int, int]], lines: list[Box], expected: str | None
+    others: list[tuple[int, int]], lines: list[LabelBox], expected: str | None
 ) -> None:
     bubbles = [Bubble(x, y, 8, "") for x, y in [(200, 200), *others]]
     bubbles[0] = Bubble(200, 200, 8, "agent #1")
