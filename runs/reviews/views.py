@@ -217,21 +217,24 @@ def review_judge(request: MemberRequest) -> HttpResponse:
 def result_review(
     request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Add a result to the queue by hand, to decide on it now or later."""
+    """Add a result to the queue by hand, and store the decision of its page where it has one."""
     results = Result.objects.filter(
         run=get_run_or_404(slug, number), case__key=key, repetition=repetition
     )
     result = results.first()
     if result is None:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.")
+    form = DecisionForm(request.POST) if "verdict" in request.POST else None
     try:
+        if form is not None and not form.is_valid():
+            raise ReviewRefusedError(form.problem)
         item = services.ask_for_review(result, by=request.user)
+        if form is not None:
+            form.decide(item, QueueQuery(), by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
-        return redirect("runs:result", slug, number, key, repetition)
-    if "now" in request.POST:
-        return redirect("runs:review-item", item.pk)
-    messages.success(request, "Added to the review queue.")
+    else:
+        messages.success(request, "Review saved." if form else "Added to the review queue.")
     back = redirect("runs:result", slug, number, key, repetition)
     if request.GET:
         back["Location"] += f"?{request.GET.urlencode()}"

@@ -495,10 +495,13 @@ class TestPlaces:
         waiting = shown(client, asked["Location"])
         assert "in the review queue" in waiting.lower()
         item = item_of(run)
-        now = client.post(reverse("runs:result-review", kwargs=place), {"now": "1"})
-        assert now["Location"] == to("item", item)
-        decide(item, ReviewDecision(Verdict.FAIL, note="Invented"), by=ann)
-        after = shown(client, reverse("runs:result", kwargs=place))
+        rerun = {"verdict": "fail", "note": "Invented", "generation": "7"}
+        refused = client.post(reverse("runs:result-review", kwargs=place), rerun)
+        assert "was rerun since you opened it" in client.get(refused["Location"]).content.decode()
+        decided = {"verdict": "fail", "note": "Invented", "generation": "1"}
+        saved = client.post(reverse("runs:result-review", kwargs=place), decided)
+        assert "Review saved." in client.get(saved["Location"]).content.decode()
+        after = shown(client, saved["Location"])
         assert "Invented" in after
         assert "Review again" in after
         undo(item, by=ann)
