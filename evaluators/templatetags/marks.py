@@ -330,15 +330,18 @@ def _strip(counts: Mapping[str, int], attributes: SafeString, url: str = "") -> 
     )
 
 
-def cases_address(url: str, state: str) -> str:
+def cases_address(url: str, state: str, *, opens: bool = False) -> str:
     """Return the address of the cases of a run in a state, below the `url` of the run."""
-    return f"{url}?verdict={state}#results-title"
+    return f"{url}?verdict={state}{'&open=1' if opens else ''}#results-title"
 
 
-def tally(counts: Mapping[str, int], short: bool = False, url: str = "") -> SafeString:
+def tally(
+    counts: Mapping[str, int], short: bool = False, url: str = "", opens: bool = False
+) -> SafeString:
     """List the counts of the states with their shapes; `short` hides the words, except from screen readers.
 
-    With the `url` of a run each count leads to its cases.
+    With the `url` of a run each count leads to its cases; with `opens` those that did not pass open
+    the first of them too.
     """
     word = '<span class="unseen">{3}</span>' if short else "{3}"
     item = f"{{1}}<b>{{2}}</b> {word}"
@@ -349,7 +352,7 @@ def tally(counts: Mapping[str, int], short: bool = False, url: str = "") -> Safe
             icon(f"v-{state}"),
             figures.thousands(count),
             VERDICT_WORDS[state].lower(),
-            cases_address(url, state) if url else "",
+            cases_address(url, state, opens=opens and state != "pass") if url else "",
         )
         for state, count in known_counts(counts)
     )

@@ -156,3 +156,11 @@ window.addEventListener("popstate", (event) => {
 window.addEventListener("hashchange", () => {
   if (shown && withoutPart(location) === shown) history.replaceState({ result: true }, "");
 });
+
+// A count of failures on another page leads to their list and opens the first.
+const arrived = new URL(location);
+if (arrived.searchParams.has("open")) {
+  arrived.searchParams.delete("open");
+  history.replaceState(null, "", arrived);
+  if (WIDE.matches) document.querySelector(ROW_LINK)?.click();
+}

@@ -3,6 +3,8 @@
 const TYPING = 'textarea, select, input:not([type="radio"], [type="checkbox"], [type="range"])';
 let prefix = "";
 
+const FAILED_ROW = 'tbody tr:has([data-verdict="fail"], [data-verdict="error"]) th[scope="row"] a';
+
 const rowLink = (part) => part.closest("tr")?.querySelector('th[scope="row"] a');
 
 document.addEventListener("keydown", (event) => {
@@ -28,12 +30,14 @@ document.addEventListener("keydown", (event) => {
   );
   if (control) {
     event.preventDefault();
-    control.focus();
+    control.focus({ preventScroll: control.matches("a") });
     if (!control.matches(TYPING)) control.click();
   } else if (key === "j" || key === "k") {
     focusRow(key === "j" ? 1 : -1);
   } else if (key === "o") {
     rowLink(document.activeElement)?.click();
+  } else if (key === "]") {
+    document.querySelector(FAILED_ROW)?.click();
   }
 });
 

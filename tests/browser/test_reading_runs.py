@@ -78,6 +78,14 @@ def test_counts_evaluators_and_rows_lead_to_cases_and_back_returns(run_page: Pag
     expect(run_page).to_have_url(re.compile(r"/runs/1/C-\d+/1/"))
 
 
+def test_one_key_opens_the_first_failure_and_one_downloads_the_table(run_page: Page) -> None:
+    with run_page.expect_download() as download:
+        run_page.keyboard.press("d")
+    assert download.value.suggested_filename.endswith(".csv")
+    run_page.keyboard.press("]")
+    expect(run_page.locator("#result-panel h1")).to_contain_text("Errored")
+
+
 def test_typing_makes_one_step_for_back(run_page: Page) -> None:
     rows, field = run_page.locator("#rows tr"), run_page.locator("#results-text")
     field.press_sequentially("C-00")
@@ -112,6 +120,11 @@ def test_every_count_of_home_leads_to_its_list(
     expect(page.locator("#suite-rows tbody tr")).to_have_count(1)
     page.locator("#suite-rows .tally").get_by_role("link", name="4 fail").click()
     expect(page.locator("#rows tr")).to_have_count(4)
+    panel = page.locator("#result-panel")
+    expect(panel.locator("#verdict")).to_contain_text("Failed:")
+    page.keyboard.press("Escape")
+    expect(panel).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"verdict=fail#"))
 
 
 def test_runs_are_found_by_words_and_dates(
