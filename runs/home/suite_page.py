@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, Max
+from django.db.models import Count, F, Max, Q
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
+from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
@@ -73,7 +74,8 @@ class WorstCase:
 class SuitePage:
     """The overview of a suite; `root` is None when the current version cannot be read.
 
-    `more_targets` counts targets that are not in `health`; `recent` is over how many runs `worst` looks.
+    `more_targets` counts targets that are not in `health`; `recent` is over how many runs `worst` looks. Reviewers
+    decided on `reviewed` results, `agreed` of them with the automatic verdict.
     """
 
     head: SuiteHead
@@ -85,6 +87,8 @@ class SuitePage:
     more_targets: int
     worst: Sequence[WorstCase]
     recent: int
+    reviewed: int
+    agreed: int
     runs: Sequence[RunRow]
     files: Sequence[str]
     changed_at: datetime | None
@@ -114,6 +118,7 @@ def suite_page(suite: Suite) -> SuitePage:
     ]
     health = _health(suite)
     worst, recent = _worst(suite)
+    decided = _decided(suite)
     return SuitePage(
         head=rules.head,
         policy=rules.policy,
@@ -124,6 +129,8 @@ def suite_page(suite: Suite) -> SuitePage:
         more_targets=max(0, len(health) - TARGETS_SHOWN),
         worst=worst,
         recent=recent,
+        reviewed=decided["reviewed"],
+        agreed=decided["agreed"],
         runs=rows,
         files=list(suite.files.order_by("path").values_list("path", flat=True)),
         changed_at=version["created_at"] if version else None,
@@ -178,6 +185,13 @@ def _target_health(suite: Suite, row: RunRow, runs: Sequence[Run]) -> TargetHeal
 def _state(run: Run) -> str:
     verdict = run_verdict(run, ())
     return verdict.state if verdict else ""
+
+
+def _decided(suite: Suite) -> Mapping[str, int]:
+    """Count the results that reviewers have decided on, and those where they agreed with the automatic verdict."""
+    decided = ReviewItem.objects.filter(run__suite=suite, closed_at__isnull=False)
+    agrees = Q(result__reviewed_verdict=F("result__verdict"))
+    return decided.aggregate(reviewed=Count("pk"), agreed=Count("pk", filter=agrees))
 
 
 def _worst(suite: Suite) -> tuple[Sequence[WorstCase], int]:
