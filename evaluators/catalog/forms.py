@@ -132,7 +132,7 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         slug = str(self.cleaned_data["slug"] or slugify(self.cleaned_data.get("name", "")))
         if not slug and "name" in self.cleaned_data:
             raise forms.ValidationError(
-                "Enter one: the name has no letters that an address can hold."
+                "Enter one: the name has no letters that an address can contain."
             )
         if slug == "new":
             raise forms.ValidationError(

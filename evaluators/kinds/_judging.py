@@ -39,7 +39,7 @@ def judge_instructions() -> Any:
     """Return the setting for further instructions to the judge."""
     return Field(
         "",
-        description="Further instructions for the judge, or a file of the suite that holds them.",
+        description="Further instructions for the judge, or a file of the suite with them.",
         json_schema_extra={"widget": "textarea"},
     )
 

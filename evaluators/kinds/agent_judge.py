@@ -96,7 +96,7 @@ class AgentJudgeConfig(KindConfig):
     )
     criteria: str = Field(
         "",
-        description="The criteria, or a file of the suite that holds them. Empty: the criteria of the case, "
+        description="The criteria, or a file of the suite with them. Empty: the criteria of the case, "
         "else the task itself.",
         json_schema_extra={"widget": "textarea"},
     )

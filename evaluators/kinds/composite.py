@@ -182,7 +182,7 @@ class AggregatorOptions(ScriptSettings):
     )
     prompt: str = Field(
         "",
-        description="Instructions for the judge of llm_judge, or a file of the suite that holds them.",
+        description="Instructions for the judge of llm_judge, or a file of the suite with them.",
     )
     model: str = Field(
         "",

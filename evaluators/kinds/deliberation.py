@@ -291,7 +291,7 @@ class DeliberationConfig(KindConfig):
 
     criteria: str = Field(
         "",
-        description="The criteria, or a file of the suite that holds them. Empty: the criteria of the case, "
+        description="The criteria, or a file of the suite with them. Empty: the criteria of the case, "
         "else the task itself.",
         json_schema_extra={"widget": "textarea"},
     )

@@ -119,7 +119,7 @@ class LLMJudgeConfig(KindConfig):
 
     prompt: str = Field(
         "",
-        description="Instructions for the judge, or a file of the suite that holds them. Without "
+        description="Instructions for the judge, or a file of the suite with them. Without "
         "variables they become the criteria of the built-in prompt. Empty: the criteria of the case, "
         "else its expected outcomes, else its expected output.",
         json_schema_extra={"widget": "textarea"},

@@ -67,7 +67,9 @@ def read_json(
     if unstorable == "keep" or (not _ESCAPED.search(text) and is_storable(text)):
         return value
     if unstorable == "refuse" and not is_storable(value):
-        reason = "a text holds a character that cannot be stored: NUL or half of a surrogate pair"
+        reason = (
+            "a text contains a character that cannot be stored: NUL or half of a surrogate pair"
+        )
         raise RefusedJsonError(reason)
     return storable(value)
 
@@ -113,7 +115,7 @@ def _refuse_excess(text: str, max_values: int) -> None:
         return
     unquoted = _QUOTED.sub("", text)
     if sum(map(unquoted.count, _SIGNS)) >= max_values:
-        raise RefusedJsonError(f"it holds more than {max_values:,} values")
+        raise RefusedJsonError(f"it contains more than {max_values:,} values")
 
 
 def _refuse_depth(value: Any) -> None:

@@ -77,7 +77,7 @@ def read_yaml(text: str, limits: YamlLimits = FILE_LIMITS) -> YamlText | None:
     try:
         return YamlText(reading.value(root, ()), reading.lines, reading.written)
     except RecursionError as error:
-        raise UnreadableYamlError("an alias holds itself; write the value out") from error
+        raise UnreadableYamlError("an alias contains itself; write the value out") from error
 
 
 # The parser recurses for every level and could run out of stack, which ends the process. A text that
@@ -110,7 +110,7 @@ SPECIAL_FLOATS = {".inf": "inf", "-.inf": "-inf", "+.inf": "inf", ".nan": "nan"}
 
 def _text(text: str) -> str:
     if "\0" in text:
-        raise ValueError("holds the character NUL, which cannot be stored")
+        raise ValueError("contains the character NUL, which cannot be stored")
     return text
 
 
@@ -172,7 +172,7 @@ def _refuse_excess(text: str, limits: YamlLimits) -> None:
         if depth > SAFE_DEPTH:
             message = f"it is nested too deeply; {SAFE_DEPTH} levels is the limit"
         elif values > limits.values:
-            message = f"it holds more than {limits.values:,} values; {limits.remedy}"
+            message = f"it contains more than {limits.values:,} values; {limits.remedy}"
         if message:
             line = event.start_mark.line + 1 if event.start_mark else 0
             raise UnreadableYamlError(message, line)
@@ -219,7 +219,7 @@ class _Reading:
         """Return the plain value of a node and note the lines of it and all within."""
         self.count(node)
         if len(path) > MAX_DEPTH:
-            message = f"it is nested deeper than {MAX_DEPTH} levels, or an alias holds itself"
+            message = f"it is nested deeper than {MAX_DEPTH} levels, or an alias contains itself"
             raise self.refusal(node, message)
         self.lines[path] = node.start_mark.line + 1
         if isinstance(node, MappingNode):
@@ -283,7 +283,7 @@ class _Reading:
             raise self.refusal(node, "a key is not plain text; write one word, or put it in quotes")
         self.refuse_tag(node, READERS)
         if "\0" in node.value:
-            raise self.refusal(node, "a key holds the character NUL, which cannot be stored")
+            raise self.refusal(node, "a key contains the character NUL, which cannot be stored")
         return str(node.value)
 
     def scalar(self, node: Node) -> Any:

@@ -262,10 +262,10 @@ class PairParams(QueryParams):
 
     baseline_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH,
-        help_text="The run to compare with: its id, or suite:number.",
+        help_text="The baseline: its id, or suite:number.",
     )
     candidate_run_id = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH, help_text="The run that is judged: its id, or suite:number."
+        max_length=MAX_TEXT_LENGTH, help_text="The candidate: its id, or suite:number."
     )
 
 

@@ -143,7 +143,7 @@ class ApiDoc(Document):
     """The page to try the API on."""
 
 
-@reads("Where the API begins", ApiDoc, tag="about")
+@reads("API root", ApiDoc, tag="about")
 def api(request: Request) -> Response:
     """Give the addresses to start from."""
     NoParams.read(request)
@@ -302,7 +302,7 @@ def compare_many(request: Request) -> Response:
     after = params.get("cursor", "")
     query = ManyQuery.read({**values, "after": after, "differences": "1" * params["differences"]})
     if params.get("baseline", query.names[:1]) not in (*query.names, query.names[:1]):
-        raise ValidationError({"baseline": ["This is none of the runs."]})
+        raise ValidationError({"baseline": ["This run is not one of the compared runs."]})
     try:
         if after:
             case_order(query.sort).read(after)

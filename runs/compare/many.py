@@ -199,7 +199,7 @@ def read_runs(query: ManyQuery) -> Sequence[Run]:
         raise ManyRunsError(f"Choose {MIN_RUNS} to {MAX_RUNS} runs of one suite.")
     places = [read_run_name(name) for name in names]
     if None in places:
-        raise Http404("a name that names no run")
+        raise Http404("an unknown run")
     slugs = {place[0] for place in places if place}
     if len(slugs) > 1:
         raise ManyRunsError("Choose runs of one suite: runs of two suites are compared in pairs.")

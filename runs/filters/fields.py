@@ -274,7 +274,7 @@ class Vocabulary:
 CASE_VOCABULARY = Vocabulary(
     fields=CASE_FIELDS,
     hint=f"Of a case ask for {', '.join(one.name for one in CASE_FIELDS)} or meta.…; "
-    "scores, costs and answers are asked in a run.",
+    "filter a run by scores, costs and answers.",
 )
 
 
@@ -365,7 +365,7 @@ def _change(condition: FieldChange, found: Field, vocabulary: Vocabulary) -> Cha
             raise ValueError(f"{found.name} is not a number, so it cannot change by an amount.")
         by = _reader(found)(condition.by)
         if by <= 0:
-            raise ValueError("After “by” comes a number above 0.")
+            raise ValueError("Write a number above 0 after “by”.")
     return ChangeTest(found, condition.direction, by)
 
 

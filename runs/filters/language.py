@@ -161,7 +161,7 @@ class All(Generic[Leaf]):
 
 @dataclass(frozen=True, slots=True)
 class Some(Generic[Leaf]):
-    """Conditions of which at least one must hold."""
+    """Conditions of which at least one must be true."""
 
     conditions: tuple[Tree[Leaf], ...]
 
@@ -248,11 +248,11 @@ class _Reader:
         parts = [self._all()]
         while self.token.keyword == "or":
             if not _is_any(parts[-1]):
-                raise self._error("Before “or” comes a condition.")
+                raise self._error("Write a condition before “or”.")
             operator = self._next()
             parts.append(self._all())
             if not _is_any(parts[-1]):
-                raise FilterError("After “or” comes a condition.", operator.start, operator.end)
+                raise FilterError("Write a condition after “or”.", operator.start, operator.end)
         return parts[0] if len(parts) == 1 else Some(tuple(parts))
 
     def _all(self) -> Condition:
@@ -261,13 +261,13 @@ class _Reader:
         while not self._is_over():
             if self.token.keyword == "and":
                 if awaited or not parts:
-                    raise self._error("Before “and” comes a condition.")
+                    raise self._error("Write a condition before “and”.")
                 awaited = self._next()
                 continue
             parts.append(self._one())
             awaited = None
         if awaited:
-            raise FilterError("After “and” comes a condition.", awaited.start, awaited.end)
+            raise FilterError("Write a condition after “and”.", awaited.start, awaited.end)
         return parts[0] if len(parts) == 1 else All(tuple(parts))
 
     def _is_over(self) -> bool:
@@ -286,7 +286,7 @@ class _Reader:
             return None
         sign = self._next()
         if self._is_over() or self.token.keyword == "and":
-            message = f"After “{sign.text}” comes a condition."
+            message = f"Write a condition after “{sign.text}”."
             raise FilterError(message, sign.start, sign.end)
         return Not(self._one())
 
@@ -308,7 +308,7 @@ class _Reader:
             raise self._error(f"A filter has at most {MAX_CONDITIONS} conditions.")
         if self.token.kind not in ("word", "quoted"):
             raise self._error(
-                f"Before “{self.token.text}” comes the name of a field, as in tone < 0.5."
+                f"Write the name of a field before “{self.token.text}”, as in tone < 0.5."
             )
         name = self._next()
         if self.token.kind == "operator":
@@ -326,7 +326,7 @@ class _Reader:
         while True:
             value = self._scan(at.end, VALUE)
             if value.kind == END:
-                message = f"After “{name.text} {at.text if at is operator else ','}” comes a value."
+                message = f"Write a value after “{name.text} {at.text if at is operator else ','}”."
                 raise FilterError(message, name.start, at.end)
             values.append(QuotedValue(value.text) if value.kind == "quoted" else value.text)
             at = self.token = self._scan(value.end, TOKEN)
@@ -345,7 +345,7 @@ class _Reader:
             )
         by = self._scan(self.token.end, VALUE)
         if by.kind == END:
-            message = "After “by” comes a number, as in tone fell by 0.1."
+            message = "Write a number after “by”, as in tone fell by 0.1."
             raise FilterError(message, name.start, self.token.end)
         self.token = self._scan(by.end, TOKEN)
         return FieldChange(name.text, Direction(direction.keyword), by.text, name.start, by.end)

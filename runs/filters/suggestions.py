@@ -83,8 +83,8 @@ def _operators(match: re.Match[str], vocabulary: Vocabulary) -> Offers:
 
 def _combining(name: str) -> Iterator[tuple[str, str]]:
     if name.lower() not in (*COMBINING, "not"):
-        yield "and", "both must hold"
-        yield "or", "one must hold"
+        yield "and", "both must be true"
+        yield "or", "one must be true"
     yield "not", "the opposite"
 
 

@@ -152,7 +152,7 @@ def list_files(root: Path, left_out: SkippedFiles) -> list[str]:
         ]
         if len(files) > MAX_FOLDER_FILES:
             message = (
-                f"holds more than {MAX_FOLDER_FILES} files; name the folder of the suites in it"
+                f"contains more than {MAX_FOLDER_FILES} files; name the folder of the suites in it"
             )
             raise UnreadableFileError([Problem(message, str(root))])
     unnameable = [path for path in files if not _is_text(path)]
@@ -230,7 +230,9 @@ def _contents(packed: zipfile.ZipFile, name: str, left_out: SkippedFiles) -> dic
         if left_out.takes(path, is_link=stat.S_ISLNK(member.external_attr >> 16)):
             continue
         if path in wanted:
-            raise UnreadableFileError([Problem(f"holds {path} twice; pack each file once", name)])
+            raise UnreadableFileError(
+                [Problem(f"contains {path} twice; pack each file once", name)]
+            )
         wanted[path] = member
     _refuse_large_zip(wanted, name)
     return {path: _read(packed, member) for path, member in wanted.items()}
@@ -243,7 +245,7 @@ def _refuse_large_zip(wanted: dict[str, zipfile.ZipInfo], name: str) -> None:
         or sum(part.file_size for part in wanted.values()) > MAX_ZIP_BYTES
     ):
         limits = f"{MAX_ZIP_FILES} files or {MAX_ZIP_BYTES // 1024**2} MB"
-        message = f"holds more than {limits}; pack only suites and the files that they name"
+        message = f"contains more than {limits}; pack only suites and the files that they name"
         raise UnreadableFileError([Problem(message, name)])
 
 
@@ -252,7 +254,7 @@ def _read(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         return stream.read(member.file_size + 1)
 
 
-OUTSIDE = "lies outside the folder of the suite; give the folder that holds both"
+OUTSIDE = "is outside the folder of the suite; give the folder that contains both"
 
 
 class Origin(Enum):
@@ -548,7 +550,7 @@ def _size(files: Mapping[str, bytes]) -> int:
 def _refuse_large(size: int) -> None:
     if size > MAX_ZIP_BYTES:
         most = MAX_ZIP_BYTES // 1024**2
-        message = f"the files hold more than {most} MB, which is the limit of an import; give a part of them"
+        message = f"the files contain more than {most} MB, which is the limit of an import; give a part of them"
         raise UnreadableFileError([Problem(message)])
 
 

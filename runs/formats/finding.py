@@ -180,7 +180,7 @@ class SuiteSearch:
         form = detect_form(self.bundle.beginning(path))
         if form is not Form.CASES and not is_only:
             held = "no cases" if form is Form.OTHER else f"{form}, no cases,"
-            self._note(path, f"holds {held} and was left out; {REMEDIES[form]}")
+            self._note(path, f"contains {held} and was left out; {REMEDIES[form]}")
             return ()
         beside = suite_files.sidecar_path(path, self.bundle.files)
         self.described |= {beside} - {""}

@@ -177,7 +177,7 @@ def wrong_content_problem(content: bytes, file: str, wanted: Form) -> Problem | 
     form = detect_form(content)
     if form in (wanted, Form.OTHER):
         return None
-    return Problem(f"the file holds {form}, not {wanted}; {REMEDIES[form]}", file)
+    return Problem(f"the file contains {form}, not {wanted}; {REMEDIES[form]}", file)
 
 
 def _guess_form(keys: set[str]) -> Form:

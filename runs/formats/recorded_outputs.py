@@ -80,7 +80,7 @@ def _form(case: Fields, output_key: str, value: Any) -> dict[str, Any]:
     names |= {key: key for key in inner.rest()}
     recorded = {names[key]: part for key, part in value.items() if key in names}
     if not recorded.keys() & {"output", "messages", "files"}:
-        message = "holds no output, messages or files; put an answer that is JSON in quotes"
+        message = "contains no output, messages or files; put an answer that is JSON in quotes"
         case.refuse(output_key, message)
     text = recorded.get("output")
     if isinstance(text, list):
@@ -179,7 +179,7 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
         outputs[line.key] = line
     if not outputs and not problems:
         problems.append(
-            Problem("the file holds no outputs; write one a line, with id and output", file)
+            Problem("the file contains no outputs; write one per line, with id and output", file)
         )
     if problems:
         only = wrong_content_problem(content, file, Form.OUTPUTS)

@@ -549,7 +549,7 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
         if len(reading.problems) >= MAX_PROBLEMS:
             break
     if not reading.found and not reading.problems:
-        reading.problems.append(Problem("the file holds no results; write one a line", file))
+        reading.problems.append(Problem("the file contains no results; write one per line", file))
     if reading.problems:
         raise UnreadableFileError(reading.problems[:MAX_PROBLEMS])
     return ReadResults(tuple(reading.found), (*notes, *_notes(reading)))
@@ -569,7 +569,7 @@ def _rows(content: bytes, file: str) -> tuple[Rows, tuple[Problem, ...]]:
         whole = _whole_document(content, file)
         return numbered_lines(content) if whole is None else whole, ()
     if tool.read_results is None:
-        remedy = tool.refusal or "it holds cases; import it as a suite"
+        remedy = tool.refusal or "it contains cases; import it as a suite"
         raise UnreadableFileError([Problem(f"the file is {tool.label}: {remedy}", file)])
     rows, notes = tool.results(opened)
     return rows, tuple(Problem(note, file) for note in (f"read as {tool.label}", *notes))

@@ -40,7 +40,7 @@ def _text(limit: int) -> Callable[[Any], str]:
             raise ValueError("is not text")
         text = str(value).strip()
         if not is_storable(text):
-            raise ValueError("holds a character that cannot be stored")
+            raise ValueError("contains a character that cannot be stored")
         if len(text) > limit:
             raise ValueError(f"has {len(text)} characters, and {limit} is the limit")
         return text

@@ -94,7 +94,7 @@ def read_file(
         reading.refuse(path, str(error), case=case)
         return None
     if "\0" in text:
-        reading.refuse(path, f"the file {named} holds the character NUL; convert it", case=case)
+        reading.refuse(path, f"the file {named} contains the character NUL; convert it", case=case)
         return None
     reading.weigh(text, path, case=case)
     return text, {"type": "file", "value": f"./{stored_path}"}
@@ -375,7 +375,7 @@ def _lined(content: bytes, path: str, key: str) -> LinedCases:
     cases = read_lined(content, path, key)
     if not cases.cases and not cases.problems:
         cases.problems.append(
-            Problem("the file holds no cases; write one a line, with id and input", path)
+            Problem("the file contains no cases; write one per line, with id and input", path)
         )
     only = wrong_content_problem(content, path, Form.CASES)
     if only or cases.problems:

@@ -317,7 +317,7 @@ def read_evaluators(
     those of the siblings in `beside`; `above` is the path of their composite.
     """
     if len(items) > MAX_IN_A_LIST:
-        message = f"holds {len(items)} evaluators, and {MAX_IN_A_LIST} is the limit; put some into composites"
+        message = f"contains {len(items)} evaluators, and {MAX_IN_A_LIST} is the limit; put some into composites"
         reading.refuse(path, message, case=case)
         return ()
     taken = {node.name for node in beside}

@@ -402,7 +402,7 @@ def read_case_lines(
     if not lines.cases:
         raise UnreadableFileError(
             lines.problems
-            or [Problem("the file holds no cases; write one a line, with id and input", file)]
+            or [Problem("the file contains no cases; write one per line, with id and input", file)]
         )
     document = YamlDocument(
         value={**head.value, CASES: lines.cases},

@@ -48,7 +48,7 @@ def cell_text(cell: Any) -> str:
     text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
     if not is_storable(text):
         raise UnreadableCellError(
-            "holds a NUL character or half of a pair, which no database keeps"
+            "contains a NUL character or half a surrogate pair, which cannot be stored"
         )
     return text
 

@@ -195,12 +195,12 @@ def _sandbox_problem(*, is_local_worker: bool) -> str:
     workers = WorkerProcess.objects.alive(now=database_now())
     shown = list(workers.order_by("name").values_list("sandbox", flat=True))
     if shown and all(words.startswith(UNABLE) for words in shown):
-        return f"no worker that is alive can run them ({shown[0]}). {remedy}"
+        return f"no running worker can run them ({shown[0]}). {remedy}"
     return ""
 
 
 CANNOT_JUDGE = (
-    "which has recorded or pushed outputs: it answers no question. Name a chat model, an agent over HTTP "
+    "which has recorded or pushed outputs: it cannot answer. Name a chat model, an agent over HTTP "
     "or a command."
 )
 

@@ -427,7 +427,7 @@ class CaseChoiceForm(forms.Form):
         required=False,
         max_length=MAX_KEYS_LENGTH,
         label="Other keys",
-        help_text="one case key per line, in addition to the ticked cases",
+        help_text="One case key per line, in addition to the ticked cases",
         widget=forms.Textarea(attrs={"rows": 3, "data-code": True, "spellcheck": "false"}),
     )
 

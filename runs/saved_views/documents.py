@@ -30,7 +30,7 @@ class SavedViewDoc(Document):
     is_default: bool
     """Whether the page opens it where an address names nothing."""
     is_own_default: bool
-    """Whether the page opens it for you, in place of the default of the suite."""
+    """Whether the page opens it for you, Instead of the suite's default."""
     changed_at: datetime
     """When it was last changed."""
     url: str

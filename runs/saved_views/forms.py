@@ -24,13 +24,13 @@ class ViewForm(forms.Form):
     is_own_default = forms.BooleanField(
         required=False,
         label="Open it by default for me",
-        help_text="in place of the default of the suite",
+        help_text="Instead of the suite's default",
     )
     is_shared = forms.BooleanField(required=False, label="Share it with all members")
     is_default = forms.BooleanField(
         required=False,
         label="Make it the default of the suite",
-        help_text="it is shared then, and opens where an address names no filter",
+        help_text="It is then shared, and opens when an address has no filter",
     )
     revision = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
 

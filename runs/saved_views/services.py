@@ -70,7 +70,7 @@ def change_view(view: SavedView, values: Mapping[str, Any], *, revision: int, by
         if held is None or not (held.is_shared or held.owner_id == by.pk):
             raise ViewChangedError("This view was deleted meanwhile, or is no longer shared.")
         if not may_change(held, by):
-            raise ViewRefusedError("Only those who may change the suite can change a shared view.")
+            raise ViewRefusedError("Only editors and admins can change a shared view.")
         if held.revision != revision:
             raise ViewChangedError(
                 "Another member changed this view meanwhile. It is shown as it is now; save again to replace it."
@@ -89,7 +89,7 @@ def delete_view(view: SavedView, *, by: User) -> None:
         if held is None:
             return
         if not may_change(held, by):
-            raise ViewRefusedError("Only those who may change the suite can delete a shared view.")
+            raise ViewRefusedError("Only editors and admins can delete a shared view.")
         _record("delete", held, by, before=_facts(held))
         held.delete()
 
@@ -102,7 +102,7 @@ def _store(view: SavedView, values: Mapping[str, Any], by: User) -> None:
     view.name = clean_name(view.name)
     view.is_default = view.is_default and view.is_shared
     if view.is_shared and not was_shared and not by.has_perm(CHANGE_SUITE):
-        raise ViewRefusedError("Only those who may change the suite can share a view.")
+        raise ViewRefusedError("Only editors and admins can share a view.")
     if len(view.query) > MAX_QUERY_LENGTH:
         raise ViewRefusedError(
             f"Its address has {len(view.query):,} characters, and a view at most "
@@ -125,7 +125,7 @@ def clean_name(name: str) -> str:
     """Return a name in one spelling, without white space around it; raises ViewRefusedError for an empty one."""
     name = " ".join(unicodedata.normalize("NFC", name).split())
     if not any(char.isprintable() and not char.isspace() for char in name):
-        raise ViewRefusedError("A view needs a name that can be read.")
+        raise ViewRefusedError("Give the view a readable name.")
     return name
 
 

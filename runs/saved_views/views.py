@@ -86,7 +86,7 @@ def saved_view_edit(request: MemberRequest, slug: str, pk: int) -> HttpResponse:
         raise PermissionDenied
     form = ViewForm(form_data(request), by=request.user, view=view)
     if form.change():
-        messages.info(request, "The view is changed.")
+        messages.info(request, "View saved.")
         return redirect("runs:suite-views", slug)
     context = {"suite": view.suite, "form": form, "view": view}
     status = REFUSED if form.is_bound else 200
@@ -106,7 +106,7 @@ def saved_view_update(request: MemberRequest, slug: str, pk: int) -> HttpRespons
     except DomainError as refusal:
         messages.error(request, str(refusal))
     else:
-        messages.info(request, f"“{view.name}” shows this now.")
+        messages.info(request, f"View “{view.name}” updated.")
     shown = SavedView(pk=view.pk, query=screen)
     return redirect(view_address(place.path(view.suite), shown) + place.anchor)
 
@@ -118,7 +118,7 @@ def saved_view_delete(request: MemberRequest, slug: str, pk: int) -> HttpRespons
     view = _get_view(request, slug, pk)
     try:
         delete_view(view, by=request.user)
-        messages.info(request, f"The view “{view.name}” is deleted.")
+        messages.info(request, f"View “{view.name}” deleted.")
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect("runs:suite-views", slug)

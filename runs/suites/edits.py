@@ -175,7 +175,7 @@ def _check_storable(content: Content) -> None:
     except (ValueError, TypeError) as error:
         raise ChangeRefusedError(f"This cannot be stored: {error}.") from error
     if NUL.search(text):
-        raise ChangeRefusedError("This cannot be stored: it holds a NUL character. Remove it.")
+        raise ChangeRefusedError("This cannot be stored: it contains a NUL character. Remove it.")
 
 
 def _check_size(content: Content) -> None:
@@ -583,7 +583,7 @@ def _leave(place: TreePosition, action: str) -> None:
     if len(place.siblings) == 1:
         outer = "" if parent.parent is None else f", or {action.lower()} {parent.name} itself"
         raise ChangeRefusedError(
-            f"{place.name} is the only evaluator in {parent.name}, and a composite is never empty. "
+            f"{place.name} is the only evaluator in {parent.name}, and a composite cannot be empty. "
             f"Put another one in first{outer}."
         )
     gates = options.get("required") or ()

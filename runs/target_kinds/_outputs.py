@@ -75,7 +75,7 @@ class _Turns:
     def read(self, turn: Any) -> None:
         """Add a turn and the calls in it."""
         if not isinstance(turn, Mapping) or not isinstance(turn.get("role"), str):
-            raise ValueError(f"messages holds {_shown(turn)}, not a role with its content")
+            raise ValueError(f"messages contains {_shown(turn)}, not a role with its content")
         fields = {normal_spelling(str(key)): value for key, value in turn.items()}
         content = _text(fields.get("content"))
         self.messages.append(Message(fields["role"], content))
@@ -91,14 +91,14 @@ class _Turns:
 
     def _add(self, call: Any) -> None:
         if not isinstance(call, Mapping):
-            raise ValueError(f"tool_calls holds {_shown(call)}, not a call with tool and input")
+            raise ValueError(f"tool_calls contains {_shown(call)}, not a call with tool and input")
         fields = {normal_spelling(str(key)): value for key, value in call.items()}
         inner = fields.get("function")
         if isinstance(inner, Mapping):
             fields = {**fields, **inner}
         name = _first(fields, CALL_NAMES)
         if not isinstance(name, str) or not name:
-            raise ValueError(f"tool_calls holds {_shown(call)}, which does not name its tool")
+            raise ValueError(f"tool_calls contains {_shown(call)}, which does not name its tool")
         if fields.get("id"):
             self.places[str(fields["id"])] = len(self.steps)
         self.steps.append(
@@ -166,7 +166,7 @@ def _blocks(content: list[Any]) -> Iterator[str]:
         text = _first(fields, ("text", "value"))
         if "text" not in str(fields.get("type")) or not isinstance(text, str):
             shown = f"a block of type {fields['type']}" if fields.get("type") else _shown(block)
-            raise ValueError(f"messages holds {shown}, and only text can be judged")
+            raise ValueError(f"messages contains {shown}, and only text can be judged")
         yield text
 
 
@@ -263,7 +263,7 @@ def check_files(files: Mapping[str, bytes]) -> None:
     size = sum(map(len, files.values()))
     if size > MAX_BYTES:
         limit = f"{MAX_BYTES // 1_000_000} MB"
-        raise ValueError(f"files: they hold {size / 1_000_000:.1f} MB, and {limit} is the limit")
+        raise ValueError(f"files: they contain {size / 1_000_000:.1f} MB, and {limit} is the limit")
     for path in files:
         _check_folders(path, files)
 
@@ -354,16 +354,16 @@ def _listed(trace: Any) -> list[Any]:
 
 def _step(step: Any) -> Step:
     if not isinstance(step, Mapping):
-        raise ValueError(f"trace holds {step!r}, not a step with type and name")
+        raise ValueError(f"trace contains {step!r}, not a step with type and name")
     known = {name: step[name] for name in STEP_FIELDS if name in step}
     if not (isinstance(known.get("type"), str) and isinstance(known.get("name"), str)):
-        raise ValueError(f"trace holds {step!r}, not a step with type and name")
+        raise ValueError(f"trace contains {step!r}, not a step with type and name")
     for name in STEP_FIGURES:
         value = known.get(name)
         is_figure = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
         if value is not None and not is_figure:
             message = f"{name} is {value!r}, not a number of 0 or more"
-            raise ValueError(f"trace holds a step whose {message}")
+            raise ValueError(f"trace contains a step whose {message}")
     return Step(**known)
 
 

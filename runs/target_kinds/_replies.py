@@ -176,7 +176,7 @@ def _first(facts: Mapping[str, Any], names: Iterable[str]) -> Any:
     return next((facts[name] for name in names if facts.get(name) is not None), None)
 
 
-REPLY = "What the reply holds"
+REPLY = "Content of the reply"
 OUTPUT = "output_path"
 PATHS = (
     *(OUTPUT, "messages_path", "tool_calls_path", "files_path"),

@@ -155,7 +155,7 @@ def value_problem(name: str, value: str) -> str:
     if len(value) > MAX_VALUE_LENGTH:
         return f"the value of {name} is longer than {MAX_VALUE_LENGTH} characters"
     if not (value.isascii() and value.isprintable()):
-        return f"the value of {name} has characters that a header cannot hold: use visible ASCII"
+        return f"the value of {name} has characters that a header cannot contain: use visible ASCII"
     for variable in variables_in(value):
         if not is_allowed_variable(variable):
             return (

@@ -128,7 +128,7 @@ class TrialForm(forms.Form):
         Suite.objects.filter(archived_at=None),
         required=False,
         to_field_name="slug",
-        empty_label="None, ask the text below",
+        empty_label="None: send the text below",
         widget=forms.Select(attrs={**OFFER, "hx-trigger": "change", "hx-include": "#id_try-case"}),
     )
     case = forms.CharField(

@@ -328,7 +328,7 @@ def _no_worker(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -
     else:
         waits = "Runs started now wait until one starts."
     seen = f" {_are(silent)} silent." if silent else ""
-    title = "No worker is alive."
+    title = "No worker is running."
     if settings.IS_EMBEDDED:
         how = (
             "The site's worker runs inside the web process and appears here within seconds; if it does not, see the "

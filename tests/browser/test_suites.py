@@ -196,7 +196,7 @@ def test_a_folder_is_imported_without_hidden_files(home: Page, tmp_path: Path) -
     said = home.get_by_text("3 files will be sent, 2 hidden or cached ones will not.")
     expect(said).to_be_visible()
     home.get_by_role("button", name="Import", exact=True).click()
-    expect(home.get_by_role("heading", level=1)).to_have_text("What was imported")
+    expect(home.get_by_role("heading", level=1)).to_have_text("Imported")
     rows = home.get_by_role("region", name="Table of suites").locator("tbody tr")
     expect(rows).to_have_text([re.compile("evals/deep/two.yaml"), re.compile("evals/one.yaml")])
     assert violations(home) == []

@@ -68,7 +68,7 @@ def test_a_page_that_lost_contact_says_so(
     page.goto(f"{live_server.url}/workers/")
     page.route("**/workers/live/", lambda route: route.abort())
     expect(page.locator("#lost-contact")).to_be_visible()
-    expect(page.locator("#workers-live")).to_contain_text("No worker is alive.")
+    expect(page.locator("#workers-live")).to_contain_text("No worker is running.")
     page.unroute("**/workers/live/")
     expect(page.locator("#lost-contact")).to_be_hidden()
 

@@ -133,9 +133,9 @@ def test_every_problem_is_printed_and_nothing_is_stored(evals):
         ),
         (
             ["answers.jsonl"],
-            "answers.jsonl: the file holds recorded outputs, not cases; give it as",
+            "answers.jsonl: the file contains recorded outputs, not cases; give it as",
         ),
-        (["--outputs", "evals/deep/two.jsonl"], "two.jsonl: the file holds cases, not recorded"),
+        (["--outputs", "evals/deep/two.jsonl"], "two.jsonl: the file contains cases, not recorded"),
         (["--outputs", "nowhere.jsonl"], "--outputs nowhere.jsonl cannot be read: No such file"),
         (["evals/one.yaml", "--outputs", "answers.jsonl", "--target", "chat"], "answers by itself"),
     ],

@@ -20,6 +20,9 @@ ON_PAGES_AND_IN_MESSAGES = {
     r"purses?|under way|in hand": "cost, running",
     r"keep in draft|keep as it is|out of the archive|choose none": "Cancel, Save draft, restore, Clear selection",
     r"score(d)? (it )?again|tried again by": "rescore, rerun",
+    r"the (file|log|eval|files|it) holds?|it holds": "contains",
+    r"comes (a|the) (condition|value|number|name)": "the imperative: write a value after",
+    r"one a line|is alive": "one per line, running",
 }
 ON_PAGES = {
     r"alone": "only",

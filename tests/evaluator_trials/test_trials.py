@@ -356,7 +356,7 @@ def test_a_judge_that_hangs_ends_the_try_at_its_limit(
 
 def test_a_missing_judge_is_named_before_and_after(editor_client: Client) -> None:
     suite_with(JUDGED)
-    assert "cannot be tried without a judge" in editor_client.get(address()).content.decode()
+    assert "Missing: a judge" in editor_client.get(address()).content.decode()
     ask(editor_client)
     assert "no judge is chosen" in work()
 

@@ -31,7 +31,7 @@ def both(*conditions: Condition) -> Condition:
 
 
 def either(*conditions: Condition) -> Condition:
-    """Return conditions of which one must hold."""
+    """Return conditions of which one must be true."""
     return Some(conditions)
 
 
@@ -93,25 +93,25 @@ def test_what_is_read(text: str, conditions: tuple[Condition, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "part"),
     [
-        ("tone <", "After “tone <” comes a value", "tone <"),
-        ("tag = a,", "After “tag ,” comes a value", "tag = a,"),
-        ("< 0.5", "comes the name of a field", "<"),
+        ("tone <", "Write a value after “tone <”", "tone <"),
+        ("tag = a,", "Write a value after “tag ,”", "tag = a,"),
+        ("< 0.5", "Write the name of a field before", "<"),
         ("tone < 0.5, 0.6", "takes one value, not 2", "tone < 0.5, 0.6"),
         ("(tone < 0.5", "This “(” has no “)”", "("),
         ("tone < 0.5)", "This “)” has no “(”", ")"),
         ("()", "nothing in the parentheses", "("),
-        ("a or", "After “or” comes a condition", "or"),
-        ("or a", "Before “or” comes a condition", "or"),
-        ("a and", "After “and” comes a condition", "and"),
-        ("and a", "Before “and” comes a condition", "and"),
-        ("a and and b", "Before “and” comes a condition", "and"),
-        ("not", "After “not” comes a condition", "not"),
-        ("not or a", "After “not” comes a condition", "not"),
+        ("a or", "Write a condition after “or”", "or"),
+        ("or a", "Write a condition before “or”", "or"),
+        ("a and", "Write a condition after “and”", "and"),
+        ("and a", "Write a condition before “and”", "and"),
+        ("a and and b", "Write a condition before “and”", "and"),
+        ("not", "Write a condition after “not”", "not"),
+        ("not or a", "Write a condition after “not”", "not"),
         ('"refund', "never closed", '"refund'),
         ('""', "no words between the quotes", '""'),
         ("a ! b", "“Not equal” is written !=", "!"),
-        ("tone fell by", "After “by” comes a number", "tone fell by"),
-        ("a, b", "comes the name of a field", ","),
+        ("tone fell by", "Write a number after “by”", "tone fell by"),
+        ("a, b", "Write the name of a field before", ","),
         ("(" * 30 + "a" + ")" * 30, "at most 20 deep", "("),
         ("a " * 21, "at most 20 conditions", "a"),
         ("a" * 1001, "at most 1000 characters", "a"),

@@ -91,7 +91,7 @@ def test_hidden_files_and_caches_are_left_out_and_told() -> None:
         ([("a.zip", zipped({"a\\..\\..\\x": b""}))], "leads out of it"),
         ([("../a.md", BytesIO(b""))], "'../a.md' leads out of it"),
         ([("a.zip", zipped({"a.md": b""})), ("a.md", BytesIO())], "a.md: was uploaded twice"),
-        ([("a.zip", zipped({"a.md": b"", "./a.md": b""}))], "a.zip: holds a.md twice"),
+        ([("a.zip", zipped({"a.md": b"", "./a.md": b""}))], "a.zip: contains a.md twice"),
         ([("a.zip", zipped({"x" * 301: b""}))], "longer than 300 characters"),
     ],
 )

@@ -99,7 +99,7 @@ def test_what_is_not_used_is_told_with_the_line_of_its_own_file() -> None:
             "cases.jsonl, line 2, case B, evaluators[0].type: evaluator guess: There is no",
         ),
         ('{"id": "B", "input": "x", "metadata": {"n": 1e999}}', "line 2: 1e999 is not a finite"),
-        ('{"id": "B", "input": "\\ud800"}', "line 2: a text holds a character that cannot be"),
+        ('{"id": "B", "input": "\\ud800"}', "line 2: a text contains a character that cannot be"),
         ('{"id": "B", "input": "x", "metadata": ' + '{"a":' * 80 + "1" + "}" * 81, "too deeply"),
     ],
 )
@@ -134,12 +134,15 @@ def test_a_yaml_beside_that_cannot_be_used_is_refused(sidecar: bytes, said: str)
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ('{"id": "A", "output": "x"}\n', "holds recorded outputs, not cases; give it as recorded"),
+        (
+            '{"id": "A", "output": "x"}\n',
+            "contains recorded outputs, not cases; give it as recorded",
+        ),
         (
             '{"eval_id": "A", "score": 0.5, "hits": [], "candidate_answer": "x"}\n',
-            "holds results of a run, not cases; import it as the results of a run",
+            "contains results of a run, not cases; import it as the results of a run",
         ),
-        ("\n\n", "the file holds no cases"),
+        ("\n\n", "the file contains no cases"),
         ('{"id": "A"}\n', "the case has no input"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_recorded_output_is_a_text_or_json() -> None:
     assert is_json
     assert read_recorded_json(text) == whole
     for wrong, said in (
-        ('{"usage": {}}', "holds no output"),
+        ('{"usage": {}}', "contains no output"),
         ('{\n "output": "Hi",\n "latency_ms": "slow"}', "line"),
         ("null", "this is null"),
         ('{"output": ', "line"),

@@ -44,7 +44,7 @@ def test_blank_lines_byte_order_marks_and_other_line_ends_are_fine() -> None:
         ('{"id": "B"}', "has no output"),
         ('{"id": "B", "output": 3}', "output is int, not text"),
         ('{"id": "B", "output": "x", "trace": [{"name": "x"}]}', "not a step with type and name"),
-        ('{"id": "B", "output": "x", "messages": [3]}', "messages holds 3"),
+        ('{"id": "B", "output": "x", "messages": [3]}', "messages contains 3"),
         ('{"id": "B", "output": "x", "latency_ms": "fast"}', "latency_ms is 'fast'"),
         ('{"id": "B", "output": "x", "cost_usd": -1}', "cost_usd is -1"),
         ('{"id": "B", "output": "x", "cost_usd": NaN}', "NaN is not JSON"),
@@ -53,12 +53,12 @@ def test_blank_lines_byte_order_marks_and_other_line_ends_are_fine() -> None:
         ('{"id": "B", "output": "", "trace": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply"),
         ('{"id": "B", "output": "x", "more": 1e999}', "1e999 is not a finite number"),
         ('{"id": "B", "output": "x", "cost_usd": 1e9}', "cost_usd is 1000000000.0"),
-        ('{"id": "B", "output": "x\\u0000"}', "holds a character that cannot be stored"),
-        ('{"id": "\\ud800", "output": "x"}', "holds a character that cannot be stored"),
+        ('{"id": "B", "output": "x\\u0000"}', "contains a character that cannot be stored"),
+        ('{"id": "\\ud800", "output": "x"}', "contains a character that cannot be stored"),
         ('{"id": "B", "output": "x", "output": "y"}', "the key 'output' is repeated"),
         (
             '{"id": "B", "output": "", "trace": [{"type": "a", "name": "b", "duration_ms": "4"}]}',
-            "trace holds a step whose duration_ms is '4', not a number of 0 or more",
+            "trace contains a step whose duration_ms is '4', not a number of 0 or more",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_every_bad_line_is_named() -> None:
 
 
 def test_an_empty_file_is_refused() -> None:
-    with pytest.raises(UnreadableFileError, match="holds no outputs"):
+    with pytest.raises(UnreadableFileError, match="contains no outputs"):
         read_outputs(b"\n")
 
 
@@ -106,9 +106,9 @@ def test_written_outputs_read_back_the_same(texts: dict[str, str]) -> None:
     [
         (
             '{"id": "A", "input": "x"}',
-            "holds cases, not recorded outputs; give it as the suite file",
+            "contains cases, not recorded outputs; give it as the suite file",
         ),
-        ('{"test_id": "A", "score": 1, "answer": "x"}', "holds results of a run, not recorded"),
+        ('{"test_id": "A", "score": 1, "answer": "x"}', "contains results of a run, not recorded"),
     ],
 )
 def test_a_file_of_another_kind_is_told_apart(line: str, said: str) -> None:

@@ -33,11 +33,11 @@ def import_named(*names: str) -> Any:
     [
         (read_outputs, b"[1]", "write {…} on one line"),
         (read_outputs, b"\xff", "save the file as UTF-8"),
-        (read_outputs, b"", "write one a line, with id and output"),
+        (read_outputs, b"", "write one per line, with id and output"),
         (read_outputs, b'{"output": "hi"}', "add it as id"),
         (read_outputs, b'{"id": "A"}', "add it as output"),
         (read_outputs, b'{"id": "A", "output": "x"}\n' * 2, "keep one of them"),
-        (read_results, b"", "write one a line"),
+        (read_results, b"", "write one per line"),
         (read_results, b'{"score": 1}', "add it as eval_id"),
         (read_results, b'{"eval_id": "A"}', "add one of them"),
         (read_results, RESULT.replace(b'"A"', b'"' + b"A" * 999 + b'"'), "shorten it"),

@@ -78,7 +78,7 @@ def test_an_aggregator_names_its_script_too() -> None:
     [
         ("type: script\ncommand: [python, ./judges/gone.py]", "'./judges/gone.py' is not among"),
         ("type: script\ncommand: [python, gone.py]", "'gone.py' is not among"),
-        ("type: script\ncommand: [../../up.py]", "'../../up.py' lies outside"),
+        ("type: script\ncommand: [../../up.py]", "'../../up.py' is outside"),
         ("type: code_judge", "needs a command or a script"),
         ("type: script\nscript: a\ncommand: b", "again"),
         ("type: script\nscript: a; b\ncommand: [b]", "both set"),

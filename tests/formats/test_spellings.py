@@ -420,7 +420,7 @@ def test_reading_ends_when_there_is_plenty_to_mend() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [" + "1," * 1_000_001 + "]", "holds more than 1,000,000 values; split it"),
+        ("a: [" + "1," * 1_000_001 + "]", "contains more than 1,000,000 values; split it"),
         (f"{HEAD}{CASES}evaluators: [" + "{type: is_json}," * 501 + "]", "501 evaluators, and 500 is"),
     ],
     ids=["values", "evaluators"],
@@ -503,10 +503,10 @@ def test_cases_may_stand_in_lines_of_their_own() -> None:
         ("cases.yml", b"- {id: A}\n", "cases.yml, line 1, case A, tests[0]: the case has no input"),
         ("cases.csv", b"", "shop.yaml, line 1, tests: 'cases.csv' names no cases"),
         ("./gone.jsonl", b"", "shop.yaml, line 1, tests: the file './gone.jsonl' is not among"),
-        ("c.jsonl", b"\n", "c.jsonl: the file holds no cases"),
+        ("c.jsonl", b"\n", "c.jsonl: the file contains no cases"),
         ("c.jsonl", b'\n{"id": "A"}', "c.jsonl, line 2, case A, tests[0]: the case has no input"),
         ("c.jsonl", b'{"id": "A", "input": "x"}\n{', "c.jsonl, line 2: not readable as JSON"),
-        ("c.jsonl", b'{"id": "A", "output": "x"}', "c.jsonl: the file holds recorded outputs"),
+        ("c.jsonl", b'{"id": "A", "output": "x"}', "c.jsonl: the file contains recorded outputs"),
     ],
 )  # fmt: skip
 def test_cases_elsewhere_that_cannot_be_read_name_their_file(

@@ -72,11 +72,11 @@ def test_what_is_no_suite_is_named_and_left_out() -> None:
         "plain value",
         "many.yaml": "is not a suite file and was left out: not readable as YAML: found another "
         "document in what begins on line 1; write one document, without ---",
-        "outputs.jsonl": "holds recorded outputs, no cases, and was left out; give it as recorded "
+        "outputs.jsonl": "contains recorded outputs, no cases, and was left out; give it as recorded "
         "outputs, with the name of the target that gave them",
-        "judge.jsonl": "holds no cases and was left out; a case has an id and an "
+        "judge.jsonl": "contains no cases and was left out; a case has an id and an "
         "input, a recorded output an id and an output",
-        "results.jsonl": "holds results of a run, no cases, and was left out; import it as the "
+        "results.jsonl": "contains results of a run, no cases, and was left out; import it as the "
         "results of a run, in the browser or with evalsite import_results",
     }
 
@@ -180,7 +180,7 @@ def test_what_lies_outside_is_said_to_need_the_folder_above() -> None:
     beside = SCRIPTED.replace(b"./scripts", b"../scripts")
     for text in (beside, b"tests: ../cases.jsonl\n"):
         (said,) = problems({"s.yaml": text})
-        assert "lies outside the folder of the suite; give the folder that holds both" in said
+        assert "is outside the folder of the suite; give the folder that contains both" in said
 
 
 def test_lines_that_a_suite_names_as_its_cases_are_no_suite_of_their_own() -> None:
@@ -247,9 +247,16 @@ def test_problems_and_warnings_name_the_file_as_people_see_it() -> None:
         ({"a.yaml": b"x: !y 1"}, ["a.yaml, line 1: the tag '!y' is not known"]),
         (
             {"a.yaml": b"x: 1", "b.jsonl": OUTPUTS},
-            ["there is no suite", "b.jsonl: holds recorded outputs", "a.yaml: is not a suite file"],
+            [
+                "there is no suite",
+                "b.jsonl: contains recorded outputs",
+                "a.yaml: is not a suite file",
+            ],
         ),
-        ({"b.jsonl": OUTPUTS}, ["b.jsonl: the file holds recorded outputs, not cases; give it as"]),
+        (
+            {"b.jsonl": OUTPUTS},
+            ["b.jsonl: the file contains recorded outputs, not cases; give it as"],
+        ),
         (
             {"a/x.yaml": SUITE, "b/x.yaml": SUITE},
             ["b/x.yaml, name: the suite 'x' is in a/x.yaml too; give one of them another name"],

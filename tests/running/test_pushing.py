@@ -204,7 +204,7 @@ def test_a_target_whose_outputs_are_pushed_cannot_judge() -> None:
     suite = make_suite(tree=tree(judge))
     make_case(suite=suite, recorded_output=GOOD)
     with pytest.raises(
-        AgentNotReadyError, match="which has recorded or pushed outputs: it answers no question"
+        AgentNotReadyError, match="which has recorded or pushed outputs: it cannot answer"
     ):
         start_run(suite=suite, target=make_target(), started_by=None)
 

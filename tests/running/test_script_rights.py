@@ -249,8 +249,8 @@ def test_the_retry_form_and_the_resume_button_say_it(settings: Any) -> None:
     ("shown", "refused"),
     [
         ((), ""),
-        (("none: bubblewrap is not installed",), "no worker that is alive can run them"),
-        (("scripts off; bubblewrap 0.11.0",), "no worker that is alive can run them"),
+        (("none: bubblewrap is not installed",), "no running worker can run them"),
+        (("scripts off; bubblewrap 0.11.0",), "no running worker can run them"),
         (("none: bubblewrap is not installed", "bubblewrap 0.11.0"), ""),
     ],
 )

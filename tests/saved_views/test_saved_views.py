@@ -266,7 +266,7 @@ def test_names_are_refused_or_drawn_as_they_are(
     data = {"on": "results", "run": "1", "screen": ""}
     for name, why in (
         ("Straße", "already"),
-        ("\u200b \u202e", "can be read"),
+        ("\u200b \u202e", "readable name"),
         ("", "required"),
         ("x" * 101, "at most 100"),
     ):

@@ -113,10 +113,10 @@ def test_more_steps_than_a_trace_may_have_are_refused(stored):
     ("turns", "said"),
     [
         ("hi", "messages is str, not a list"),
-        ([3], "messages holds 3, not a role"),
+        ([3], "messages contains 3, not a role"),
         ([{"content": "x"}], "not a role with its content"),
         ([{"role": "a", "tool_calls": {}}], "tool_calls is dict, not a list"),
-        ([{"role": "a", "tool_calls": [3]}], "tool_calls holds 3, not a call"),
+        ([{"role": "a", "tool_calls": [3]}], "tool_calls contains 3, not a call"),
         ([{"role": "a", "tool_calls": [{"input": 1}]}], "does not name its tool"),
         ([{"role": "a", "tool_calls": [{"tool": "t", "duration_ms": "4"}]}], "duration_ms is '4'"),
         (

@@ -52,7 +52,7 @@ def stored() -> Target:
 
 def test_an_agent_becomes_a_target_and_its_page_shows_it(editor_client: Client) -> None:
     page = editor_client.get(NEW).content.decode()
-    for words in ("What the reply holds", "Time and retries", "{{messages}}", "More headers"):
+    for words in ("Content of the reply", "Time and retries", "{{messages}}", "More headers"):
         assert words in page
     response = editor_client.post(
         NEW, sent(("X-Team", "blue", False), ("Authorization", SECRET, True)), follow=True
@@ -161,10 +161,10 @@ def test_an_address_in_a_closed_network_is_refused_in_the_form(
         ),
         ((), {"body": '{"q": "{{expected_output}}"}'}, "never given to the agent"),
         ((), {"body": "7"}, "should be a valid"),
-        ((), {"body": '{"a": "\\ud800"}'}, "a text holds a character that cannot be stored"),
-        ((), {"body": '{"a\\u0000": ""}'}, "a text holds a character that cannot be stored"),
+        ((), {"body": '{"a": "\\ud800"}'}, "a text contains a character that cannot be stored"),
+        ((), {"body": '{"a\\u0000": ""}'}, "a text contains a character that cannot be stored"),
         ((), {"body": '{"a": 1, "a": 2}'}, "is repeated in one object"),
-        ((), {"body": "[" + "1," * 10_000 + "1]"}, "it holds more than 10,000 values"),
+        ((), {"body": "[" + "1," * 10_000 + "1]"}, "it contains more than 10,000 values"),
         ((), {"body": " " * 200_001}, "200,000 is the limit"),
         ((), {"output_path": "a..b"}, "“a..b” is not a path"),
         ((), {"output_path": "", "cost_path": "usd"}, "Give the path of the output"),

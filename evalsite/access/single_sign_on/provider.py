@@ -243,7 +243,7 @@ def _identity(issuer: str, claims: dict[str, Any]) -> Identity:
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_LENGTH:
         raise ValueError(f"sub is not a text of 1 to {MAX_SUBJECT_LENGTH} characters")
     if not is_storable(subject):
-        raise ValueError("sub holds a character that cannot be stored")
+        raise ValueError("sub contains a character that cannot be stored")
     name = claims.get("preferred_username") or claims.get("name")
     verified = claims.get("email_verified")
     is_verified = settings.OIDC_TRUST_EMAIL or verified is True or verified == "true"

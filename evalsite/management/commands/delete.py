@@ -65,7 +65,7 @@ class Command(SiteCommand):
         parser.add_argument("name", metavar="NAME", help="What is deleted.")
         parser.add_argument("--yes", action="store_true", help="Do not ask.")
         parser.add_argument(
-            "--dry-run", action="store_true", help="Print what would go; delete nothing."
+            "--dry-run", action="store_true", help="Print what would be deleted; delete nothing."
         )
         parser.add_argument(
             "--undecided",

@@ -176,7 +176,7 @@ class ScriptSettings(BaseModel):
 
     command: tuple[str, ...] = Field(
         (),
-        description="The program with its arguments, one a line. Parts such as ./judges/x.py name files "
+        description="The program with its arguments, one per line. Parts such as ./judges/x.py name files "
         "of the suite.",
     )
     script: str = Field(

@@ -38,7 +38,7 @@ class ExpectedCall(BaseModel):
     @classmethod
     def _can_be_compared(cls, args: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if not is_json(args):
-            raise ValueError("holds a value that is not JSON; put dates and the like in quotes")
+            raise ValueError("contains a value that is not JSON; put dates and the like in quotes")
         return args
 
     def rule(self, default: ArgumentRule) -> ArgumentRule:

@@ -21,7 +21,7 @@ def dataset(
     for number, (line, case) in enumerate(cases, 1):
         suite.add({**case, "id": str(case.get("id") or number)}, line)
     suite.summarise(
-        f"read as a dataset of {tool}: {len(suite.cases)} cases; it holds no evaluators, so the judge of the suite scores "
+        f"read as a dataset of {tool}: {len(suite.cases)} cases; it contains no evaluators, so the judge of the suite scores "
         "by the expected output"
     )
     return suite

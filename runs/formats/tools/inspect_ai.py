@@ -69,7 +69,7 @@ def _members(file: ToolFile, names: Sequence[str]) -> Iterator[Any]:
     try:
         with zipfile.ZipFile(BytesIO(file.content)) as packed:
             if len(packed.infolist()) > MAX_MEMBERS:
-                raise ValueError(f"it holds more than {MAX_MEMBERS:,} members")
+                raise ValueError(f"it contains more than {MAX_MEMBERS:,} members")
             for name in names:
                 content = _unpack(
                     file.content, packed, packed.getinfo(name), min(left, MAX_MEMBER_BYTES)
@@ -113,7 +113,7 @@ def _results(
     file: ToolFile, head: Mapping[str, Any], count: int, samples: Callable[[], Iterator[Any]]
 ) -> ToolResults:
     if not count:
-        message = "the log holds no samples; write it with log_samples, and give the log itself, not its header"
+        message = "the log contains no samples; write it with log_samples, and give the log itself, not its header"
         raise UnreadableFileError([Problem(message, file.path)])
     return ToolResults(_rows(head, samples()), tuple(_notes(head, count)))
 
@@ -129,7 +129,7 @@ def _notes(head: Mapping[str, Any], count: int) -> Iterator[str]:
         yield "the log is marked as invalidated"
     total = results.get("total_samples")
     if isinstance(total, int) and total > count:
-        yield f"the log holds {count} of {total} samples"
+        yield f"the log contains {count} of {total} samples"
     reducers = {as_text(score.get("reducer")) for score in objects(results.get("scores"))} - {
         "",
         "mean",

@@ -92,7 +92,7 @@ def _registered(
     if not data.endswith(LINES) or data not in files:
         raise ValueError(
             f"its data {as_text(args.get('samples_jsonl')) or '(samples_jsonl)'} are not here; give the folder that "
-            "holds evals and data"
+            "contains evals and data"
         )
     suite = ToolSuite(file.path, {"name": name, "description": as_text(entry.get("description"))})
     suite.read_with.append(data)
@@ -286,7 +286,7 @@ def _read_eval(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
     items, template = _beside(file, files, suite)
     if not items:
         message = (
-            "the eval holds criteria and no items; put the JSON Lines of its items beside it, and the run with the "
+            "the eval contains criteria and no items; put the JSON Lines of its items beside it, and the run with the "
             "template of its input"
         )
         suite.problems.append(Problem(message, file.path))
@@ -401,7 +401,7 @@ def _items(file: ToolFile) -> list[Mapping[str, Any]]:
 def _read_output_items(file: ToolFile) -> ToolResults:
     items = objects(file.value.get("data")) or [row for _, row in file.rows()]
     note = (
-        "the items say which criteria passed; scores outside 0 to 1 are on scales that the file does not hold, so these "
+        "the items say which criteria passed; scores outside 0 to 1 are on scales that the file does not contain, so these "
         "criteria score 1 or 0, and so does the result"
     )
     return ToolResults(((0, _result(item)) for item in items), (note,))
@@ -473,6 +473,6 @@ FORMATS = (
         TOOL,
         "a run of OpenAI Evals",
         lambda file: file.value.get("object") == RUN,
-        refusal="it holds counts, but no answers and no verdicts; import the output items of the run",
+        refusal="it contains counts, but no answers and no verdicts; import the output items of the run",
     ),
 )

@@ -163,6 +163,6 @@ FORMATS = (
         TOOL,
         "a part of an experiment of Phoenix",
         _is_without_scores,
-        refusal="it holds no scores; download the experiment itself as JSON or CSV",
+        refusal="it contains no scores; download the experiment itself as JSON or CSV",
     ),
 )

@@ -299,7 +299,7 @@ def _read(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
     config = _Config(file, files, suite, mapping(file.value.get("defaultTest")))
     if isinstance(file.value.get("defaultTest"), str):
         config.refuse(
-            "names a file; write what it holds here", config.line("defaultTest"), "defaultTest"
+            "names a file; write its content here", config.line("defaultTest"), "defaultTest"
         )
     name = suite_name(file.value.get("description"), file.path)
     prompts = _prompts(config)

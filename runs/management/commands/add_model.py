@@ -61,7 +61,7 @@ class Command(SiteCommand):
         parser.add_argument(
             "--key-variable",
             metavar="NAME",
-            help="Variable that holds the key: EVALSITE_MODEL_KEY_… or OPENAI_API_KEY.",
+            help="Variable with the key: EVALSITE_MODEL_KEY_… or OPENAI_API_KEY.",
         )
         parser.add_argument(
             "--input-price", metavar="USD", help="US dollars per million tokens of input."

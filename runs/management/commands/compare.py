@@ -83,7 +83,7 @@ exit code says whether the candidate is worse than the baseline."""
     def add_arguments(self, parser: CommandParser) -> None:
         """Take both runs and the regression limits."""
         parser.add_argument("baseline", metavar="BASELINE", help="The run to compare with.")
-        parser.add_argument("candidate", metavar="CANDIDATE", help="The run that may be worse.")
+        parser.add_argument("candidate", metavar="CANDIDATE", help="The candidate.")
         parser.add_argument(
             "--max-pass-rate-drop",
             type=float,

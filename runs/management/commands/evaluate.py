@@ -164,13 +164,13 @@ without a running site; the run appears on the site's pages like any other."""
         parser.add_argument(
             "--budget",
             metavar="USD",
-            help="Begin no result that could cost more than is left of this sum.",
+            help="Budget in US dollars: no result starts that could exceed it.",
         )
         parser.add_argument(
             "--max-minutes",
             type=int,
             metavar="N",
-            help="End each run after so many minutes and keep its results; default: as in the suite.",
+            help="End each run after this many minutes and keep its results; default: as in the suite.",
         )
         FileOptions.add_to(parser)
 

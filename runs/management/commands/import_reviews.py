@@ -37,7 +37,7 @@ examples:
 class Command(SiteCommand):
     """Read everything first, then store it in one transaction."""
 
-    help = "Import people's reviews in JSON Lines or CSV."
+    help = "Import human reviews in JSON Lines or CSV."
     epilog = EPILOG
     action = "The import"
 

@@ -10,7 +10,7 @@ from runs.models.database import database_now
 from runs.queue import WORK_ON_RUN, queue
 
 EPILOG = """\
-Every worker does this every 10 seconds, so the command is useful only if none is alive.
+Every worker does this every 10 seconds, so the command is useful only if none is running.
 
 exit codes:
   0  done; prints how many runs wait for a worker

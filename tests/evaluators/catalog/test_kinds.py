@@ -177,7 +177,12 @@ def test_a_row_that_cannot_be_meant_is_refused_by_its_number(
         ),
         ("rubric", {"mode": "satisfied"}, "rubrics", "required"),
         ("script", {"config": "a: &a [1]\nb: *a"}, "config", "Line 1: an alias repeats a value"),
-        ("script", {"config": f"[{'1,' * 10_001}1]"}, "config", "it holds more than 10,000 values"),
+        (
+            "script",
+            {"config": f"[{'1,' * 10_001}1]"},
+            "config",
+            "it contains more than 10,000 values",
+        ),
         ("script", {"config": "a" * 200_001}, "config", "200,000 is the limit"),
         (
             "text_check",

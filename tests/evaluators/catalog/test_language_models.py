@@ -71,7 +71,7 @@ def test_an_empty_list_says_what_to_do(admin_client: Client, viewer_client: Clie
         ("key_variable", "DATABASE_URL", "valid choice"),
         ("parameters", "{temperature: 0}", "not JSON"),
         ("parameters", "[1]", "one JSON object"),
-        ("parameters", '{"stop": "\\ud800"}', "a text holds a character that cannot be stored"),
+        ("parameters", '{"stop": "\\ud800"}', "a text contains a character that cannot be stored"),
         ("parameters", '{"a": NaN}', "NaN"),
         ("parameters", '{"stream": true}', "stream is set by Evalsite"),
         ("parameters", '{"temperature": 1}', "own field"),

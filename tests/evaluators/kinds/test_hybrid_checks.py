@@ -151,7 +151,7 @@ def test_a_suite_file_names_the_file_of_a_script_check(
     ("check", "said"),
     [
         ("script: ./judges/gone.py", "'./judges/gone.py' is not among"),
-        ("type: script, command: [../up.py]", "'../up.py' lies outside"),
+        ("type: script, command: [../up.py]", "'../up.py' is outside"),
         ("type: script", "needs a command or a script"),
         ("type: script, script: a; b, command: [c]", "keep one"),
         ("type: contains, value: x, command: [c]", "contains takes no command"),

@@ -27,11 +27,11 @@ def nested(depth: int) -> str:
         ('["\\u0000"]', "cannot be stored"),
         ('{"\\ud800": 1}', "cannot be stored"),
         ('["\ud800"]', "cannot be stored"),
-        ("[" + "1," * 1_000_000 + "1]", "it holds more than 1,000,000 values"),
-        ("[" + "[]," * 500_000 + "1]", "it holds more than 1,000,000 values"),
+        ("[" + "1," * 1_000_000 + "1]", "it contains more than 1,000,000 values"),
+        ("[" + "[]," * 500_000 + "1]", "it contains more than 1,000,000 values"),
         # Looking for the end of the text from each quote would take an hour.
-        ("," * 1_000_000 + '"' + '\\"' * 500_000, "it holds more than 1,000,000 values"),
-        ("," * 1_000_000 + '"' + '\\"' * 500_000 + "\\", "it holds more than 1,000,000 values"),
+        ("," * 1_000_000 + '"' + '\\"' * 500_000, "it contains more than 1,000,000 values"),
+        ("," * 1_000_000 + '"' + '\\"' * 500_000 + "\\", "it contains more than 1,000,000 values"),
     ],
 )
 def test_what_no_reader_could_use_is_refused(text: str, reason: str) -> None:

@@ -29,8 +29,8 @@ NESTED = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     [
         ("a: 1\nb: &b x\nc: *b", "an alias repeats a value; write the value out", 2),
         ("a: &a {x: 1}\nb:\n  <<: *a", "an alias repeats a value", 1),
-        ("[" + "x," * 10_001 + "]", "it holds more than 10,000 values", 1),
-        ("- x\n" * 10_001, "it holds more than 10,000 values", 10_000),
+        ("[" + "x," * 10_001 + "]", "it contains more than 10,000 values", 1),
+        ("- x\n" * 10_001, "it contains more than 10,000 values", 10_000),
         (NESTED, "an alias repeats a value", 1),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_dataset_is_cases_with_what_is_asked_and_expected(name):
         LONG,
         {"answer": "no", "why": "x"},
     )
-    assert "it holds no evaluators" in notes[0]
+    assert "it contains no evaluators" in notes[0]
     assert any("case i-2: the item is archived" in note for note in notes) == name.startswith(
         "langfuse"
     )
@@ -242,8 +242,8 @@ def test_an_experiment_is_results_with_the_mean_of_its_scores(name):
     [
         ({"datasetRunItems": [], "name": "n"}, "a dataset run of Langfuse: it names traces"),
         ({"data": [{"traceId": "t", "name": "n", "value": 1, "dataType": "NUMERIC"}]}, "scores of Langfuse"),
-        ({"data": [{"dataset_example_id": "e", "experiment_id": "x"}]}, "it holds no scores; download the experiment"),
-        ({"data": LANGFUSE}, "a dataset of Langfuse: it holds cases; import it as a suite"),
+        ({"data": [{"dataset_example_id": "e", "experiment_id": "x"}]}, "it contains no scores; download the experiment"),
+        ({"data": LANGFUSE}, "a dataset of Langfuse: it contains cases; import it as a suite"),
         ([{**BRAINTRUST[0], "inputs": 1, "outputs": 2}], "may be a dataset of LangSmith or a dataset of Braintrust"),
     ],
 )  # fmt: skip

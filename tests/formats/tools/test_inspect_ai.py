@@ -151,7 +151,7 @@ def test_a_log_is_results_with_scores_errors_usage_and_conversation(form):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (archive({"header.json": json.dumps(HEAD).encode()}), "holds no samples"),
+        (archive({"header.json": json.dumps(HEAD).encode()}), "contains no samples"),
         (archive({"header.json": b"{}", "samples/1.json": bytes(60_000_000)}), "samples/1.json is too large"),
         (archive({"header.json": b"{}", "samples/1.json": b"[" * 100_000}), "cannot be read"),
         (log("eval")[:700] + bytes(20) + log("eval")[720:], "cannot be read"),

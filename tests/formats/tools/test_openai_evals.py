@@ -76,7 +76,7 @@ def test_data_come_in_alone_and_pairs_are_refused():
     assert labelled.cases[1].metadata == {"choice": "Yes"}
     with pytest.raises(UnreadableFileError, match="a case has one input"):
         read_suites([given({"p.jsonl": '{"input1": "a", "input2": "b"}\n' * 2})])
-    with pytest.raises(UnreadableFileError, match="give the folder that holds evals and data"):
+    with pytest.raises(UnreadableFileError, match="give the folder that contains evals and data"):
         read_suites([given({"my.yaml": YAML})])
 
 
@@ -184,5 +184,5 @@ def test_output_items_are_results_as_reported():
     ]
     assert (errored.status, errored.error, errored.score) == ("error", "not reached", None)
     assert read.results[0].input[0]["content"] == "x"
-    with pytest.raises(UnreadableFileError, match="it holds counts, but no answers"):
+    with pytest.raises(UnreadableFileError, match="it contains counts, but no answers"):
         read_results(json.dumps(RUN).encode(), file="run.json")

@@ -229,7 +229,8 @@ def test_a_table_of_results_has_every_provider():
 
 def test_a_file_given_as_the_other_kind_is_refused_by_name():
     with pytest.raises(
-        UnreadableFileError, match="a promptfoo configuration: it holds cases; import it as a suite"
+        UnreadableFileError,
+        match="a promptfoo configuration: it contains cases; import it as a suite",
     ):
         read_results(CONFIG.encode(), file="promptfooconfig.yaml")
     with pytest.raises(
