@@ -48,7 +48,10 @@ document.addEventListener("htmx:afterSwap", () => {
   const part = lostFocus && document.activeElement === document.body && document.getElementById(lostFocus.id);
   if (!part) return;
   const controls = [...part.querySelectorAll("a[href], button, summary, input, select, textarea")];
-  const same = controls.find((control) => signature(control) === lostFocus.signature && control.checkVisibility());
+  // Not a button that decides at once: Enter would decide on what comes next.
+  const same = controls.find(
+    (control) => !control.dataset.key && signature(control) === lostFocus.signature && control.checkVisibility(),
+  );
   if (!same) part.tabIndex = -1;
   (same ?? part).focus({ preventScroll: true });
   lostFocus = null;
