@@ -172,9 +172,11 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
         ("--ignore=tests/api", "sqlite"),
         ("'sqlite-pages.statements tests/api'", "sqlite-pages"),
         ("--database-only", "postgresql"),
-        ("tests/browser", "browser"),
+        ("tests/browser", "browser, browser-pages"),
+        ("'tests/browser --ignore'", "browser"),
+        ("'-q tests/browser/'", "browser-pages"),
         ("'-m processes'", "processes"),
-        ("pytest", "browser, postgresql, sqlite, sqlite-pages, processes"),
+        ("pytest", "browser, browser-pages, postgresql, sqlite, sqlite-pages, processes"),
     ],
 )
 def test_every_group_of_tests_runs_and_failures_are_named(
